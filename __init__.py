@@ -1,7 +1,8 @@
 """candle-convert: every model format in, every model format out, one graph, and proof that the result computes the same
 thing.
 
-The names below load on first use; importing the package itself loads neither numpy, numba, onnx nor torch.
+The names below, and the functions of tensors, load on first use; importing the package itself loads neither numpy,
+numba, onnx nor torch.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from .convert.api.functions import silu as silu
     from .convert.api.functions import softmax as softmax
     from .convert.api.inference_session import InferenceSession as InferenceSession
+    from .convert.api.tensor_files import load as load
+    from .convert.api.tensor_files import save as save
     from .convert.check.scan import scan as scan
     from .convert.compare.certificate import verify as verify
     from .convert.compare.diff import diff as diff
@@ -48,12 +51,23 @@ if TYPE_CHECKING:
     from .runtime.base.limits import limits as limits
     from .runtime.ir.graph import Graph as Graph
     from .runtime.tensor.tensor import Tensor as Tensor
+    from .tensors.core.grad_mode import enable_grad as enable_grad
+    from .tensors.core.grad_mode import no_grad as no_grad
+    from .tensors.core.lazy_tensor import LazyTensor as LazyTensor
+    from .tensors.operations.creation import arange as arange
+    from .tensors.operations.creation import from_dlpack as from_dlpack
+    from .tensors.operations.creation import from_numpy as from_numpy
+    from .tensors.operations.creation import full as full
+    from .tensors.operations.creation import ones as ones
+    from .tensors.operations.creation import tensor as tensor
+    from .tensors.operations.creation import zeros as zeros
 
 _EXPORTS = {
     "convert.api.convert": ("hash", "load_file", "open", "plan", "save_file"),
     "convert.compare.certificate": ("verify",),
     "convert.compare.diff": ("diff",),
     "convert.api.custom_op": ("register_op",),
+    "convert.api.tensor_files": ("load", "save"),
     "convert.api.functions": ("erf", "gelu", "relu", "sigmoid", "silu", "softmax"),
     "convert.api.inference_session": ("InferenceSession",),
     "convert.write.conversion_options": ("Options",),
@@ -73,6 +87,7 @@ _EXPORTS = {
     "runtime.ir.graph": ("Graph",),
     "runtime.base.limits": ("limits",),
     "runtime.tensor.tensor": ("Tensor",),
+    "tensors.core.lazy_tensor": ("LazyTensor",),
 }
 _MODULES = {"convert": "convert", "onnx": "convert.api.onnx"}
 """Modules under the names that they have here; `convert` can be called too."""
@@ -89,8 +104,11 @@ if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, miss
             return importlib.import_module(f".{_MODULES[name]}", __name__)
         if name not in _MODULE_OF:
             from .runtime.base.nearest_name import nearest
+            from .tensors.namespace import PUBLIC
 
-            meant = nearest(name, __all__)
+            if name in PUBLIC:
+                return PUBLIC[name]
+            meant = nearest(name, (*__all__, *PUBLIC))
             raise AttributeError(
                 f"module {__name__!r} has no attribute {name!r}{f'. Did you mean {meant!r}?' if meant else ''}"
             )
@@ -98,4 +116,6 @@ if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, miss
 
 
 def __dir__() -> list[str]:
-    return __all__
+    from .tensors.namespace import PUBLIC
+
+    return sorted({*__all__, *PUBLIC})

@@ -3,8 +3,9 @@
 The version is three int32; the count is an int64 from version 0.2 on and an int32 before. The layers are described only
 by the ``.cfg``: one next to the weights with the same stem gives tensors ``layers.{i}.biases``, ``.scales``,
 ``.rolling_mean``, ``.rolling_variance`` and ``.weights`` ([filters, channels, size, size], or [outputs, inputs]), and
-is kept as an attachment. Without it the file is one tensor ``weights``. PyTorch-YOLOv3 writes version 0.0 with an int64
-count; such files are recognized by their configuration only. Source: darknet's load_weights_upto in parser.c.
+is kept as metadata, as are the labels in a ``.names`` of that stem. Without it the file is one tensor ``weights``.
+PyTorch-YOLOv3 writes version 0.0 with an int64 count; such files are recognized by their configuration only. Source:
+darknet's load_weights_upto in parser.c.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def read(source: Source, options: ReadOptions) -> Graph:
             hint=hint,
         )
     cfg = None if name is None else Source(contained(source.directory, name, source.path))
-    layers = [] if cfg is None else darknet_cfg.weights_of(darknet_cfg.parse(cfg))
+    text = "" if cfg is None else darknet_cfg.text_of(cfg)
+    layers = [] if cfg is None else darknet_cfg.weights_of(darknet_cfg.parse(text, cfg))
     wide = minor == 0 and source.size == 20 + sum(map(_nbytes, layers))
     seen = int.from_bytes(
         fields.bytes(8 if wide else VERSIONS[major, minor], "the number of images"), "little", signed=True
@@ -88,8 +90,11 @@ def read(source: Source, options: ReadOptions) -> Graph:
             "W-DARKNET-FLAT", "no .cfg of the same name beside the file: the weights are read as one flat tensor"
         )
         return graph
-    graph.attachments[name] = Region(cfg, 0, cfg.size)
     graph.files.append(cfg.path)
+    graph.metadata["darknet.cfg"] = text
+    labels = Path(name).with_suffix(".names").name
+    if (Path(source.path).parent / labels).is_file():
+        graph.metadata["darknet.names"] = darknet_cfg.text_of(Source(contained(source.directory, labels, source.path)))
     _assign(graph, source, fields, layers, name)
     return graph
 

@@ -9,19 +9,18 @@ whisper.cpp's models/convert-pt-to-ggml.py and loader.
 from __future__ import annotations
 
 from ..runtime.base.errors import FormatError, UnsupportedError
-from ..runtime.contract.format import Format, ReadOptions
+from ..runtime.contract.format import FileLayout, Format, ReadOptions, WriteOptions
 from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import F32
 from ..runtime.tensor.file import Source
 from ..runtime.tensor.storage import Region
 from ..runtime.tensor.tensor import Tensor
-from .containers import ggml_records
+from .containers import ggml_records, whisper_writer
 from .containers.binary_fields import Fields
 from .containers.ggml_records import FTYPES, TYPES, UNVERSIONED, WHISPER
 
 MAX_DIMS = 4
-FILTERS = "mel_filters"
-VERSION_FACTOR = 1000
+SUFFIX = ".whisper.bin"
 GLOBAL, AUDIO_LAYER, TEXT_LAYER = 11, 15, 24
 """Number of tensors outside of layers, of an encoder layer, and of a decoder layer."""
 
@@ -52,7 +51,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
             f"the hyper-parameters are not those of a whisper model: {shown}, {filters[0]} mel filters of {filters[1]}"
         )
         raise FormatError("E-GGML-HPARAMS", source.path, why, at=4)
-    version, hparams["ftype"] = divmod(hparams["ftype"], VERSION_FACTOR)
+    version, hparams["ftype"] = divmod(hparams["ftype"], whisper_writer.FACTOR)
     if version not in range(len(TYPES)) or hparams["ftype"] not in FTYPES:
         why = f"unknown quantization version {version} or file type {hparams['ftype']}"
         raise UnsupportedError(
@@ -75,13 +74,13 @@ def read(source: Source, options: ReadOptions) -> Graph:
     graph.metadata |= {"whisper.qnt_version": version, "tokenizer.ggml.tokens": tokens}
     graph.weights = {record.name: record.tensor for record in ggml_records.records(fields, TYPES[version], MAX_DIMS, 1)}
     _check_complete(graph, source, hparams)
-    if FILTERS in graph.weights:
+    if whisper_writer.FILTERS in graph.weights:
         raise FormatError(
             "E-GGML-TWICE",
             source.path,
-            f"a tensor has the name {FILTERS!r}, which stands for the filters of the header",
+            f"a tensor has the name {whisper_writer.FILTERS!r}, which stands for the filters of the header",
         )
-    graph.weights = {FILTERS: mel, **graph.weights}
+    graph.weights = {whisper_writer.FILTERS: mel, **graph.weights}
     return graph
 
 
@@ -103,6 +102,19 @@ def _check_complete(graph: Graph, source: Source, hparams: dict[str, int]) -> No
         )
 
 
+def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
+    """One file; see `whisper_writer`."""
+    return whisper_writer.layout(graph, options, SUFFIX)
+
+
 FORMAT = Format(
-    name="whisper", title="whisper.cpp models (ggml-*.bin)", suffixes=(".whisper.bin",), sniff=sniff, read=read
+    name="whisper",
+    title="whisper.cpp models (ggml-*.bin)",
+    suffixes=(SUFFIX,),
+    sniff=sniff,
+    read=read,
+    layout=layout,
+    dtypes=frozenset(whisper_writer.NUMBERS),
+    max_dims=3,
+    architecture="whisper",
 )

@@ -10,13 +10,14 @@ import pytest
 from candle_convert.tests.builders.paths import EXAMPLES
 
 ROOT = Path(candle_convert.__file__).parent
-FOLDERS = ("convert", "formats", "models", "ops", "runtime")
+FOLDERS = ("convert", "formats", "models", "ops", "runtime", "tensors")
 ALLOWED = {
     "runtime": {"runtime"},
     "ops": {"ops", "runtime"},
     "formats": {"formats", "runtime"},
-    "models": {"models", "ops", "runtime"},
-    "convert": {"convert", "formats", "models", "ops", "runtime", ""},
+    "tensors": {"tensors", "ops", "runtime"},
+    "models": {"models", "tensors", "ops", "runtime"},
+    "convert": {"convert", "formats", "models", "tensors", "ops", "runtime", ""},
 }
 HEAVY = {"numba", "onnx", "torch"}
 NUMBA_FILES = ("ops/", "runtime/")

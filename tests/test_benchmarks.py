@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from candle_convert.tests.builders.decoder_cases import DECODERS
+from candle_convert.tests.builders.decoder_cases import decoder
 from candle_convert.tests.builders.encoder_cases import ENCODERS, inputs
 from candle_convert.tests.oracles.transformers import expected, made, texts
 
@@ -97,7 +97,7 @@ def test_an_encoder_case_is_computed(tmp_path):
 
 def test_a_decoder_case_is_computed_from_each_checkpoint(tmp_path):
     """The cache, the generator, and a second file of weights."""
-    case = next(case for case in DECODERS if case.name == "llama")
+    case = decoder("llama")
     model = made(case, 0, tmp_path)
     ids = texts(case, 0, model)["long"][0][:1, :9]
     logits = expected(model, ids, None)

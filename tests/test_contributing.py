@@ -12,13 +12,12 @@ TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILES = re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 ROWS = {
     "runtime/tensor/dtype.py": ('("q5_test", ', '        ("q4_0_v1", 32, 20),\n'),
-    "tests/builders/later_decoder_cases.py": ("*cases(", '    *cases("ArceeForCausalLM", '),
     "tests/convert/cli/test_command_line.py": ('(["count", ', '    (["types"], {"types": LIST}),\n'),
 }
 """By file: how the row of the recipe begins, and the text that it is put before."""
 TESTS = {
     "tests/runtime/ir/test_operand_types.py": "CDist",
-    "tests/models/language/test_later_decoders.py": "jais2",
+    "tests/models/language/test_decoders.py": "jais2",
     "tests/formats/test_truncation.py": "idx or sample",
     "tests/formats/test_random_damage.py": "idx",
     "tests/convert/open/test_detect_format.py": "idx",

@@ -49,7 +49,7 @@ def open(
     """
     options = ReadOptions(key=None if key == "auto" else key)
     graph = open_model.open_model(
-        path, options, format=format, revision=revision, offline=offline, dequantized=dequantized
+        path, options, format=format, revision=revision, offline=offline, dequantized=dequantized, parts=True
     )
     graph.arch = graph.arch or architecture_name(graph)
     graph.values = ValueTable(graph.values, graph)
@@ -208,7 +208,7 @@ def hash(path: PathLike, *, key: str | None = None, canonical: bool = False) -> 
 
 def _as_stored(path: PathLike, key: str | None, *, dequantized: bool = False) -> Graph:
     options = ReadOptions(key=None if key == "auto" else key)
-    return open_model.open_model(path, options, upgraded=False, dequantized=dequantized)
+    return open_model.open_model(path, options, upgraded=False, dequantized=dequantized, parts=True)
 
 
 def _tensor(name: str, value: Any) -> Tensor:
@@ -218,6 +218,8 @@ def _tensor(name: str, value: Any) -> Tensor:
         return Tensor.of_torch(value)
     import numpy
 
+    if type(value).__name__ == "LazyTensor":
+        value = value.numpy(force=True)
     if not isinstance(value, numpy.ndarray | numpy.generic):
         raise UsageError("E-TENSOR-TYPE", None, f"{name!r} is a {type(value).__name__}, not an array or tensor")
     return Tensor.of(numpy.asarray(value))

@@ -205,6 +205,21 @@ ALLOW_OVERFLOW = click.option(
 WEIGHTS_ONLY = click.option(
     "--weights-only", is_flag=True, help="Write the tensors even if OUT cannot express the model's architecture."
 )
+NAMES = (
+    click.option(
+        "--names",
+        type=click.Choice(["hf", "timm", "torchvision", "original"]),
+        help="Name the weights of an image or audio model as this library does (original: as its authors do).",
+    ),
+    click.option(
+        "--keep-branches", is_flag=True, help="Keep the branches of RepVGG, MobileOne and FastViT apart in ONNX files."
+    ),
+    click.option(
+        "--with-preprocessing",
+        is_flag=True,
+        help="Let an ONNX file of an image model take bytes of pictures, and resize and normalize them.",
+    ),
+)
 VALUES = (
     click.option(
         "--dtype",
@@ -227,6 +242,7 @@ VALUES = (
     ),
     ALLOW_OVERFLOW,
     WEIGHTS_ONLY,
+    *NAMES,
     click.option(
         "--tied",
         default="clone",
@@ -271,6 +287,23 @@ CARRYING = (
     click.option("--no-tokenizer", is_flag=True, help="Do not copy tokenizer and config files."),
     click.option("--chat-template", metavar="FILE", type=PATH, help="Read the chat template from a file."),
 )
+PREPROCESSOR = click.option(
+    "--preprocessor", metavar="FILE", type=PATH, help="preprocessor_config.json that says how pictures are prepared."
+)
+INPUT = click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.",
+)
+DIM = click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=N",
+    help="Length of a symbolic dimension of random inputs (default: one that fits).",
+)
 OUTPUT = (
     click.option("-t", "--to", metavar="FMT", type=FORMAT, help="Output format (default: by the suffix of OUT)."),
     click.option(
@@ -305,12 +338,23 @@ def read_options(values: dict[str, Any]) -> ReadOptions:
     return ReadOptions(values["key"], frozenset(values["allow_global"]), values["npz_void"])
 
 
-def open_input(path: str, values: dict[str, Any], *, upgraded: bool = True, dequantized: bool = True) -> Graph:
+def open_input(
+    path: str,
+    values: dict[str, Any],
+    *,
+    upgraded: bool = True,
+    dequantized: bool = True,
+    parts: bool = False,
+    running: bool = False,
+) -> Graph:
     """Open an input as the reading options say, and show its notes; nodes `upgraded` to the newest opset or as the file
     has them.
 
-    Weights of models that were quantized elsewhere are `dequantized`, or as the file has them too.
+    Weights of models that were quantized elsewhere are `dequantized`, or as the file has them too. `parts`: whether the
+    model may have several graphs, as for `open_model`. `running`: whether it is opened to run, by one graph and by the
+    names of `modern`.
     """
+    from ..open.graph_files import decoder_of
     from ..open.open_model import open_model
 
     graph = open_model(
@@ -321,9 +365,14 @@ def open_input(path: str, values: dict[str, Any], *, upgraded: bool = True, dequ
         offline=values["offline"],
         upgraded=upgraded,
         dequantized=dequantized,
+        parts=parts or running,
     )
+    if running:
+        from ..load.known_names import modern
+
+        graph = modern(graph)
     current().warn(graph.notes)
-    return graph
+    return decoder_of(graph) if running else graph
 
 
 def template(path: str) -> str:
@@ -354,7 +403,7 @@ def load_for(verb: str, path: str, values: dict[str, Any], task: str | None = No
 
     placed = device(values)
     busy().enter("loading")
-    return load_for(verb, open_input(path, values), threads=values["threads"], task=task, **placed)
+    return load_for(verb, open_input(path, values, running=True), threads=values["threads"], task=task, **placed)
 
 
 def device(values: dict[str, Any]) -> dict[str, Any]:
@@ -401,6 +450,9 @@ def convert_options(values: dict[str, Any]) -> Options:
         nan=values.get("nan", "error"),
         allow_overflow=values.get("allow_overflow", False),
         weights_only=values.get("weights_only", False),
+        names=values.get("names"),
+        keep_branches=values.get("keep_branches", False),
+        with_preprocessing=values.get("with_preprocessing", False),
         tied=values.get("tied", "clone"),
         verify=values["verify"],
         keep_quantized=values.get("keep_quantized"),

@@ -21,20 +21,8 @@ PEERS = ("onnxruntime",)
 
 @click.command("bench", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.",
-)
-@click.option(
-    "--dim",
-    "dims",
-    multiple=True,
-    metavar="NAME=N",
-    help="Length of a symbolic dimension of random inputs (default: one that fits).",
-)
+@shared_options.INPUT
+@shared_options.DIM
 @click.option("--runs", type=click.IntRange(1), default=20, metavar="N", help="Timed runs of each engine (default 20).")
 @click.option(
     "--warmup", type=click.IntRange(0), default=3, metavar="N", help="Untimed runs before the timed ones (default 3)."

@@ -54,8 +54,8 @@ def COMMAND(a: str, b: str, **values: Any) -> int:  # noqa: N802
     from ..compare.diff import diff
 
     found = diff(
-        shared_options.open_input(a, values, upgraded=False),
-        shared_options.open_input(b, values | {"source_format": values["from_b"]}, upgraded=False),
+        shared_options.open_input(a, values, upgraded=False, parts=True),
+        shared_options.open_input(b, values | {"source_format": values["from_b"]}, upgraded=False, parts=True),
         atol=values["atol"],
         rtol=values["rtol"],
         include=values["include"],

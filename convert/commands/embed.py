@@ -1,4 +1,4 @@
-"""``embed``: vectors of texts."""
+"""``embed``: vectors of texts, pictures and sounds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ EPILOG = """\b
 Examples
   candle-convert embed model_dir -f sentences.txt -o vectors.npy
   candle-convert embed model.gguf "a cat" "a dog" "a stock" --similarity
-  candle-convert embed model_dir -f - -o queries.json --prompt-name query
+  candle-convert embed dinov2_dir photos/ -o vectors.npz --normalize
 """
 SHOWN = 20
-"""Texts in a table of similarities."""
+"""Inputs in a table of similarities."""
+OPTIONS = ("batch", "normalize", "prompt_name", "pooling", "preprocessor")
+"""Options of vectors; what a model takes decides which of them it may have."""
 
 
 @click.command("embed", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
-@click.argument("texts", metavar="[TEXT ...]", nargs=-1)
+@click.argument("inputs", metavar="[INPUT ...]", nargs=-1)
 @click.option(
-    "-f", "--file", metavar="FILE", type=shared_options.PATH, help="File with one text a line; - reads standard input."
+    "-f", "--file", metavar="FILE", type=shared_options.PATH, help="File with one input a line; - reads standard input."
 )
 @click.option(
     "-o",
@@ -40,50 +42,76 @@ SHOWN = 20
     type=shared_options.PATH,
     help="Vectors as .npy, .npz, .json or .safetensors.",
 )
-@click.option("--similarity", is_flag=True, help="Print the cosine of every two texts.")
-@click.option("--batch", type=click.IntRange(1), default=32, metavar="N", help="Texts of one run (default 32).")
+@click.option("--similarity", is_flag=True, help="Print the cosine of every two inputs.")
+@click.option("--batch", type=click.IntRange(1), metavar="N", help="Inputs of one run (default: 32 texts, 8 pictures).")
 @click.option("--prompt-name", metavar="NAME", help="Which of the model's prompts goes before each text.")
 @click.option("--pooling", metavar="MODE", help="cls, mean, max, mean_sqrt_len_tokens, weightedmean or lasttoken.")
 @click.option(
     "--normalize/--no-normalize", default=None, help="Whether vectors have length 1 (default: as the model says)."
 )
+@shared_options.PREPROCESSOR
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 @shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
-def COMMAND(model: str, texts: tuple[str, ...], **values: Any) -> None:  # noqa: N802
-    """Compute vectors of texts.
+def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa: N802
+    """Compute vectors of texts, pictures or sounds.
 
-    Each TEXT, and each line of FILE, has one. Pooling, further layers and normalization are those that the model's
-    files state: modules.json and the folders that it names, or the pooling type of a GGUF file. MODEL is a Hugging
-    Face directory, a GGUF file, or an ONNX file with its tokenizer in the same directory.
+    Each INPUT, and each line of FILE, is a text; for a model of pictures or sounds a file, a folder or a pattern of
+    names. Each has one vector. Pooling, further layers and normalization are those that the model's files state:
+    modules.json and the folders that it names, or the pooling type of a GGUF file. MODEL is a Hugging Face directory,
+    a GGUF file, or an ONNX file with its tokenizer in the same directory.
 
-    Without -o, prints the vectors as JSON, one a line.
+    Without -o, prints the vectors as JSON, one a line. A damaged picture or sound among several has no vector: it gets
+    a line on standard error, and the exit code is that of its error at the end.
     """
+    import numpy as np
+
     from ..console.atomic_replace import refuse_existing
-    from ..run.text_lines import Counter, cut_texts, texts_of
+    from ..inputs.input_kind import kind_of
+    from ..run.counter import Counter
+    from ..run.readable_files import over_readable
+    from ..run.text_lines import cut_texts, texts_of
     from ..run.vectors import check_suffix, write_vectors
 
     out, output = current(), values["output"]
-    given = texts_of(texts, values["file"])
+    given = texts_of(inputs, values["file"], "INPUT")
     if output is not None:
         check_suffix(output)
         refuse_existing(output, force=values["force"])
-    if values["similarity"] and len(given) > SHOWN and not out.json:
-        raise UsageError("E-OPTION", None, f"--similarity shows {SHOWN} texts at most", found=len(given))
     found = shared_options.load_for("embed", model, values)
+    kind = kind_of(found)
+    given = given if kind.files is None else kind.files(given)
+    if values["similarity"] and len(given) > SHOWN and not out.json:
+        raise UsageError("E-OPTION", None, f"--similarity shows {SHOWN} inputs at most", found=len(given))
+    asked = {name: values[name] for name in OPTIONS if values[name] is not None}
+    misplaced = next((name for name in asked if name not in kind.embed_options), None)
+    if misplaced is not None:
+        why = f"vectors of {kind.several} have no option --{misplaced.replace('_', '-')}"
+        raise UsageError("E-OPTION", None, why)
+    options = kind.read_options(asked)
+    counter = Counter(shared_options.progress(values), "embedding", kind.several)
+    failed: dict[str, Any] = {}
+    code = 0
     with cut_texts() as notes:
-        vectors = found.embed(
-            given,
-            values["batch"],
-            prompt_name=values["prompt_name"],
-            pooling=values["pooling"],
-            normalize=values["normalize"],
-            progress=Counter(shared_options.progress(values), "embedding"),
-        )
+        if kind.files is None:
+            vectors = found.embed(given, **options, progress=counter)
+        else:
+            readable = over_readable(
+                given,
+                options.get("batch", kind.batch),
+                lambda some: found.embed([kind.input(each) for each in some], **options),
+                counter,
+            )
+            failed, code = readable.errors_json(given), readable.exit_code
+            given = [given[row] for row in readable.rows]
+            vectors = np.array(readable.results, np.float32)
     busy().stop()
     out.warn(notes)
+    if not given:
+        out.emit({"inputs": [model], "task": found.task, "count": 0, **failed, "warnings": []}, ok=False)
+        return code
     if output is not None:
         write_vectors(output, vectors, given, force=values["force"])
-    table = _similarity(given, vectors) if values["similarity"] else None
+    table = _similarity(given, vectors, kind.one) if values["similarity"] else None
     if output is None and table is None and not out.json:
         for vector in vectors:
             out.content(f"[{', '.join(f'{number:.7g}' for number in vector)}]")
@@ -92,18 +120,19 @@ def COMMAND(model: str, texts: tuple[str, ...], **values: Any) -> None:  # noqa:
     emitted = {"vectors": vectors.tolist()} if output is None else {"outputs": [{"path": output}]}
     cosines = {} if table is None else {"similarity": table.tolist()}
     facts = {"inputs": [model], "task": found.task, "count": len(given), "width": vectors.shape[1]}
-    out.emit({**facts, **emitted, **cosines, "warnings": notes_json(notes)})
+    out.emit({**facts, **emitted, **cosines, **failed, "warnings": notes_json(notes)}, ok=not failed)
+    return code
 
 
-def _similarity(texts: list[str], vectors: np.ndarray) -> np.ndarray:
-    """The cosine of every two texts, which is shown."""
+def _similarity(given: list[str], vectors: np.ndarray, what: str) -> np.ndarray:
+    """The cosine of every two inputs, which is shown."""
     from ...models.pipelines.similarity import similarities
 
     found = similarities(vectors, vectors)
-    columns = ("", "text", *map(str, range(1, len(texts) + 1)))
+    columns = ("", what, *map(str, range(1, len(given) + 1)))
     rows = [
         (number, text, *(f"{cosine:.3f}" for cosine in row))
-        for number, (text, row) in enumerate(zip(texts, found, strict=True), 1)
+        for number, (text, row) in enumerate(zip(given, found, strict=True), 1)
     ]
     current().table(columns, rows, right=(0, *range(2, len(columns))))
     return found

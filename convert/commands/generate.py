@@ -154,7 +154,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     prompt = None if chatting else _prompt(values["prompt"])
     began = time.perf_counter()
     busy().enter("loading")
-    graph = shared_options.open_input(model, values)
+    graph = shared_options.open_input(model, values, running=True)
     if values["tensor_parallel"] > 1:
         from ...models.generation.language_model import Placement
         from ..load.tensor_parallel import Opening, load_ranked

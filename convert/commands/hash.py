@@ -103,7 +103,7 @@ def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, 
     from ..compare.match_tensors import two_conventions
 
     def opened(path: str, **how: bool) -> Graph:
-        graph = shared_options.open_input(path, values, upgraded=False, **how)
+        graph = shared_options.open_input(path, values, upgraded=False, parts=True, **how)
         refuse_unwritten(graph)
         return graph
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.base.errors import Error, printable
+from ...runtime.base.errors import Error, UsageError, printable
 from ...runtime.base.units import counted, human_count
 from ..cli import shared_options
 from ..console.output import current, human_size, notes_json
@@ -47,7 +48,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     from ..open.prequantized import summary
     from ..translate.metadata_value import readable
 
-    graph = shared_options.open_input(path, values, upgraded=False, dequantized=False)
+    graph = shared_options.open_input(path, values, upgraded=False, dequantized=False, parts=True)
     stored = _stored(graph)
     graph.weights = collect_weights(graph)
     whole, count, parameters = graph.nbytes, len(graph), _parameters(graph, stored)
@@ -61,6 +62,15 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
     made_of = facts(graph, nodes=nodes) if graph.outputs else None
     if made_of is not None:
         _show_graph(graph, made_of)
+    parts = {name: facts(part, nodes=nodes) for name, part in graph.parts.items()}
+    for name, part in graph.parts.items():
+        out.say()
+        own = collect_weights(part)
+        size = human_size(sum(tensor.nbytes for tensor in own.values()))
+        out.say(f"{printable(os.path.basename(part.files[0]))} · {counted(len(own), 'tensor')} · {size}")
+        _show_graph(part, parts[name])
+    if parts:
+        out.say()
     if values["html"] is not None:
         _draw(graph, path, values)
     rows = [
@@ -95,6 +105,7 @@ def COMMAND(path: str, include: tuple[str, ...], nodes: bool, **values: Any) -> 
                 "files": {name: storage.nbytes for name, storage in graph.attachments.items()},
                 "warnings": notes_json(graph.notes),
                 **({} if made_of is None else {"graph": made_of}),
+                **({"graphs": parts} if parts else {}),
                 **(
                     {}
                     if stored is None
@@ -132,6 +143,9 @@ def _draw(graph: Graph, path: str, values: dict[str, Any]) -> None:
     from ..console.atomic_replace import replacing
     from ..inspect.drawing.html_page import page, take_types, work
 
+    if graph.parts:
+        hint = f"Name one of them, such as {graph.files[0]}"
+        raise UsageError("E-OPTION", None, "--html draws one graph, and the model has several", hint=hint)
     if graph.outputs:
         take_types(graph, shared_options.open_input(path, values))
     progress = shared_options.progress(values)

@@ -13,7 +13,10 @@ from ..cli import shared_options
 from ..console.output import current
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...runtime.contract.architecture import Architecture
+    from ...runtime.tensor.tensor import Tensor
 
 EXAMPLES = {
     "": ("list", "show qwen3", "show model.gguf"),
@@ -144,22 +147,34 @@ def _said(row: dict[str, Any]) -> str:
 
 def _file(path: str, values: dict[str, Any]) -> bool:
     """Whether every weight of a model is there and fits."""
+    from ...runtime.contract.architecture import GRAPH, HF
     from ...runtime.contract.weight_binding import bind
     from ..inspect.architectures import families, parameters, plain
-    from ..load.legacy_llama import modern
-    from ..load.native_model import identified
+    from ..load.known_names import modern
+    from ..load.native_model import NODES, identified
+    from ..translate.canonical_names import identify_weights
 
-    graph = modern(shared_options.open_input(path, values))
-    architecture, names, config = identified(graph)
+    graph = modern(shared_options.open_input(path, values, parts=True))
+    weights: Mapping[str, Tensor] = graph.weights
+    if graph.format == NODES:
+        known = identify_weights(graph)
+        architecture, names, config = known.architecture, known.names, known.config
+        weights = {name: known.weights[name] for _, stored in known.found.stored.values() for name in stored}
+    else:
+        architecture, names, config = identified(graph)
     wrong: FormatError | None = None
     bound = {}
     try:
-        bound = bind(architecture, config, graph.weights, names, path)
+        bound = bind(architecture, config, weights, names, path)
     except FormatError as error:
         wrong = error
-    family = next(family for family, each in families() if each is architecture)
+    family = next(family for family, each in families() if each.name == architecture.name)
     rows = [
-        {"name": row["name"], "keys": row[names], "value": plain(config.values.get(row["name"]))}
+        {
+            "name": row["name"],
+            "keys": row[HF] if names == GRAPH else row.get(names, [row["name"]]),
+            "value": plain(config.values.get(row["name"])),
+        }
         for row in parameters(architecture)
     ]
     count = sum(tensor.count for tensor in bound.values())

@@ -77,7 +77,7 @@ def _opened(path: str, tensor: str, values: dict[str, Any]) -> Graph:
     """The model with its weights as numbers, unless a tensor is meant that only makes such a weight."""
     from ..open.prequantized import unpack
 
-    graph = shared_options.open_input(path, values, dequantized=False)
+    graph = shared_options.open_input(path, values, dequantized=False, parts=True)
     stored = dict(graph.weights)
     if unpack(graph) and not {tensor, tensor.partition("[")[0]} & graph.weights.keys():
         graph.weights |= stored

@@ -25,20 +25,8 @@ WIDEST = 60
 
 @click.command("profile", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.",
-)
-@click.option(
-    "--dim",
-    "dims",
-    multiple=True,
-    metavar="NAME=N",
-    help="Length of a symbolic dimension of random inputs (default: one that fits).",
-)
+@shared_options.INPUT
+@shared_options.DIM
 @click.option(
     "--runs", type=click.IntRange(1), default=10, metavar="N", help="Timed runs (default 10); medians are shown."
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -147,12 +148,14 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     """
     from ..cli.suggest import refuse_order
     from ..quantize.plan import plan
-    from ..write.plan import target_format
+    from ..write.plan import refuse_graphs, target_format
     from ..write.shard import refuse_inputs
 
     refuse_order(source, output, type_name, _types() if values["recipe"] is None and not _is_automatic(values) else ())
-    graph = shared_options.open_input(source, values)
-    if graph.nodes and target_format(output, shared_options.convert_options({**values, "tensor_type": ()})).graphs:
+    graph = shared_options.open_input(source, values, parts=True)
+    format = target_format(output, shared_options.convert_options({**values, "tensor_type": ()}))
+    refuse_graphs(graph, format, Path(output))
+    if (graph.nodes or graph.parts) and format.graphs:
         from .quantize_network import quantize
 
         quantize(graph, source, output, type_name, values)

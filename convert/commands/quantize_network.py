@@ -22,6 +22,7 @@ from ..console.output import current, human_size, notes_json
 from ..quantize.calibration import calibrate
 from ..quantize.calibration.loss import Loss, losses, random_inputs
 from ..quantize.network import network_options, quantize_network
+from ..quantize.network.request import Request
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
 
 MEASURED = 16
@@ -40,11 +41,43 @@ def quantize(graph: Graph, source: str, output: str, type_name: str | None, valu
 
     request = network_options.request(type_name, values)
     options = shared_options.read_options(values)
-    before = quantize_network.simplified(
-        open_model(
-            source, options, format=values["source_format"], revision=values["revision"], offline=values["offline"]
-        )
+    whole = open_model(
+        source,
+        options,
+        format=values["source_format"],
+        revision=values["revision"],
+        offline=values["offline"],
+        parts=True,
     )
+    if graph.parts and values["calib"] is not None:
+        why = f"--calib has the inputs of one graph, and the model has {len(graph.parts)}"
+        hint = f"Quantize the files one by one, such as {graph.files[0]}"
+        raise UsageError("E-OPTION", None, why, hint=hint)
+    payload: dict[str, Any] = {"type": request.type, "kind": request.kind}
+    if graph.parts:
+        decided = []
+        payload["graphs"] = {}
+        for name, part in graph.parts.items():
+            current().say(f" graph    {printable(name)}")
+            payload["graphs"][name], digest = _quantized(whole.parts[name], part, request, values)
+            decided.append(digest)
+    else:
+        found, digest = _quantized(whole, graph, request, values)
+        payload |= found
+        decided = [digest]
+    made = plan_graph(graph, Path(output), shared_options.convert_options({**values, "tensor_type": ()}), [source])
+    made.fingerprint = hashlib.sha256(" ".join([made.fingerprint, *decided]).encode()).hexdigest()
+    refuse_inputs(made)
+    _run_plan(made, payload, values)
+
+
+def _quantized(before: Graph, graph: Graph, request: Request, values: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Quantize a graph in place and show the loss; what was done as JSON, and all that decided the bytes as text.
+
+    Args:
+        before: the same graph once more, which is simplified.
+    """
+    quantize_network.simplified(before)
     quantize_network.simplified(graph)
     data, ranges = _calibrated(graph, values)
     allowed = size(values["max_memory"])
@@ -52,18 +85,9 @@ def quantize(graph: Graph, source: str, output: str, type_name: str | None, valu
         request = dataclasses.replace(request, wide=_too_wide(before, allowed))
     outcome = quantize_network.quantize(graph, request, ranges)
     found, why = _measured(before, graph, data, allowed)
-    payload = {
-        "type": request.type,
-        "kind": request.kind,
-        **outcome.to_json(),
-        "loss": [loss.to_json() for loss in found],
-        "not_measured": why,
-    }
     _show(outcome, found, why)
-    made = plan_graph(graph, Path(output), shared_options.convert_options({**values, "tensor_type": ()}), [source])
-    made.fingerprint = hashlib.sha256(f"{made.fingerprint} {request!r} {sorted(ranges.items())!r}".encode()).hexdigest()
-    refuse_inputs(made)
-    _run_plan(made, payload, values)
+    payload = {**outcome.to_json(), "loss": [loss.to_json() for loss in found], "not_measured": why}
+    return payload, f"{request!r} {sorted(ranges.items())!r}"
 
 
 def _calibrated(graph: Graph, values: dict[str, Any]) -> tuple[str | None, quantize_network.Ranges]:

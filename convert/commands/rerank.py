@@ -29,20 +29,27 @@ Examples
     type=shared_options.PATH,
     help="File with one document a line; - reads standard input.",
 )
+@click.option(
+    "--instruction", metavar="TEXT", help="What makes a document fit, for language models that answer yes or no."
+)
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N best documents (default: all).")
 @click.option("--batch", type=click.IntRange(1), default=32, metavar="N", help="Documents of one run (default 32).")
 @shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, documents: tuple[str, ...], **values: Any) -> None:  # noqa: N802
     """Order documents by how well they answer a query.
 
-    The best is first. A text classifier with one label scores the pairs of query and document. Another encoder
-    compares their vectors, with its prompts for queries and documents. The first column is the number of the
-    document, from 1.
+    The best is first. A text classifier with one label scores the pairs of query and document. A language model
+    that was trained for it (Qwen3-Reranker) is asked whether each document fits, and its answers yes and no are
+    compared; with --instruction any language model with Qwen's chat tokens is. Another model compares vectors, with
+    its prompts for queries and documents. The first column is the number of the document, from 1.
     """
-    from ..run.text_lines import Counter, cut_texts, texts_of
+    from ...runtime.contract.architecture import TEXT_RANKING
+    from ..run.counter import Counter
+    from ..run.text_lines import cut_texts, texts_of
 
     given = texts_of(documents, values["file"], "DOCUMENT")
-    found = shared_options.load_for("rerank", model, values)
+    instruction = values["instruction"]
+    found = shared_options.load_for("rerank", model, values, None if instruction is None else TEXT_RANKING)
     with cut_texts() as notes:
         ranked = found.rerank(
             values["query"],
@@ -50,6 +57,7 @@ def COMMAND(model: str, documents: tuple[str, ...], **values: Any) -> None:  # n
             top=values["top"],
             batch=values["batch"],
             progress=Counter(shared_options.progress(values), "ranking"),
+            instruction=instruction,
         )
     busy().stop()
     out = current()

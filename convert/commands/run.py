@@ -24,20 +24,8 @@ Examples
 
 @click.command("run", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="FILE.npy, 1x3x224x224, random, zeros or ones; or FILE.npz for all.",
-)
-@click.option(
-    "--dim",
-    "dims",
-    multiple=True,
-    metavar="NAME=N",
-    help="Length of a symbolic dimension of random inputs (default: one that fits).",
-)
+@shared_options.INPUT
+@shared_options.DIM
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of random inputs (default 0).")
 @click.option(
     "-o",

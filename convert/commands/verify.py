@@ -77,20 +77,23 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
 
     Floats may be rounded to their dtype; quantized types have error bounds per block and per tensor. If names follow
     two conventions, as in a Hugging Face directory and a GGUF file, tensors are matched by the architecture of both
-    models. Two networks are run on the same inputs, and their outputs compared. With --prompt, both models are run on
-    the same tokens, a network against a checkpoint too. Exits with 1 if a tensor is missing, changed or beyond its
-    bound, if the names cannot be matched, or if outputs differ by a tenth of their power.
+    models. Two networks are run on the same inputs, and their outputs compared; so are a checkpoint of an image model
+    and a network, with batch norms and branches as the checkpoint has them. With --prompt, both models are run on the
+    same tokens, a network against a checkpoint too. Exits with 1 if a tensor is missing, changed or beyond its bound,
+    if the names cannot be matched, or if outputs differ by a tenth of their power.
     """
     from ..compare.certificate import verify
 
     placed = shared_options.device(values)
-    before = shared_options.open_input(source, values)
-    after = shared_options.open_input(made, values | {"source_format": values["from_dst"]})
     asked = bool(values["prompts"] or values["prompt_file"])
+    how = {"running": True} if values["level"] == "none" else {"parts": True}
+    before = shared_options.open_input(source, values, **how)
+    after = shared_options.open_input(made, values | {"source_format": values["from_dst"]}, **how)
     if values["level"] == "none" and not asked:
         raise UsageError("E-OPTION", None, "--level none compares outputs only", hint="Add --prompt or --prompt-file")
-    if before.outputs and after.outputs and not asked:
-        return _networks(before, after, [source, made], values, placed)
+    pairs = _networks_of(before, after)
+    if pairs and not asked:
+        return _networks(pairs, [source, made], values, placed)
     if placed["device"] != "cpu":
         raise UsageError("E-OPTION", None, "--device only applies to networks; tensors are compared on the CPU")
     found, payload = None, {}
@@ -130,8 +133,42 @@ def _on_prompts(before: Graph, after: Graph, values: dict[str, Any]) -> list[Out
     return found
 
 
-def _networks(before: Graph, after: Graph, paths: list[str], values: dict[str, Any], placed: dict[str, Any]) -> int:
+def _networks_of(before: Graph, after: Graph) -> dict[str, tuple[Graph, Graph]]:
+    """The graphs to run of two networks, by the names of the files of models that have several; empty for other
+    models. UsageError for models of different graphs."""
+    if before.parts and after.parts:
+        if before.parts.keys() != after.parts.keys():
+            why = "the models have different graphs"
+            raise UsageError(
+                "E-VERIFY-GRAPHS", None, why, expected=", ".join(before.parts), found=", ".join(after.parts),
+                hint="Compare what they compute with --level none --prompt TEXT",
+            )  # fmt: skip
+        return {name: (part, after.parts[name]) for name, part in before.parts.items()}
+    if after.outputs and not before.outputs and not before.parts:
+        from ..compare.unfolded_network import unfolded_network
+
+        unfolded = unfolded_network(before, after)
+        return {} if unfolded is None else {"": (unfolded, after)}
+    return {"": (before, after)} if before.outputs and after.outputs else {}
+
+
+def _networks(
+    pairs: dict[str, tuple[Graph, Graph]], paths: list[str], values: dict[str, Any], placed: dict[str, Any]
+) -> int:
     """Run both and compare outputs, and on request the values between."""
+    found = []
+    for name, (before, after) in pairs.items():
+        if name:
+            current().say(printable(name))
+        found.append(_network(before, after, values, placed))
+    ok = all(each["ok"] for each in found)
+    named = dict(zip(pairs, found, strict=True))
+    current().emit({"inputs": paths, **(found[0] if "" in pairs else {"graphs": named})}, ok=ok)
+    return 0 if ok else 1
+
+
+def _network(before: Graph, after: Graph, values: dict[str, Any], placed: dict[str, Any]) -> dict[str, Any]:
+    """One graph of each model on the same inputs, as JSON."""
     from ..run.compare_outputs import first_difference, outputs
     from ..run.feeds import feeds, hint_at_shapes
 
@@ -161,8 +198,7 @@ def _networks(before: Graph, after: Graph, paths: list[str], values: dict[str, A
         out.say(f"first difference: {printable(first.name)} (max abs {first.max_abs:.3g}, SNR {first.snr_db:.1f} dB)")
     out.say(f"{'✓' if ok else '✗'} {counted(len(rows), 'output')}: {sum(row.same for row in rows)} agree")
     found = [row.to_json() for row in rows]
-    out.emit({"inputs": paths, "outputs": found, "first_difference": None if first is None else first.to_json()}, ok=ok)
-    return 0 if ok else 1
+    return {"outputs": found, "first_difference": None if first is None else first.to_json(), "ok": ok}
 
 
 def _write(found: Verification, values: dict[str, Any]) -> None:

@@ -175,7 +175,7 @@ def verify(
     Raises:
         NamesError: the names follow two conventions, and it is not known that both models are of one architecture.
     """
-    left, right = (side if isinstance(side, Graph) else open_model(side) for side in (source, made))
+    left, right = (side if isinstance(side, Graph) else open_model(side, parts=True) for side in (source, made))
     select = select or Select()
     for side in (left, right):
         refuse_unwritten(side)

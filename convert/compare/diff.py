@@ -212,7 +212,7 @@ def diff(
         values: whether values are read and compared, or only names, dtypes and shapes.
         metadata: whether metadata and attached files are compared.
     """
-    left, right = (side if isinstance(side, Graph) else open_model(side, upgraded=False) for side in (a, b))
+    left, right = (side if isinstance(side, Graph) else open_model(side, upgraded=False, parts=True) for side in (a, b))
     for side in (left, right) if values else ():
         refuse_unwritten(side)
     renamed = dataclasses.replace(left, weights=collect_weights(left))

@@ -15,6 +15,7 @@ import numpy as np
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ..console.progress import NoProgress, Progress
+from ..load.vocabulary_check import check_vocabulary
 
 if TYPE_CHECKING:
     from ...models.generation.language_model import LanguageModel
@@ -131,13 +132,7 @@ def _check(pieces: Sequence[np.ndarray], model: LanguageModel, other: LanguageMo
             expected=other.vocabulary,
             found=model.vocabulary,
         )
-    largest = max(int(piece.max()) for piece in pieces)
-    if model.vocabulary is not None and largest >= model.vocabulary:
-        why, hint = (
-            f"the tokenizer gives the id {largest:,}, the model has {model.vocabulary:,} embeddings",
-            "Use the tokenizer of this model",
-        )
-        raise UsageError("E-EVAL-VOCABULARY", None, why, hint=hint)
+    check_vocabulary(max(int(piece.max()) for piece in pieces), model.vocabulary)
 
 
 def _logits(model: LanguageModel, piece: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from ...models.pipelines.feature_extraction import WHOLE
+from ...models.pipelines.text_model import embedding_rows
 from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Graph
 from ..load.load_model import load
 from ..load.native_model import tokenizer_of
+from ..load.vocabulary_check import check_vocabulary
 from .perplexity import log_softmax
 
 LOGITS = "logits"
@@ -68,7 +71,7 @@ def output_distances(
     source: Graph, made: Graph, prompts: Iterable[str], threads: int | None = None
 ) -> list[OutputDistance]:
     """Run two models on the tokens that the first one's tokenizer makes of each prompt. An encoder-decoder is asked to
-    predict the prompt itself.
+    predict the prompt itself; of models of embeddings the vectors of the prompts are compared too.
 
     Raises UsageError for models without a common output, and for prompts without tokens.
     """
@@ -79,6 +82,8 @@ def output_distances(
         ids = tokenizer.encode(prompt)[:MAX_TOKENS]
         if not ids:
             raise UsageError("E-TEXT-EMPTY", None, "a prompt has no tokens", hint="Leave out empty texts")
+        for model in (one, other):
+            check_vocabulary(max(ids), embedding_rows(model.graph))
         first, second = _outputs(one, ids), _outputs(other, ids)
         for name in first.keys() & second.keys():
             if first[name].shape != second[name].shape:
@@ -97,8 +102,8 @@ def output_distances(
 def _outputs(model: Any, ids: Sequence[int]) -> dict[str, np.ndarray]:
     if isinstance(model, EncoderDecoderModel):
         return model(input_ids=[ids], decoder_input_ids=[[model.settings.start, *ids]])
-    found: dict[str, np.ndarray] = model(input_ids=[ids])
-    return found
+    found: dict[str, np.ndarray] = dict(model(input_ids=[ids]))
+    return {**found, WHOLE: model.embed([ids])} if "embed" in model.verbs else found
 
 
 def _distance(name: str, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> OutputDistance:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...runtime.base.errors import UsageError
-from ...runtime.contract.architecture import GGUF, HF, SAME, Architecture, Config, Key, Row, Weight
+from ...runtime.contract.architecture import GGUF, HF, SAME, Architecture, Config, Key, ModuleNames, Row, Weight
+from ...runtime.contract.naming import CONVENTIONS, parts_of
 from ...runtime.plugin import discovery
 
 
@@ -90,8 +91,8 @@ def _spelled(row: Row, names: str, asked: list[str]) -> list[str]:
 
 def weights(architecture: Architecture) -> list[dict[str, Any]]:
     """Each row of weights: our name, its names and layouts in files of both kinds, its shape, and whether all models
-    and layers have it."""
-    return [
+    and layers have it. Of image models each module, whose shapes follow from the files."""
+    return [*map(_module, parts_of(architecture, HF, ()))] + [
         {
             "name": row.name,
             "hf": _names(row, HF),
@@ -103,6 +104,20 @@ def weights(architecture: Architecture) -> list[dict[str, Any]]:
         }
         for row in architecture.weights
     ]
+
+
+def _module(part: ModuleNames) -> dict[str, Any]:
+    own = (part.name,)
+    others = {names: list(part.names(names)) for names in CONVENTIONS if part.names(names) != own}
+    return {
+        "name": part.name,
+        "hf": others.pop(HF, [part.name]),
+        "gguf": [part.name],
+        "shape": None,
+        "optional": True,
+        "some_layers": False,
+        "layouts": others,
+    }
 
 
 def _names(row: Weight, names: str) -> list[str]:

@@ -15,6 +15,8 @@ Described = dict[str, Any]
 
 def described(graph: Graph) -> Described:
     """Everything about a graph but its weights, by a name for each part; equal parts are equal values."""
+    if graph.parts:
+        return {f"{name}/{key}": value for name, part in graph.parts.items() for key, value in described(part).items()}
     if not graph.nodes and not graph.outputs:
         return {}
     found: Described = {f"opset {domain or 'ai.onnx'}": version for domain, version in graph.opsets.items()}

@@ -6,27 +6,33 @@ import contextlib
 import dataclasses
 import functools
 import os
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ...models.generation.language_model import LanguageModel, Placement
-from ...models.pipelines.sentence_modules import embeds
-from ...models.pipelines.text_model import PIPELINES, TextModel, cannot
-from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
+from ...models.pipelines.task_model import PIPELINES, TaskModel, cannot
 from ...runtime.base.errors import UsageError
 from ...runtime.base.gc_pause import unsearched
 from ...runtime.base.out_of_memory import memory_limited
-from ...runtime.contract.architecture import FEATURE_EXTRACTION, RunOptions
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_RANKING, Config, RunOptions
 from ...runtime.ir.graph import Graph
 from ..open.companion import companion_weights
+from ..open.graph_files import decoder_of
 from ..open.open_model import open_model
-from .legacy_llama import modern
+from .known_names import modern
 from .memory_map import mapped
-from .native_model import modelled, tokenizer_of
-from .network import run_network
+from .native_model import built, modelled, tokenizer_of
+from .network import attends_to_source, run_network
+from .stated_task import for_ranking, stated_task
+
+if TYPE_CHECKING:
+    from ...models.generation.language_model import LanguageModel
+    from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
 
 
 def load_language_model(path: str | os.PathLike[str] | Graph, *arguments: Any, **options: Any) -> LanguageModel:
     """A model that generates text; arguments as of `load`. UsageError for models of other kinds."""
+    from ...models.generation.language_model import LanguageModel
+
     return _text_model(load(path, *arguments, **options), path, (LanguageModel,))
 
 
@@ -34,15 +40,20 @@ def load_text_model(
     path: str | os.PathLike[str] | Graph, *arguments: Any, **options: Any
 ) -> LanguageModel | EncoderDecoderModel:
     """As `load_language_model`, encoder-decoders included."""
+    from ...models.generation.language_model import LanguageModel
+    from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
+
     return _text_model(load(path, *arguments, **options), path, (LanguageModel, EncoderDecoderModel))
 
 
 def _text_model(found: Any, path: str | os.PathLike[str] | Graph, kinds: tuple[type, ...]) -> Any:
     """The model, if it is one of these classes."""
     if not isinstance(found, kinds):
-        name = path.files[0] if isinstance(path, Graph) and path.files else None
-        kind = found.graph.arch if hasattr(found, "graph") else type(found).__name__
-        raise UsageError("E-LM-TASK", name, f"{kind} models do not generate text", expected="a language model")
+        name = next(iter(path.files), None) if isinstance(path, Graph) else os.fspath(path)
+        arch = getattr(getattr(found, "graph", None), "arch", None)
+        kind = f"{arch} models" if arch else f"models for {getattr(found, 'task', '') or 'another task'}"
+        hint = "Name the decoder's file" if name is not None and Path(name).name.startswith("encoder_model") else None
+        raise UsageError("E-LM-TASK", name, f"{kind} do not generate text", expected="a language model", hint=hint)
     return found
 
 
@@ -57,6 +68,7 @@ def load(
     device_memory: int | None = None,
     gpu_layers: int | str | None = None,
     tensor_parallel: int = 1,
+    keep_branches: bool = False,
 ) -> Any:
     """A model, ready to run, from a directory, a GGUF file, an ONNX file or a graph.
 
@@ -69,15 +81,18 @@ def load(
         activations: ``f32``, or ``q8`` to round what meets quantized weights to 8 bits, as llama.cpp does; None for q8
             where text is generated, and f32 for logits.
         task: ``text-generation`` (or ``lm``) for logits of tokens, ``text-classification`` (``classification``) for
-            those of labels, ``feature-extraction`` (``hidden``) for hidden states, as models of embeddings have them,
-            or another task of the architecture; None for what the file says, else the architecture's first task.
+            those of labels, ``text-ranking`` for documents by the answer yes or no, ``feature-extraction``
+            (``hidden``) for hidden states, as models of embeddings have them, or another task of the architecture;
+            None for what the file says, else the architecture's first task.
         device, device_memory, gpu_layers: as of `Session`: ``cpu`` or ``cuda``, the most bytes there, and how many
             layers run there.
         tensor_parallel: how many processes compute the model together, each with a part of it and, on ``cuda``, a card
             of its own. A process that asks for several keeps what it runs under ``if __name__ == "__main__"``, as
             Python's `multiprocessing` wants.
+        keep_branches: whether convolutions that run side by side in training (RepVGG, MobileOne, FastViT) stay apart.
     """
     if tensor_parallel != 1:
+        from ...models.generation.language_model import Placement
         from .tensor_parallel import Opening, load_ranked
 
         if isinstance(path, Graph) or task is not None:
@@ -89,7 +104,7 @@ def load(
             activations=activations,
             placement=Placement(device, device_memory, gpu_layers),
         )
-    graph = modern(path if isinstance(path, Graph) else open_model(path))
+    graph = decoder_of(modern(path if isinstance(path, Graph) else open_model(path, parts=True)))
     options = RunOptions(
         threads,
         activations,
@@ -100,30 +115,41 @@ def load(
         source=graph,
         companion=functools.partial(companion_weights, graph),
     )
-    if graph.nodes:
+    if graph.nodes or graph.parts:
         return run_network(graph, options, task)
     model = modelled(graph)
-    if task is None and embeds(graph) and any(each.name == FEATURE_EXTRACTION for each in model.architecture.tasks):
-        task = FEATURE_EXTRACTION
+    task = task or stated_task(graph, model)
+    model = for_ranking(model) if task == TEXT_RANKING else model
     model = model if task is None else model.for_task(task)
+    if keep_branches:
+        model = dataclasses.replace(model, config=Config({**model.config.values, "keep_branches": True}))
     graphs = {name: mapped(each) for name, each in model.graphs().items()}
-    return model.task.run(graphs, dataclasses.replace(options, config=model.config, task=model.task.name))
+
+    def variant(name: str) -> Graph | None:
+        return mapped(built(model, name)) if name in model.task.variants else None
+
+    options = dataclasses.replace(options, config=model.config, task=model.task.name, variant=variant)
+    return model.task.run(graphs, options)
 
 
 def load_for(verb: str, graph: Graph, *, task: str | None = None, **options: Any) -> Any:
     """A model that has the method `verb`, of the first task for that: the file's own, or another one whose weights it
     has. Options as of `load`; UsageError for models without such a task."""
-    graph = modern(graph)
-    task = _task_for(verb, graph) if task is None and not graph.nodes else task
+    graph = decoder_of(modern(graph))
+    task = _task_for(verb, graph) if task is None else task
     found = load(graph, task=task, **options)
-    if isinstance(found, TextModel) and verb not in found.verbs:
+    if isinstance(found, TaskModel) and verb not in found.verbs:
         raise cannot(found, verb)
     return found
 
 
 def _task_for(verb: str, graph: Graph) -> str | None:
+    if graph.nodes or graph.parts:
+        return FEATURE_EXTRACTION if attends_to_source(graph) and verb not in ("generate", "transcribe") else None
     model = modelled(graph)
-    own = FEATURE_EXTRACTION if embeds(graph) else model.task.name
+    own = stated_task(graph, model) or model.task.name
+    if own == TEXT_RANKING and verb == "rerank":
+        return own
     for name in dict.fromkeys((own, *(task.name for task in model.architecture.tasks))):
         module = name.replace("-", "_")
         if module in PIPELINES and hasattr(PIPELINES.load(module), verb):

@@ -6,14 +6,14 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Mapped, Region
 from ...runtime.tensor.tensor import Tensor
 
-SMALLEST, ALIGNMENT = 1 << 16, 16
-"""Bytes of the smallest weight that is mapped, and what its place in the file is a multiple of."""
+SMALLEST = 1 << 16
+"""Bytes of the smallest weight that is mapped."""
 
 
 def mapped(graph: Graph) -> Graph:
     """The same graph, whose weights lie in its files as they are and are not copied into memory."""
     for name, tensor in graph.weights.items():
-        storage = tensor.storage
-        if isinstance(storage, Region) and storage.nbytes >= SMALLEST and storage.offset % ALIGNMENT == 0:
+        storage, alignment = tensor.storage, max(1, tensor.dtype.bits // 8)
+        if isinstance(storage, Region) and storage.nbytes >= SMALLEST and storage.offset % alignment == 0:
             graph.weights[name] = Tensor(tensor.dtype, tensor.shape, Mapped(storage))
     return graph

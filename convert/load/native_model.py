@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
 from ...runtime.base.gc_pause import unsearched
 from ...runtime.contract.architecture import GGUF, HF, MODEL, Architecture, Config, Task
-from ...runtime.contract.weight_binding import architectures, bind, config_from, find_architecture
+from ...runtime.contract.hyperparameter import StatedValues
+from ...runtime.contract.naming import WatchedWeights, bound_to, check_used
+from ...runtime.contract.weight_binding import MISSHAPEN, bind, config_from, find_architecture, implied, key_prefix
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
 from ..open.model_directory import model_folder
 from ..open.open_model import attachments
 from ..open.prequantized import configuration
-from .legacy_llama import modern
+from .known_names import modern
 
 if TYPE_CHECKING:
     from ...models.tokenizer import Tokenizer
@@ -56,11 +58,18 @@ class Model:
             task = self.architecture.task(name)
         except KeyError:
             task = None
-        if task is None or any(row.name not in self.weights for row in task.weights if not row.optional):
+        if task is None or self._lacks(task):
             path = self.source.files[0] if self.source.files else None
-            known = " or ".join(task.name for task in self.architecture.tasks)
-            raise UsageError("E-ARCH-TASK", path, f"the model does not support the task {name!r}", expected=known)
+            known = " or ".join(task.name for task in self.architecture.tasks if not self._lacks(task))
+            lacks = "" if task is None else f": it has no {', '.join(self._lacks(task)[:3])}"
+            why = f"the model does not support the task {name!r}{lacks}"
+            raise UsageError("E-ARCH-TASK", path, why, expected=known)
         return dataclasses.replace(self, config=Config({**self.config.values, "task": task.name}))
+
+    def _lacks(self, task: Task) -> list[str]:
+        """What the file would call the weights of a task's head that it does not have."""
+        missing = [row for row in task.weights if not row.optional and row.name not in self.weights]
+        return [ways[0].names[0] if (ways := row.stored(self.names)) else row.name for row in missing]
 
     def graphs(self, *, fixed: bool = True) -> dict[str, Graph]:
         """The graphs that compute the task, by name. Their weights are the same tensors.
@@ -81,10 +90,7 @@ def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
         return None
     said = stated(graph)
     if said is None or (said[0] == HF and said[1].get("model_type") is None):
-        for architecture in architectures():
-            implied = architecture.implied(said[1] if said else {}, graph) if architecture.implied else None
-            if implied is not None:
-                return implied
+        return implied(said[1] if said else {}, graph) or said
     return said
 
 
@@ -105,7 +111,16 @@ def modelled(graph: Graph) -> Model:
     graph = modern(graph)
     architecture, names, config = identified(graph)
     path = graph.files[0] if graph.files else None
-    return Model(architecture, names, config, bind(architecture, config, graph.weights, names, path), graph)
+    model = Model(architecture, names, config, bind(architecture, config, graph.weights, names, path), graph)
+    if architecture.parts:
+        watched = WatchedWeights(model.weights)
+        try:
+            dataclasses.replace(model, weights=watched).graphs()
+        except MISSHAPEN as error:
+            why = f"the shapes of the weights are not those of a {architecture.name} model"
+            raise FormatError("E-ARCH-SHAPE", path, why, hint="Is the configuration this model's?") from error
+        check_used(architecture, watched, path)
+    return model
 
 
 def identified(graph: Graph) -> tuple[Architecture, str, Config]:
@@ -118,18 +133,22 @@ def identified(graph: Graph) -> tuple[Architecture, str, Config]:
         raise UnsupportedError("E-ARCH-NONE", path, "nothing says which architecture the weights are of", hint=hint)
     names, source = found
     architecture = find_architecture(names, source, path)
+    if architecture.specialize is not None:
+        architecture = architecture.specialize(names, StatedValues(source, key_prefix(names, source)), graph.weights)
+    architecture = bound_to(architecture, names, graph.weights)
     return architecture, names, config_from(architecture, names, source, path)
 
 
 def built(model: Model, name: str = MODEL, *, fixed: bool = True) -> Graph:
-    """One of the graphs that compute the model's task, with KV caches of a fixed capacity or growing ones.
+    """One of the graphs that compute the model's task, or of its variants, with KV caches of a fixed capacity or
+    growing ones.
 
     Raises UnsupportedError where the task has several graphs and none of that name.
     """
-    builders = model.task.graphs
+    builders = {**model.task.graphs, **model.task.variants}
     if name not in builders:
         path = model.source.files[0] if model.source.files else None
-        why = f"{model.architecture.title} models have several graphs: {', '.join(builders)}"
+        why = f"{model.architecture.title} models have several graphs: {', '.join(model.task.graphs)}"
         raise UnsupportedError("E-ARCH-GRAPHS", path, why, expected="a model of one graph")
     stem = model.architecture.name if name == MODEL else f"{model.architecture.name}_{name}"
     graph = Graph(name=stem, arch=model.architecture.name, attachments=model.source.attachments)

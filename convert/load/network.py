@@ -1,37 +1,88 @@
-"""Networks: ONNX files of text models, whose task follows from config.json and the names of inputs and outputs."""
+"""Networks: ONNX files of text, image and audio models, whose task follows from config.json, inputs and outputs."""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
+from ...models.audio.whisper import run_exported_speech
 from ...models.generation.decoder_states import is_state
 from ...models.generation.decoder_tasks import run_decoder
+from ...models.layers.audio.feature_encoder import FEATURES
 from ...models.pipelines.encoder_tasks import run_encoder
 from ...models.pipelines.feature_extraction import HIDDEN, WHOLE
+from ...models.schema.audio_hyperparameters import SPEECH_RECOGNITION
 from ...models.schema.encoder_hyperparameters import QUESTION_ANSWERING, task_of_class
+from ...models.seq2seq.decoder import SOURCE_HIDDEN, SOURCE_MASK
+from ...models.seq2seq.tasks import TEXT_TO_TEXT, run_exported
 from ...runtime.base.errors import Error, UsageError
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, MODEL, RunOptions
 from ...runtime.contract.weight_binding import config_from, find_architecture
 from ...runtime.ir.graph import Graph
+from ..open.graph_files import ENCODER, parts_of
+from ..open.open_model import open_model
+from .audio_network import audio_task, run_audio_network
+from .codec_network import decodes_audio, run_codec_files
+from .image_network import image_task, run_cascade, run_image_network
 from .memory_map import mapped
 from .native_model import described, with_files
 
 
 def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
-    """An ONNX file as a runnable model: a decoder, or a text model of another task.
+    """An ONNX file as a runnable model: a decoder, a text, image or audio model of another task, or an encoder-decoder
+    or codec with the files beside its decoder.
 
     Raises UsageError if another task is asked for than the file's.
     """
+    if graph.parts:
+        return run_cascade(graph, options, task)
+    if attends_to_source(graph):
+        return _run_encoder_decoder(graph, options, task)
+    if decodes_audio(graph):
+        with_files(graph)
+        return run_codec_files(graph, dataclasses.replace(options, config=_config(graph)), task)
+    pictured = image_task(graph)
+    if pictured is not None:
+        with_files(graph)
+        return run_image_network(graph, dataclasses.replace(options, config=_config(graph)), pictured, task)
+    heard = audio_task(graph)
+    if heard is not None:
+        with_files(graph)
+        return run_audio_network(graph, dataclasses.replace(options, config=_config(graph)), heard, task)
     known = network_task(graph)
     if known is None:
         hidden = any(value.name in HIDDEN for value in graph.outputs)
-        own = FEATURE_EXTRACTION if hidden else options.task
-        return run_decoder({MODEL: mapped(graph)}, dataclasses.replace(options, task=own))
+        own = {"task": FEATURE_EXTRACTION, "config": _config(graph)} if hidden else {}
+        return run_decoder({MODEL: mapped(graph)}, dataclasses.replace(options, **own))
     if task is not None and task != known:
         path = graph.files[0] if graph.files else None
         raise UsageError("E-ARCH-TASK", path, f"the model does not support the task {task!r}", expected=known)
     return run_encoder({MODEL: mapped(graph)}, dataclasses.replace(options, task=known, config=_config(graph)))
+
+
+def attends_to_source(graph: Graph) -> bool:
+    """Whether a graph of nodes is the decoder of an encoder-decoder."""
+    return any(value.name in (SOURCE_MASK, SOURCE_HIDDEN) for value in graph.inputs)
+
+
+def _run_encoder_decoder(decoder: Graph, options: RunOptions, task: str | None) -> Any:
+    """The model that a decoder belongs to, or its encoder for the task `FEATURE_EXTRACTION`."""
+    path = Path(decoder.files[0]) if decoder.files else None
+    files = None if path is None else parts_of(path)
+    if files is None:
+        expected = "encoder_model.onnx beside decoder_model_merged.onnx or decoder_model.onnx"
+        raise UsageError("E-ONNX-ENCODER", path, "a decoder does not run without its encoder", expected=expected)
+    if task in (FEATURE_EXTRACTION, "hidden"):
+        return run_network(open_model(files[ENCODER]), options, FEATURE_EXTRACTION)
+    with_files(decoder)
+    graphs = {name: mapped(decoder if file == path else open_model(file)) for name, file in files.items()}
+    hears = any(value.name == FEATURES for value in graphs[ENCODER].inputs)
+    own, run = (SPEECH_RECOGNITION, run_exported_speech) if hears else (TEXT_TO_TEXT, run_exported)
+    if task not in (None, own):
+        why, expected = f"the model does not support the task {task!r}", f"{own} or {FEATURE_EXTRACTION}"
+        raise UsageError("E-ARCH-TASK", path, why, expected=expected)
+    return run(graphs, dataclasses.replace(options, config=_config(decoder)))
 
 
 def network_task(graph: Graph) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...runtime.base.errors import FileAccessError, FormatError, UsageError
 from .foreign_format import refuse_folder
+from .graph_files import graphs_of
 
 INDEX = ".index.json"
 CONFIG = "config.json"
@@ -26,6 +27,7 @@ WEIGHTS = (
     "*.gguf",
     "*.npz",
     "*.onnx",
+    "*.weights",
 )
 """What counts as the weights of a directory; of copies of one model those of the first pattern are read."""
 TRAINING = ("training_args*.bin", "optimizer*", "scheduler*", "rng_state*", "random_states*", "imatrix*")
@@ -58,6 +60,19 @@ def weights(folder: Path) -> list[str]:
         for name in names
         if any(fnmatch.fnmatch(name, pattern) for pattern in WEIGHTS) and os.path.isfile(folder / name)
     ]
+
+
+def exported(folder: Path) -> tuple[dict[str, Path], list[str]] | None:
+    """The files of an exported encoder-decoder, by the names of its graphs, and the names of those that are other
+    variants of them; None for other directories."""
+    names = weights(folder)
+    if not names and model_folder(folder / NETWORKS) == folder:
+        return exported(folder / NETWORKS)
+    found = graphs_of(names)
+    if found is None:
+        return None
+    chosen = set(found.values())
+    return {part: folder / name for part, name in found.items()}, [name for name in names if name not in chosen]
 
 
 def find(folder: Path) -> tuple[Path, list[str]]:
@@ -95,6 +110,11 @@ def copies(folder: Path, chosen: str, others: Sequence[str], names: Sequence[str
     parts = not chosen.endswith(INDEX) and any(_same_set(chosen, name) for name in others)
     if parts or not all(map(_COPY.fullmatch, [chosen.removesuffix(INDEX), *others])):
         raise several(folder, names)
+    return skipped(chosen, others)
+
+
+def skipped(chosen: str, others: Sequence[str]) -> str:
+    """What to say of copies of a model beside the file that is read."""
     shown = ", ".join(others[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
     return f"reading {chosen}; skipped likely copies of the model: {shown}"
 

@@ -12,23 +12,29 @@ from ...runtime.base.gc_pause import unsearched
 from ...runtime.base.untrusted.json import parse
 from ...runtime.contract.format import ReadOptions
 from ...runtime.ir.graph import Graph
+from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.file import Source, contained
 from ...runtime.tensor.storage import Region, Storage
 from . import model_directory
 from .detect_format import detect
+from .graph_files import GRAPH, MODULES, modules_of
 from .locate import located
 from .model_directory import CONFIG as CONFIG
 from .model_directory import INDEX, listed
 from .module_files import module_files
 
 CONFIG_LIMIT = 2**24
-MODEL_KEYS = ("model_type", "architectures", "vocab_size")
+MODEL_KEYS = ("model_type", "architectures", "architecture", "vocab_size", "prompt_embed_dim", "encoder_rates")
 """What the config.json of a model has, one of them at least."""
 ARCHITECTURE = "general.architecture"
 SHARD = re.compile(r"-\d{5}-of-\d{5}\.")
-ATTACHED_SUFFIXES = (".json", ".txt", ".model", ".spm", ".jinja", ".md", ".tiktoken")
+LAYERS = "darknet.cfg"
+"""Metadata of files that state the layers themselves."""
+DARKNET_SUFFIXES = (".cfg", ".names")
+ATTACHED_SUFFIXES = (".json", ".txt", ".model", ".spm", ".jinja", ".md", ".tiktoken", *DARKNET_SUFFIXES)
 ATTACHED_STEMS = (
     "config",
+    "open_clip_config",
     "generation_config",
     "tokenizer",
     "special_tokens",
@@ -54,6 +60,7 @@ def open_model(
     offline: bool = False,
     upgraded: bool = True,
     dequantized: bool = True,
+    parts: bool = False,
 ) -> Graph:
     """The graph of a model file, ``*.index.json``, directory, or ``hf://owner/repo[@revision][/file]``.
 
@@ -68,31 +75,47 @@ def open_model(
             only named.
         dequantized: whether the weights of a model whose config.json says that it is quantized (GPTQ, bitsandbytes ...)
             are numbers, computed when they are read, or the tensors that the file has.
+        parts: whether a directory of an exported encoder-decoder is opened, as one model with `Graph.parts`, or
+            refused with the names of its files.
 
     Raises:
         Error: with the file, the byte offset and a hint.
     """
     options = options or ReadOptions()
     local = located(path, revision, offline)
-    graph = _opened(local, options, format)
-    if dequantized and CONFIG in graph.attachments:
+    graph = _opened(local, options, format, parts)
+    if dequantized and CONFIG in graph.attachments and not graph.parts:
         from .prequantized import unpack
 
         unpack(graph)
-    if upgraded and not graph.newest:
-        from ...runtime.ir.opset_upgrade import upgrade
+    for each in graph.parts.values() or (graph,):
+        if upgraded and not each.newest:
+            from ...runtime.ir.opset_upgrade import upgrade
 
-        upgrade(graph)
+            upgrade(each)
     return graph
 
 
-def _opened(local: Path, options: ReadOptions, format: str | None) -> Graph:
+def _opened(local: Path, options: ReadOptions, format: str | None, parts: bool) -> Graph:
     if os.path.isdir(local):
-        return _directory(local, options, format)
+        found = model_directory.exported(local) if parts else None
+        return _directory(local, options, format) if found is None else _joined(local, *found, options, format)
     graph = _index(local, options, format) if local.name.endswith(INDEX) else read_file(local, options, format)
     if _is_whole_model(local, graph):
         graph.attachments |= attachments(local.parent, graph)
+    elif not graph.nodes and LAYERS not in graph.metadata:
+        graph.attachments |= _darknet_files(local)
     return graph
+
+
+def _darknet_files(path: Path) -> dict[str, Storage]:
+    """The layers and labels of a detector of darknet, in files with the stem of its weights."""
+    found: dict[str, Storage] = {}
+    for name in (path.stem + suffix for suffix in DARKNET_SUFFIXES):
+        if name != path.name and path.with_name(name).is_file():
+            source = Source(contained(path.parent, name, str(path)))
+            found[name] = Region(source, 0, source.size)
+    return found
 
 
 def _is_whole_model(path: Path, graph: Graph) -> bool:
@@ -119,7 +142,7 @@ def merged(graphs: Iterable[Graph], what: str) -> Graph:
     """Several graphs as one; a tensor name that two of them have is an error."""
     whole, *rest = graphs
     for part in rest:
-        if whole.nodes or part.nodes:
+        if whole.nodes or whole.parts or part.nodes or part.parts:
             raise UnsupportedError(
                 "E-MERGE-NODES", part.files[0], "models with graphs cannot be merged", hint="Convert them separately"
             )
@@ -169,7 +192,31 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
     return merged(shards.values(), "a shard")
 
 
+def _joined(folder: Path, files: dict[str, Path], others: list[str], options: ReadOptions, format: str | None) -> Graph:
+    """One model of the graphs in several files of a directory, `others` being variants of them."""
+    graphs = {part: read_file(file, options, format) for part, file in files.items()}
+    whole = Graph(format=next(iter(graphs.values())).format, parts=graphs)
+    for part, graph in graphs.items():
+        whole.weights |= {f"{part}/{name}": tensor for name, tensor in collect_weights(graph).items()}
+        whole.metadata |= {f"{part}/{key}": value for key, value in graph.metadata.items()}
+        whole.files += graph.files
+        whole.external_files += graph.external_files
+        whole.notes += graph.notes
+    if others:
+        whole.note("W-DIR-COPIES", model_directory.skipped(", ".join(file.name for file in files.values()), others))
+    whole.attachments = attachments(folder, whole)
+    for graph in graphs.values():
+        graph.attachments = dict(whole.attachments)
+    return whole
+
+
 def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
+    modules = modules_of(model_directory.weights(folder))
+    if modules is not None and not modules[MODULES[0]].endswith(GRAPH):
+        graphs = (_module(name, read_file(folder / file, options, format)) for name, file in modules.items())
+        graph = merged(graphs, "a module")
+        graph.attachments |= attachments(folder, graph)
+        return graph
     chosen, names = model_directory.find(folder)
     graph = (_index if chosen.name.endswith(INDEX) else read_file)(chosen, options, format)
     others = [name for name in names if not name.endswith(INDEX) and str(chosen.parent / name) not in graph.files]
@@ -177,6 +224,12 @@ def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
     if told is not None:
         graph.note("W-DIR-COPIES", told)
     graph.attachments |= attachments(folder, graph)
+    return graph
+
+
+def _module(name: str, graph: Graph) -> Graph:
+    """A module whose weights have its name in front of theirs."""
+    graph.weights = {f"{name}.{weight}": tensor for weight, tensor in graph.weights.items()}
     return graph
 
 

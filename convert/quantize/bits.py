@@ -14,7 +14,6 @@ from ..write import pipeline
 from ..write.conversion_options import Options
 from ..write.graph_variants import VARIANTS
 from ..write.plan import plan_graph, target_format
-from .network.quantize_network import quantize, simplified
 
 TYPES = {8: "q8_0", 4: "q4_k_m"}
 """Types of ggml by bits."""
@@ -39,12 +38,14 @@ def quantize_network(
     """
     if not target_format(os.fspath(output), options).graphs:
         return None
-    graph = model if isinstance(model, Graph) else open_model(model)
-    if graph.nodes:
+    graph = model if isinstance(model, Graph) else open_model(model, parts=True)
+    if graph.nodes or graph.parts:
+        from .network.quantize_network import quantize, simplified
+
         request = VARIANTS[NETWORKS[bits]].request
         assert request is not None
-        simplified(graph)
-        quantize(graph, request)
+        for each in graph.parts.values() or (graph,):
+            quantize(simplified(each), request)
     else:
         options = dataclasses.replace(options, dtypes=(NETWORKS[bits],))
     return pipeline.execute(plan_graph(graph, output, options), progress)

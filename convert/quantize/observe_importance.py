@@ -15,7 +15,7 @@ import numpy as np
 
 from ...models.generation.decoder_states import empty_states
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FormatError, UnsupportedError
+from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
 from ...runtime.contract.architecture import GGUF, MODEL, weight_slots
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
@@ -25,6 +25,7 @@ from ...runtime.tensor.tensor import Tensor
 from ..console.progress import NoProgress, Progress
 from ..load.memory_map import mapped
 from ..load.native_model import Model, built
+from ..load.vocabulary_check import check_vocabulary
 from .recipe.imatrix import COUNTS, SUMS, Sums
 
 LAYERS, OUTPUT = ("blk.", "enc.blk.", "dec.blk."), "output.weight"
@@ -104,8 +105,10 @@ def observe(
         placed: where the model runs, as options of `Session`.
 
     Raises UnsupportedError where GGUF has no names for the architecture's weights, FormatError where values are not
-    finite.
+    finite, UsageError for tokens and lengths that the model does not have.
     """
+    check_vocabulary(max(int(piece.max()) for piece in pieces), model.config.values.get("vocab"))
+    _check_lengths(model, max(map(len, pieces)))
     names = _names(model, output)
     parts = [_Part(model, name, names, threads, placed or {}) for name in model.task.graphs]
     if not any(part.watched for part in parts):
@@ -124,6 +127,16 @@ def observe(
     finally:
         progress.finish()
     return found
+
+
+def _check_lengths(model: Model, longest: int) -> None:
+    """UsageError for pieces that are longer than the model's position embedding."""
+    table = model.weights.get("positions.weight")
+    most = model.config.values.get("positions") if table is None else table.shape[0]
+    if most is not None and longest > most:
+        path = model.source.files[0] if model.source.files else None
+        why = f"pieces of {longest:,} tokens are longer than the model's positions"
+        raise UsageError("E-IMATRIX-CONTEXT", path, why, expected=f"at most {most:,}", hint=f"Use --context {most}")
 
 
 def _feeds(piece: np.ndarray) -> dict[str, np.ndarray]:

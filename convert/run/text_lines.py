@@ -11,7 +11,6 @@ from ...models.pipelines.text_inputs import TruncationWarning
 from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.ir.graph import Note
 from ...runtime.tensor.file import Source
-from ..console.progress import Progress
 from ..console.stdio import STREAM
 
 MOST = 1 << 30
@@ -54,21 +53,3 @@ def cut_texts() -> Iterator[list[Note]]:
         warnings.simplefilter("always", TruncationWarning)
         yield notes
     notes += [Note("W-TEXT-LONG", None, str(each.message)) for each in caught if each.category is TruncationWarning]
-
-
-class Counter:
-    """Tells a progress display how many texts are done."""
-
-    def __init__(self, progress: Progress, phase: str) -> None:
-        self._progress, self._done = progress, 0
-        self._started = False
-        progress.phase(phase)
-
-    def __call__(self, done: int, total: int) -> None:
-        if not self._started or done < self._done:
-            self._progress.start(total, unit="texts")
-            self._started, self._done = True, 0
-        self._progress.advance(done - self._done)
-        self._done = done
-        if done == total:
-            self._progress.finish()

@@ -16,11 +16,13 @@ from ...runtime.contract.weight_binding import (
     config_from,
     find_architecture,
     gather,
+    settle,
 )
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.tensor import Tensor
-from ..load.legacy_llama import modern, origins
+from ..inspect.tensor_distance import equal_bytes
+from ..load.known_names import modern, origins
 from ..open.prequantized import configuration
 
 PACKED = ("MatMulNBits", "GatherBlockQuantized")
@@ -61,22 +63,48 @@ def identify_weights(graph: Graph, chosen: Mapping[str, Tensor] | None = None) -
     from ..load.native_model import NODES, identified
 
     newer = modern(graph)
+    spelled = {} if newer is graph else origins(graph)
+    apart: dict[str, str] = {}
+    if graph.parts:
+        newer, spelled, apart = _of_parts(graph)
     if graph.format == NODES:
-        architecture, names, config = _of_nodes(graph)
+        architecture, names, config = _of_nodes(newer)
     else:
         architecture, names, config = identified(newer)
-    spelled = {} if newer is graph else origins(graph)
     every = collect_weights(newer)
     weights = {name: tensor for name, tensor in every.items() if chosen is None or spelled.get(name, name) in chosen}
     check_layers(architecture, config, every, names, graph.files[0] if graph.files else None)
     found = gather(architecture, config, weights, names)
     if not found.missing and not found.misshapen:
         add_computed_weights(architecture, config, found, names, graph.files[0] if graph.files else None)
+    for name in apart.keys() & {each for _, stored in found.stored.values() for each in stored}:
+        why = f"{spelled[name]!r} and {apart[name]!r} are the same weight, and differ"
+        raise UnsupportedError("E-ARCH-GRAPH", graph.files[0], why, hint="Compare the files one by one")
     if names == GRAPH:
         found.extra.clear()
     return NamedWeights(
         architecture, names, config, weights, found, spelled, _derived_weights(architecture, config, found)
     )
+
+
+def _of_parts(graph: Graph) -> tuple[Graph, dict[str, str], dict[str, str]]:
+    """A model of several graphs as weights by the names that its graphs have for them.
+
+    Returns: it, what each weight is called among those of all graphs, and of names that two graphs have for different
+    values what the second is called.
+    """
+    weights: dict[str, Tensor] = {}
+    spelled: dict[str, str] = {}
+    apart: dict[str, str] = {}
+    for spelling, tensor in graph.weights.items():
+        name = spelling.partition("/")[2]
+        first = weights.setdefault(name, tensor)
+        same = (first.dtype, first.shape) == (tensor.dtype, tensor.shape) and equal_bytes(first, tensor)
+        if first is not tensor and not same:
+            apart[name] = spelling
+        spelled.setdefault(name, spelling)
+    nodes = [node for part in graph.parts.values() for node in part.nodes]
+    return dataclasses.replace(graph, weights=weights, nodes=nodes, parts={}), spelled, apart
 
 
 def _derived_weights(architecture: Architecture, config: Config, found: Gathered) -> frozenset[str]:
@@ -87,8 +115,8 @@ def _derived_weights(architecture: Architecture, config: Config, found: Gathered
     without = {ours: tensor for ours, tensor in found.weights.items() if ours in needed}
     derived = dict(without)
     with contextlib.suppress(Error):  # values that settle nothing differ from those of another file
-        architecture.settle(Config(dict(config.values)), derived)
-        architecture.settle(config, dict(found.weights))
+        settle(architecture, Config(dict(config.values)), derived)
+        settle(architecture, config, dict(found.weights))
     return frozenset(derived.keys() - without.keys())
 
 

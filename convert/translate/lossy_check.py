@@ -1,4 +1,4 @@
-"""Settings of a model that GGUF files cannot express, and whether losing them changes its results."""
+"""Settings of a model that files of another convention cannot express, and whether losing them changes its results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.errors import FormatError, UnsupportedError
-from ...runtime.contract.architecture import GGUF, Config, Row
+from ...runtime.contract.architecture import GGUF, HF, Config, Row
 from ...runtime.ir.graph import Graph
 
 if TYPE_CHECKING:
@@ -16,18 +16,21 @@ if TYPE_CHECKING:
 
 IDLE = ("labels", "pad")
 """Rows that do not change what is computed of tokens."""
+FILES = {GGUF: ("E-GGUF-SETTING", "GGUF files"), HF: ("E-HF-SETTING", "config.json files of transformers")}
+"""Of a convention: the code of an error, and what its files are called."""
 HINT = "Write safetensors or ONNX, which store all settings"
 SHOWN = 60
 """Characters of a value that a message shows."""
 
 
-def check_expressible(graph: Graph, model: Model) -> None:
-    """Refuse to write a model as GGUF that would compute something else when it is read; what changes little is noted
-    on `graph`.
+def check_expressible(graph: Graph, model: Model, names: str = GGUF) -> None:
+    """Refuse to write a model in a convention (`GGUF` or `HF`) in which it would compute something else when it is
+    read; what changes little is noted on `graph`.
 
     Raises UnsupportedError that names the settings.
     """
-    lost = list(_lost(model))
+    code, files = FILES[names]
+    lost = list(_lost(model, names))
     small = [
         (row, ours, theirs, why) for row, ours, theirs in lost if (why := _little(row.name, ours, theirs, model.config))
     ]
@@ -37,28 +40,30 @@ def check_expressible(graph: Graph, model: Model) -> None:
         said = "; ".join(
             f"{_title(row)} is {_text(ours)}, but files imply {_text(theirs)}" for row, ours, theirs in refused
         )
-        why = f"GGUF files of the architecture {model.architecture.gguf[0]} lack a key for some of its settings: {said}"
-        raise UnsupportedError("E-GGUF-SETTING", path, why, hint=HINT)
+        kind = (model.architecture.gguf if names == GGUF else model.architecture.model_types)[0]
+        why = f"{files} of the architecture {kind} lack a key for some of its settings: {said}"
+        raise UnsupportedError(code, path, why, hint=HINT)
     for row, ours, theirs, why in small:
         graph.note(
             "W-GGUF-SETTING",
-            f"GGUF files have no key for it: {_title(row)} is {_text(ours)}, but files imply {_text(theirs)}; {why}",
+            f"{files} have no key for it: {_title(row)} is {_text(ours)}, but files imply {_text(theirs)}; {why}",
         )
 
 
-def _lost(model: Model) -> Iterator[tuple[Row, Any, Any]]:
+def _lost(model: Model, names: str) -> Iterator[tuple[Row, Any, Any]]:
     """Rows whose value in a file is another, and changes what is computed: with our value, and the file's."""
     from ...runtime.contract.weight_binding import bind, config_from, config_keys, unbind
 
     architecture = model.architecture
-    said = config_keys(architecture, GGUF, model.config) | {"general.architecture": architecture.gguf[0]}
-    config = config_from(architecture, GGUF, said)
+    kind = {"general.architecture": architecture.gguf[:1], "model_type": architecture.model_types[:1]}
+    said = config_keys(architecture, names, model.config) | {key: each[0] for key, each in kind.items() if each}
+    config = config_from(architecture, names, said)
     try:
-        bind(architecture, config, unbind(architecture, model.config, model.weights, GGUF), GGUF)
+        bind(architecture, config, unbind(architecture, model.config, model.weights, names), names)
     except FormatError as error:
         path = model.source.files[0] if model.source.files else None
-        why = f"a GGUF file of this model could not be read: {error.why}"
-        raise UnsupportedError("E-GGUF-SETTING", path, why, hint=HINT) from error
+        why = f"{FILES[names][1]} of this model could not be read: {error.why}"
+        raise UnsupportedError(FILES[names][0], path, why, hint=HINT) from error
     pairs = [
         (row, model.config.values.get(row.name), config.values.get(row.name))
         for row in architecture.keys
@@ -120,8 +125,13 @@ def _small(ours: Any, theirs: Any, config: Config) -> str | None:
     return "it only prevents division by zero in norms" if max(ours, theirs) <= 1e-5 else None
 
 
+def _of_other_sizes(ours: Any, theirs: Any, config: Config) -> str | None:
+    return "images of the trained size are not affected"
+
+
 LITTLE: dict[str, Callable[[Any, Any, Config], str | None]] = {
     "act": _approximated,
+    "antialias": _of_other_sizes,
     "scaling": _stretched,
     "inner_eps": _small,
 }

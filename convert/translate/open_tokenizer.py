@@ -58,7 +58,7 @@ def _graph(path: str, reading: dict[str, Any]) -> Graph:
     place = Path(path)
     if place.is_dir():
         try:
-            return open_model(path, **reading)
+            return open_model(path, parts=True, **reading)
         except FormatError as error:
             if error.code != "E-DIR-EMPTY":
                 raise
@@ -67,7 +67,7 @@ def _graph(path: str, reading: dict[str, Any]) -> Graph:
         return graph
     if place.is_file() and any(fnmatch.fnmatchcase(place.name, pattern) for pattern, _ in READERS):
         return _own_file(place)
-    graph = open_model(path, **reading)
+    graph = open_model(path, parts=True, **reading)
     if graph.format != "gguf" and not graph.attachments and place.is_file():
         graph.attachments = attachments(place.parent, graph)
     return graph

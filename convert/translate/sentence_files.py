@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ...models.pipelines.sentence_modules import CODE, GGUF_MODES, SETTINGS, gguf_pooling, module_list, pooling_modes
+from ...models.pipelines.sentence_modules import CODE, SETTINGS, gguf_pooling, module_list, pooling_modes
+from ...models.schema.hyperparameters import POOLING_KEY, POOLING_TYPES
 from ...models.tokenizer.readers.locate import json_value
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_GENERATION
@@ -35,7 +36,7 @@ def pooling_key(graph: Graph, model: Model) -> dict[str, Meta]:
     kinds = [kind for kind, _ in listed[1:] if kind not in ("Pooling", "Dropout")]
     others = [kind for kind in kinds if kind != NORMALIZE]
     modes = [mode for kind, folder in listed if kind == "Pooling" for mode in pooling_modes(graph, folder)[0]]
-    types = [number for number, mode in GGUF_MODES.items() if modes == [mode]]
+    types = [number for number, mode in POOLING_TYPES.items() if modes == [mode]]
     if others or not types:
         what = f"the modules {', '.join(others)}" if others else f"the pooling {' and '.join(modes)}"
         raise UnsupportedError("E-OUT-ARCH", path, f"GGUF has no place for {what}", hint=HINT)
@@ -44,7 +45,7 @@ def pooling_key(graph: Graph, model: Model) -> dict[str, Meta]:
     said = json_value(graph, SETTINGS, CODE)
     if isinstance(said, dict) and any((said.get("prompts") or {}).values()):
         graph.note("W-GGUF-POOLING", f"GGUF has no place for the prompts in {SETTINGS}")
-    return {f"{model.architecture.gguf[0]}.pooling_type": numpy.uint32(types[0])}
+    return {f"{model.architecture.gguf[0]}.{POOLING_KEY}": numpy.uint32(types[0])}
 
 
 def files_of_pooling(graph: Graph, model: Model) -> dict[str, Storage]:

@@ -14,9 +14,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
-from ...runtime.contract.architecture import GGUF, HF, MODEL, TEXT_CLASSIFICATION, weight_slots
+from ...runtime.contract.architecture import (
+    CANDLE,
+    GGUF,
+    HF,
+    MODEL,
+    ORIGINAL,
+    TEXT_CLASSIFICATION,
+    TIMM,
+    TORCHVISION,
+    Config,
+    weight_slots,
+)
 from ...runtime.contract.format import Format
+from ...runtime.contract.naming import CONVENTIONS, COUNTER
 from ...runtime.ir.graph import Graph, Meta
 from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.storage import Held, Storage
@@ -50,6 +63,8 @@ OWN_SWITCHES = {
     "starcoder2": {"use_bias": ".attn.q.bias"},
 }
 """Those that the configuration of one architecture has."""
+RULE_NAMES = 100
+"""Names in the pattern of one rule."""
 SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
 
 
@@ -58,7 +73,7 @@ def graph_names(graph: Graph, format: Format) -> tuple[str, ...]:
     alone."""
     if graph.nodes or not format.graphs:
         return (MODEL,)
-    from ..load.legacy_llama import modern
+    from ..load.known_names import modern
     from ..load.native_model import described, identified
 
     newer = modern(graph)
@@ -68,44 +83,76 @@ def graph_names(graph: Graph, format: Format) -> tuple[str, ...]:
     return tuple(architecture.task(config.values.get("task")).graphs)
 
 
+@dataclass(frozen=True)
+class TranslationOptions:
+    """How a model is translated.
+
+    Attributes:
+        carried: whether the tokenizer goes along.
+        blocks: whether the nodes of a graph keep quantized weights as blocks where ONNX has operators for that.
+        weights_only: whether weights go out under the names that they have where the output cannot say which model they
+            are.
+        names: the library whose names weights get in files without nodes, of `CONVENTIONS`; None for what the output is
+            read by.
+        keep_branches: whether parallel branches of convolutions stay apart in graphs.
+        with_preprocessing: whether graphs take bytes of pictures, which their nodes prepare.
+    """
+
+    carried: bool = True
+    blocks: bool = True
+    weights_only: bool = False
+    names: str | None = None
+    keep_branches: bool = False
+    with_preprocessing: bool = False
+
+
+PLAIN = TranslationOptions()
+
+
 def translated(
-    graph: Graph,
-    format: Format,
-    directory: bool,
-    carried: bool = True,
-    blocks: bool = True,
-    weights_only: bool = False,
-    name: str = MODEL,
+    graph: Graph, format: Format, directory: bool, options: TranslationOptions = PLAIN, name: str = MODEL
 ) -> Rules:
     """Change a graph of weights into what `format` calls them, where its architecture is known; rules for dtypes that
     the output needs.
 
     Args:
         directory: whether the output is a model directory.
-        carried: whether the tokenizer goes along.
-        blocks: whether the nodes of a graph keep quantized weights as blocks where ONNX has operators for that.
-        weights_only: whether weights go out under the names that they have where the output cannot say which model they
-            are.
         name: which graph of the model's task the nodes are.
 
     Raises UnsupportedError for a model that the output cannot describe, unless `weights_only`.
     """
+    carried, weights_only = options.carried, options.weights_only
     if graph.format == format.name == "gguf":
         return ()
-    from ...runtime.contract.weight_binding import list_names
-    from ..load.legacy_llama import modern
+    from ...models.preprocess.as_nodes import take_bytes
+    from ...models.preprocess.stated_preparation import letterbox_of, stated_preparation
+    from ...runtime.contract.weight_binding import list_names, unbind
+    from ..load.known_names import modern
     from ..load.native_model import described, modelled, stated
+    from .reranker import ranker, refuse_ranker
 
+    if format.architecture:
+        from .whisper_file import to_whisper_file
+
+        newer = modern(graph)
+        known = graph.format != format.name and described(newer) is not None
+        return to_whisper_file(newer, modelled(newer), graph) if known else ()
     wanted = (
         GGUF if format.name == "gguf" else HF if directory and not format.graphs else "graph" if format.graphs else None
     )
+    if options.names is not None and wanted in (HF, None):
+        wanted = options.names
     if graph.nodes or wanted is None:
         return ()
     newer = modern(graph)
     found = described(newer)
-    if found is None or (newer is graph and found[0] == wanted and found == stated(graph)):
+    multimodal = newer is not graph and wanted == HF and (stated(graph) or ("",))[0] == HF
+    if found is None or multimodal or (newer is graph and found[0] == wanted and found == stated(graph)):
+        return ()
+    if options.names in (None, found[0]) and wanted == HF and found[0] in (TIMM, TORCHVISION, CANDLE, ORIGINAL):
         return ()
     graph.weights, graph.metadata, graph.notes = newer.weights, newer.metadata, newer.notes
+    graph.attachments = newer.attachments
     try:
         model = modelled(graph)
     except UnsupportedError as error:
@@ -114,20 +161,67 @@ def translated(
         return _untranslated(graph, wanted, error.why, weights_only)
     graph.arch = model.architecture.name
     _tell_left_out(graph, model)
+    if options.names is not None and wanted == options.names:
+        _check_convention(graph, model, wanted, directory)
+    if wanted == HF and model.architecture.parts and (lost := _nameless(model, HF)):
+        why = f"transformers' {model.architecture.title} has no place for {list_names(lost)}"
+        return _untranslated(graph, wanted, why, weights_only)
     if wanted == GGUF and not model.architecture.gguf:
         return _untranslated(
             graph, wanted, f"GGUF has no architecture for {model.architecture.title} models", weights_only
         )
+    model = ranker(graph, model) if wanted == GGUF else model
     if wanted == GGUF and (lost := without_place(graph, model)):
         why = f"GGUF has no place for {list_names(lost)} of {model.architecture.title} models for {model.task.name}"
         return _untranslated(graph, wanted, why, weights_only)
     if wanted == GGUF:
         return _to_gguf(graph, model, carried)
-    if wanted == HF:
+    if wanted == HF and directory:
+        refuse_ranker(model)
         _to_hf(graph, model, carried)
+    elif wanted in CONVENTIONS:
+        graph.weights = unbind(model.architecture, model.config, model.weights, wanted)
+        graph.metadata, graph.attachments = {"format": "pt"}, {}
     else:
-        _to_graph(graph, model, name, blocks, carried)
+        config = Config({**model.config.values, "keep_branches": options.keep_branches})
+        preparation = stated_preparation(graph, letterbox_of(model.config)) if options.with_preprocessing else None
+        _to_graph(graph, dataclasses.replace(model, config=config), name, options.blocks, carried)
+        graph.metadata |= _detector_keys(graph, model)
+        if preparation is not None:
+            take_bytes(graph, preparation, graph.files[0] if graph.files else None)
     return ()
+
+
+def _detector_keys(graph: Graph, model: Model) -> dict[str, str]:
+    """The labels and the size of pictures, as exports of YOLO networks state them; empty for other models."""
+    from ...models.preprocess.ultralytics_export import export_keys
+
+    size, count = model.config.values.get("letterbox"), model.config.values.get("labels")
+    if size is None or count is None:
+        return {}
+    named = model.config.values.get("label_names") or [f"LABEL_{number}" for number in range(count)]
+    found = any(output.name == "keypoints" for output in graph.outputs)
+    return export_keys(named, size, "pose" if found else "detect")
+
+
+def _check_convention(graph: Graph, model: Model, wanted: str, directory: bool) -> None:
+    """UnsupportedError if weights of the model have no names in a library, or a directory of its files would need a
+    configuration that is not known."""
+    path, title = graph.files[0] if graph.files else None, model.architecture.title
+    known = {HF} if model.architecture.model_types else set()
+    known |= set(getattr(model.architecture.implied, "conventions", ()))
+    if wanted not in known:
+        why = f"{title} models have no names of {wanted}"
+        hint = f"Known: {', '.join(sorted(known))}" if known else "Leave out --names"
+        raise UnsupportedError("E-OUT-NAMES", path, why, hint=hint)
+    lost = _nameless(model, wanted)
+    if lost:
+        raise UnsupportedError(
+            "E-OUT-NAMES", path, f"{wanted} has no names for {', '.join(lost[:3])} of {title} models"
+        )
+    if directory and wanted != HF:
+        why = f"directories of {wanted} need a config.json that names one of its models"
+        raise UnsupportedError("E-OUT-NAMES", path, why, hint="Write a file such as OUT.safetensors")
 
 
 def _untranslated(graph: Graph, wanted: str, why: str, weights_only: bool) -> Rules:
@@ -174,11 +268,17 @@ def without_place(graph: Graph, model: Model) -> list[str]:
     slots = weight_slots(model.architecture, model.config)
     placed = {ours for row, _, ours in slots if row.stored(GGUF) or row.compute is not None}
     heads = {row.name for row in model.task.weights if not row.stored(GGUF) and model.task.name != TEXT_CLASSIFICATION}
-    lost = [name for name in model.weights if name not in placed or name in heads]
+    lost = [name for name in model.weights if (name not in placed or name in heads) and not name.endswith(COUNTER)]
     poolers = [name for name in lost if name.startswith(POOLER)]
     if poolers and len(poolers) == len(lost):
         graph.note("W-GGUF-POOLER", f"GGUF has no place for {', '.join(poolers)}: hidden states are not affected")
     return [name for name in lost if name not in poolers]
+
+
+def _nameless(model: Model, names: str) -> list[str]:
+    """The weights that files of a convention do not store."""
+    slots = weight_slots(model.architecture, model.config)
+    return [ours for row, _, ours in slots if ours in model.weights and not row.stored(names)]
 
 
 def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
@@ -186,6 +286,7 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     from ...runtime.contract.weight_binding import config_keys, unbind
     from .lossy_check import check_expressible
     from .model_card_writer import carried_keys
+    from .reranker import ranking_keys
     from .sentence_files import pooling_key
     from .tokenizer import keys_for_gguf
 
@@ -196,12 +297,14 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     block = carried_keys(graph, model.architecture.gguf[0])
     general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model, block), **own}
     held = {key: value for key, value in graph.metadata.items() if key.startswith("tokenizer.")}
-    tokenizer = (held or keys_for_gguf(graph, model)) if carried else {}
+    tokenizer = (held or keys_for_gguf(graph, model)) if carried and not model.architecture.parts else {}
+    tokenizer |= ranking_keys(graph, model, tokenizer) if tokenizer else {}
     others = {key: value for key, value in block.items() if key not in general}
     graph.metadata = {**general, **{key: _typed(value) for key, value in keys.items()}, **tokenizer, **others}
     graph.attachments = {}
     small = [name for name, tensor in graph.weights.items() if len(tensor.shape) < 2 or LEFT_ALONE.search(name)]
-    return ((rf"^(?:{'|'.join(map(re.escape, small))})\Z", "f32"),)
+    groups = [small[start : start + RULE_NAMES] for start in range(0, len(small), RULE_NAMES)] or [[]]
+    return tuple((rf"^(?:{'|'.join(map(re.escape, group))})\Z", "f32") for group in groups)
 
 
 def name_file_type(graph: Graph) -> None:
@@ -262,7 +365,10 @@ def size_label(graph: Graph, experts: int) -> str:
 def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
     """Names, config.json, and the tokenizer's files."""
     from ...runtime.contract.weight_binding import unbind
+    from .lossy_check import check_expressible
 
+    if model.architecture.parts:
+        check_expressible(graph, model, HF)
     graph.weights = unbind(model.architecture, model.config, model.weights, HF)
     graph.attachments = _files(graph, model, carried)
     graph.metadata = {"format": "pt"}
@@ -282,8 +388,9 @@ def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
         files[GENERATION] = Held(json.dumps(generation, indent=2, ensure_ascii=False).encode())
     files |= files_of_pooling(graph, model) if carried else {}
     files |= card_file(graph, str(graph.metadata.get("general.architecture")), generation)
-    tied = {"tie_word_embeddings": "head.weight" not in model.weights}
-    config = {"model_type": model.architecture.model_types[0], **said, **_switches(model), **role_ids(files), **tied}
+    tied = {} if model.architecture.parts else {"tie_word_embeddings": "head.weight" not in model.weights}
+    kind = (*model.architecture.model_types, model.architecture.name)[0]
+    config = {"model_type": kind, **said, **_switches(model), **role_ids(files), **tied}
     return {CONFIG: Held(json.dumps(config, indent=2, default=_plain).encode()), **files}
 
 

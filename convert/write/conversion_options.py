@@ -38,6 +38,9 @@ class Changes(TypedDict, total=False):
     nan: str
     allow_overflow: bool
     weights_only: bool
+    names: str | None
+    keep_branches: bool
+    with_preprocessing: bool
     tied: str
     verify: str
     keep_quantized: bool | None
@@ -86,6 +89,9 @@ class Options:
         allow_overflow: whether more than a thousandth of a cast tensor's values may be beyond the range of the new
             dtype.
         weights_only: whether a model goes out as tensors alone where the output cannot say which model they are.
+        names: the library whose names weights get (hf, timm, torchvision), None for the output's own; keep_branches:
+            whether parallel branches of convolutions stay apart in ONNX files; with_preprocessing: whether ONNX files
+            of image models take bytes of pictures and prepare them.
         nan: what NaNs in cast weights do; tied: what names that share bytes do; verify: how much is read back.
         keep_quantized: whether weights that were quantized elsewhere (GPTQ, bitsandbytes ...) go out as they are
             stored; None where nothing changes their values and the output is no GGUF or ONNX.
@@ -114,6 +120,9 @@ class Options:
     nan: str = "error"
     allow_overflow: bool = False
     weights_only: bool = False
+    names: str | None = None
+    keep_branches: bool = False
+    with_preprocessing: bool = False
     tied: str = "clone"
     verify: str = "sample"
     keep_quantized: bool | None = None

@@ -17,7 +17,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import F16
 from ...runtime.tensor.storage import Held
 from ..open.prequantized import configuration
-from ..quantize.network.quantize_network import Request, quantize, simplified
+from ..quantize.network.request import Request
 from .conversion_options import Options
 
 FOLDER = "onnx"
@@ -52,6 +52,8 @@ class Variant:
     def apply(self, graph: Graph) -> None:
         """Quantize the nodes of an export in place; UsageError if no node can be quantized."""
         if self.request is not None:
+            from ..quantize.network.quantize_network import quantize, simplified
+
             outcome = quantize(simplified(graph), self.request)
             if outcome.kept:
                 first, count = outcome.kept[0], counted(len(outcome.kept), "node")

@@ -29,20 +29,17 @@ from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Region, Storage
 from ...runtime.tensor.tensor import CHUNK, Tensor
 from ..console.stdio import refuse_stream
-from ..open import detect_format
+from ..open import detect_format, graph_files
 from ..open.companion import without_pickles
 from ..open.lora_adapter import merge
 from ..open.model_directory import INDEX
 from ..open.module_files import is_module_file
 from ..open.open_model import ATTACHED_SUFFIXES, attachments, merged, open_model
 from ..open.prequantized import note_stored_quantized
-from ..translate.translate import Rules, graph_names, name_file_type, translated
-from . import graph_files, graph_variants
+from ..translate.translate import Rules, TranslationOptions, graph_names, name_file_type, translated
+from . import graph_variants
 from .conversion_options import Options, check_dtypes
-from .graph_dtypes import graph_dtype, retype
 
-LOOSE_SUFFIXES = (*ATTACHED_SUFFIXES, ".cfg")
-"""Of files that are written beside the weights; darknet's layers are a .cfg."""
 CONFIG, TEMPLATE = "config.json", "chat_template.jinja"
 COPIES = 6
 """Chunks that one thread may hold at once: the source, the widened values, the audit's masks and the result."""
@@ -150,6 +147,7 @@ def opened(inputs: Sequence[str | os.PathLike[str]], format: Format, options: Op
             offline=options.offline,
             upgraded=format.graphs,
             dequantized=not kept,
+            parts=True,
         )
 
     graph = merged([one(path) for path in inputs], "an input")
@@ -177,25 +175,31 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     format = target_format(os.fspath(output), options)
     folder, stem, beside = output_location(output, format)
     if not format.graphs:
+        refuse_graphs(graph, format, output)
         weights_only(graph)
     _refuse_part(graph, options)
-    dtype = graph_dtype(graph, options) if format.graphs else options.dtype
-    names = graph_names(graph, format)
+    dtype = options.dtype
+    if format.graphs:
+        from .graph_dtypes import graph_dtype
+
+        dtype = graph_dtype(graph, options)
+    sources = graph.parts or dict.fromkeys(graph_names(graph, format), graph)
     variants = graph_variants.chosen(options, format)
-    if names == (MODEL,) and not options.dtypes:
+    if tuple(sources) == (MODEL,) and not options.dtypes:
         part, casts = _part(graph, MODEL, stem, format, beside, options, dtype)
         parts: tuple[Part, ...] = ()
         files = list(part.files)
     else:
         if not beside:
-            several = f"the model has {len(names)} graphs, each of which is a file: {', '.join(names)}"
+            several = f"the model has {len(sources)} graphs, each of which is a file: {', '.join(sources)}"
             why = "--dtypes writes a file for each variant" if options.dtypes else several
             raise UsageError("E-OUT-GRAPHS", output, why, hint=f"Choose a directory: -o DIR/ --to {format.name}")
         made: dict[graph_variants.Variant, list[Part]] = {variant: [] for variant in variants}
         casts = Cast()
         for variant in variants:
-            for name in names:
-                part, own = _part(_copied(graph), name, None, format, beside, options, dtype, variant)
+            for name, source in sources.items():
+                called = f"{name}{variant.suffix}" if graph.parts else None
+                part, own = _part(_copied(source), name, called, format, beside, options, dtype, variant)
                 made[variant].append(part)
                 casts.audits += own.audits
         parts = tuple(part for each in made.values() for part in each)
@@ -248,6 +252,8 @@ def _part(
     Tied(options.tied).run(graph)
     casts = Cast(dtype, options.tensor_types + rules, options.nan, Tensor.dequantize)
     if graph.nodes:
+        from .graph_dtypes import retype
+
         retype(graph, casts, built=built)
         variant.apply(graph)
     else:
@@ -313,7 +319,15 @@ def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, 
     merge(graph, options.lora, offline=options.offline)
     config = graph.attachments.get(CONFIG)
     blocks = options.dtype is None and not options.tensor_types
-    rules = translated(graph, format, beside, options.attachments, blocks, options.weights_only, name)
+    how = TranslationOptions(
+        options.attachments,
+        blocks,
+        options.weights_only,
+        options.names,
+        options.keep_branches,
+        options.with_preprocessing,
+    )
+    rules = translated(graph, format, beside, how, name)
     if not options.attachments and graph.attachments.get(CONFIG) is config:
         graph.attachments.clear()
     return rules
@@ -324,7 +338,9 @@ def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
     nor indices nor files that are written already, and files of sentence-transformers' modules."""
     for name in names:
         text = is_module_file(name) or (
-            name.lower().endswith(LOOSE_SUFFIXES) and not name.lower().endswith(INDEX) and not set(name) & set("/\\\0")
+            name.lower().endswith(ATTACHED_SUFFIXES)
+            and not name.lower().endswith(INDEX)
+            and not set(name) & set("/\\\0")
         )
         if not text or name.lower() in written:
             reason = "the name of a file to be written" if text else "not text that belongs to a model"
@@ -337,12 +353,24 @@ def _refuse_part(graph: Graph, options: Options) -> None:
     chosen: dict[str, object] = {"--tied dedupe": options.tied == "dedupe", "--lora": options.lora}
     chosen |= {"--include, --exclude, --rename or --map": options.select != Select()}
     given = [name for name, value in chosen.items() if value]
-    if graph.nodes and given:
+    if (graph.nodes or graph.parts) and given:
         raise UsageError(
             "E-OPTION-NODES",
             None,
             f"{given[0]} changes weights alone, and the nodes of the graph would not fit them any more",
             hint="candle-convert graph rename changes the names of a graph",
+        )
+
+
+def refuse_graphs(graph: Graph, format: Format, output: Path) -> None:
+    """UsageError for a model of several graphs where the output has weights alone."""
+    if graph.parts and not format.graphs:
+        first = next(iter(graph.parts.values()))
+        raise UsageError(
+            "E-OUT-GRAPHS",
+            output,
+            f"{format.name} files hold weights, and the model is {len(graph.parts)} graphs: {', '.join(graph.parts)}",
+            hint=f"Convert the checkpoint that it was exported from, or one of its files, such as {first.files[0]}",
         )
 
 

@@ -1,5 +1,4 @@
-"""Darknet ``.cfg`` files: sections of ``key=value`` lines, one for the network and one per layer, and the weight shapes
-they imply.
+"""The weight shapes that the layers of a darknet ``.cfg`` file imply.
 
 Only keys that determine shapes are interpreted. Source: darknet's parser.c and the layers' make functions, in both the
 original and AlexeyAB's version.
@@ -8,19 +7,14 @@ original and AlexeyAB's version.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 
-from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FormatError, LimitError, UnsupportedError
+from ...runtime.base.errors import UnsupportedError
+from ...runtime.contract.darknet_cfg import MAX_SIZE, Section, check_length, sections_of
 from ...runtime.tensor.file import Source
 
-MAX_CFG = 1 << 18
-MAX_SIZE = 1 << 24
-"""Limit of every size in a configuration."""
 UNUSUAL = ("flipped", "dontload", "numload", "dontloadscales", "share_index", "antialiasing", "xnor")
 """Options that change which weights are stored, or how."""
-_INTEGER = re.compile(r"[-+]?\d{1,9}")
 
 Size = tuple[int, int, int]
 """Height, width and channels of a layer's output."""
@@ -28,74 +22,17 @@ Weights = list[tuple[str, tuple[int, ...]]]
 """Names and shapes in the order of the file."""
 
 
-@dataclass(frozen=True)
-class Section:
-    """A section: its layer type, its options, and the number of its first line."""
-
-    kind: str
-    options: dict[str, str]
-    line: int
-    source: Source
-
-    def malformed(self, why: str) -> FormatError:
-        """A FormatError about the section."""
-        return FormatError("E-DARKNET-CFG", self.source.path, f"[{self.kind}] in line {self.line:,} {why}")
-
-    def integer(self, key: str, default: int, minimum: int = 0) -> int:
-        """The value of an option."""
-        text = self.options.get(key, str(default))
-        if _INTEGER.fullmatch(text) is None or not minimum <= int(text) <= MAX_SIZE:
-            raise self.malformed(f"has {key}={text[:40]}, which is not an integer from {minimum} to {MAX_SIZE}")
-        return int(text)
-
-    def layers(self, key: str, index: int) -> list[int]:
-        """Indices of earlier layers that an option names; negative ones count back from layer `index`."""
-        found = []
-        for word in self.options.get(key, "").removesuffix(",").split(","):
-            number = int(word) if _INTEGER.fullmatch(word) else index
-            number += index if number < 0 else 0
-            if not 0 <= number < index:
-                raise self.malformed(
-                    f"has {key}={self.options.get(key, '')[:40]}, which does not name an earlier layer"
-                )
-            found.append(number)
-        return found
-
-
-def parse(source: Source) -> list[Section]:
-    """The sections of a configuration file."""
-    if source.size > MAX_CFG:
-        raise LimitError(
-            "E-LIMIT-HEADER",
-            source.path,
-            f"is a configuration of {source.size:,} bytes",
-            expected=f"at most {MAX_CFG:,}",
-        )
+def text_of(source: Source) -> str:
+    """The text of a configuration file, or of one with names of labels."""
+    check_length(source.size, source.path)
     source.budget.charge(8 * source.size, "the configuration")
-    sections: list[Section] = []
-    for number, line in enumerate(source.read(0, source.size).decode("utf-8", "replace").splitlines(), 1):
-        text = "".join(line.partition("#")[0].split())
-        if not text or text[0] == ";":
-            continue
-        key, equals, value = text.partition("=")
-        if text[0] == "[" and text[-1] == "]":
-            sections.append(Section(text[1:-1].lower(), {}, number, source))
-        elif sections and key and equals:
-            sections[-1].options.setdefault(key, value)
-        else:
-            raise FormatError(
-                "E-DARKNET-CFG",
-                source.path,
-                f"line {number:,} is neither [section] nor key=value: {line.strip()[:60]!r}",
-            )
+    return source.read(0, source.size).decode("utf-8", "replace")
+
+
+def parse(text: str, source: Source) -> list[Section]:
+    """The sections of a configuration file, from its text."""
+    sections = sections_of(text, source.path)
     source.budget.entry(len(sections), "layers")
-    if not sections or sections[0].kind not in ("net", "network"):
-        raise FormatError(
-            "E-DARKNET-CFG",
-            source.path,
-            "does not begin with [net]",
-            hint="Move it away to read the weights as one flat tensor",
-        )
     return sections
 
 
@@ -117,10 +54,7 @@ def weights_of(sections: list[Section]) -> list[Weights]:
             what = f"has {unusual[0]}={section.options[unusual[0]][:40]}" if unusual else "is a layer"
             why = f"[{section.kind}] in line {section.line:,} {what} whose weights are not understood"
             raise UnsupportedError(
-                "E-DARKNET-LAYER",
-                section.source.path,
-                why,
-                hint="Move the .cfg away to read the weights as one flat tensor",
+                "E-DARKNET-LAYER", section.path, why, hint="Move the .cfg away to read the weights as one flat tensor"
             )
         size, weights = kind(section, size, sizes)
         if min(size) < 0 or math.prod(size) > MAX_SIZE << 16:

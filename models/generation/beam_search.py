@@ -5,13 +5,18 @@ The search is that of transformers' `generate(num_beams=N)`. A prompt that is fi
 
 from __future__ import annotations
 
+import functools
 from typing import Protocol
 
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
-from .sampling import largest, not_finite
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Graph, Value
+from ...runtime.session import Session
+from ...runtime.tensor.dtype import F32
+from .sampling import not_finite
 from .token_constraints import TokenConstraints
 
 UNLIKELY = np.float32(-1e9)
@@ -97,10 +102,11 @@ class BeamSearch:
 
     Args:
         prompts: i64 [batch, length].
+        threads: of a run; None for all cores.
     """
 
-    def __init__(self, prompts: np.ndarray, beams: Beams, limits: Limits) -> None:
-        self.beams, self.limits = beams, limits
+    def __init__(self, prompts: np.ndarray, beams: Beams, limits: Limits, threads: int | None = None) -> None:
+        self.beams, self.limits, self._threads = beams, limits, threads
         self.prompt = prompts.shape[1]
         self.sequences = np.repeat(prompts[:, None], beams.count, 1)
         self.scores = np.full((len(prompts), beams.count), UNLIKELY)
@@ -121,12 +127,13 @@ class BeamSearch:
         """
         count, batch = self.beams.count, len(self.searched)
         flat = self.sequences.reshape(batch * count, -1)
-        log_softmax(logits)
-        self.limits.constraints.apply(
-            logits, flat, prompt=self.prompt, max_length=self.limits.max_length, ends=self.limits.ends
-        )
-        logits += self.scores.reshape(-1, 1)
-        scores, parents, tokens = self._candidates(logits.reshape(batch, -1), logits.shape[1])
+        totals = log_totals(logits, self._threads)
+        constraints = self.limits.constraints
+        if constraints.needs_probabilities(flat.shape[1], self.limits.max_length):
+            logits -= totals
+            totals = np.zeros_like(totals)
+        constraints.apply(logits, flat, prompt=self.prompt, max_length=self.limits.max_length, ends=self.limits.ends)
+        scores, parents, tokens = self._candidates(logits, self.scores.reshape(-1, 1) - totals)
         longest = flat.shape[1] + 1 >= self.limits.max_length
         ended = np.ones_like(tokens, bool) if longest else np.isin(tokens, self.limits.ends)
         self._finish(scores, parents, tokens, ended)
@@ -142,15 +149,23 @@ class BeamSearch:
         )
         return tokens[open_ones].reshape(-1), rows[open_ones].reshape(-1)
 
-    def _candidates(self, scores: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _candidates(self, logits: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Scores, beams and tokens of the best continuations, [batch, candidates] each: as many as leave enough that
-        do not end."""
-        count = min(max(2, 1 + len(self.limits.ends)) * self.beams.count, scores.shape[1])
-        best = np.stack([largest(row, count) for row in scores])
+        do not end.
+
+        Args:
+            logits: f32 [rows, vocabulary].
+            added: to all logits of a row for their scores, f32 [rows, 1].
+        """
+        beams, vocabulary = self.beams.count, logits.shape[1]
+        count = max(2, 1 + len(self.limits.ends)) * beams
+        values, tokens = largest(logits, min(count, vocabulary), self._threads)
+        scores, tokens = (each.reshape(len(self.searched), -1) for each in (values + added, tokens))
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
         found = np.take_along_axis(scores, best, 1)
         if not np.isfinite(found[:, 0]).all():
             raise not_finite(str(found[~np.isfinite(found[:, 0]), 0][0]))
-        return found, best // vocabulary, best % vocabulary
+        return found, best // (scores.shape[1] // beams), np.take_along_axis(tokens, best, 1)
 
     def _finish(self, scores: np.ndarray, parents: np.ndarray, tokens: np.ndarray, ended: np.ndarray) -> None:
         """Add what ended among the best to the finished hypotheses of its prompt, and keep the best of these."""
@@ -181,7 +196,7 @@ class BeamSearch:
 
 
 def beam_search(
-    step: Step, logits: np.ndarray, prompts: np.ndarray, beams: Beams, limits: Limits
+    step: Step, logits: np.ndarray, prompts: np.ndarray, beams: Beams, limits: Limits, threads: int | None = None
 ) -> list[list[Hypothesis]]:
     """The best continuations of each prompt, best first.
 
@@ -189,10 +204,11 @@ def beam_search(
         step: its first call continues rows of `logits`.
         logits: f32 [batch, vocabulary] after the prompts.
         prompts: i64 [batch, length].
+        threads: of the search itself; None for all cores.
 
     Raises UnsupportedError if the largest logit of a row is not finite.
     """
-    search = BeamSearch(prompts, beams, limits)
+    search = BeamSearch(prompts, beams, limits, threads)
     tokens, rows = search.continued(np.repeat(logits, beams.count, 0))
     parents, before = rows // beams.count, len(logits)
     while not search.done:
@@ -202,7 +218,29 @@ def beam_search(
     return [held[: beams.returned] for held in search.finished]
 
 
-def log_softmax(logits: np.ndarray) -> None:
-    """Log probabilities in place of logits f32 [rows, vocabulary]."""
-    logits -= logits.max(1, keepdims=True)
-    logits -= np.log(np.exp(logits).sum(1, keepdims=True))
+def log_totals(logits: np.ndarray, threads: int | None = None) -> np.ndarray:
+    """What to subtract from logits f32 [rows, vocabulary] for log probabilities, f32 [rows, 1]."""
+    (found,) = _kernels(threads, 0).run(None, {LOGITS: logits})
+    return found
+
+
+def largest(logits: np.ndarray, count: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` largest logits of each row and their tokens, f32 and i64 [rows, count], in descending order."""
+    values, tokens = _kernels(threads, count).run(None, {LOGITS: logits})
+    return values, tokens
+
+
+LOGITS = "logits"
+
+
+@functools.lru_cache(maxsize=16)
+def _kernels(threads: int | None, count: int) -> Session:
+    """A session that computes `largest`, or `log_totals` for a `count` of 0."""
+    graph = Graph(name="beam_search")
+    graph.values[LOGITS] = Value(LOGITS, F32, ("rows", "vocabulary"))
+    graph.inputs.append(graph.values[LOGITS])
+    build = Builder(graph)
+    name, attributes = ("TopK", {"axis": 1}) if count else ("ReduceLogSumExp", {"keepdims": 1})
+    node = build.node(name, [graph.values[LOGITS], build.constant([count or 1])], attributes, outputs=2 if count else 1)
+    graph.outputs = list(node.outputs)
+    return Session(graph, threads, native=True)

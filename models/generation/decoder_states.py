@@ -31,9 +31,9 @@ def empty_states(inputs: Iterable[Value], batch: int) -> dict[str, np.ndarray]:
     }
 
 
-def capacity_for(length: int) -> int:
-    """Capacity in tokens that a KV cache of `length` tokens is allocated with."""
-    return max(INITIAL_CAPACITY, 1 << (length - 1).bit_length()) if length <= GROWTH else -(-length // GROWTH) * GROWTH
+def capacity_for(length: int, least: int = INITIAL_CAPACITY) -> int:
+    """Capacity in tokens, at least `least`, that a KV cache of `length` tokens is allocated with."""
+    return max(least, 1 << (length - 1).bit_length()) if length <= GROWTH else -(-length // GROWTH) * GROWTH
 
 
 def state_shape(

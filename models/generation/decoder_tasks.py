@@ -10,10 +10,12 @@ from ...runtime.contract.architecture import (
     MODEL,
     TEXT_CLASSIFICATION,
     TEXT_GENERATION,
+    TEXT_RANKING,
     Config,
     GraphBuilder,
     RunOptions,
     Task,
+    Ways,
     Weight,
 )
 from ...runtime.ir.graph import Graph
@@ -27,10 +29,14 @@ HEAD = ("head.",)
 """Weights that predict tokens."""
 
 
-def classifier(width: str) -> tuple[Weight, ...]:
-    """The head of a text classifier, which all families of transformers call the same."""
+def classifier(width: str, gguf: Ways = ()) -> tuple[Weight, ...]:
+    """The head of a text classifier, which all families of transformers call the same.
+
+    Args:
+        gguf: names of its weight in GGUF files.
+    """
     return (
-        Weight("classifier.weight", "score.weight", shape=("labels", width)),
+        Weight("classifier.weight", "score.weight", gguf, shape=("labels", width)),
         Weight("classifier.bias", "score.bias", optional=True),
     )
 
@@ -56,6 +62,13 @@ def decoder_tasks(build: Callable[[Decoder], None], width: str = "hidden") -> tu
             aliases=("classification",),
         ),
         Task(FEATURE_EXTRACTION, graphs(FEATURE_EXTRACTION), run_decoder, unneeded=HEAD, aliases=("hidden",)),
+        Task(
+            TEXT_RANKING,
+            graphs(TEXT_RANKING),
+            run_decoder,
+            weights=classifier(width, "cls.output.weight"),
+            unneeded=HEAD,
+        ),
     )
 
 

@@ -250,7 +250,7 @@ def pieces(
         stopped: polled before every token; True ends all sequences with the reason ``stop``.
     """
     prompts, max_tokens, context = request.prompts, request.max_tokens, request.context or model.context
-    check_prompts(model, tokenizer, prompts)
+    check_prompts(model.vocabulary, tokenizer, prompts)
     limits = [max_tokens if context is None else min(max_tokens, context - len(prompt)) for prompt in prompts]
     if context is not None and min(limits) < 0:
         longest = max(map(len, prompts))
@@ -306,16 +306,17 @@ def streamed(
     return [writer.made for writer in writers]
 
 
-def check_prompts(model: CausalModel, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]]) -> None:
-    """UsageError for a prompt without tokens, FormatError for a tokenizer that does not fit the embedding."""
+def check_prompts(vocabulary: int | None, tokenizer: Tokenizer, prompts: Sequence[Sequence[int]]) -> None:
+    """UsageError for a prompt without tokens, FormatError for a tokenizer that does not fit the embedding of
+    `vocabulary` rows."""
     if not prompts or not all(prompts):
         raise UsageError("E-LM-PROMPT", None, "the prompt has no tokens", hint="Pass a prompt that is not empty")
-    if model.vocabulary is not None and len(tokenizer) > model.vocabulary:
+    if vocabulary is not None and len(tokenizer) > vocabulary:
         raise FormatError(
             "E-LM-VOCABULARY",
             None,
             "the tokenizer has more tokens than the model's embedding",
-            expected=f"at most {model.vocabulary:,}",
+            expected=f"at most {vocabulary:,}",
             found=f"{len(tokenizer):,}",
             hint="Check that the tokenizer belongs to this model",
         )

@@ -56,6 +56,7 @@ class Cache:
         decode_step: the last run, if the next one may repeat it.
         expected_length: length that is about to be reached, to allocate for; 0 if unknown.
         source: inputs that every run has unchanged: what an encoder made of its text.
+        written_by: as `writers`, when rows were last reordered.
     """
 
     def __init__(
@@ -68,16 +69,24 @@ class Cache:
         self.decode_step: DecodeStep | None = None
         self.expected_length = 0
         self.token_counts = np.zeros((batch, 1), np.int64)
+        self.written_by = np.zeros((batch, 0), np.int64)
 
     @property
     def mask(self) -> np.ndarray:
         """Attention mask, int64 [batch, length]: 1 for tokens, 0 for padding."""
         return self.mask_buffer[:, : self.length]
 
+    def writers(self) -> np.ndarray:
+        """The row that each token was in when it was added, i64 [batch, length]: rows with the same writer of a token
+        have the same states of it."""
+        rows = np.arange(len(self.written_by))[:, None]
+        return np.concatenate([self.written_by, np.repeat(rows, self.length - self.written_by.shape[1], 1)], 1)
+
     def copy(self) -> Cache:
         """A copy with its own arrays."""
         made = Cache({name: array.copy() for name, array in self.states.items()}, len(self.mask_buffer), self.source)
         made.length, made.mask_buffer, made.token_counts = self.length, self.mask_buffer.copy(), self.token_counts
+        made.written_by = self.written_by
         return made
 
     def truncate(self, length: int) -> None:
@@ -85,6 +94,7 @@ class Cache:
         masked."""
         self.mask_buffer = self.mask_buffer[:, :length].copy()
         self.length, self.expected_length, self.decode_step = length, 0, None
+        self.written_by = self.written_by[:, :length]
         self.token_counts = self.mask_buffer.sum(1, keepdims=True)
 
     def append(self, new: np.ndarray, capacity: int) -> np.ndarray:

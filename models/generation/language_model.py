@@ -22,8 +22,10 @@ from ...runtime.passes.simplify.slice_pushdown import PushDownSlices
 from ...runtime.region.expected_shapes import BATCHED_LENGTHS, LENGTHS
 from ...runtime.session import Session
 from ...runtime.tensor.dtype import BF16, F16
-from ..pipelines.text_model import TextModel, cannot, embedding_rows
+from ..pipelines.task_model import cannot
+from ..pipelines.text_model import TextModel, embedding_rows
 from .decoder_states import (
+    INITIAL_CAPACITY,
     capacity_for,
     empty_states,
     growing_axis,
@@ -63,6 +65,8 @@ ON_CPU = Placement()
 class LanguageModel(TextModel):
     """A decoder whose graph has the inputs ``input_ids``, ``attention_mask``, ``position_ids`` and states.
 
+    A token may be a frame of audio codes; ``input_ids`` is [batch, length, codebooks] then.
+
     Args:
         graph: made by `candle_convert.models.load`, or read from an ONNX file whose inputs are named as exporters do.
         threads: threads of one run, all cores where None.
@@ -76,7 +80,11 @@ class LanguageModel(TextModel):
 
     Attributes:
         vocabulary: logits of a token, None where the graph does not say.
+        threads: threads of one run, all cores where None.
+        initial_capacity: tokens that a KV cache has capacity for at first.
     """
+
+    initial_capacity = INITIAL_CAPACITY
 
     def __init__(
         self,
@@ -96,6 +104,7 @@ class LanguageModel(TextModel):
                 found=", ".join(value.name for value in graph.inputs),
             )
         self.graph = graph
+        self._columns = tuple(int(count) for count in (graph.values["input_ids"].shape or ())[2:] if count)
         self._states = [value for value in graph.inputs if is_state(value)]
         self._fixed = CACHE_POSITION in self._names
         results = {value.name for value in graph.outputs}
@@ -105,6 +114,7 @@ class LanguageModel(TextModel):
         self.options = RunOptions(tokenizer=read)
         self.context = context
         self.vocabulary = embedding_rows(graph)
+        self.threads = threads
         self._options: dict[str, Any] = {"threads": threads, "native": True, **vars(placement)}
         generating = "q8" if self._last != self._output else "f32"
         self._activations = {self._last: activations or generating, self._output: activations or "f32"}
@@ -246,20 +256,22 @@ class LanguageModel(TextModel):
     def prepare(self) -> None:
         """Compile kernels for prompts of all lengths and for decoding; CPU only."""
         for output in dict.fromkeys((self._last, self._output)):
-            self.session(output).prepare(self._feeds(output, np.zeros((1, 1), np.int64), self.start(1), None, None))
+            self.session(output).prepare(
+                self._feeds(output, np.zeros((1, 1, *self._columns), np.int64), self.start(1), None, None)
+            )
 
     def _warm_up_feeds(self, output: str) -> Iterator[dict[str, Any]]:
         """Feeds of runs over prompts of several lengths and over single tokens."""
         for batch, lengths in ((1, LENGTHS), (2, BATCHED_LENGTHS)):
             for length in (length for length in lengths if self.context is None or length < self.context):
                 cache = self.start(batch)
-                yield self._feeds(output, np.zeros((batch, length), np.int64), cache, None, None)
+                yield self._feeds(output, np.zeros((batch, length, *self._columns), np.int64), cache, None, None)
                 if not self._fixed:
                     cache.states = {
                         value.name: np.zeros(state_shape(value, batch, length), numpy_dtype(value))
                         for value in self._states
                     }
-                yield self._feeds(output, np.zeros((batch, 1), np.int64), cache, None, None)
+                yield self._feeds(output, np.zeros((batch, 1, *self._columns), np.int64), cache, None, None)
 
     def _run(
         self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None
@@ -292,11 +304,11 @@ class LanguageModel(TextModel):
         """Feeds of a run over tokens that the cache already includes."""
         before = cache.length
         capacity = (
-            capacity_for(max(before + tokens.shape[1], cache.expected_length))
+            capacity_for(max(before + tokens.shape[1], cache.expected_length), self.initial_capacity)
             if self._fixed
             else before + tokens.shape[1]
         )
-        mask_buffer = np.ones_like(tokens) if mask is None else np.atleast_2d(np.asarray(mask, np.int64))
+        mask_buffer = np.ones(tokens.shape[:2], np.int64) if mask is None else np.atleast_2d(np.asarray(mask, np.int64))
         counted = cache.append(mask_buffer, capacity)
         if self._fixed:
             self.session(output)

@@ -94,11 +94,12 @@ class Sampler:
         if self.sampling.repeat_penalty != 1:
             for row, tokens in zip(logits, seen, strict=True):
                 penalize(row, tokens, self.sampling)
-        best = logits.max(1)
+        chosen: np.ndarray = logits.argmax(1)
+        best = np.take_along_axis(logits, chosen[:, None], 1)
         if not np.isfinite(best).all():
             raise not_finite(str(best[~np.isfinite(best)][0]))
         if self.sampling.temperature == 0:
-            return logits.argmax(1)
+            return chosen
         return np.array(
             [draw(row, self.sampling, random.random()) for row, random in zip(logits, self._random, strict=True)],
             np.int64,

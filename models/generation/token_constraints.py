@@ -36,6 +36,11 @@ class TokenConstraints:
     suppressed: tuple[int, ...] = ()
     suppressed_at_begin: tuple[int, ...] = ()
 
+    def needs_probabilities(self, length: int, max_length: int) -> bool:
+        """Whether `apply` computes other log probabilities than -inf for the token after `length` others."""
+        forced = (self.forced_bos is not None and length == 1) or (bool(self.forced_eos) and length == max_length - 1)
+        return forced or self.repetition_penalty != 1
+
     def apply(
         self, scores: np.ndarray, sequences: np.ndarray, *, prompt: int, max_length: int, ends: Sequence[int]
     ) -> None:

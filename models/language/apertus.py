@@ -20,13 +20,11 @@ from ..layers.rope import LLAMA3_FACTORS, Rotary, Scaling, settle_llama3
 from ..schema.decoder_weights import EMBED, HEAD, NORM, QK_NORM, UNGATED, attention
 from ..schema.hyperparameters import (
     DECODER,
-    HEAD_DIM,
+    HEADS,
     INTERMEDIATE,
-    KV_HEADS,
     RMS_EPS_5,
     ROTARY_PAIRS,
     TOKENS,
-    VALUE_DIM,
     WHOLE_ROTARY,
     frequency_base,
     matrix,
@@ -37,7 +35,7 @@ XIELU = {"alpha_n": (1,), "alpha_p": (1,), "beta": (), "eps": ()}
 """Parameters of the activation in each layer, with their shapes in Hugging Face's files; GGUF files store them as
 metadata."""
 KEYS: tuple[Row, ...] = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS_5, frequency_base(1.2e7), Scaling(), WHOLE_ROTARY,
+    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS_5, frequency_base(1.2e7), Scaling(), WHOLE_ROTARY,
     ROTARY_PAIRS, TOKENS, Key("act", "hidden_act", (), "xielu", Choice(("xielu",))),
     *(Key(f"xielu_{name}", (), f"xielu.{name}", None, Listed(REAL, 1)) for name in XIELU),
 )  # fmt: skip

@@ -10,23 +10,9 @@ from ..layers.mlp import plain
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, UNGATED, attention
-from ..schema.hyperparameters import (
-    DECODER,
-    HEAD_DIM,
-    INTERMEDIATE,
-    KV_HEADS,
-    RMS_EPS_5,
-    THETA,
-    TOKENS,
-    VALUE_DIM,
-    WHOLE_ROTARY,
-    act,
-)
+from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, RMS_EPS_5, THETA, TOKENS, WHOLE_ROTARY, act
 
-KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("relu2"),
-    WHOLE_ROTARY, TOKENS,
-)  # fmt: skip
+KEYS = (*DECODER, *HEADS, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("relu2"), WHOLE_ROTARY, TOKENS)
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(pairs=True), *MLP_NORM, *UNGATED, *NORM, *HEAD)
 
 

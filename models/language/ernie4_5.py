@@ -11,20 +11,9 @@ from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
-from ..schema.hyperparameters import (
-    DECODER,
-    HEAD_DIM,
-    INTERMEDIATE,
-    KV_HEADS,
-    RMS_EPS_5,
-    TOKENS,
-    VALUE_DIM,
-    WHOLE_ROTARY,
-    act,
-    frequency_base,
-)
+from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, RMS_EPS_5, TOKENS, WHOLE_ROTARY, act, frequency_base
 
-KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, Scaling(), act("silu"), WHOLE_ROTARY, TOKENS)
+KEYS = (*DECODER, *HEADS, INTERMEDIATE, Scaling(), act("silu"), WHOLE_ROTARY, TOKENS)
 ERNIE_KEYS = (*KEYS, RMS_EPS_5, frequency_base(5e5))
 HELIUM_KEYS = (*KEYS, Key("eps", "rms_norm_eps", (), 1e-8, NOT_NEGATIVE), frequency_base(1e5))
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *MLP_NORM, *GATED, *NORM, *HEAD)

@@ -18,14 +18,12 @@ from ..layers.rope import LLAMA3_FACTORS, Rotary, Scaling, settle_llama3
 from ..schema.decoder_weights import AFTER_ATTN, AFTER_MLP, EMBED, GATED, HEAD, NORM, QK_NORM, attention
 from ..schema.hyperparameters import (
     DECODER,
-    HEAD_DIM,
+    HEADS,
     INTERMEDIATE,
-    KV_HEADS,
     RMS_EPS_5,
     ROTARY_PAIRS,
     THETA,
     TOKENS,
-    VALUE_DIM,
     WHOLE_ROTARY,
     Windows,
     act,
@@ -54,7 +52,7 @@ class Pattern:
 
 
 KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("silu"), WHOLE_ROTARY,
+    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("silu"), WHOLE_ROTARY,
     ROTARY_PAIRS, TOKENS, Pattern(),
     Windows(lambda config, i: config.pattern[i % len(config.pattern)] == "L", period=4, explicit=True),
 )  # fmt: skip

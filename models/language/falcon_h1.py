@@ -23,19 +23,7 @@ from ..layers.norm import norm
 from ..layers.recurrent.mamba import GROUPS, STEP_LIMITS, head_mixer, head_weights, quotient
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM
-from ..schema.hyperparameters import (
-    DECODER,
-    HEAD_DIM,
-    INTERMEDIATE,
-    KV_HEADS,
-    RMS_EPS_5,
-    THETA,
-    TOKENS,
-    VALUE_DIM,
-    Fixed,
-    act,
-    matrix,
-)
+from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, RMS_EPS_5, THETA, TOKENS, Fixed, act, matrix
 
 
 def _multiplier(name: str, key: str) -> Key:
@@ -47,7 +35,7 @@ def _multipliers(name: str, key: str, count: int) -> Key:
 
 
 KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("silu"), TOKENS,
+    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("silu"), TOKENS,
     Key("taps", "mamba_d_conv", "ssm.conv_kernel", 4, COUNT),
     Key("state", "mamba_d_state", "ssm.state_size", 256, COUNT),
     Key("groups", "mamba_n_groups", "ssm.group_count", 1, COUNT),

@@ -16,19 +16,7 @@ from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import PLAIN, Rotary, Scaling
 from ..schema.decoder_weights import EMBED, GATED, HEAD, attention
-from ..schema.hyperparameters import (
-    DECODER,
-    FREQUENCY_BASE,
-    HEAD_DIM,
-    INTERMEDIATE,
-    KV_HEADS,
-    RMS_EPS,
-    THETA,
-    VALUE_DIM,
-    Windows,
-    act,
-    matrix,
-)
+from ..schema.hyperparameters import DECODER, FREQUENCY_BASE, HEADS, INTERMEDIATE, RMS_EPS, THETA, Windows, act, matrix
 from ..schema.weight_layout import Plus
 
 
@@ -46,7 +34,7 @@ def _integral(value: Any) -> float:
     return int(found) if found.is_integer() else found
 
 
-KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS)
+KEYS = (*DECODER, *HEADS, INTERMEDIATE, RMS_EPS)
 ACT = act("gelu_tanh", "hidden_activation")
 GEMMA2_KEYS = (
     *KEYS, ACT, THETA, Windows(lambda config, i: i % 2 == 0, period=2),

@@ -35,7 +35,7 @@ from ..layers.per_layer_input import WEIGHTS as INPUT_WEIGHTS
 from ..layers.per_layer_input import from_layer_input, layer_inputs
 from ..layers.rope import PLAIN, Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, QK_NORM, attention
-from ..schema.hyperparameters import DECODER, HEAD_DIM, KV_HEADS, RMS_EPS, VALUE_DIM, Windows, matrix
+from ..schema.hyperparameters import DECODER, HEADS, RMS_EPS, Windows, matrix
 from ..schema.weight_layout import Stacked
 from .gemma import ACT, THETAS, capped
 
@@ -94,7 +94,7 @@ class Width:
 
 
 KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, RMS_EPS, Width(), ACT,
+    *DECODER, *HEADS, RMS_EPS, Width(), ACT,
     Windows(lambda config, i: (i + 1) % 5 != 0, period=5, explicit=True), *THETAS, Scaling(section="full_attention"),
     SharedLayers("shared", "num_kv_shared_layers", "attention.shared_kv_layers", 15, at_most=("layers",)),
     Sparsity(), *INPUT_KEYS,

@@ -1,5 +1,5 @@
-"""Gemma 4, text (Google 2026), dense: larger heads and proportional RoPE in layers with full attention, per-layer
-embeddings, shared keys and values."""
+"""Gemma 4, text (Google 2026): larger heads and proportional RoPE in layers with full attention, per-layer embeddings,
+shared keys and values, experts beside the dense network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
-from ...runtime.contract.architecture import HF, Architecture, Config, Key, Weight, value_at
+from ...runtime.contract.architecture import HF, Architecture, Config, Key, Stored, Weight, value_at
 from ...runtime.contract.hyperparameter import (
     COUNT,
     EVEN,
@@ -30,6 +30,7 @@ from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
 from ..layers.gemma_attention import SharedLayers, owns_keys, shared_attention
 from ..layers.mlp import gated
+from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
 from ..layers.per_layer_input import KEYS as INPUT_KEYS
 from ..layers.per_layer_input import WEIGHTS as INPUT_WEIGHTS
@@ -38,6 +39,7 @@ from ..layers.rope import FACTORS, PLAIN, Rotary
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
 from ..schema.hyperparameters import DECODER, FRACTION, FREQUENCY_BASE, RMS_EPS, Windows, matrix, shared_heads
 from ..schema.layer_kinds import HEADS_KEY
+from ..schema.weight_layout import Part
 from .gemma import ACT, capped
 
 UNROTATED = np.float32(1e30)
@@ -150,13 +152,11 @@ class Proportion:
 @dataclass(frozen=True)
 class Dense:
     """Hyper-parameter, read after `SharedLayers`: width of the gated networks, and whether layers that use the keys of
-    others have twice that. UnsupportedError for mixtures of experts and attention in both directions."""
+    others have twice that. UnsupportedError for attention in both directions."""
 
     name: str = "intermediate"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
-        if source.get("enable_moe_block" if names == HF else "expert_count"):
-            raise UnsupportedError("E-ARCH-EXPERTS", config.values.get("path"), "Gemma 4 with experts is not supported")
         if source.get("use_bidirectional_attention") == "all":
             why = "Gemma 4 with attention in both directions is not supported"
             raise UnsupportedError("E-ARCH-CAUSAL", config.values.get("path"), why)
@@ -178,6 +178,29 @@ class Dense:
             return {"feed_forward_length": config.intermediate}
         widths = [config.intermediate * (2 if wide(config, i) else 1) for i in range(config.layers)]
         return {"feed_forward_length": widths}
+
+
+@dataclass(frozen=True)
+class OfExperts(Key):
+    """Hyper-parameter of models with experts; None for dense ones, whose config.json may state it all the same."""
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int | None:
+        if names == HF and not source.get(MIXED):
+            return None
+        found: int | None = super().read(names, source, config)
+        return found
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        said = super().write(names, config)
+        return {**said, MIXED: True} if names == HF and said else said
+
+
+MIXED = "enable_moe_block"
+
+
+def mixed(config: Config, i: int) -> bool:
+    """Whether layers have experts."""
+    return config.experts is not None
 
 
 def wide(config: Config, i: int) -> bool:
@@ -209,6 +232,9 @@ KEYS = (
     SharedLayers("shared", "num_kv_shared_layers", "attention.shared_kv_layers", 0, Integer(), at_most=("layers",)),
     Dense(), *INPUT_KEYS, LogitCap("logit_cap", CAP, CAP, _default_cap, NOT_NEGATIVE, null=0.0),
     Key("same_values", "attention_k_eq_v", (), False, flag),
+    OfExperts("experts", "num_experts", "expert_count", None, COUNT),
+    OfExperts("experts_used", "top_k_experts", "expert_used_count", None, COUNT, at_most=("experts",)),
+    OfExperts("expert_intermediate", "moe_intermediate_size", "expert_feed_forward_length", None, COUNT),
 )  # fmt: skip
 
 
@@ -253,12 +279,35 @@ DOUBLE = tuple(
     )
     for row in GATED
 )
+BOTH = "model.layers.{i}.experts.gate_up_proj", "blk.{i}.ffn_gate_up_exps.weight"
+EXPERT = ("experts", "expert_intermediate", "hidden")
+MIXTURE = tuple(
+    replace(row, when=mixed)
+    for row in (
+        *_norm("mlp_alone_norm", "post_feedforward_layernorm_1", "post_ffw_norm_1"),
+        *_norm("moe_norm", "pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
+        *_norm("after_moe", "post_feedforward_layernorm_2", "post_ffw_norm_2"),
+        *matrix("layers.{i}.moe.router", "model.layers.{i}.router.proj", "blk.{i}.ffn_gate_inp",
+                shape=("experts", "hidden")),
+        Weight("layers.{i}.moe.router_norm.weight", "model.layers.{i}.router.scale", "blk.{i}.ffn_gate_inp.scale",
+               shape=("hidden",)),
+        Weight("layers.{i}.moe.scale", "model.layers.{i}.router.per_expert_scale", "blk.{i}.ffn_down_exps.scale",
+               shape=("experts",)),
+        Weight("layers.{i}.moe.experts.gate.weight", Stored((BOTH[0],), Part(0, axis=1)),
+               Stored((BOTH[1],), Part(0, axis=1)), shape=EXPERT),
+        Weight("layers.{i}.moe.experts.up.weight", Stored((BOTH[0],), Part(1, axis=1)),
+               Stored((BOTH[1],), Part(1, axis=1)), shape=EXPERT),
+        Weight("layers.{i}.moe.experts.down.weight", "model.layers.{i}.experts.down_proj",
+               "blk.{i}.ffn_down_exps.weight", shape=("experts", "hidden", "expert_intermediate")),
+    )
+)  # fmt: skip
+"""The experts, and norms of what they and the dense network compute."""
 WEIGHTS = (
     Weight("rope.factors", (), "rope_freqs.weight", shape=("full_pairs",), optional=True, compute=_factors),
     *EMBED, *INPUT_WEIGHTS, *ATTN_NORM, *_of_kinds(HEAD_WEIGHTS),
     *_norm("after_attn", "post_attention_layernorm", "post_attention_norm"),
     *_norm("mlp_norm", "pre_feedforward_layernorm", "ffn_norm"), *NARROW, *DOUBLE,
-    *_norm("after_mlp", "post_feedforward_layernorm", "post_ffw_norm"),
+    *_norm("after_mlp", "post_feedforward_layernorm", "post_ffw_norm"), *MIXTURE,
     Weight("layers.{i}.scale", "model.layers.{i}.layer_scalar", "blk.{i}.layer_output_scale.weight", shape=(1,),
            optional=True),
     *NORM, *HEAD,
@@ -293,12 +342,29 @@ def build(net: Decoder) -> None:
         y = shared_attention(net, norm(net, x, f"{name}.attn_norm"), i, rotary, size, heads, kept)
         x = net.Add(x, norm(net, y, f"{name}.after_attn"))
         y = gated(net, norm(net, x, f"{name}.mlp_norm"), f"{name}.mlp", config.act)
+        y = with_experts(net, x, y, name) if mixed(config, i) else y
         x = net.Add(x, norm(net, y, f"{name}.after_mlp"))
         if inputs:
             x = net.Add(x, from_layer_input(net, x, inputs[i], i))
         if net.has(f"{name}.scale"):
             x = net.Mul(x, net.vector(f"{name}.scale"))
     net.end(x, norm, change=lambda logits: capped(net, logits))
+
+
+def with_experts(net: Decoder, x: Value, dense: Value, name: str) -> Value:
+    """The sum of what the dense network and the experts of a layer make of `x`, each normalized. The router reads `x`
+    under a norm of its own; the weights of the experts sum to one before each is scaled."""
+    config = net.config
+
+    def route(logits: Value) -> tuple[Value, Value]:
+        weights, ids = softmax_router(net, logits, config.experts_used, normalize=True)
+        return net.Mul(weights, net.Gather(net.vector(f"{name}.moe.scale"), ids)), ids
+
+    judged = net.Mul(norm(net, x, f"{name}.moe.router_norm"), config.hidden**-0.5)
+    given = norm(net, x, f"{name}.moe_norm")
+    y = gated_experts(net, given, f"{name}.moe", route, hidden=config.hidden, act=config.act, judged=judged)
+    value: Value = net.Add(norm(net, dense, f"{name}.mlp_alone_norm"), norm(net, y, f"{name}.after_moe"))
+    return value
 
 
 ARCHITECTURES = (

@@ -27,13 +27,12 @@ from ..schema.hyperparameters import (
     DOUBLE,
     FREQUENCY_BASE,
     FUSED,
-    HEAD_DIM,
+    HEADS,
     HF_HEAD_DIM,
     INTERMEDIATE,
     KV_HEADS,
     ROTARY,
     THETA,
-    VALUE_DIM,
     Vocabulary,
     act,
     matrix,
@@ -94,7 +93,7 @@ def _disabled(name: str) -> Key:
 EPS = Key("eps", "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1.5625e-7, NOT_NEGATIVE)
 REST = (INTERMEDIATE, THETA, Scaling(), act("silu"), partial(0.5), ROTARY, DOUBLE)
 KEYS = (*DECODER, KV_HEADS, HF_HEAD_DIM, EPS, *REST)
-GLM4_KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, EPS, *REST)
+GLM4_KEYS = (*DECODER, *HEADS, EPS, *REST)
 CHAT_KEYS = (
     Key("task", (), (), "lm", word), Vocabulary(key="padded_vocab_size"), *DECODER[2:], ChatGLMKVHeads(),
     Key("head_dim", "kv_channels", (), lambda config: config.hidden // config.heads, COUNT),

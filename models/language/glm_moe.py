@@ -18,14 +18,12 @@ from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, NORM, attention
 from ..schema.hyperparameters import (
     DECODER,
-    HEAD_DIM,
+    HEADS,
     INTERMEDIATE,
-    KV_HEADS,
     LAYERS,
     RMS_EPS_5,
     ROTARY,
     THETA,
-    VALUE_DIM,
     act,
     matrix,
     partial,
@@ -51,7 +49,7 @@ class Layers:
 
 
 KEYS = (
-    *(row for row in DECODER if row.name != "layers"), Layers(), KV_HEADS, HEAD_DIM, VALUE_DIM,
+    *(row for row in DECODER if row.name != "layers"), Layers(), *HEADS,
     INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("silu"), partial(0.5), ROTARY,
     Gating("sigmoid", said=False), *mixture_keys(True), Key("normed", "use_qk_norm", (), False, flag),
 )  # fmt: skip

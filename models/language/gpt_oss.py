@@ -22,11 +22,9 @@ from ..schema.fused_weight_layout import EveryOther, TransposedExperts
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
-    HEAD_DIM,
+    HEADS,
     INTERMEDIATE,
-    KV_HEADS,
     RMS_EPS_5,
-    VALUE_DIM,
     Fixed,
     Windows,
     frequency_base,
@@ -34,7 +32,7 @@ from ..schema.hyperparameters import (
 )
 
 KEYS: tuple[Row, ...] = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE,
+    *DECODER, *HEADS, INTERMEDIATE,
     Key("expert_intermediate", (), "expert_feed_forward_length", lambda config: config.intermediate, COUNT), RMS_EPS_5,
     frequency_base(150000.0), Scaling(),
     Windows(lambda config, i: i % 2 == 0, period=2),

@@ -21,13 +21,11 @@ from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NO
 from ..schema.hyperparameters import (
     DECODER,
     FREQUENCY_BASE,
-    HEAD_DIM,
+    HEADS,
     INTERMEDIATE,
-    KV_HEADS,
     RMS_EPS_5,
     THETA,
     TOKENS,
-    VALUE_DIM,
     WHOLE_ROTARY,
     act,
     matrix,
@@ -65,7 +63,7 @@ class OtherScaling(Scaling):
 
 
 KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS_5, OtherScaling(),
+    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS_5, OtherScaling(),
     RaisedBase(THETA.name, THETA.hf, THETA.gguf, THETA.default, THETA.kind), act("silu"), WHOLE_ROTARY, TOKENS,
 )  # fmt: skip
 WEIGHTS = (

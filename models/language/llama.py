@@ -3,6 +3,8 @@ et al. 2023, arXiv:2302.13971)."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...runtime.contract.architecture import Architecture
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
@@ -14,21 +16,22 @@ from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NO
 from ..schema.hyperparameters import (
     CAUSAL,
     DECODER,
-    HEAD_DIM,
+    HEADS,
     INTERMEDIATE,
-    KV_HEADS,
     RMS_EPS,
     ROTARY_PAIRS,
     THETA,
     TOKENS,
-    VALUE_DIM,
     WHOLE_ROTARY,
     Windows,
     act,
 )
 
+if TYPE_CHECKING:
+    from ..layers.decoder import Norm
+
 KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), Windows(), act("silu"),
+    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), Windows(), act("silu"),
     WHOLE_ROTARY, ROTARY_PAIRS, TOKENS, CAUSAL,
 )  # fmt: skip
 
@@ -38,15 +41,16 @@ WEIGHTS = (
 )  # fmt: skip
 
 
-def build(net: Decoder) -> None:
-    """Pre-norm layers: attention with rotary embedding, then a gated feed-forward network."""
+def build(net: Decoder, last: Norm = norm) -> None:
+    """Pre-norm layers: attention with rotary embedding, then a gated feed-forward network; `last` changes the hidden
+    states behind them."""
     config = net.config
     rotary = Rotary(config.rotary, config.theta, config.scaling, config.context, factors="rope.factors")
     x = net.begin()
     for i, window in enumerate(config.windows):
         x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
         x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
-    net.end(x, norm)
+    net.end(x, last)
 
 
 ARCHITECTURES = (

@@ -26,12 +26,10 @@ from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
     FREQUENCY_BASE,
-    HEAD_DIM,
-    KV_HEADS,
+    HEADS,
     RMS_EPS_5,
     ROTARY_PAIRS,
     TOKENS,
-    VALUE_DIM,
     WHOLE_ROTARY,
     act,
     matrix,
@@ -97,7 +95,7 @@ def tuned(value: Any) -> bool:
 
 
 KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, RMS_EPS_5,
+    *DECODER, *HEADS, RMS_EPS_5,
     Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 5e5, FREQUENCY_BASE), Scaling(),
     act("silu"), WHOLE_ROTARY, ROTARY_PAIRS, TOKENS, UsesRope(), Chunks(),
     Key("intermediate", "intermediate_size_mlp", "feed_forward_length", 16384, COUNT),

@@ -15,12 +15,10 @@ from ..schema.decoder_weights import ATTN_NORM, BLOCK_SPARSE, EMBED, HEAD, MLP_N
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
-    HEAD_DIM,
+    HEADS,
     INTERMEDIATE,
-    KV_HEADS,
     RMS_EPS_5,
     TOKENS,
-    VALUE_DIM,
     WHOLE_ROTARY,
     Windows,
     act,
@@ -28,7 +26,7 @@ from ..schema.hyperparameters import (
 )
 
 KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, Scaling(), Windows(), act("silu"),
+    *DECODER, *HEADS, INTERMEDIATE, Scaling(), Windows(), act("silu"),
     RMS_EPS_5,
     frequency_base(1e6),
     Key("experts", "num_local_experts", "expert_count", kind=COUNT), EXPERTS_USED,

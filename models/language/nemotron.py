@@ -12,22 +12,11 @@ from ..layers.mlp import plain
 from ..layers.norm import bias_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import EMBED, HEAD, UNGATED, attention
-from ..schema.hyperparameters import (
-    DECODER,
-    HEAD_DIM,
-    INTERMEDIATE,
-    KV_HEADS,
-    ROTARY,
-    THETA,
-    TOKENS,
-    VALUE_DIM,
-    act,
-    partial,
-)
+from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, ROTARY, THETA, TOKENS, act, partial
 from ..schema.weight_layout import Plus
 
 KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, THETA, Scaling(), act("relu2"), partial(0.5), ROTARY,
+    *DECODER, *HEADS, INTERMEDIATE, THETA, Scaling(), act("relu2"), partial(0.5), ROTARY,
     Key("eps", "norm_eps", "attention.layer_norm_epsilon", 1e-5, NOT_NEGATIVE), TOKENS,
 )  # fmt: skip
 

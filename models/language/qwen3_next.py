@@ -21,14 +21,12 @@ from ..schema.fused_weight_layout import RowsOfGroups
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
-    HEAD_DIM,
+    HEADS,
     INTERMEDIATE,
-    KV_HEADS,
     LAYERS,
     RMS_EPS,
     ROTARY,
     THETA,
-    VALUE_DIM,
     act,
     matrix,
     partial,
@@ -37,10 +35,7 @@ from ..schema.layer_kinds import FullAttentionLayers, attends, recurs
 from ..schema.weight_layout import Composed, Ordered, OrderedColumns, Plus, Reshaped
 from .qwen_moe import MIXTURE, SHARED, mixed, sparse
 
-KEYS = (
-    *DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, RMS_EPS, THETA, Scaling(), act("silu"), partial(0.25), ROTARY,
-    FullAttentionLayers(), *DELTA,
-)  # fmt: skip
+KEYS = (*DECODER, *HEADS, RMS_EPS, THETA, Scaling(), act("silu"), partial(0.25), ROTARY, FullAttentionLayers(), *DELTA)
 NEXT_KEYS = (
     *KEYS,
     Key("intermediate", "intermediate_size", "feed_forward_length", 0),
@@ -142,7 +137,7 @@ NEXT_WEIGHTS = (
     *MIXTURE,
     *SHARED,
 )
-HEADS = Ordered(interleaved_heads(), "value_heads")
+VALUE_HEADS = Ordered(interleaved_heads(), "value_heads")
 VALUES = Ordered(interleaved_heads("value_size"), "inner")
 CHANNELS = Ordered(interleaved_heads("value_size", after="key_width"), "channels")
 WEIGHTS_3_5 = (
@@ -151,10 +146,10 @@ WEIGHTS_3_5 = (
              shape=(rows, "hidden"), when=recurs)
       for name, theirs, gguf, rows, layout in (
           ("qkv", "in_proj_qkv", "attn_qkv", "channels", CHANNELS), ("z", "in_proj_z", "attn_gate", "inner", VALUES),
-          ("beta", "in_proj_b", "ssm_beta", "value_heads", HEADS),
-          ("alpha", "in_proj_a", "ssm_alpha", "value_heads", HEADS),
+          ("beta", "in_proj_b", "ssm_beta", "value_heads", VALUE_HEADS),
+          ("alpha", "in_proj_a", "ssm_alpha", "value_heads", VALUE_HEADS),
       )),
-    *_mixer(HEADS, CHANNELS, OrderedColumns(interleaved_heads("value_size"), "inner")),
+    *_mixer(VALUE_HEADS, CHANNELS, OrderedColumns(interleaved_heads("value_size"), "inner")),
     *GATED,
 )  # fmt: skip
 

@@ -10,9 +10,9 @@ from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
-from ..schema.hyperparameters import DECODER, HEAD_DIM, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, VALUE_DIM, act, matrix
+from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, RMS_EPS, THETA, act, matrix
 
-KEYS = (*DECODER, KV_HEADS, HEAD_DIM, VALUE_DIM, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"))
+KEYS = (*DECODER, *HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"))
 WEIGHTS = (
     *EMBED, *ATTN_NORM, *attention(),
     *matrix("layers.{i}.mlp_norm", "model.layers.{i}.post_attention_layernorm", "blk.{i}.post_attention_norm",

@@ -16,7 +16,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...runtime.base.errors import FormatError
-from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_CLASSIFICATION, TEXT_GENERATION, Config
+from ...runtime.contract.architecture import (
+    FEATURE_EXTRACTION,
+    TEXT_CLASSIFICATION,
+    TEXT_GENERATION,
+    TEXT_RANKING,
+    Config,
+)
 from ...runtime.ir.graph import Dim, Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from .linear import embedding, head, linear
@@ -59,12 +65,16 @@ class Decoder(Net):
 
     def begin(self, embed: str = "embed") -> Value:
         """Declare the inputs and return the token embeddings [batch, length, hidden]."""
-        self.ids = self.input("input_ids", "i64", ("batch_size", LENGTH))
+        self.declare(("batch_size", LENGTH))
+        return embedding(self, self.ids, embed)
+
+    def declare(self, shape: tuple[Dim, ...]) -> None:
+        """Declare the inputs; `shape`: of ``input_ids``, of which the first dimensions are batch and length."""
+        self.ids = self.input("input_ids", "i64", shape)
         self.mask = self.input("attention_mask", "i64", ("batch_size", TOTAL))
         self.positions = self.input("position_ids", "i64", ("batch_size", LENGTH))
         if self.fixed:
             self.cache_position = self.input(CACHE_POSITION, "i64", ())
-        return embedding(self, self.ids, embed)
 
     def past(self, name: str, shape: tuple[Dim, ...]) -> Value:
         """Declare the input ``past_NAME``, a state before this run. It starts as zeros; a dimension `PAST` starts at
@@ -103,12 +113,21 @@ class Decoder(Net):
         x = norm(self, x, "norm") if norm else x
         if self.task == FEATURE_EXTRACTION:
             self.output("last_hidden_state", x)
-        elif self.task == TEXT_CLASSIFICATION:
-            self.output("logits", self._last(linear(self, x, "classifier")))
+        elif self.task in (TEXT_CLASSIFICATION, TEXT_RANKING):
+            classes = linear(self, x, "classifier")
+            self.output("logits", self._last(change(classes) if change and self.task == TEXT_RANKING else classes))
         else:
             for name, rows in (("logits", x), *([(LAST, self.Slice(x, [-1], [2**62], [1]))] if self.fixed else [])):
                 logits = head(self, rows, tied=tied)
                 self.output(name, change(logits) if change else logits)
+        self._end_states()
+
+    def close(self, name: str, x: Value) -> None:
+        """Declare an output that is no token's logits, and the states."""
+        self.output(name, x)
+        self._end_states()
+
+    def _end_states(self) -> None:
         for name, value in self._states:
             self.output(name, value)
 

@@ -36,6 +36,11 @@ class Encoder(Net):
         found: Value = self.Range(self.Constant(value_int=0), length, self.Constant(value_int=1))
         return found
 
+    def token_positions(self) -> Value:
+        """Index of each token in its text, i64 [batch, length]."""
+        places = self.once("places", lambda: self.Unsqueeze(self.positions(), [0]))
+        return self.once("places_of_all", lambda: self.Expand(places, self.Shape(self.ids)))
+
     def positions_past_padding(self, pad: int) -> Value:
         """Indices of the tokens counted from `pad` + 1, `pad` for padding tokens, i64 [batch, length]
         (RoBERTa's)."""
@@ -44,8 +49,8 @@ class Encoder(Net):
         found: Value = self.Add(counts, self.Constant(value_int=pad))
         return found
 
-    def visible(self) -> Value:
-        """Attention mask, bool [batch, 1, length, length]: every query attends to the tokens."""
+    def visible(self) -> Value | None:
+        """Attention mask, bool [batch, 1, length, length]: every query attends to the tokens; None for no mask."""
         return self.once("visible", lambda: self.Expand(self._tokens(), self._square()))
 
     def _tokens(self) -> Value:
@@ -94,8 +99,7 @@ class Encoder(Net):
         mask and the scale. Queries and keys are rotated by `rotary`."""
         q, k, v = self.projected(x, name)
         if rotary is not None:
-            places = self.once("places", lambda: self.Unsqueeze(self.positions(), [0]))
-            at = self.once("places_of_all", lambda: self.Expand(places, self.Shape(self.ids)))
+            at = self.token_positions()
             counts = (self.config.heads, self.kv_heads)
             q, k = (rotary.rotate(self, y, count, at) for y, count in zip((q, k), counts, strict=True))
         return linear(self, self.attend(q, k, v, mask, scale), f"{name}.o")

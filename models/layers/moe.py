@@ -38,6 +38,7 @@ def gated_experts(
     hidden: int,
     act: str = "silu",
     scaled_inputs: bool = False,
+    judged: Value | None = None,
 ) -> Value:
     """Sum over the routed experts of weight times down(act(gate(x)) * up(x)).
 
@@ -46,9 +47,11 @@ def gated_experts(
         name: prefix of ``NAME.router`` [experts, hidden] and ``NAME.experts.{gate,up,down}`` [experts, out, in].
         route: returns weights and experts [tokens, k] for router logits [tokens, experts].
         scaled_inputs: whether weights multiply the inputs of the experts, not their outputs.
+        judged: what the router reads, of the shape of `x`; None for `x`.
     """
     tokens = net.Reshape(x, [-1, hidden])
-    weights, ids = route(linear(net, tokens, f"{name}.router"))
+    read = tokens if judged is None else net.Reshape(judged, [-1, hidden])
+    weights, ids = route(linear(net, read, f"{name}.router"))
     weights = net.Unsqueeze(weights, [2])
     if scaled_inputs:
         tokens = net.Mul(net.Unsqueeze(tokens, [1]), weights)

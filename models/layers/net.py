@@ -17,6 +17,7 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Graph, Value
 from ...runtime.tensor.dtype import DTYPES, DType
 from ...runtime.tensor.tensor import Tensor
+from ..schema.computed_weights import f32
 
 STORAGE_ONLY = ("f16", "bf16")
 """Dtypes that weights are stored in but not computed in."""
@@ -28,7 +29,12 @@ class Net(Builder):
     Args:
         config: the model's hyper-parameters.
         weights: by model names; those used become weights of the graph.
+
+    Attributes:
+        scope: prefix of the names of all weights that the net uses: that of a part of a larger model.
     """
+
+    scope = ""
 
     def __init__(self, graph: Graph, config: Config, weights: Mapping[str, Tensor]) -> None:
         super().__init__(graph)
@@ -64,20 +70,25 @@ class Net(Builder):
             self._made[key] = make()
         return self._made[key]
 
+    def continue_graph(self, other: Net) -> None:
+        """Use the weights and constants that another net has added to the same graph."""
+        kinds = ("weight", "vector", "constant")
+        self._made |= {key: made for key, made in other._made.items() if isinstance(key, tuple) and key[0] in kinds}
+
     def has(self, name: str) -> bool:
         """Whether the model has a weight of this name."""
-        return name in self.weights
+        return self.scope + name in self.weights
 
     def tensor(self, name: str) -> Tensor:
         """A required weight. FormatError if the model lacks it."""
-        if name not in self.weights:
+        if not self.has(name):
             raise FormatError(
                 "E-ARCH-MISSING",
                 None,
-                f"the model lacks a weight that it needs: {name}",
+                f"the model lacks a weight that it needs: {self.scope}{name}",
                 hint="Check that all shards are present",
             )
-        return self.weights[name]
+        return self.weights[self.scope + name]
 
     def matrix(self, name: str) -> Value:
         """A weight for matrix products and Gather: as stored if in blocks, f32 or `STORAGE_ONLY`, otherwise as f32."""
@@ -92,7 +103,21 @@ class Net(Builder):
             ("vector", name), lambda: self._weight(name, tensor if tensor.dtype.name == "f32" else tensor.cast("f32"))
         )
 
+    def under(self, prefix: str) -> bool:
+        """Whether the model has weights whose names begin with `prefix`."""
+        return any(name.startswith(prefix) for name in self.weights)
+
+    def named(self, name: str, values: Tensor | np.ndarray) -> Value:
+        """A constant under a name of its own: a weight that was computed from others."""
+        held = values if isinstance(values, Tensor) else Tensor.of(values)
+        return self.once(("computed", name), lambda: self._weight(name, held))
+
+    def array(self, name: str) -> np.ndarray:
+        """The elements of a small weight, f32."""
+        return np.asarray(f32(self.tensor(name)).numpy())
+
     def _weight(self, name: str, tensor: Tensor) -> Value:
+        name = self.scope + name
         value = Value(name, tensor.dtype, tensor.shape)
         self.graph.weights[name] = tensor
         self.graph.values[name] = value

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.out_of_memory import memory_limited
-from ...runtime.base.units import human_count
 from ...runtime.contract.architecture import RunOptions
 from ...runtime.ir.graph import Graph
 from ...runtime.session import Session
+from ..layers.packed_encoder import PACKED, NotPackable
+from .task_model import opened
 from .text_model import TextModel
 
 if TYPE_CHECKING:
@@ -33,25 +36,43 @@ class EncoderModel(TextModel):
         self.graph, self.options = graph, options
         self._inputs = [value.name for value in graph.inputs]
         self._outputs = [value.name for value in graph.outputs]
-        self._session = Session(
-            graph,
-            options.threads,
-            native=True,
-            activations=options.activations or "f32",
-            device=options.device,
-            device_memory=options.device_memory,
-            gpu_layers=options.gpu_layers,
-        )
+        self._packed = _packed_session(options)
+        self._padded = opened(graph, options) if self._packed is None else None
+
+    @property
+    def _session(self) -> Session:
+        """Runs the graph; where texts are packed, it is opened when it is first called."""
+        if self._padded is None:
+            self._padded = opened(self.graph, self.options)
+        return self._padded
+
+    @property
+    def packs(self) -> bool:
+        """Whether `packed_session` computes hidden states of texts without padding."""
+        return self._packed is not None
+
+    def packed_session(self, *, single_threaded: bool) -> Session:
+        """As of `TextModel`."""
+        found = self._on_one_thread if single_threaded else self._packed
+        assert found is not None
+        return found
+
+    @functools.cached_property
+    def _on_one_thread(self) -> Session:
+        """The session of packed texts on one thread, with the same packed weights."""
+        assert self._packed is not None
+        return opened(self._packed.graph, replace(self.options, threads=1), shares_weights_with=self._packed)
 
     def prepare(self) -> None:
         """Compile the kernels of texts of all lengths."""
         feeds = {name: np.ones((1, 8), np.int64) for name in self._inputs}
         self._session.run(None, feeds)
         self._session.prepare(feeds)
-
-    def __repr__(self) -> str:
-        size = f"{human_count(self.graph.parameters)} parameters"
-        return f"<{type(self).__name__} {self.graph.arch or self.graph.name}: {size}>"
+        if self._packed is not None:
+            row, ends = np.zeros((1, 8), np.int64), np.array([8])
+            feeds = {value.name: row if len(value.shape or ()) == 2 else ends for value in self._packed.graph.inputs}
+            self._packed.run(None, feeds)
+            self._packed.prepare(feeds)
 
     @memory_limited
     def __call__(self, **arrays: ArrayLike) -> dict[str, np.ndarray]:
@@ -79,3 +100,14 @@ class EncoderModel(TextModel):
         }
         results: list[Any] = self._session.run(None, feeds)
         return dict(zip(self._outputs, results, strict=True))
+
+
+def _packed_session(options: RunOptions) -> Session | None:
+    """Computes hidden states of packed texts; None for models and devices that cannot."""
+    if options.variant is None or options.device != "cpu":
+        return None
+    try:
+        graph = options.variant(PACKED)
+    except NotPackable:
+        return None
+    return None if graph is None else opened(graph, options)

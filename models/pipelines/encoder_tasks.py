@@ -19,6 +19,7 @@ from ...runtime.contract.architecture import (
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.encoder import Encoder, classify_tokens, find_answers, hidden_states
+from ..layers.packed_encoder import PACKED, PackedEncoder, packed_hidden_states
 from ..schema.encoder_hyperparameters import QUESTION_ANSWERING, TOKEN_CLASSIFICATION
 from ..schema.encoder_weights import CLASSIFIER, SPANS
 
@@ -55,16 +56,26 @@ def sequence_head(add: Callable[[Encoder, Value], None], weights: tuple[Weight, 
 
 def encoder_tasks(build: Callable[[Encoder], Value], heads: Sequence[Head]) -> tuple[Task, ...]:
     """The tasks of an encoder whose inputs and layers `build` adds; it returns the hidden states. The first head is
-    that of a model whose class is unknown."""
+    that of a model whose class is unknown. Hidden states have a variant for packed texts."""
+    packed = {PACKED: _graph(build, packed_hidden_states, PackedEncoder)}
     return tuple(
-        Task(head.task, {MODEL: _graph(build, head.add)}, run_encoder, head.weights, aliases=head.aliases)
+        Task(
+            head.task,
+            {MODEL: _graph(build, head.add)},
+            run_encoder,
+            head.weights,
+            aliases=head.aliases,
+            variants=packed if head is FEATURES else {},
+        )
         for head in heads
     )
 
 
-def _graph(build: Callable[[Encoder], Value], add: Callable[[Encoder, Value], None]) -> GraphBuilder:
+def _graph(
+    build: Callable[[Encoder], Value], add: Callable[[Encoder, Value], None], kind: type[Encoder] = Encoder
+) -> GraphBuilder:
     def graph(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
-        net = Encoder(graph, config, weights)
+        net = kind(graph, config, weights)
         add(net, build(net))
 
     return graph

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,8 @@ from .labels import configured
 from .pooling import MODES, normalized, pooled
 from .sentence_modules import SentenceModules, sentence_modules
 from .similarity import similarities
-from .text_model import Progress, TextInput
+from .task_model import Progress
+from .text_model import TextInput
 from .text_pipeline import TextPipeline
 
 HIDDEN, WHOLE = ("last_hidden_state", "token_embeddings"), "sentence_embedding"
@@ -33,11 +35,28 @@ class FeatureExtraction(TextPipeline):
         options = self._model.options
         said = configured(options)
         classes = said.get("architectures")
-        if isinstance(classes, list) and classes:
-            causal = str(classes[0]).endswith("ForCausalLM") and said.get("is_causal") is not False
-        else:
-            causal = "position_ids" in self._model.input_names
-        return sentence_modules(options, causal=causal)
+        states = any(name.startswith("past_") for name in self._model.input_names)
+        named = isinstance(classes, list) and bool(classes) and str(classes[0]).endswith("ForCausalLM")
+        causal = (states or named) and False not in (said.get("is_causal"), self._config.get("causal"))
+        found = sentence_modules(options, causal=causal)
+        if self._config.get("skips_prompt"):
+            found = replace(found, include_prompt=False)
+        if self._config.get("normalized") and normalized not in found.stages:
+            found = replace(found, stages=(*found.stages, normalized))
+        return found
+
+    @property
+    def _config(self) -> dict[str, Any]:
+        """The model's hyper-parameters, empty if they are not known."""
+        config = self._model.options.config
+        return {} if config is None else config.values
+
+    @functools.cached_property
+    def _closing(self) -> str:
+        """What closes every text."""
+        vocabulary = self._inputs.tokenizer.vocabulary
+        end = vocabulary.roles.get("eos") if self._config.get("closed") else None
+        return "" if end is None else vocabulary.texts[end]
 
     def _stated_length(self) -> int | None:
         return self.modules.length
@@ -59,9 +78,15 @@ class FeatureExtraction(TextPipeline):
         before = self._prompt(prompt_name, prompt)
         encodings = self._inputs.cut([self._prepared(text, before) for text in listed])
         modes = self._modes(pooling)
-        found = self._rows(
-            encodings, batch, progress, lambda feeds: self._vectors(feeds, modes, self._skipped(before), normalize)
-        )
+        skipped = self._skipped(before)
+
+        def vectors(hidden: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+            return self._finished(pooled(hidden, mask, modes, skipped), normalize)
+
+        if self._model.packs and self._inputs.packable(encodings):
+            found = self._packed_rows(encodings, batch, progress, vectors)
+        else:
+            found = self._rows(encodings, batch, progress, lambda feeds: self._vectors(feeds, vectors, normalize))
         return found[0] if single else found
 
     def rerank(
@@ -105,7 +130,7 @@ class FeatureExtraction(TextPipeline):
     def _prepared(self, text: TextInput, before: str) -> TextInput:
         if not isinstance(text, str):
             return text
-        text = before + text
+        text = before + text + self._closing
         return text.lower() if self.modules.lowercase else text
 
     def _skipped(self, before: str) -> int:
@@ -117,8 +142,12 @@ class FeatureExtraction(TextPipeline):
         return len(encoding.ids) - closed
 
     def _vectors(
-        self, feeds: dict[str, np.ndarray], modes: Sequence[str], skipped: int, normalize: bool | None
+        self,
+        feeds: dict[str, np.ndarray],
+        compute: Callable[[np.ndarray, np.ndarray | None], np.ndarray],
+        normalize: bool | None,
     ) -> np.ndarray:
+        """Vectors of padded texts: what `compute` makes of hidden states and their mask, or what the graph pools."""
         outputs = self._model(**feeds)
         name = next((name for name in HIDDEN if name in outputs), None)
         if name is None:
@@ -133,7 +162,10 @@ class FeatureExtraction(TextPipeline):
                 )
             vectors = np.asarray(outputs[WHOLE], np.float32)
             return normalized(vectors) if normalize else vectors
-        vectors = pooled(outputs[name], feeds.get("attention_mask"), modes, skipped)
+        return compute(outputs[name], feeds.get("attention_mask"))
+
+    def _finished(self, vectors: np.ndarray, normalize: bool | None) -> np.ndarray:
+        """Pooled vectors after the model's further layers."""
         for stage in self.modules.stages:
             if stage is not normalized or normalize is not False:
                 vectors = np.asarray(stage(vectors), np.float32)

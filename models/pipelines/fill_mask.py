@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from .labels import softmax
-from .text_model import Progress
+from .task_model import Progress
 from .text_pipeline import TextPipeline
 
 TOP = 5

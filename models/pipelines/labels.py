@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import RunOptions
 from ..tokenizer.readers.locate import settings
+from .sentence_modules import ACTIVATIONS, SETTINGS
 
 CONFIG = "config.json"
 
@@ -38,6 +39,19 @@ def label_names(options: RunOptions, count: int) -> list[str]:
             "E-MODEL-LABELS", path, "config.json names another number of labels", expected=count, found=len(named)
         )
     return list(named)
+
+
+def score_function(options: RunOptions) -> Callable[[np.ndarray], np.ndarray]:
+    """What sentence-transformers applies to the logit of a reranker: the sigmoid unless the files say another."""
+    said = configured(options)
+    own = said.get("sentence_transformers")
+    names = [
+        own.get("activation_fn") if isinstance(own, Mapping) else None,
+        said.get("sbert_ce_default_activation_function"),
+        settings(options.source, SETTINGS).get("activation_fn") if options.source else None,
+    ]
+    name = next((str(name) for name in names if name), "Sigmoid").rpartition(".")[2]
+    return ACTIVATIONS.get(name, sigmoid)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ..tokenizer.readers.tokenizer_json import library_of
 from .labels import softmax
-from .text_model import Progress
+from .task_model import Progress
 from .text_pipeline import TextPipeline
 
 WINDOW, STRIDE = 384, 128

@@ -20,6 +20,7 @@ from ...runtime.contract.architecture import RunOptions
 from ...runtime.contract.hyperparameter import COUNT, Choice, Listed, ParameterError, checked, flag, mapping, word
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
+from ..schema.hyperparameters import POOLING_KEY, POOLING_TYPES
 from ..tokenizer.readers.locate import json_value
 from .pooling import MODES, normalized
 
@@ -38,8 +39,6 @@ LEGACY_MODES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 """Switches of older files by the mode that each stands for, in the order in which their vectors are joined."""
-GGUF_MODES = {1: "mean", 2: "cls", 3: "lasttoken"}
-"""llama.cpp's pooling types."""
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 DENSE_FOLDER = re.compile(r"(\d+_Dense[^/]*)/config\.json")
 ACTIVATIONS: Mapping[str, Stage] = {
@@ -159,7 +158,7 @@ def embeds(source: Graph) -> bool:
 
 def pooling_modes(source: Graph, folder: str) -> tuple[tuple[str, ...], bool]:
     """Modes of the Pooling module in a folder, and whether it includes prompts."""
-    said = _config(source, folder)
+    said = module_config(source, folder)
     mode = said.get("pooling_mode")
     if mode is None:
         modes = [name for key, name in LEGACY_MODES.items() if checked(key, said.get(key, False), flag)] or ["mean"]
@@ -173,8 +172,8 @@ def gguf_pooling(source: Graph) -> str | None:
     name = source.metadata.get("general.architecture")
     if name is None:
         return None
-    kind: Any = source.metadata.get(f"{name}.pooling_type", 0)
-    return GGUF_MODES.get(int(kind), "")
+    kind: Any = source.metadata.get(f"{name}.{POOLING_KEY}", 0)
+    return POOLING_TYPES.get(int(kind), "")
 
 
 def _listed(
@@ -212,7 +211,8 @@ def _settings(source: Graph) -> dict[str, Any]:
     }
 
 
-def _config(source: Graph, folder: str) -> Mapping[str, Any]:
+def module_config(source: Graph, folder: str) -> Mapping[str, Any]:
+    """The config.json of the module in a folder. FormatError if it is missing."""
     name = f"{folder}/config.json"
     said = json_value(source, name, CODE)
     if said is None:
@@ -239,7 +239,7 @@ def _matrix(weights: Mapping[str, Tensor], name: str, shape: tuple[int, ...], fo
 
 
 def _dense(source: Graph, options: RunOptions, folder: str) -> Stage:
-    said, weights = _config(source, folder), _weights(source, options, folder)
+    said, weights = module_config(source, folder), _weights(source, options, folder)
     inner, outer = (checked(key, said.get(key), COUNT) for key in ("in_features", "out_features"))
     kind = checked("activation_function", said.get("activation_function", "torch.nn.Tanh"), word).rpartition(".")[2]
     if kind not in ACTIVATIONS:
@@ -259,7 +259,7 @@ def _dense(source: Graph, options: RunOptions, folder: str) -> Stage:
 
 def _norm(source: Graph, options: RunOptions, folder: str) -> Stage:
     width, weights = (
-        checked("dimension", _config(source, folder).get("dimension"), COUNT),
+        checked("dimension", module_config(source, folder).get("dimension"), COUNT),
         _weights(source, options, folder),
     )
     return Norm(*(_matrix(weights, f"norm.{name}", (width,), folder) for name in ("weight", "bias")))

@@ -9,16 +9,16 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ..tokenizer.core.encoding import Text
-from ..tokenizer.readers.locate import settings
 from .feature_extraction import ranked
-from .labels import configured, label_names, sigmoid, softmax
-from .sentence_modules import ACTIVATIONS, SETTINGS
-from .text_model import Progress
+from .labels import configured, label_names, score_function, sigmoid, softmax
+from .task_model import Progress
 from .text_pipeline import TextPipeline
 
 Pair = Text | Mapping[str, str]
 """A text, two texts, or ``{"text": ..., "text_pair": ...}``."""
 TOP = 5
+HYPOTHESIS, ENTAILMENT = "This example is {}.", "entail"
+"""What a text is compared with for a class, and how the label of a text that says so begins."""
 FUNCTIONS = {
     "regression": lambda logits: np.asarray(logits, np.float32),
     "multi_label_classification": sigmoid,
@@ -38,6 +38,7 @@ class TextClassification(TextPipeline):
         top: int | None = TOP,
         batch: int = 32,
         progress: Progress | None = None,
+        classes: str | Sequence[str] | None = None,
     ) -> Any:
         """``label`` and ``score`` of the most probable labels; a list for each of several texts.
 
@@ -47,9 +48,23 @@ class TextClassification(TextPipeline):
             top: how many labels, None for all.
             batch: texts of one run.
             progress: told how many texts are done.
+            classes: labels in place of the model's own, which has to be one of natural language inference: their scores
+                are those with which a text entails "This example is LABEL." (Yin et al. 2019, arXiv:1909.00161). A
+                text of names divided by commas, or a list.
+
+        Raises UsageError for `classes` with a model that has no label ``entailment``.
         """
         single = isinstance(inputs, str | tuple | Mapping)
         listed = cast(Sequence[Pair], [inputs] if single else inputs)
+        if classes is not None:
+            named = [name.strip() for name in (classes.split(",") if isinstance(classes, str) else classes)]
+            own = self._of_classes([_text(each, None) for each in listed], named, batch, progress)
+            ranks = [np.argsort(-row, kind="stable")[:top] for row in own]
+            chosen = [
+                [{"label": named[place], "score": float(row[place])} for place in rank]
+                for row, rank in zip(own, ranks, strict=True)
+            ]
+            return chosen[0] if single else chosen
         logits = self._logits([_text(each, context) for each in listed], batch, progress)
         names = label_names(self._model.options, logits.shape[-1]) if len(listed) else []
         found = [
@@ -77,7 +92,27 @@ class TextClassification(TextPipeline):
                 found=", ".join(label_names(self._model.options, logits.shape[-1])[:8]),
                 hint="Use predict for the labels of pairs",
             )
-        return ranked(self._activation()(logits[:, 0]) if len(documents) else np.empty(0), documents, top)
+        return ranked(
+            score_function(self._model.options)(logits[:, 0]) if len(documents) else np.empty(0), documents, top
+        )
+
+    def _of_classes(
+        self, texts: Sequence[Text], names: Sequence[str], batch: int, progress: Progress | None
+    ) -> np.ndarray:
+        """Scores [texts, names] of entailment: they sum to one; of one name against contradiction."""
+        if not all(names) or not names or not all(isinstance(text, str) for text in texts):
+            raise UsageError("E-OPTION", None, "classes takes texts without a context, and names that are not empty")
+        pairs = [(cast(str, text), HYPOTHESIS.format(name)) for text in texts for name in names]
+        logits = self._logits(pairs, batch, progress)
+        labels = label_names(self._model.options, logits.shape[-1]) if pairs else []
+        place = next((i for i, label in enumerate(labels) if label.lower().startswith(ENTAILMENT)), None)
+        if place is None:
+            hint = f"Its labels: {', '.join(labels[:8])}"
+            raise UsageError("E-MODEL-LABELS", None, f"classes needs a model with a label {ENTAILMENT}ment", hint=hint)
+        grid = logits.reshape(len(texts), len(names), -1)
+        if len(names) > 1:
+            return softmax(grid[..., place])
+        return softmax(grid[..., [0 if place else -1, place]])[..., 1]
 
     def _logits(self, texts: Sequence[Text], batch: int, progress: Progress | None) -> np.ndarray:
         return self._rows(self._inputs.cut(texts), batch, progress, lambda feeds: self._model(**feeds)["logits"])
@@ -87,18 +122,6 @@ class TextClassification(TextPipeline):
         if kind not in FUNCTIONS or (kind == "single_label_classification" and logits.shape[-1] == 1):
             kind = "multi_label_classification" if logits.shape[-1] == 1 else "single_label_classification"
         return FUNCTIONS[kind](logits) if logits.size else logits
-
-    def _activation(self) -> Any:
-        """What sentence-transformers applies to a cross-encoder's logit: the sigmoid unless the files say another."""
-        said = configured(self._model.options)
-        own = said.get("sentence_transformers")
-        names = [
-            own.get("activation_fn") if isinstance(own, Mapping) else None,
-            said.get("sbert_ce_default_activation_function"),
-            settings(self._model.options.source, SETTINGS).get("activation_fn") if self._model.options.source else None,
-        ]
-        name = next((str(name) for name in names if name), "Sigmoid").rpartition(".")[2]
-        return ACTIVATIONS.get(name, sigmoid)
 
 
 def _text(given: Pair, context: str | None) -> Text:

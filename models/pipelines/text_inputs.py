@@ -12,7 +12,9 @@ from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.base.units import counted
 from ..tokenizer.core.encoding import Encoding, PlainEncoding, Text
 from ..tokenizer.readers.locate import settings
-from .text_model import Progress, TextInput, TextModel, embedding_rows
+from .packed_batches import balanced, row_length
+from .task_model import Progress
+from .text_model import TextInput, TextModel, embedding_rows
 
 if TYPE_CHECKING:
     from ..tokenizer import Tokenizer
@@ -121,19 +123,50 @@ class TextInputs:
 
         Raises UsageError for a text without tokens, FormatError for ids beyond the embedding.
         """
-        if size < 1:
-            raise UsageError("E-OPTION", None, "batch is less than 1", found=size)
         ids = [encoding.ids for encoding in encodings]
-        lengths = [len(each) for each in ids]
-        if 0 in lengths:
-            why = "a text has no tokens"
-            raise UsageError("E-TEXT-EMPTY", None, why, hint="Leave out empty texts")
+        lengths = _lengths(ids, size)
         order = sorted(range(len(ids)), key=lambda index: -lengths[index])
         for start in range(0, len(order), size):
             chosen = order[start : start + size]
             yield chosen, self._feeds([encodings[index] for index in chosen], [ids[index] for index in chosen])
             if progress is not None:
                 progress(start + len(chosen), len(order))
+
+    def packable(self, encodings: Sequence[Encoding]) -> bool:
+        """Whether no text holds the token of padding, which some models do not count as a position."""
+        padding = self._padding()
+        return not any(padding in encoding.ids for encoding in encodings)
+
+    def packed_batches(
+        self, encodings: Sequence[Encoding], size: int, threads: int
+    ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
+        """Indices and packed feeds of up to `size` texts at a time, all of the same shapes.
+
+        Args:
+            threads: a factor of the number of batches.
+
+        Raises as `batches` does.
+        """
+        ids = [encoding.ids for encoding in encodings]
+        lengths = _lengths(ids, size)
+        batches = balanced(lengths, size, threads)
+        most = max((sum(lengths[index] for index in chosen) for chosen in batches), default=0)
+        shape = (1, row_length(most))
+        for chosen in batches:
+            tokens, places, types = (
+                np.full(shape, self._padding(), np.int64),
+                np.zeros(shape, np.int64),
+                np.zeros(shape, np.int64),
+            )
+            ends = np.cumsum([lengths[index] for index in chosen])
+            for index, end in zip(chosen, ends, strict=True):
+                row = slice(end - lengths[index], end)
+                tokens[0, row], places[0, row] = ids[index], np.arange(lengths[index])
+                types[0, row] = encodings[index].type_ids
+            self._check_ids(tokens)
+            ends = np.pad(ends, (0, max(map(len, batches)) - len(ends)), mode="edge")
+            feeds = {"input_ids": tokens, "position_ids": places, "token_type_ids": types, "sequence_ends": ends}
+            yield chosen, feeds
 
     def _feeds(self, encodings: Sequence[Encoding], ids: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
         names = self._model.input_names
@@ -145,6 +178,12 @@ class TextInputs:
             mask[row, : len(each)] = 1
             if "token_type_ids" in names:
                 types[row, : len(each)] = encoding.type_ids
+        self._check_ids(tokens)
+        feeds = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": types}
+        return {name: array for name, array in feeds.items() if name in names}
+
+    def _check_ids(self, tokens: np.ndarray) -> None:
+        """FormatError for ids beyond the embedding."""
         if self._rows is not None and not 0 <= int(tokens.min()) <= int(tokens.max()) < self._rows:
             raise FormatError(
                 "E-LM-VOCABULARY",
@@ -154,13 +193,21 @@ class TextInputs:
                 found=f"{int(tokens.max()):,}",
                 hint="Check that the tokenizer belongs to this model",
             )
-        feeds = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": types}
-        return {name: array for name, array in feeds.items() if name in names}
 
     def _padding(self) -> int:
         """The id that fills shorter rows: the model's, else that of the tokenizer that was used, else 0."""
         found = self._model.tokenizer.pad if self._pad is None and self._vetted else self._pad
         return found if found is not None and 0 <= found < (self._rows or found + 1) else 0
+
+
+def _lengths(ids: Sequence[Sequence[int]], size: int) -> list[int]:
+    """Lengths of texts. UsageError for a text without tokens, and for batches of less than one text."""
+    if size < 1:
+        raise UsageError("E-OPTION", None, "batch is less than 1", found=size)
+    lengths = [len(each) for each in ids]
+    if 0 in lengths:
+        raise UsageError("E-TEXT-EMPTY", None, "a text has no tokens", hint="Leave out empty texts")
+    return lengths
 
 
 def _is_text(given: Any) -> TypeGuard[Text]:

@@ -1,59 +1,30 @@
-"""Base of models that take texts: what they can do follows from their task."""
+"""Base of models that take texts."""
 
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.out_of_memory import memory_limited
-from ...runtime.contract.architecture import FEATURE_EXTRACTION, MODEL, RunOptions
+from ...runtime.contract.architecture import TEXT_RANKING
 from ...runtime.ir.graph import Graph
-from ...runtime.plugin.discovery import below
 from ..tokenizer.core.encoding import Text
+from .task_model import Progress, TaskModel
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ...runtime.session import Session
     from ..tokenizer import Tokenizer
 
-PIPELINES = below(__package__, "PIPELINE")
-"""The class that uses a model for a task, by the task's name with underscores."""
-VERBS = ("embed", "predict", "rerank", "generate", "transcribe", "speak", "draw")
-"""What a model may be able to do, by the names of methods."""
 TextInput = Text | Sequence[int]
 """A text, a pair of texts, or token ids."""
-Progress = Callable[[int, int], None]
-"""Called with how many texts are done, and of how many."""
 
 
-class TextModel:
-    """A model of one graph that takes token ids.
-
-    Attributes:
-        graph: what is computed.
-        options: what is known of the model.
-    """
-
-    graph: Graph
-    options: RunOptions = RunOptions()
-
-    @property
-    def task(self) -> str:
-        """Hugging Face's name of the task, empty if unknown."""
-        return self.options.task
-
-    @property
-    def graphs(self) -> dict[str, Graph]:
-        """The graphs of the task by name."""
-        return {MODEL: self.graph}
-
-    @property
-    def input_names(self) -> frozenset[str]:
-        """Names of the graph's inputs."""
-        return frozenset(value.name for value in self.graph.inputs)
+class TextModel(TaskModel):
+    """A model of one graph that takes token ids."""
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -68,30 +39,17 @@ class TextModel:
         return self.options.tokenizer()
 
     @property
-    def verbs(self) -> tuple[str, ...]:
-        """What the model can do, of `VERBS`."""
-        return tuple(verb for verb in VERBS if hasattr(self._pipeline, verb))
+    def packs(self) -> bool:
+        """Whether `packed_session` computes hidden states of texts without padding."""
+        return False
 
-    def __call__(self, *arguments: Any, **arrays: Any) -> Mapping[str, np.ndarray]:
-        """The outputs by name."""
+    def packed_session(self, *, single_threaded: bool) -> Session:
+        """The session that computes hidden states [1, tokens, width] of the feeds of `TextInputs.packed_batches`.
+
+        Args:
+            single_threaded: whether a run uses one thread, so that others can run at the same time.
+        """
         raise NotImplementedError
-
-    @functools.cached_property
-    def _pipeline(self) -> Any:
-        name = self.task.replace("-", "_")
-        return PIPELINES.load(name)(self) if name in PIPELINES else None
-
-    def __getattr__(self, name: str) -> Any:
-        """UsageError for a use that a model of this kind does not have."""
-        if name in VERBS:
-            raise cannot(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def _verb(self, verb: str) -> Callable[..., Any]:
-        found: Callable[..., Any] | None = getattr(self._pipeline, verb, None)
-        if found is None:
-            raise cannot(self, verb)
-        return found
 
     @memory_limited
     def embed(
@@ -132,21 +90,6 @@ class TextModel:
         return found
 
     @memory_limited
-    def predict(self, inputs: Any, **options: Any) -> Any:
-        """What the model finds in a text, as a list of dictionaries, the most probable first; a list of such lists for
-        a list of texts. Each task's pipeline describes its options: ``top``, ``batch``, ``context`` ...
-
-        Raises UsageError if the model predicts nothing, and for options that its task does not have.
-        """
-        method = self._verb("predict")
-        known = inspect.signature(method).parameters
-        unknown = next((name for name in options if name not in known), None)
-        if unknown is not None:
-            hint = f"Options: {', '.join(list(known)[1:])}"
-            raise UsageError("E-OPTION", None, f"{self.task} has no option {unknown}", hint=hint)
-        return method(inputs, **options)
-
-    @memory_limited
     def rerank(
         self,
         query: str,
@@ -155,6 +98,7 @@ class TextModel:
         top: int | None = None,
         batch: int = 32,
         progress: Progress | None = None,
+        instruction: str | None = None,
     ) -> list[dict[str, Any]]:
         """Documents by how well they answer a query, the best first: ``index``, ``score`` and ``text`` of each.
 
@@ -162,24 +106,21 @@ class TextModel:
             top: how many, None for all.
             batch: documents of one run.
             progress: told how many documents are done.
+            instruction: what makes a document fit, for language models that answer yes or no; None for what their
+                files say.
 
-        Raises UsageError if the model compares no texts.
+        Raises UsageError if the model compares no texts, and for an instruction to other models than these.
         """
-        found: list[dict[str, Any]] = self._verb("rerank")(query, documents, top=top, batch=batch, progress=progress)
+        told = {}
+        if instruction is not None:
+            if self.task != TEXT_RANKING:
+                hint = f"Load a language model with task={TEXT_RANKING!r}"
+                raise UsageError("E-OPTION", None, f"models for {self.task} take no instruction", hint=hint)
+            told = {"instruction": instruction}
+        found: list[dict[str, Any]] = self._verb("rerank")(
+            query, documents, top=top, batch=batch, progress=progress, **told
+        )
         return found
-
-
-class UnsupportedUse(UsageError, AttributeError):
-    """A model does not have a method that models of other tasks have."""
-
-
-def cannot(model: TextModel, verb: str) -> UnsupportedUse:
-    """The error for a use that a model's task is not for."""
-    task = model.task or "unknown"
-    hint = f"It has {' and '.join(model.verbs)}" if model.verbs else ""
-    if verb == "embed" and task != FEATURE_EXTRACTION:
-        hint = f"{hint}; load it with task={FEATURE_EXTRACTION!r} for vectors".removeprefix("; ").capitalize()
-    return UnsupportedUse("E-MODEL-VERB", None, f"the model cannot {verb}: its task is {task}", hint=hint or None)
 
 
 def embedding_rows(graph: Graph) -> int | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..tokenizer.readers.tokenizer_json import Library, library_of
 from .labels import label_names, softmax
-from .text_model import Progress
+from .task_model import Progress
 from .text_pipeline import TextPipeline
 
 OUTSIDE = "O"

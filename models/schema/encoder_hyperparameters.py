@@ -94,14 +94,15 @@ class GGUFConstant:
 
 @dataclass(frozen=True)
 class LabelNames:
-    """Hyper-parameter: names of the labels of a text classifier in the order of its logits, None if not stated."""
+    """Hyper-parameter: names of the labels of a classifier in the order of its logits, None if not stated."""
 
     name: str = "label_names"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[str] | None:
-        if names == GGUF:
-            said = source.get(LABELS_KEY)
-            return None if not said else checked(LABELS_KEY, said, Listed(word))
+        if names != HF:
+            key = LABELS_KEY if names == GGUF else self.name
+            said = source.get(key)
+            return None if not said else checked(key, said, Listed(word))
         said = checked("id2label", source.get("id2label") or {}, mapping)
         if not said:
             return None
@@ -111,7 +112,7 @@ class LabelNames:
         return checked("id2label", [str(by_index[index]) for index in range(len(said))], Listed(word))
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
-        if config.task != TEXT_CLASSIFICATION or config.labels is None:
+        if config.task not in CLASSIFIERS or config.labels is None:
             return {}
         labels = config.label_names or []
         labels = labels if len(labels) == config.labels else [f"LABEL_{index}" for index in range(config.labels)]
@@ -124,6 +125,15 @@ class LabelNames:
 
 
 LABELS_KEY = "classifier.output_labels"
+CLASSIFIERS = (
+    TEXT_CLASSIFICATION,
+    "audio-classification",
+    "image-classification",
+    "image-segmentation",
+    "object-detection",
+    "text-recognition",
+)
+"""Tasks whose models have names of labels."""
 CAUSAL = GGUFConstant("causal", "attention.causal", False)
 UNSCALED = GGUFConstant("rope_scaling", "rope.scaling.type", "none")
 EPS = Key("eps", ("layer_norm_eps", "layer_norm_epsilon"), "attention.layer_norm_epsilon", 1e-12, NOT_NEGATIVE)

@@ -14,6 +14,7 @@ from ...runtime.contract.architecture import (
     SAME,
     TEXT_CLASSIFICATION,
     TEXT_GENERATION,
+    TEXT_RANKING,
     Config,
     Key,
     Layout,
@@ -41,6 +42,12 @@ from ...runtime.contract.hyperparameter import (
 from .activation import activation, hf_activation
 from .weight_layout import Stacked
 
+POOLING_KEY = "pooling_type"
+POOLING_TYPES = {1: "mean", 2: "cls", 3: "lasttoken"}
+"""llama.cpp's pooling types that make one vector of a text."""
+RANK = 4
+"""llama.cpp's pooling type of models that rank documents."""
+OF_POOLING = {**dict.fromkeys(POOLING_TYPES, FEATURE_EXTRACTION), RANK: TEXT_RANKING}
 ACTIVATION_KEYS = ("hidden_act", "hidden_activation", "activation_function")
 TASKS = (
     ("ForSequenceClassification", TEXT_CLASSIFICATION),
@@ -53,7 +60,8 @@ TASKS = (
 @dataclass(frozen=True)
 class TaskName:
     """Hyper-parameter: the name of the model's task, by its class in config.json; feature extraction for models that
-    are not causal."""
+    are not causal, and for GGUF files with a pooling type that makes one vector of a text; text ranking for those with
+    the pooling type of rerankers."""
 
     name: str = "task"
 
@@ -61,12 +69,18 @@ class TaskName:
         if source.get("is_causal" if names == HF else "attention.causal") is False:
             return FEATURE_EXTRACTION
         if names != HF:
-            return TEXT_GENERATION
+            pooling = checked(POOLING_KEY, source.get(POOLING_KEY, 0), Integer(-1, MAX_INTEGER))
+            return OF_POOLING.get(pooling, TEXT_GENERATION)
         kinds = checked("architectures", source.get("architectures") or ["ForCausalLM"], Listed(word))
         return next((task for ending, task in TASKS if kinds[0].endswith(ending)), TEXT_GENERATION)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
-        return {}
+        if names != HF and config.task == TEXT_RANKING:
+            return {POOLING_KEY: RANK}
+        if names == HF or config.task != FEATURE_EXTRACTION:
+            return {}
+        mode = "mean" if config.values.get("causal") is False else "lasttoken"
+        return {POOLING_KEY: next(number for number, name in POOLING_TYPES.items() if name == mode)}
 
 
 @dataclass(frozen=True)
@@ -150,6 +164,8 @@ HF_HEAD_DIM = Key("head_dim", "head_dim", (), _default_head_dim, COUNT)
 OWN_HEAD_DIM = Key("head_dim", (), (), _default_head_dim, COUNT)
 """Elements of a head: stated by both config.json and GGUF, by config.json only, or by neither."""
 VALUE_DIM = Key("value_dim", (), "attention.value_length", lambda config: config.head_dim, COUNT, at_most=("head_dim",))
+HEADS = (KV_HEADS, HEAD_DIM, VALUE_DIM)
+"""Grouped-query attention with lengths of heads that both config.json and GGUF state."""
 FUSED = Key("fused", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim)
 """Rows of the fused query, key and value matrix."""
 INTERMEDIATE = Key("intermediate", "intermediate_size", "feed_forward_length", kind=COUNT)

@@ -347,6 +347,64 @@ class RowsFrom(Whole):
         return [whole[self.count(config) :]]
 
 
+class Joined(Whole):
+    """Rows of several tensors of equal size, one after the other in the graph's weight."""
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        first = parts[0]
+        if any(part.shape != first.shape for part in parts):
+            raise ValueError(f"tensors of the shapes {[list(part.shape) for part in parts]} are not equal parts")
+        if first.shape[1:] and len({part.dtype.name for part in parts}) == 1:
+            return concatenated(parts, 0)
+        shape = (len(parts) * first.shape[0], *first.shape[1:])
+        others = parts[1:]
+        return changed(first, shape, lambda x: np.concatenate([x, *(part.numpy().astype(x.dtype) for part in others)]))
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        length = whole.shape[0] // count
+        return [whole[i * length : (i + 1) * length] for i in range(count)]
+
+
+JOINED = Joined()
+
+
+@dataclass(frozen=True)
+class Expanded(Whole):
+    """A vector that files store with `rank` dimensions, all but the last one of length 1."""
+
+    rank: int
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        tensor = parts[0]
+        if len(tensor.shape) != self.rank or any(length != 1 for length in tensor.shape[:-1]):
+            raise ValueError(f"a tensor {list(tensor.shape)} is not a vector of rank {self.rank}")
+        return Tensor(tensor.dtype, tensor.shape[-1:], tensor.storage)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [Tensor(whole.dtype, (*(1,) * (self.rank - 1), *whole.shape), whole.storage)]
+
+
+@dataclass(frozen=True)
+class Windows(Whole):
+    """The kernel of a convolution of `side` x `side` that files store as a matrix; other tensors are unchanged."""
+
+    side: int
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        tensor = parts[0]
+        if len(tensor.shape) == 1:
+            return tensor
+        if len(tensor.shape) != 2 or tensor.shape[1] % self.side**2:
+            raise ValueError(f"a tensor {list(tensor.shape)} is not a layer on windows of {self.side} x {self.side}")
+        shape = (tensor.shape[0], tensor.shape[1] // self.side**2, self.side, self.side)
+        return Tensor(tensor.dtype, shape, tensor.storage)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        if len(whole.shape) == 1:
+            return [whole]
+        return [Tensor(whole.dtype, (whole.shape[0], math.prod(whole.shape[1:])), whole.storage)]
+
+
 class Flat(Whole):
     """A vector [in] in some files; a matrix [1, in] in the graph."""
 

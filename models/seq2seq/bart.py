@@ -16,7 +16,7 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
-from ...runtime.contract.architecture import HF, Architecture, Config, Key, Row, Weight
+from ...runtime.contract.architecture import HF, Architecture, Config, Key, Row, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer, flag
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
@@ -28,6 +28,7 @@ from ..layers.norm import layer_norm
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, Vocabulary, act, matrix
 from .decoder import CrossDecoder
 from .tasks import encoder_decoder_task, encoder_task
+from .text_heads import ShiftedDecoder, head_rows, head_tasks
 
 EPS = 1e-5
 """Epsilon of every norm."""
@@ -192,7 +193,12 @@ class Family:
     def encode(self, net: Encoder) -> Value:
         """The encoder's hidden states."""
         net.begin()
-        x = self._embedded(net, embedding(net, net.ids, "embed"), self._rows(net, net.positions()), "encoder")
+        return self.encoded(
+            net, self._embedded(net, embedding(net, net.ids, "embed"), self._rows(net, net.positions()), "encoder")
+        )
+
+    def encoded(self, net: Encoder, x: Value) -> Value:
+        """The encoder's hidden states, of embeddings with their positions."""
         for i in range(net.config.layers):
             name = f"encoder.layers.{i}"
             x = self._block(net, x, f"{name}.attn", net.self_attention)
@@ -201,16 +207,19 @@ class Family:
 
     def decode(self, net: CrossDecoder) -> None:
         """The decoder's logits."""
+        embed = "decoder.embed" if net.has("decoder.embed.weight") else "embed"
+        net.end(self.decoded(net, net.begin(embed)), None, tied=embed, change=added(net))
+
+    def decoded(self, net: CrossDecoder | ShiftedDecoder, x: Value) -> Value:
+        """The decoder's hidden states, of token embeddings."""
         config = net.config
-        x = net.begin("decoder.embed" if net.has("decoder.embed.weight") else "embed")
         x = self._embedded(net, x, self._rows(net, net.token_positions()), "decoder")
         for i in range(config.decoder_layers):
             name = f"decoder.layers.{i}"
             x = self._block(net, x, f"{name}.attn", partial(net.attend_to_itself, layer=i))
             x = self._block(net, x, f"{name}.cross", partial(net.attend_to_source, layer=i))
             x = self._block(net, x, f"{name}.mlp", partial(plain, net, kind=config.act))
-        x = self._normed(net, x, "decoder.norm")
-        net.end(x, None, tied="decoder.embed" if net.has("decoder.embed.weight") else "embed", change=added(net))
+        return self._normed(net, x, "decoder.norm")
 
     def _rows(self, net: Encoder | CrossDecoder, places: Value) -> Value:
         """Rows of the positions, i64 [length] or [batch, length], of tokens at `places`, i64 [length]."""
@@ -245,9 +254,14 @@ def added(net: Net) -> Callable[[Value], Value] | None:
 
 
 def architecture(
-    name: str, title: str, family: Family, keys: tuple[Row, ...], further: tuple[Weight, ...]
+    name: str,
+    title: str,
+    family: Family,
+    keys: tuple[Row, ...],
+    further: tuple[Weight, ...],
+    heads: tuple[Task, ...] = (),
 ) -> Architecture:
-    """One model; `further`: rows of weights that not all models have."""
+    """One model; `further`: rows of weights that not all models have, `heads`: tasks of its own."""
     return Architecture(
         name,
         title,
@@ -255,7 +269,11 @@ def architecture(
         (),
         keys,
         (*WEIGHTS, *further),
-        (encoder_decoder_task(family.encode, family.decode), encoder_task(family.encode, ("decoder.", "head."))),
+        (
+            encoder_decoder_task(family.encode, family.decode),
+            encoder_task(family.encode, ("decoder.", "head.")),
+            *heads,
+        ),
         prefixes=("model.",),
         ignored=(
             r"embed_tokens\.weight$",
@@ -266,10 +284,23 @@ def architecture(
     )
 
 
+PLAIN, MULTILINGUAL = Family(pre_norm=False, offset=OFFSET), Family(pre_norm=True, offset=OFFSET)
 ARCHITECTURES = (
-    architecture("bart", "BART", Family(pre_norm=False, offset=OFFSET), rows(2, 1), (*LEARNED, *EMBED_NORM)),
     architecture(
-        "mbart", "mBART", Family(pre_norm=True, offset=OFFSET), rows(2, 1), (*LEARNED, *EMBED_NORM, *LAST_NORM)
+        "bart",
+        "BART",
+        PLAIN,
+        (*rows(2, 1), *head_rows(2)),
+        (*LEARNED, *EMBED_NORM),
+        head_tasks(PLAIN.encode, PLAIN.decoded),
+    ),
+    architecture(
+        "mbart",
+        "mBART",
+        MULTILINGUAL,
+        (*rows(2, 1), *head_rows(2)),
+        (*LEARNED, *EMBED_NORM, *LAST_NORM),
+        head_tasks(MULTILINGUAL.encode, MULTILINGUAL.decoded, wraps=True),
     ),
     architecture("marian", "Marian", Family(pre_norm=False), rows(58100, 58100), SINUSOIDS),
     architecture(

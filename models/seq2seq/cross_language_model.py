@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..generation.decoder_states import empty_states, growing_axis, numpy_dtype
+from ..generation.decoder_states import empty_states, numpy_dtype
 from ..generation.kv_cache import Cache
 from ..generation.language_model import LanguageModel
-from .decoder import TEXTS
+from .decoder import SOURCE_MASK, TEXTS
 
-SOURCE_MASK = "encoder_attention_mask"
 USUAL_SOURCE = 16
 """Tokens of a source for which kernels are compiled ahead."""
 
@@ -23,6 +22,8 @@ class CrossLanguageModel(LanguageModel):
     A text may have several rows of the batch, which share its keys and values.
     """
 
+    initial_capacity = 64
+
     def start(self, batch: int, source: Mapping[str, np.ndarray] | None = None) -> Cache:
         """An empty cache of `batch` rows.
 
@@ -31,6 +32,13 @@ class CrossLanguageModel(LanguageModel):
         """
         return Cache(empty_states(self._states, batch), batch, self._empty_source(batch) if source is None else source)
 
+    def source(
+        self, hidden: np.ndarray, mask: np.ndarray | None, key_values: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """The inputs that the decoder has of an encoder's outputs: hidden states, their mask unless it is None, and
+        keys and values."""
+        return {**({} if mask is None else {SOURCE_MASK: mask}), **key_values}
+
     def select(self, cache: Cache, parents: Sequence[int] | np.ndarray, rows: int) -> None:
         """Continue row ``parents[i]`` of a cache in row i, and drop texts whose rows are not continued.
 
@@ -38,28 +46,32 @@ class CrossLanguageModel(LanguageModel):
             parents: text by text, `rows` rows of each.
         """
         chosen, before = np.asarray(parents), len(cache.mask_buffer)
-        texts = len(cache.source[SOURCE_MASK])
+        texts = len(next(iter(cache.source.values())))
         kept = chosen[::rows] // (before // texts)
         if len(kept) != texts:
             cache.source = {name: array[kept] for name, array in cache.source.items()}
             cache.decode_step = None
+        writers = cache.writers()
         if len(chosen) != before:
-            cache.states = {name: array[chosen] for name, array in cache.states.items()}
+            cache.states = {name: _chosen(array, chosen, cache.length) for name, array in cache.states.items()}
             cache.mask_buffer = cache.mask_buffer[chosen]
             cache.decode_step = None
         else:
-            self._move_rows(cache, chosen)
+            self._move_rows(cache, chosen, writers)
+        cache.written_by = writers[chosen]
         cache.token_counts = cache.token_counts[chosen]
 
-    def _move_rows(self, cache: Cache, chosen: np.ndarray) -> None:
-        """Copy the tokens of rows that change, in place, so that a decode step stays valid."""
+    def _move_rows(self, cache: Cache, chosen: np.ndarray, writers: np.ndarray) -> None:
+        """Copy what differs between rows that change and those that they continue, in place, so that a decode step
+        stays valid."""
         (moved,) = np.nonzero(chosen != np.arange(len(chosen)))
-        for value in self._states if len(moved) else ():
-            axis = growing_axis(value)
-            assert axis is not None
-            used = np.moveaxis(cache.states[value.name], axis, 1)[:, : cache.length]
-            used[moved] = used[chosen[moved]]
-        cache.mask_buffer[moved] = cache.mask_buffer[chosen[moved]]
+        sources = chosen[moved]
+        (differing,) = np.nonzero((writers[moved] != writers[sources]).any(0))
+        if len(differing):
+            tokens = slice(differing[0], differing[-1] + 1)
+            for array in cache.states.values():
+                array[moved, :, tokens] = array[sources, :, tokens]
+        cache.mask_buffer[moved] = cache.mask_buffer[sources]
 
     def _empty_source(self, batch: int) -> dict[str, np.ndarray]:
         lengths: dict[Any, int] = {TEXTS: batch}
@@ -71,3 +83,10 @@ class CrossLanguageModel(LanguageModel):
             for value in self.graph.inputs
             if value.name.startswith("cross_") or value.name == SOURCE_MASK
         }
+
+
+def _chosen(state: np.ndarray, rows: np.ndarray, length: int) -> np.ndarray:
+    """Rows of a state [batch, heads, capacity, head_dim], of which `length` tokens are used."""
+    made = np.zeros((len(rows), *state.shape[1:]), state.dtype)
+    made[:, :, :length] = state[rows, :, :length]
+    return made

@@ -1,7 +1,7 @@
 """Decoders that attend to an encoder's hidden states.
 
-Beside the inputs of `layers.decoder`, a decoder has ``encoder_attention_mask`` [texts, source], i64. There are two
-kinds, as for KV caches:
+Beside the inputs of `layers.decoder`, a decoder whose sources have different lengths has ``encoder_attention_mask``
+[texts, source], i64. There are two kinds, as for KV caches:
 
 - growing: the decoder computes keys and values of the source from ``encoder_hidden_states`` [texts, source, hidden],
   f32, and returns them with those of its own tokens: ``present.0.encoder.key`` and ``present.0.decoder.key``. Where
@@ -22,13 +22,18 @@ from ...runtime.contract.architecture import Config
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.attention import PLAIN_SCORES, Scores
-from ..layers.decoder import CACHE_POSITION, LENGTH, PAST, TOTAL, Decoder
-from ..layers.linear import embedding, linear
+from ..layers.decoder import CACHE_POSITION, PAST, TOTAL, Decoder
+from ..layers.linear import linear
 from ..layers.net import Net
+from ..layers.rope import Rotary
 
 if TYPE_CHECKING:
     from ...runtime.ir.graph import Dim
 
+SOURCE_HIDDEN, SOURCE_MASK, SWITCH = "encoder_hidden_states", "encoder_attention_mask", "use_cache_branch"
+"""Names of inputs of a decoder."""
+ENCODER, DECODER, WITH_PAST = "encoder", "decoder", "decoder_with_past"
+"""Names of the graphs; the last one is of exported models that have two decoders."""
 TEXTS, SOURCE = "texts", "encoder_sequence_length"
 """Symbolic dimensions: texts, and tokens of the longest one."""
 KINDS = ("key", "value")
@@ -39,29 +44,36 @@ CROSS = "cross_key_values.{i}.{kind}"
 
 
 class CrossDecoder(Decoder):
-    """A net with the inputs of a decoder that attends to an encoder; arguments as of `Decoder`."""
+    """A net with the inputs of a decoder that attends to an encoder; arguments as of `Decoder`.
 
-    def __init__(self, graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool = False) -> None:
+    Args:
+        padded: whether sources of one batch are padded: without, there is no input ``encoder_attention_mask``.
+    """
+
+    def __init__(
+        self, graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool = False, padded: bool = True
+    ) -> None:
         super().__init__(graph, config, weights, fixed=fixed)
+        self.padded = padded
         self._pasts: dict[str, Value] = {}
 
-    def begin(self, embed: str = "embed") -> Value:
-        """Declare the inputs and return the token embeddings [batch, length, hidden]."""
+    def declare(self, shape: tuple[Dim, ...]) -> None:
+        """Declare the inputs; `shape`: of ``input_ids``, of which the first dimensions are batch and length."""
         texts: Dim = TEXTS if self.fixed else "batch_size"
-        self.ids = self.input("input_ids", "i64", ("batch_size", LENGTH))
-        self.source_mask = self.input("encoder_attention_mask", "i64", (texts, SOURCE))
+        self.ids = self.input("input_ids", "i64", shape)
+        if self.padded:
+            self.source_mask = self.input(SOURCE_MASK, "i64", (texts, SOURCE))
         if self.fixed:
             self.mask = self.input("attention_mask", "i64", ("batch_size", TOTAL))
             self.cache_position = self.input(CACHE_POSITION, "i64", ())
         else:
             self._begin_merged()
-        return embedding(self, self.ids, embed)
 
     def _begin_merged(self) -> None:
         """Declare hidden states, past keys and values and their switch; an input that a branch does not use is cut to
         length 0."""
         config = self.config
-        hidden = self.input("encoder_hidden_states", "f32", ("batch_size", SOURCE, config.hidden))
+        hidden = self.input(SOURCE_HIDDEN, "f32", ("batch_size", SOURCE, config.hidden))
         lengths = {SELF: PAST, OTHER: f"{SOURCE}_out"}
         names = [
             (f"key_values.{i}.{side}.{kind}", length)
@@ -70,7 +82,7 @@ class CrossDecoder(Decoder):
             for kind in KINDS
         ]
         given = {name: self.past(name, (config.heads, length, config.head_dim)) for name, length in names}
-        cached = self.Cast(self.input("use_cache_branch", "bool", (1,)), to=7)
+        cached = self.Cast(self.input(SWITCH, "bool", (1,)), to=7)
         ends = {
             side: self.Mul(self.Shape(given[f"key_values.0.{side}.key"], start=2, end=3), cached) for side in lengths
         }
@@ -103,10 +115,23 @@ class CrossDecoder(Decoder):
         """Indices of this run's tokens, i64 [length]."""
         return self.once("token_positions", lambda: self.Squeeze(self._queries(), [1]))
 
-    def attend_to_itself(self, x: Value, layer: int, name: str, scores: Scores = PLAIN_SCORES) -> Value:
-        """Causal self-attention of layer `layer` with the weights ``NAME.{q,k,v,o}``."""
+    def rotated(self, x: Value, rotary: Rotary | None) -> Value:
+        """Queries or keys [batch, length, heads x head_dim] of this run's tokens, rotated by their positions."""
+        if rotary is None:
+            return x
+        batch, length = (self.Shape(self.ids, start=axis, end=axis + 1) for axis in (0, 1))
+        shape = self.once("shape", lambda: self.Concat(batch, length, axis=0))
+        positions = self.once("positions", lambda: self.Expand(self.token_positions(), shape))
+        return rotary.rotate(self, x, self.config.heads, positions)
+
+    def attend_to_itself(
+        self, x: Value, layer: int, name: str, scores: Scores = PLAIN_SCORES, rotary: Rotary | None = None
+    ) -> Value:
+        """Causal self-attention of layer `layer` with the weights ``NAME.{q,k,v,o}``; queries and keys are rotated by
+        `rotary`."""
         heads, size = self.config.heads, self.config.head_dim
         q, k, v = (linear(self, x, f"{name}.{part}") for part in "qkv")
+        q, k = self.rotated(q, rotary), self.rotated(k, rotary)
         keys, values = (
             self.cached(f"key_values.{layer}.{SELF}.{kind}", y, heads, size)
             for kind, y in zip(KINDS, (k, v), strict=True)
@@ -116,15 +141,22 @@ class CrossDecoder(Decoder):
         y = self.Attention(queries, keys, values, mask, scale=scores.scale)
         return linear(self, self.merge_heads(self.Transpose(y, perm=[0, 2, 1, 3])), f"{name}.o")
 
-    def attend_to_source(self, x: Value, layer: int, name: str, scale: float | None = None) -> Value:
-        """Attention of layer `layer` to the encoder's hidden states with the weights ``NAME.{q,k,v,o}``."""
+    def attend_to_source(
+        self, x: Value, layer: int, name: str, scale: float | None = None, rotary: Rotary | None = None
+    ) -> Value:
+        """Attention of layer `layer` to the encoder's hidden states with the weights ``NAME.{q,k,v,o}``; queries are
+        rotated by `rotary`."""
         heads, size = self.config.heads, self.config.head_dim
-        texts = self.once("texts", lambda: self.Shape(self.source_mask, start=0, end=1))
-        shape = self.once("query_shape", lambda: self.Concat(texts, [-1, heads, size], axis=0))
-        queries = self.Transpose(self.Reshape(linear(self, x, f"{name}.q"), shape), perm=[0, 2, 1, 3])
         keys, values = self._source_key_values(layer, name)
-        y = self.Attention(queries, keys, values, self._source_visible(), scale=scale)
-        whole = self.once("hidden_shape", lambda: self.Concat(self.Shape(self.ids), [heads * size], axis=0))
+        of_texts = self.source_mask if self.padded else keys if self.fixed else self.ids
+        texts = self.once("texts", lambda: self.Shape(of_texts, start=0, end=1))
+        shape = self.once("query_shape", lambda: self.Concat(texts, [-1, heads, size], axis=0))
+        queries = self.Transpose(
+            self.Reshape(self.rotated(linear(self, x, f"{name}.q"), rotary), shape), perm=[0, 2, 1, 3]
+        )
+        visible = self._source_visible() if self.padded else None
+        y = self.Attention(queries, keys, values, visible, scale=scale)
+        whole = self.once("hidden_shape", lambda: self.Concat(self.Shape(self.ids, end=2), [heads * size], axis=0))
         return linear(self, self.Reshape(self.Transpose(y, perm=[0, 2, 1, 3]), whole), f"{name}.o")
 
     def _source_key_values(self, layer: int, name: str) -> tuple[Value, ...]:

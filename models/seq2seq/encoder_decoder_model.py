@@ -16,37 +16,34 @@ from ...runtime.ir.graph import Graph
 from ...runtime.session import Session
 from ..generation.generate import Generation, Timing, written
 from ..generation.kv_cache import Cache
-from ..generation.language_model import Placement
-from .cross_language_model import SOURCE_MASK, CrossLanguageModel
+from ..pipelines.task_model import opened
+from ..pipelines.text_model import TextModel
+from .decoder import DECODER, ENCODER
 from .generation_settings import GenerationSettings, settings_of
 from .text_to_text import pieces, requested
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from ..tokenizer import Tokenizer
+    from .cross_language_model import CrossLanguageModel
+    from .exported_decoder import ExportedDecoder
 
 
-class EncoderDecoderModel:
+class EncoderDecoderModel(TextModel):
     """An encoder and a decoder that attends to it.
 
     Args:
-        encoder, decoder: graphs made by `candle_convert.models.load`.
+        encoder: graph made by `candle_convert.models.load`, or read from an ONNX file.
+        decoder: runs the other graph.
         options: threads, device, activations, hyper-parameters and tokenizer.
     """
 
-    def __init__(self, encoder: Graph, decoder: Graph, options: RunOptions) -> None:
-        self.graph = decoder
+    def __init__(self, encoder: Graph, decoder: CrossLanguageModel | ExportedDecoder, options: RunOptions) -> None:
+        self.graph = decoder.graph
         self.encoder_graph = encoder
-        self._options = options
+        self.decoder = decoder
+        self.options = options
         self._encoders: dict[str, Session] = {}
-        self.decoder = CrossLanguageModel(
-            decoder,
-            options.threads,
-            options.activations,
-            options.tokenizer,
-            placement=Placement(options.device, options.device_memory, options.gpu_layers),
-        )
 
     def __repr__(self) -> str:
         size = f"{human_count(sum(tensor.count for tensor in self._weights().values()))} parameters"
@@ -56,9 +53,14 @@ class EncoderDecoderModel:
         return {**self.encoder_graph.weights, **self.graph.weights}
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer. UsageError if it is missing."""
-        return self.decoder.tokenizer
+    def graphs(self) -> dict[str, Graph]:
+        """The encoder and the decoder."""
+        return {ENCODER: self.encoder_graph, DECODER: self.graph}
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What the model can do."""
+        return ("generate",)
 
     @memory_limited
     def __call__(
@@ -77,14 +79,22 @@ class EncoderDecoderModel:
 
         Raises UsageError for shapes that do not fit.
         """
+        return self._outputs(*self.encode(input_ids, attention_mask), decoder_input_ids, decoder_attention_mask)
+
+    def _outputs(
+        self,
+        hidden: np.ndarray,
+        source: dict[str, np.ndarray],
+        decoder_input_ids: ArrayLike | None,
+        decoder_attention_mask: ArrayLike | None,
+    ) -> dict[str, np.ndarray]:
+        """Outputs of `__call__`, of those of `encode`."""
         if decoder_input_ids is None:
-            raise UsageError(
-                "E-RUN-INPUT", None, "decoder_input_ids is missing", expected="input_ids, decoder_input_ids"
-            )
-        hidden, source = self.encode(input_ids, attention_mask)
+            expected = f"{self.encoder_graph.inputs[0].name}, decoder_input_ids"
+            raise UsageError("E-RUN-INPUT", None, "decoder_input_ids is missing", expected=expected)
         ids = np.atleast_2d(np.asarray(decoder_input_ids, np.int64))
         if len(ids) != len(hidden):
-            why = "input_ids and decoder_input_ids have different numbers of rows"
+            why = f"{self.encoder_graph.inputs[0].name} and decoder_input_ids have different numbers of rows"
             raise UsageError("E-RUN-SHAPE", None, why, expected=len(hidden), found=len(ids))
         logits, _ = self.decoder.step(ids, self.decoder.start(len(ids), source), mask=decoder_attention_mask)
         return {"logits": logits, "encoder_last_hidden_state": hidden}
@@ -110,43 +120,40 @@ class EncoderDecoderModel:
         if mask.shape != ids.shape or not ids.size:
             why = "the shapes of attention_mask and input_ids differ" if ids.size else "input_ids has no tokens"
             raise UsageError("E-RUN-SHAPE", None, why, expected=list(ids.shape), found=list(mask.shape))
+        return self._encoded({"input_ids": ids, "attention_mask": mask}, mask, activations)
+
+    def _encoded(
+        self, feeds: dict[str, np.ndarray], mask: np.ndarray | None, activations: str
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Outputs of `encode`, of the encoder's inputs."""
         session = self._encoder(activations)
-        hidden, *cross = session.run(None, {"input_ids": ids, "attention_mask": mask})
-        names = [value.name for value in self.encoder_graph.outputs[1:]]
-        return hidden, {SOURCE_MASK: mask, **dict(zip(names, cross, strict=True))}
+        found = session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
+        outputs = dict(zip((value.name for value in self.encoder_graph.outputs), found, strict=True))
+        hidden: np.ndarray = outputs.pop("last_hidden_state")
+        return hidden, self.decoder.source(hidden, mask, outputs)
 
     def _encoder(self, activations: str) -> Session:
         """The encoder's session; both kinds of activations share its weights."""
-        options = self._options
-        kind = options.activations or activations
+        kind = self.options.activations or activations
         if kind not in self._encoders:
-            self._encoders[kind] = Session(
-                self.encoder_graph,
-                options.threads,
-                native=True,
-                activations=kind,
-                shares_weights_with=next(iter(self._encoders.values()), None),
-                device=options.device,
-                device_memory=options.device_memory,
-                gpu_layers=options.gpu_layers,
-            )
+            beside = next(iter(self._encoders.values()), None)
+            self._encoders[kind] = opened(self.encoder_graph, self.options, kind, beside)
         return self._encoders[kind]
 
     @functools.cached_property
     def settings(self) -> GenerationSettings:
         """Defaults of `generate`, as the files beside the weights state them. FormatError for an invalid value."""
-        config = self._options.config
+        config, vocabulary = self.options.config, self.decoder.vocabulary
         start = 0 if config is None else int(config.decoder_start)
-        assert self.decoder.vocabulary is not None
-        return settings_of(self.graph, start, self.decoder.vocabulary)
+        return settings_of(self.graph, start, len(self.tokenizer) if vocabulary is None else vocabulary)
 
     @property
     def positions(self) -> int | None:
         """Most tokens of a text; None for models whose positions are relative."""
-        config = self._options.config
+        config = self.options.config
         return None if config is None else config.values.get("positions")
 
-    def greedy(self, ids: Sequence[int], count: int) -> list[int]:
+    def greedy(self, ids: Any, count: int) -> list[int]:
         """The first decoder token and the `count` most probable next ones, one after another."""
         cache, tokens = self.start([ids]), [self.settings.start]
         while len(tokens) <= count:

@@ -3,6 +3,7 @@ T5 1.1, Flan-T5, CoEdit, UL2, MADLAD-400, mT5, UMT5 and encoders made from them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,28 +18,35 @@ from ...runtime.contract.hyperparameter import (
     Listed,
     ParameterError,
     checked,
+    flag,
     shown,
     word,
 )
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.attention import Scores
-from ..layers.encoder import MASKED, Encoder
+from ..layers.encoder import Encoder
 from ..layers.linear import embedding
 from ..layers.mlp import gated, plain
 from ..layers.net import Net
 from ..layers.norm import norm
 from ..layers.relative_position import position_bias
+from ..pipelines.encoder_tasks import TOKENS, encoder_tasks
 from ..schema.activation import activation
 from ..schema.encoder_hyperparameters import CLASSES_OF_TASKS
 from ..schema.hyperparameters import LAYERS, Fixed, Vocabulary
 from .decoder import CrossDecoder
 from .tasks import TEXT_TO_TEXT, encoder_decoder_task, encoder_task
+from .text_heads import ShiftedDecoder, head_tasks, label_rows
 
 CLASSES = {"t5": "T5", "mt5": "MT5", "umt5": "UMT5"}
 """How the names of transformers' classes begin, by model type."""
+MT5 = "mt5"
+"""The model type whose decoder's hidden states are never scaled."""
 UMT5 = "umt5"
 """The model type whose layers have position biases of their own."""
+ENCODER_CLASSES = ("EncoderModel", "ForTokenClassification")
+"""How transformers' classes without a decoder end."""
 RELU, GATED_GELU, GATED = "relu", "gated-gelu", "gated-"
 """Feed-forward networks, by their names in config.json; GGUF files have the first two."""
 
@@ -111,7 +119,7 @@ class FeedForward:
         return {}
 
 
-FEED_FORWARD_KEY = "feed_forward_proj"
+FEED_FORWARD_KEY, SCALED_KEY = "feed_forward_proj", "scale_decoder_outputs"
 
 
 @dataclass(frozen=True)
@@ -122,9 +130,13 @@ class Scaled:
     name: str = "scaled"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> bool:
-        if names != HF or config.model_type == UMT5:
+        if names != HF:
             return True
-        return config.model_type == "t5" and source.get("tie_word_embeddings") is not False
+        if config.model_type == MT5:
+            return False
+        if source.get(SCALED_KEY) is not None:  # transformers 5 writes it
+            return bool(checked(SCALED_KEY, source[SCALED_KEY], flag))
+        return source.get("tie_word_embeddings") is not False
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         return {}
@@ -155,6 +167,7 @@ def rows(task: str, end: str) -> tuple[Row, ...]:
         ),
         Fixed("farthest", "relative_attention_max_distance", 128, Integer(8, 8192)),
         FeedForward(),
+        *label_rows(1),
     )
 
 
@@ -288,7 +301,7 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
         config.values["feed_forward"] = GATED_GELU if "encoder.layers.0.mlp.gate.weight" in weights else RELU
         if "encoder.layers.1.bias.weight" in weights:
             config.values["model_type"] = UMT5
-        config.values["scaled"] = config.model_type == UMT5 or head is None
+        config.values["scaled"] = head is None
     elif head is not None and config.model_type == "t5" and config.scaled and _same(head, embed):
         del weights["head.weight"]
 
@@ -338,24 +351,27 @@ def _encoder_scores(net: Encoder, bias: str) -> Value:
 
 def decode(net: CrossDecoder) -> None:
     """Embeddings, then pre-norm layers, then a norm and the head, which may be the embedding."""
-    config = net.config
-    x = net.begin()
-    for i in range(config.decoder_layers):
+    x = decoded(net, net.begin())
+    net.end(net.Mul(x, net.config.hidden**-0.5) if net.config.scaled else x, None)
+
+
+def decoded(net: CrossDecoder | ShiftedDecoder, x: Value) -> Value:
+    """The hidden states of the decoder: pre-norm layers, then a norm."""
+    for i in range(net.config.decoder_layers):
         name = f"decoder.layers.{i}"
         scores = Scores(_decoder_scores(net, bias_of(net, "decoder", i)), 1.0)
         x = net.Add(x, net.attend_to_itself(norm(net, x, f"{name}.attn_norm"), i, f"{name}.attn", scores))
         x = net.Add(x, net.attend_to_source(norm(net, x, f"{name}.cross_norm"), i, f"{name}.cross", 1.0))
         x = net.Add(x, mlp(net, norm(net, x, f"{name}.mlp_norm"), f"{name}.mlp"))
-    x = norm(net, x, "decoder.norm")
-    net.end(net.Mul(x, config.hidden**-0.5) if config.scaled else x, None)
+    return norm(net, x, "decoder.norm")
 
 
-def _decoder_scores(net: CrossDecoder, bias: str) -> Value:
+def _decoder_scores(net: CrossDecoder | ShiftedDecoder, bias: str) -> Value:
     """As `_encoder_scores`, f32 [batch, heads, length, total]."""
 
     def made() -> Value:
         added = position_bias(net, net.distances(), bias, net.config.farthest, both_ways=False)
-        value: Value = net.Where(net.visible(), added, MASKED)
+        value: Value = net.Where(net.visible(), added, -math.inf)
         return value
 
     found: Value = net.once(bias, made)
@@ -365,10 +381,12 @@ def _decoder_scores(net: CrossDecoder, bias: str) -> Value:
 def accepts_encoder(source: Mapping[str, Any]) -> bool:
     """Whether a configuration is that of an encoder without a decoder."""
     classes = source.get("architectures")
-    alone = isinstance(classes, list) and any(str(kind).endswith("EncoderModel") for kind in classes[:1])
+    alone = isinstance(classes, list) and any(str(kind).endswith(ENCODER_CLASSES) for kind in classes[:1])
     return alone or "model_type" not in source
 
 
+PREFIXES = ("transformer.",)
+"""What the names of classifiers' weights begin with."""
 IGNORED = (r"embed_tokens\.weight$", r"EncDecAttention\.relative_attention_bias\.weight$", r"cross_attn_rel_b\.weight$")
 ARCHITECTURES = (
     Architecture(
@@ -378,10 +396,14 @@ ARCHITECTURES = (
         ("t5",),
         KEYS,
         WEIGHTS,
-        (encoder_decoder_task(encode, decode), encoder_task(encode, ("decoder.", "head."))),
+        (
+            encoder_decoder_task(encode, decode),
+            encoder_task(encode, ("decoder.", "head.")),
+            *head_tasks(encode, decoded),
+        ),
         accepts=lambda source: "model_type" not in source or not accepts_encoder(source),
         settle=settle,
-        prefixes=(),
+        prefixes=PREFIXES,
         ignored=IGNORED,
         wide_activations=True,
     ),
@@ -392,10 +414,10 @@ ARCHITECTURES = (
         ("t5encoder",),
         rows(FEATURE_EXTRACTION, "EncoderModel"),
         ENCODER_WEIGHTS,
-        (encoder_task(encode),),
+        (encoder_task(encode), *encoder_tasks(encode, (TOKENS,))),
         accepts=accepts_encoder,
         settle=settle,
-        prefixes=(),
+        prefixes=PREFIXES,
         ignored=IGNORED,
         wide_activations=True,
     ),

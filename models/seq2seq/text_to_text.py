@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from ..generation.kv_cache import Cache
     from ..tokenizer import Tokenizer
     from .cross_language_model import CrossLanguageModel
+    from .exported_decoder import ExportedDecoder
     from .generation_settings import GenerationSettings
 
 
 class TextModel(Protocol):
     """The model interface that generation needs; see `EncoderDecoderModel`."""
 
-    decoder: CrossLanguageModel
+    decoder: CrossLanguageModel | ExportedDecoder
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -117,7 +118,7 @@ def requested(model: TextModel, texts: Sequence[str | Sequence[int]], options: M
             start = language
         else:
             constraints = dataclasses.replace(constraints, forced_bos=language)
-    check_prompts(model.decoder, tokenizer, ids)
+    check_prompts(model.decoder.vocabulary, tokenizer, ids)
     stop = [chosen.stop] if isinstance(chosen.stop, str) else list(chosen.stop)
     longest, most = max(map(len, ids)), model.positions
     if most is not None and longest > most:
@@ -204,9 +205,13 @@ def searched(model: TextModel, request: Request, timing: Timing) -> list[Hypothe
         if parents is not None:
             model.decoder.select(cache, parents, request.beams.count)
         timing.generated_tokens += len(tokens) // request.beams.count
-        return _known(model, model.decoder.advance(tokens[:, None], cache))
+        return scored(model.decoder.advance(tokens[:, None], cache))
 
-    found = beam_search(step, _known(model, logits), sequences, request.beams, request.limits)
+    def scored(logits: np.ndarray) -> np.ndarray:
+        logits[:, len(model.tokenizer) :] = -np.inf
+        return logits
+
+    found = beam_search(step, scored(logits), sequences, request.beams, request.limits, model.decoder.threads)
     timing.generated_seconds += time.perf_counter() - began
     return [best for best, *_ in found]
 

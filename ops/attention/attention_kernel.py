@@ -62,6 +62,7 @@ class ScoreOptions:
         lengths, more: sequence i has ``lengths[i] + more`` keys; all keys if None.
         before: position of the first query; with lengths, queries are the last positions.
         sink: a sink score per head.
+        grid: where keys lie; queries then have the biases of rows and columns behind their elements.
     """
 
     scale: float
@@ -74,6 +75,7 @@ class ScoreOptions:
     more: int = 0
     before: int = 0
     sink: Buffer | None = None
+    grid: flash_prefill.Grid = flash_prefill.Grid()
 
 
 def launch_attention(step: Step, q: Heads, k: Heads, v: Heads, y: Heads, scores: ScoreOptions) -> list[Launch] | None:
@@ -83,7 +85,8 @@ def launch_attention(step: Step, q: Heads, k: Heads, v: Heads, y: Heads, scores:
     fits = (
         k.shape[0] == v.shape[0] == batch
         and v.shape[1:3] == (groups, keys)
-        and k.shape[3] == size
+        and k.shape[3] == size - sum(scores.grid)
+        and (not scores.grid.columns or keys == scores.grid.rows * scores.grid.columns)
         and y.shape == (batch, heads, queries, width)
     )
     masked = _mask(scores.mask, (batch, heads, queries))
@@ -115,7 +118,7 @@ def launch_attention(step: Step, q: Heads, k: Heads, v: Heads, y: Heads, scores:
     work = batch * heads * queries * keys * (size + width) / 8
     if queries <= MAX_DECODE_QUERIES:
         return _flash_decode(step, (q, k, v, y), problem, work)
-    return _flash_prefill(step, (q, k, v, y), problem, work)
+    return _flash_prefill(step, (q, k, v, y), problem, scores.grid, work)
 
 
 def _mask(mask: Buffer | None, lengths: tuple[int, int, int]) -> tuple[Any, int, int, int, int, int] | None:
@@ -160,12 +163,17 @@ def _flash_decode(
 
 
 def _flash_prefill(
-    step: Step, tensors: tuple[Heads, Heads, Heads, Heads], problem: AttentionArguments, work: float
+    step: Step,
+    tensors: tuple[Heads, Heads, Heads, Heads],
+    problem: AttentionArguments,
+    grid: flash_prefill.Grid,
+    work: float,
 ) -> list[Launch]:
     batch, heads, groups, queries, keys, size, width = problem[:7]
     q, k, v, y = tensors
+    key_size = k.shape[3]
     panels, blocks, columns = -(-keys // PANEL), -(-keys // flash_prefill.KEYS), -(-width // PANEL)
-    packed_k = step.scratch(4 * batch * groups * panels * size * PANEL)
+    packed_k = step.scratch(4 * batch * groups * panels * key_size * PANEL)
     packed_v = step.scratch(4 * batch * groups * blocks * columns * flash_prefill.KEYS * PANEL)
     zero = step.constant_buffer(np.zeros(PANEL, np.float32))
     units = batch * heads * -(-queries // flash_prefill.QUERIES)
@@ -179,7 +187,7 @@ def _flash_prefill(
         step.parts(batch * groups * blocks, v.buffer.count),
     )
     return [
-        Launch(flash_prefill.pack_keys, packing_k, rows=k.arguments, target=packed_k, **lengths, size=size),
+        Launch(flash_prefill.pack_keys, packing_k, rows=k.arguments, target=packed_k, **lengths, size=key_size),
         Launch(flash_prefill.pack_values, packing_v, rows=v.arguments, target=packed_v, **lengths, size=width),
         Launch(
             flash_prefill.prefill_blocks,
@@ -187,6 +195,7 @@ def _flash_prefill(
             query_rows=q.arguments,
             output_rows=y.arguments,
             problem=problem,
+            grid=grid,
             packed_k=packed_k,
             packed_v=packed_v,
             zero=zero,

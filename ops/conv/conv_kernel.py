@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.jit.address import f32, share
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ..kernels.conv.banded_gemm import plan_banded_gemm
 from ..kernels.conv.channels_vectorized import plan_channels_vectorized
 from ..kernels.conv.depthwise import plan_depthwise
 from ..kernels.conv.im2col import pack_columns
@@ -150,6 +151,7 @@ def plan_conv(step: Step) -> Planned:
     before, last = (
         plan_winograd(found)
         or plan_channels_vectorized(found)
+        or plan_banded_gemm(found)
         or plan_implicit_gemm(found)
         or plan_depthwise(found)
         or plan_im2col(found)

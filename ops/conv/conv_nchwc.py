@@ -1,4 +1,8 @@
-"""Convolution whose input, output or both are in NCHW16c layout, [n, channels / 16, height, width, 16]."""
+"""Convolution whose input, output or both are in NCHW16c layout, [n, channels / 16, height, width, 16].
+
+It has one group, or one for each channel (depthwise). Its input may be scaled by a factor for each channel of an image,
+as squeeze-and-excitation does.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +56,8 @@ def from_blocks(x: np.ndarray) -> np.ndarray:
         case("f32[1,16,7,9]", "f32[32,16,3,3]", "f32[32]", pads=[1, 1, 1, 1], blocks_out=1),
         case("f32[2,2,5,6,16]", "f32[48,32,1,1]", "f32[48]", blocks_in=1, blocks_out=1),
         case("f32[1,1,8,7,16]", "f32[20,16,3,2]", strides=[2, 1], pads=[0, 1, 1, 0], blocks_in=1),
+        case("f32[2,2,5,6,16]", "f32[32,1,3,3]", "f32[32]", group=32, pads=[1, 1, 1, 1], blocks_in=1, blocks_out=1),
+        case("f32[2,2,5,6,16]", "f32[48,32,1,1]", "f32[48]", "f32[2,32,1,1]", blocks_in=1, blocks_out=1),
     ],
 )
 @quiet
@@ -59,22 +65,25 @@ def blocked_conv(
     x: np.ndarray,
     w: np.ndarray,
     b: np.ndarray | None = None,
+    scale: np.ndarray | None = None,
     *,
     auto_pad: str = "NOTSET",
     blocks_in: int = 0,
     blocks_out: int = 0,
     dilations: list[int] | None = None,
+    group: int = 1,
     kernel_shape: list[int] | None = None,
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> np.ndarray:
     """From [n, channels, height, width], or that in blocks, and kernels [out, channels, taps, taps] to the same of the
-    outputs."""
+    outputs. `scale` [n, channels, 1, 1] multiplies the input."""
     if x.ndim != 4 + blocks_in or (blocks_out and len(w) % BLOCK):
         raise shape_error("BlockedConv", f"an input of shape {x.shape} and a kernel of shape {w.shape} do not match")
     assert conv.compute is not None
     plain = from_blocks(x) if blocks_in else x
+    geometry = {"dilations": dilations, "kernel_shape": kernel_shape, "pads": pads, "strides": strides}
     y: np.ndarray = conv.compute(
-        plain, w, b, auto_pad=auto_pad, dilations=dilations, kernel_shape=kernel_shape, pads=pads, strides=strides
+        plain if scale is None else plain * scale, w, b, auto_pad=auto_pad, group=group, **geometry
     )
     return np.ascontiguousarray(in_blocks(y)) if blocks_out else y

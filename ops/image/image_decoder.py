@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import struct
-import warnings
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from ...runtime.base.errors import FormatError, LimitError, UnsupportedError
+from ...runtime.base.errors import FormatError
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import CHECK, Inference
 from ...runtime.tensor.dtype import U8
-from ..rules.output_limit import allowed
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from .picture_file import DAMAGE, eight_bit, opened
 
 FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
 CHANNELS = {"RGB": 3, "BGR": 3, "Grayscale": 1}
-DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    struct.error,
-    EOFError,
-    IndexError,
-    KeyError,
-    TypeError,
-    OverflowError,
-    ZeroDivisionError,
-)
-"""What Pillow's parsers raise for streams that are not images."""
 
 
 def _infer(node: Inference) -> None:
@@ -62,34 +41,9 @@ def image_decoder(encoded_stream: np.ndarray, *, pixel_format: str = "RGB") -> n
             hint=CHECK,
         )
     try:
-        from PIL import Image, ImageFile
-    except ModuleNotFoundError as cause:
-        raise UnsupportedError(
-            "E-OP-PILLOW", None, "ImageDecoder needs Pillow", hint="pip install candle-convert[image]"
-        ) from cause
-    truncated, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(encoded_stream.tobytes()), formats=FORMATS) as picture:
-                allowed((picture.height, picture.width, 4), 1, "ImageDecoder: the picture")
-                pixels = _pixels(picture, "L" if pixel_format == "Grayscale" else "RGB")
-    except Image.DecompressionBombError as cause:
-        raise LimitError(
-            "E-RUN-MEMORY", None, f"ImageDecoder: {cause}", hint="Raise it with --limit memory=8GiB"
-        ) from cause
+        with opened(encoded_stream.tobytes(), FORMATS, "ImageDecoder") as picture:
+            pixels = np.asarray(eight_bit(picture).convert("L" if pixel_format == "Grayscale" else "RGB"))
     except DAMAGE:
         return np.zeros((0, 0, CHANNELS[pixel_format]), np.uint8)
-    finally:
-        ImageFile.LOAD_TRUNCATED_IMAGES = truncated
     pixels = pixels.reshape(*pixels.shape[:2], -1)
     return np.ascontiguousarray(pixels[..., ::-1] if pixel_format == "BGR" else pixels)
-
-
-def _pixels(picture: Image, mode: str) -> np.ndarray:
-    """All pixels; 16-bit greys keep their high byte, which Pillow would clip."""
-    from PIL import Image
-
-    if picture.mode.startswith("I"):
-        picture = Image.fromarray(np.clip(np.asarray(picture) >> 8, 0, 255).astype(np.uint8))
-    return np.asarray(picture.convert(mode))

@@ -5,6 +5,7 @@ Weights stay as narrow as they are, in the layout that the kernel of f32 takes, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
@@ -53,6 +54,7 @@ class Wide(Step):
     """A step whose narrow inputs are f32, made by launches before it."""
 
     before: list[Launch] = field(default_factory=list)
+    stored: dict[int, Buffer] = field(default_factory=dict)
     narrow: dict[int, Buffer] = field(default_factory=dict)
     made: dict[int, np.ndarray] = field(default_factory=dict)
     rearranging: bool = True
@@ -69,10 +71,14 @@ class Wide(Step):
         """As `constant` gives them."""
         return self.rearranging if index in self.narrow else Step.is_constant(self, index)
 
-    def packed(self, index: int, layout: Any, pack: Any) -> Buffer:
+    def stored_input(self, index: int) -> Buffer | None:
+        """Narrow inputs as they are."""
+        return self.stored.get(index) or Step.stored_input(self, index)
+
+    def packed(self, index: int, layout: Any, pack: Any, further: Sequence[int] = ()) -> Buffer:
         """Another layout, kept narrow. Raises Inexact where it holds other numbers than the weight."""
         kept = self.packed_16bit(index, layout, pack)
-        return Step.packed(self, index, layout, pack) if kept is None else self.wide(kept)
+        return Step.packed(self, index, layout, pack, further) if kept is None else self.wide(kept)
 
     def packed_16bit(self, index: int, layout: Any, pack: Any) -> Buffer | None:
         """As `packed`, not widened."""
@@ -119,6 +125,7 @@ def _planned(step: Step, planner: Planner, rearranging: bool) -> Planned:
     for index, buffer in enumerate(step.inputs):
         if buffer is None or buffer.dtype.name not in NARROW:
             continue
+        inner.stored[index] = buffer
         if not step.is_constant(index):
             inner.inputs[index] = inner.wide(buffer)
         elif buffer.count < LARGE:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...runtime.jit.llvm_kernel import EmittedKernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ..kernels.gemm import packed_gemm
-from ..kernels.gemm.dispatch import float_variant, gemv_products, rounding_variant
-from ..kernels.gemm.gemv import FloatProducts, Products, append_group_sums, gemv, minima_group
+from ...runtime.simd.llvm_vector import LANES
+from ..kernels.gemm import float_gemm, packed_gemm
+from ..kernels.gemm.columns import group_panel, int8
+from ..kernels.gemm.dispatch import gemv_products, rounding_variant
+from ..kernels.gemm.epilogue import Epilogue, launch_with_epilogue
+from ..kernels.gemm.gemv import TILE, FloatProducts, Products, append_group_sums, gemv, gemv_tiles, minima_group
 from ..kernels.gemm.gemv_int8 import RUN, quantize_rows, round_trip_rows, rounded_nbytes
 from ..kernels.gemm.microkernel_f32 import panels
 from ..kernels.gemm.panel import COLUMNS
@@ -18,8 +24,14 @@ from ..quants.llvm import rows
 from .linear import linear
 from .panel_product import packed_launch
 
+MAX_COLUMNS_ACTIVATIONS = 1 << 19
+"""Elements of activations that stay in the cache of a core while columns of a weight meet all of them."""
 MAX_GEMV_ROWS = 4
-"""Maximum number of activation rows per GEMV."""
+"""Maximum number of activation rows per GEMV with block types."""
+MAX_DIGIT_ROWS = 16
+"""Maximum number of activation rows that are rounded to three digits for weights in panels."""
+MAX_TILED_ROWS = 64
+"""Maximum number of activation rows that meet f32 weights where they lie."""
 
 
 def stored_weight(step: Step) -> tuple[str, int] | None:
@@ -39,6 +51,22 @@ def f32_bias(step: Step) -> Buffer | int | None:
     return bias if bias is not None and bias.dtype == np.float32 else None
 
 
+class RowWeight(NamedTuple):
+    """Rows of a storage type.
+
+    Attributes:
+        name: of the storage type.
+        height, row_bytes: rows, and bytes of one.
+        in_panels: whether rows are packed side by side, as `columns.group_panel` reads them.
+    """
+
+    name: str
+    buffer: Buffer
+    height: int
+    row_bytes: int
+    in_panels: bool = False
+
+
 @native(linear)
 def plan_linear(step: Step) -> Planned:
     """Linear of f32 activations; activations quantized to 8 bits need a multiple of `RUN` elements per row. Many rows
@@ -47,34 +75,58 @@ def plan_linear(step: Step) -> Planned:
     if x is None or x.dtype != np.float32 or weight_type is None or bias is None:
         return None
     name, row_bytes = weight_type
-    weight, y = step.inputs[1], step.output()
+    weight, y, activations = step.inputs[1], step.output(), step.attributes["activations"]
     assert weight is not None
     length, count = x.shape[-1], weight.shape[0]
     tokens = x.count // length
-    int8_activations = step.attributes["activations"] == "q8"
-    if int8_activations and length % RUN:
+    if activations == "q8" and length % RUN:
         return None
-    rounded = None if step.attributes["activations"] == "f32" or length % RUN else rounding_variant(name)
+    if name == "f32" and activations != "q8" and (tokens < TILE or (step.decodes and tokens <= MAX_TILED_ROWS)):
+        kernel = gemv(name, tokens) if tokens < TILE else gemv_tiles(name)
+        return gemv_launch(step, kernel, tokens, (weight, x, y, bias), (count, row_bytes, length, 4 * length))
+    shift = step.constant(2)
+    in_panels = name == "f32" and not step.decodes and tokens > 2 * MAX_GEMV_ROWS
+    if in_panels and step.is_constant(1) and (shift is not None) == isinstance(bias, Buffer):
+        packed = step.packed(1, ("panels", True), lambda matrix: panels(matrix.T))
+        return packed_launch(step, x, packed, y, shift, (tokens, count, length), (length, 1))
+    return multiply_rows(step, x, RowWeight(name, weight, count, row_bytes), y, bias, activations)
+
+
+def multiply_rows(
+    step: Step, x: Buffer, weight: RowWeight, y: Buffer, bias: Buffer | int, activations: str
+) -> list[Launch]:
+    """``x W^T + bias`` of f32 rows: GEMV of a few rows, GEMM of more.
+
+    Args:
+        bias: f32, 0 for none.
+        activations: as of Linear.
+    """
+    name, _, count, row_bytes, in_panels = weight
+    length = x.shape[-1]
+    tokens = x.count // length
+    digits = 1 if activations == "q8" else 3
+    if in_panels and (digits == 1 or tokens <= MAX_DIGIT_ROWS):
+        return _group_gemm(step, x, weight, y, bias, digits)
+    if in_panels:
+        return [_float_gemm(step, x, weight, y, bias)]
+    rounded = None if activations == "f32" or length % RUN else rounding_variant(name)
+    cached = tokens > 1 and x.count <= MAX_COLUMNS_ACTIVATIONS
+    if activations == "q8" and rounded == int8.VARIANT and cached and int8.covers(name, count):
+        return _columns_gemm(step, x, weight, y, bias)
     if tokens <= (2 * MAX_GEMV_ROWS if rounded is None else MAX_GEMV_ROWS):
-        before, x, x_bytes, products = prepare_rows(step, x, name)
+        before, x, x_bytes, products = prepare_rows(step, x, name, activations)
         launches = []
         for first in range(0, tokens, MAX_GEMV_ROWS):
             batch = min(MAX_GEMV_ROWS, tokens - first)
             rows_of = Buffer(x.dtype, x.shape, x.allocation, x.offset + first * x_bytes)
             result, kernel = y.view(y.shape, first * count), gemv(name, batch, products=products)
-            launches.append(
-                gemv_launch(step, kernel, batch, (weight, rows_of, result, bias), (count, row_bytes, length, x_bytes))
-            )
+            operands, lengths = (weight.buffer, rows_of, result, bias), (count, row_bytes, length, x_bytes)
+            launches.append(gemv_launch(step, kernel, batch, operands, lengths))
         return [*before, *launches]
-    shift = step.constant(2)
-    if name == "f32" and not step.decodes and step.is_constant(1) and (shift is not None) == isinstance(bias, Buffer):
-        packed = step.packed(1, ("panels", True), lambda matrix: panels(matrix.T))
-        return packed_launch(step, x, packed, y, shift, (tokens, count, length), (length, 1))
-    before, x = round_to_int8(step, x) if int8_activations and rounded is None else ([], x)
-    return [
-        *before,
-        *_packed_gemm(step, x, name, rounded or float_variant(length), (weight, y, bias, count, row_bytes)),
-    ]
+    if rounded is not None:
+        return _packed_gemm(step, x, weight, rounded, y, bias)
+    before, x = round_to_int8(step, x) if activations == "q8" else ([], x)
+    return [*before, _float_gemm(step, x, weight, y, bias)]
 
 
 def gemv_launch(
@@ -104,50 +156,137 @@ def gemv_launch(
         length=length,
         x_step=x_step,
         y_step=4 * count,
+        tokens=batch,
     )
 
 
-def _packed_gemm(
-    step: Step, x: Buffer, name: str, variant: str, operands: tuple[Buffer, Buffer, Buffer | int, int, int]
-) -> list[Launch]:
-    """Packed GEMM; operands are weight, y, bias, weight rows and bytes of a weight row."""
-    weight, y, bias, count, row_bytes = operands
+def _float_gemm(step: Step, x: Buffer, weight: RowWeight, y: Buffer, bias: Buffer | int) -> Launch:
+    """GEMM of f32 activations."""
+    name, buffer, count, row_bytes, in_panels = weight
+    length = x.shape[-1]
+    tokens, nbytes = x.count // length, float_gemm.scratch_nbytes(name, length)
+    parts = step.parts(-(-count // COLUMNS), tokens * count * length / 32)
+    scratch = step.scratch(parts * nbytes)
+
+    def launch(epilogue: Epilogue, result: Buffer) -> Launch:
+        return Launch(
+            float_gemm.float_gemm(name, group_panel.GroupFloatPanel if in_panels else None),
+            parts,
+            weight=buffer,
+            x=x,
+            y=result,
+            bias=_shift(step, bias, epilogue),
+            epilogue=epilogue.arguments(count),
+            count=count,
+            row_bytes=row_bytes,
+            length=length,
+            tokens=tokens,
+            scratch=scratch,
+            nbytes=nbytes,
+        )
+
+    return launch_with_epilogue(launch, y, count, _occupied(bias))
+
+
+def _shift(step: Step, bias: Buffer | int, epilogue: Epilogue) -> Buffer | int:
+    """The bias of a product, or one that its epilogue took in."""
+    return bias if epilogue.bias is None or isinstance(bias, Buffer) else step.constant_buffer(epilogue.bias)
+
+
+def _occupied(bias: Buffer | int) -> Epilogue | None:
+    """An epilogue that takes in no further bias where a product has one."""
+    return Epilogue(bias=np.zeros(0, np.float32)) if isinstance(bias, Buffer) else None
+
+
+def _packed_gemm(step: Step, x: Buffer, weight: RowWeight, variant: str, y: Buffer, bias: Buffer | int) -> list[Launch]:
+    """Packed GEMM of rounded activations."""
+    name, count = weight.name, weight.height
     length = x.shape[-1]
     tokens = x.count // length
-    tiles = step.scratch(packed_gemm.tiles_nbytes(name, variant, tokens, length))
+    parts = step.parts(-(-count // COLUMNS), tokens * count * length / 32)
+    further = {"scratch": step.scratch(parts * packed_gemm.scratch_nbytes(name, variant, tokens))}
+    kernel = functools.partial(packed_gemm.packed_gemm, name, variant)
+    tile = packed_gemm.tile_layout(name, variant)
+    return _tiled(step, x, tile, (weight, y, bias), (kernel, parts, further))
+
+
+def _group_gemm(step: Step, x: Buffer, weight: RowWeight, y: Buffer, bias: Buffer | int, digits: int) -> list[Launch]:
+    """Rows of some int8 digits times a weight in panels."""
+    length = x.shape[-1]
+    tokens = x.count // length
+    tile = group_panel.tile_for(weight.name, tokens, digits)
+    parts = step.parts(-(-weight.height // COLUMNS), tokens * weight.height * length / 32 * digits)
+    further = {"scratch": step.scratch(parts * packed_gemm.part_nbytes(tile, tokens))}
+    kernel = functools.partial(group_panel.group_gemm, weight.name, tile)
+    return _tiled(step, x, tile, (weight, y, bias), (kernel, parts, further))
+
+
+def _columns_gemm(step: Step, x: Buffer, weight: RowWeight, y: Buffer, bias: Buffer | int) -> list[Launch]:
+    """Sixteen rows of the weight at a time."""
+    name, _, count, row_bytes, _ = weight
+    length = x.shape[-1]
+    tokens = x.count // length
+    tile = int8.tile_for(name, tokens)
+    several = tokens > tile.rows
+    parts = step.parts(-(-count // LANES), tokens * count * length / 32)
+    further: dict[str, Any] = {"three_rows": 3 * row_bytes, "four_rows": 4 * row_bytes}
+    further["scratch"] = step.scratch(parts * int8.scratch_nbytes(length)) if several else 0
+    kernel = functools.partial(int8.columns_gemm, name, tile, several)
+    return _tiled(step, x, tile, (weight, y, bias), (kernel, parts, further))
+
+
+def _tiled(
+    step: Step,
+    x: Buffer,
+    tile: Any,
+    operands: tuple[RowWeight, Buffer, Buffer | int],
+    product: tuple[Callable[[int | None], EmittedKernel], int, dict[str, Any]],
+) -> list[Launch]:
+    """Products of rows in tiles.
+
+    Args:
+        operands: weight, y, and bias or 0.
+        product: makes the kernel with an activation behind it, parts of its launch, and its further arguments.
+    """
+    (name, buffer, count, row_bytes, _), y, bias = operands
+    kernel, parts, further = product
+    length = x.shape[-1]
+    tokens = x.count // length
+    tiles = step.scratch(-(-tokens // tile.rows) * tile.length_nbytes(length))
     tiling = Launch(
-        packed_gemm.pack_tiles(name, variant),
+        packed_gemm.pack_tiles(name, tile),
         step.parts(tokens, x.count / 4),
         source=x,
         target=tiles,
         count=tokens,
         length=length,
     )
-    parts = step.parts(-(-count // COLUMNS), tokens * count * length / 32)
-    scratch = step.scratch(parts * packed_gemm.scratch_nbytes(name, variant, tokens))
-    return [
-        tiling,
-        Launch(
-            packed_gemm.packed_gemm(name, variant),
+
+    def launch(epilogue: Epilogue, result: Buffer) -> Launch:
+        return Launch(
+            kernel(epilogue.kind),
             parts,
-            weight=weight,
+            weight=buffer,
             tiles=tiles,
-            y=y,
-            bias=bias,
+            y=result,
+            bias=_shift(step, bias, epilogue),
+            added=0 if epilogue.added is None else epilogue.added,
+            added_row=epilogue.added_step(count),
             count=count,
             row_bytes=row_bytes,
             length=length,
             tokens=tokens,
-            scratch=scratch,
-        ),
-    ]
+            **further,
+        )
+
+    return [tiling, launch_with_epilogue(launch, y, count, _occupied(bias), emitted=True)]
 
 
-def prepare_rows(step: Step, x: Buffer, name: str) -> tuple[list[Launch], Buffer, int, Products]:
+def prepare_rows(step: Step, x: Buffer, name: str, activations: str) -> tuple[list[Launch], Buffer, int, Products]:
     """Launches that lay out activation rows for GEMV, the rows, bytes of a row, and the products class."""
     length = x.shape[-1]
     tokens = x.count // length
-    int8_activations = step.attributes["activations"] == "q8"
+    int8_activations = activations == "q8"
     products = gemv_products(name, int8_activations)
     if products.digits:
         nbytes = rounded_nbytes(name, length, products.digits)

@@ -158,7 +158,7 @@ def plan_experts(step: Step) -> Planned:
     if variant is not None:
         return [ordering, *_quantized_gemm(step, name, variant, sorted_pairs, number, (x, each, y, pairs))]
     batch = 1 if pairs == chosen else MAX_GEMV_ROWS
-    before, x, x_bytes, products = prepare_rows(step, x, name)
+    before, x, x_bytes, products = prepare_rows(step, x, name, step.attributes["activations"])
     jobs = step.scratch(8 * pairs * (1 + 2 * batch))
     grouping = Launch(
         gemv_jobs,

@@ -17,7 +17,9 @@ from ...runtime.simd.bytes import load_u8, store_i32
 from ...runtime.simd.dot4_u8s8 import PATH
 from ...runtime.simd.memory import evens, load_f32, store_masked
 from ...runtime.simd.vector import LANES
+from ..kernels.byte_lookup import launch_lookup, lookup_line
 from ..kernels.conv.depthwise import band_elements, band_rows
+from ..kernels.conv.depthwise_dot4 import band_of, depthwise_kernel, pack_taps
 from ..kernels.conv.depthwise_u8 import MAX_TAPS, ByteConvolution, depthwise_u8
 from ..kernels.conv.direct_u8 import STRIDES, DirectShape, is_faster, launch_direct, pack_output_panels
 from ..kernels.conv.problem import UNIT_AXIS, window_axes
@@ -26,6 +28,7 @@ from ..kernels.gemm.register_tile import PANEL
 from ..kernels.gemm.requantize import BYTES, INTEGERS, SIGNED_BYTES, load_zero_point, requantize_rows
 from ..rules.sliding_window import Axis
 from .conv_integer import conv_integer, qlinear_conv
+from .lookup_bytes import qlinear_conv_lookup
 
 F32, U8, I8 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
 
@@ -220,6 +223,10 @@ def window_kernel(path: str) -> Any:
                 conv.target + ((image * groups * outputs + own) * positions + start) * itemsize,
                 positions * itemsize,
             )
+            if conv.table != 0:
+                y = conv.target + (image * groups * outputs + own) * positions + start
+                for row in range(high - low):
+                    lookup_line(conv.table, y + row * positions, y + row * positions, wide)
 
     return convolve_windows
 
@@ -243,6 +250,7 @@ class ByteProblem:
         w_zero: their zero points, one or one for each output channel.
         form: of the results.
         scales: of the input, of each output channel, and of the result.
+        table: of what bytes of the results become.
     """
 
     step: Step
@@ -254,6 +262,7 @@ class ByteProblem:
     scales: tuple[Buffer, np.ndarray, Buffer] | None = None
     y_zero: Buffer | None = None
     bias: Buffer | None = None
+    table: Buffer | None = None
 
     @property
     def groups(self) -> int:
@@ -292,13 +301,33 @@ class ByteProblem:
         w = self.step.inputs[self.w_index]
         assert w is not None
         shape = self.x.shape[0], self.groups, w.shape[1], w.shape[0] // self.groups
-        zeros = _default(self.x_zero), _default(self.y_zero)
+        others = _default(self.x_zero), _default(self.y_zero), _default(self.table)
         return ByteConvolution._make(
-            (source, weights, self.step.output(), *shape, *geometry, slices, scratch, self.signed, self.form, *zeros)
+            (source, weights, self.step.output(), *shape, *geometry, slices, scratch, self.signed, self.form, *others)
         )
 
 
-def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows) -> list[Launch] | None:
+def _requantization(given: ByteProblem, outputs: int) -> tuple[list[Launch], dict[str, Buffer]]:
+    """Shifts and multipliers as `row_factors` computes them, and its launch unless they are constant."""
+    step, sums = given.step, given.step.derived_constant(given.w_index, "sums", _sum_kernels)
+    x_scale, own, y_scale = (None, None, None) if given.scales is None else given.scales
+    buffers = (given.x_zero, given.bias, x_scale, y_scale)
+    constants = [None if each is None else step.constant(step.inputs.index(each)) for each in buffers]
+    if all(buffer is None or constant is not None for buffer, constant in zip(buffers, constants, strict=True)):
+        zero, bias, left, right = (np.zeros(1, np.int64) if each is None else each.reshape(-1) for each in constants)
+        shifts = bias.astype(np.int64) - (zero.astype(np.int64) + SIGN_OFFSET * given.signed) * sums
+        multipliers = np.ones(outputs, np.float32)
+        if given.scales is not None:
+            with np.errstate(all="ignore"):
+                multipliers = left * given.per_output(own, 1, np.float32, outputs) / right
+        made = [np.pad(each, (0, PANEL)) for each in (shifts.astype(np.int32), multipliers)]
+        return [], dict(zip(("shifts", "multipliers"), map(step.constant_buffer, made), strict=True))
+    computed = {name: step.scratch(4 * (outputs + PANEL)) for name in ("shifts", "multipliers")}
+    known = {"signed": given.signed, "x_zero": _default(given.x_zero), "sums": step.constant_buffer(sums)}
+    return [Launch(row_factors, outputs=outputs, **known, **given.factors(outputs), **computed)], computed
+
+
+def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows, path: str = PATH) -> list[Launch] | None:
     """The launches of a convolution, None if a kernel is missing."""
     step, x, w, y = given.step, given.x, given.kernels(), given.step.output()
     axes = None if w is None else window_axes(step, x, w)
@@ -309,20 +338,18 @@ def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows) -> li
     taps = math.prod(geometry[6:9])
     quads = -(-channels // 4)
     zero = given.per_output(given.w_zero, 0, np.int32, w.shape[0])
+    zeros = zero - (SIGN_OFFSET if w.dtype == U8 else 0)
     if channels == 1 and axes[0] is UNIT_AXIS and taps <= MAX_TAPS:
-        return [_depthwise(given, geometry, zero)]
-    shifts, multipliers = (step.scratch(4 * (w.shape[0] + PANEL)) for _ in range(2))
-    requantization = {"shifts": shifts, "multipliers": multipliers}
+        return _depthwise_dot4(given, geometry, zeros, path) or _depthwise(given, geometry, zero)
+    prepared, requantization = _requantization(given, w.shape[0])
     padded = [
         max(axis.size + axis.begin, (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1)
         for axis in axes
     ]
     count = images * groups * quads * math.prod(padded)
     source = step.scratch(4 * (count + 2 * LANES))
-    known = {"signed": given.signed, "x_zero": _default(given.x_zero)}
-    sums = step.packed(given.w_index, "sums", _sum_kernels)
     before = [
-        Launch(row_factors, outputs=w.shape[0], sums=sums, **known, **given.factors(w.shape[0]), **requantization),
+        *prepared,
         Launch(
             interleave_channels,
             step.parts(count // padded[2], count),
@@ -339,15 +366,15 @@ def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows) -> li
             tall=padded[0],
             high=padded[1],
             wide=padded[2],
-            **known,
+            signed=given.signed,
+            x_zero=_default(given.x_zero),
         ),
     ]
-    zeros = zero - (SIGN_OFFSET if w.dtype == U8 else 0)
     direct = given.form != INTEGERS and not zeros.any() and axes[2].stride in STRIDES
     if direct and is_faster(outputs, taps * quads, geometry[3:6]):
         weights = step.packed(given.w_index, ("outputs", groups), lambda array: pack_output_panels(array, groups))
         shape = DirectShape(images, groups, outputs, quads, padded, axes)
-        last = {"y_zero": _default(given.y_zero), "form": given.form}
+        last = {"y_zero": _default(given.y_zero), "table": _default(given.table), "form": given.form}
         return [*before, launch_direct(step, source, weights, y, shape, requantization | last)]
     panels = images * groups * -(-math.prod(geometry[3:6]) // PANEL)
     slices = 1 if panels >= 4 * step.threads else max(1, min(outputs // 12, -(-4 * step.threads // panels)))
@@ -359,15 +386,33 @@ def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows) -> li
     return [*before, Launch(kernel, parts, conv=told, zeros=held, **requantization)]
 
 
-def _depthwise(given: ByteProblem, geometry: list[int], zero: np.ndarray) -> Launch:
-    """One input channel and one output channel for each group."""
+def _depthwise_dot4(given: ByteProblem, geometry: list[int], zeros: np.ndarray, path: str) -> list[Launch] | None:
+    """One input channel for each group, kernels without zero points, and bytes as results; None for others."""
+    band = band_of(geometry)
+    if band is None or given.form == INTEGERS or zeros.any():
+        return None
+    step, y, outputs = given.step, given.step.output(), len(zeros)
+    units = given.x.shape[0] * outputs * -(-geometry[4] // band.rows)
+    parts = step.parts(units, y.count * math.prod(geometry[6:9]) / 16)
+    scratch = step.scratch(parts * (band.words + band.results))
+    told = given.arguments(given.x, step.packed(given.w_index, "taps", pack_taps), geometry, band.rows, scratch)
+    prepared, requantization = _requantization(given, outputs)
+    sizes = {"pitch": band.pitch, "words_bytes": band.words, "results_bytes": band.results}
+    return [*prepared, Launch(depthwise_kernel(band.form, path), parts, conv=told, **sizes, **requantization)]
+
+
+def _depthwise(given: ByteProblem, geometry: list[int], zero: np.ndarray) -> list[Launch]:
+    """One input channel for each group."""
     step, y, outputs = given.step, given.step.output(), len(zero)
     band = band_rows(geometry)
     parts = step.parts(given.x.shape[0] * outputs * -(-geometry[4] // band), y.count * math.prod(geometry[6:9]) / 4)
     scratch = step.scratch(parts * 4 * (band_elements(geometry) + 4 * (geometry[5] + LANES)))
     weights = step.packed(given.w_index, ("differences", zero.tobytes()), lambda array: _centered_kernels(array, zero))
     told = given.arguments(given.x, weights, geometry, band, scratch)
-    return Launch(depthwise_u8, parts, conv=told, **given.factors(outputs))
+    launch = Launch(depthwise_u8, parts, conv=told, **given.factors(outputs))
+    if given.table is None:
+        return [launch]
+    return [launch, launch_lookup(step, y, given.table, y, 1, y.count, y.count)]
 
 
 def _default(buffer: Buffer | None) -> Buffer | int:
@@ -410,14 +455,14 @@ def plan_conv_integer(step: Step) -> Planned:
     return launch_convolution(ByteProblem(step, x, 1, zeros, INTEGERS, x_zero))
 
 
-@native(qlinear_conv)
+@native(qlinear_conv, qlinear_conv_lookup)
 def plan_qlinear_conv(step: Step) -> Planned:
     """Constant kernels with their scales and zero points."""
-    x, x_scale, x_zero, w, _, _, y_scale, y_zero, b = [*step.inputs, None][:9]
+    x, x_scale, x_zero, w, _, _, y_scale, y_zero, b, table = [*step.inputs, None, None][:10]
     if x is None or w is None or x_scale is None or y_scale is None or x_scale.count != 1 or y_scale.count != 1:
         return None
     scales, zeros = _per_channel(step, 4, w.shape[0]), _per_channel(step, 5, w.shape[0])
-    dtype = step.output().dtype
+    dtype = step.output().dtype if y_zero is None else y_zero.dtype
     if (
         scales is None
         or zeros is None
@@ -429,4 +474,5 @@ def plan_qlinear_conv(step: Step) -> Planned:
     if b is not None and (b.dtype != np.int32 or b.count != w.shape[0]):
         return None
     form = BYTES if dtype == U8 else SIGNED_BYTES
-    return launch_convolution(ByteProblem(step, x, 3, zeros, form, x_zero, (x_scale, scales, y_scale), y_zero, b))
+    given = ByteProblem(step, x, 3, zeros, form, x_zero, (x_scale, scales, y_scale), y_zero, b, table)
+    return launch_convolution(given)

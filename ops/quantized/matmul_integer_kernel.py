@@ -12,6 +12,7 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.dot4_u8s8 import PATH
+from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
 from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, column_kernel, pack_panels_u8
 from ..kernels.gemm.register_tile import PANEL
 from ..kernels.gemm.requantize import BYTES, FLOATS, INTEGERS, SIGNED_BYTES, load_zero_point, requantize_columns
@@ -77,6 +78,7 @@ def product_by(path: str) -> Any:
         y_zero: Address,
         y: Address,
         room: Address,
+        epilogue: EpilogueArguments,
         part: int,
         parts: int,
     ) -> None:
@@ -116,6 +118,9 @@ def product_by(path: str) -> Any:
                 y + (start * columns + panel * PANEL) * itemsize,
                 columns * itemsize,
             )
+            place = 4 * (start * columns + panel * PANEL)
+            added = start * epilogue.added_row + 4 * panel * PANEL
+            apply_epilogue_rows(epilogue, y + place, 4 * columns, many, width, added, epilogue.added_row)
 
     return product_of_bytes
 
@@ -230,37 +235,46 @@ def multiplied(
 ) -> list[Launch]:
     """Launches of a product with a packed matrix."""
     a, depth, columns, scales, zeros = factors.a, factors.a.shape[-1], len(packed.sums), packed.scales, packed.zeros
+    padding = (0, len(zeros) - columns)
     moved, terms = zero_terms(packed.sums, depth, packed.dtype, zeros)
     rows, wide = a.count // depth, -(-depth // 4) * 4
     lines, own = step.scratch(rows * wide), step.scratch(8 * rows)
     units = -(-columns // PANEL) * -(-rows // TALL)
     parts = step.parts(units, rows * columns * depth / 64)
-    padded = [
-        None if item is None else np.pad(item.reshape(-1), (0, len(zeros) - columns))
-        for item in (factors.integer_bias, factors.float_bias)
-    ]
-    held = [0 if item is None else step.constant_buffer(item) for item in padded]
+
+    def held(bias: np.ndarray | None) -> Buffer | int:
+        return 0 if bias is None else step.constant_buffer(np.pad(bias.reshape(-1), padding))
+
     known = {"rows": rows, "depth": depth, "zeros": own, "sums": own.view((4 * rows,), 4 * rows)}
-    made = Launch(
-        kernel,
-        parts,
-        a=lines,
-        **known,
-        b=packed.panels,
-        columns=columns,
-        column_zeros=step.constant_buffer(moved),
-        column_terms=step.constant_buffer(terms),
-        b_scale=step.constant_buffer(scales.astype(np.float32)),
-        integer_bias=held[0],
-        float_bias=held[1],
-        a_scale=_or(factors.a_scale, step.constant_buffer(np.ones(1, np.float32))),
-        y_scale=_or(factors.y_scale, 0),
-        alpha=factors.alpha,
-        form=factors.form,
-        y_zero=_or(factors.y_zero, 0),
-        y=y,
-        room=step.scratch(parts * 4 * PANEL * (TALL + 1)),
-    )
+    of_columns = {
+        "column_zeros": step.constant_buffer(moved),
+        "column_terms": step.constant_buffer(terms),
+        "b_scale": step.constant_buffer(scales.astype(np.float32)),
+        "integer_bias": held(factors.integer_bias),
+        "a_scale": _or(factors.a_scale, step.constant_buffer(np.ones(1, np.float32))),
+    }
+    scratch = step.scratch(parts * 4 * PANEL * (TALL + 1))
+
+    def launch(epilogue: Epilogue, result: Buffer) -> Launch:
+        needed = int(epilogue.added is not None or epilogue.kind is not None)
+        return Launch(
+            kernel,
+            parts,
+            a=lines,
+            **known,
+            b=packed.panels,
+            columns=columns,
+            **of_columns,
+            float_bias=held(epilogue.bias),
+            y_scale=_or(factors.y_scale, 0),
+            alpha=factors.alpha,
+            form=factors.form,
+            y_zero=_or(factors.y_zero, 0),
+            y=result,
+            room=scratch,
+            epilogue=epilogue.arguments(columns)._replace(needed=needed),
+        )
+
     before = Launch(
         signed_rows,
         step.parts(rows, a.count / 8),
@@ -270,7 +284,10 @@ def multiplied(
         lines=lines,
         **known,
     )
-    return [before, made]
+    after = Epilogue(bias=factors.float_bias)
+    if factors.form != FLOATS:
+        return [before, launch(after, y)]
+    return [before, launch_with_epilogue(launch, y, columns, after)]
 
 
 def _or(buffer: Buffer | None, other: Any) -> Any:

@@ -50,7 +50,7 @@ def convolutions(inputs: Shapes, outputs: Shapes) -> float:
     return float(_count(outputs[0]) * math.prod(inputs[1][1:])) if inputs[1] else 0.0
 
 
-@_work(".QLinearConv")
+@_work(".QLinearConv", "candle.QLinearConvLookup")
 def quantized_convolutions(inputs: Shapes, outputs: Shapes) -> float:
     """As a convolution, whose weights are the fourth input."""
     return convolutions([inputs[0], inputs[3]], outputs)

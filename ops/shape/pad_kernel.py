@@ -12,7 +12,7 @@ import numpy as np
 from ...runtime.jit.address import i64, share, u8, u16, u32, u64
 from ...runtime.jit.kernel_arguments import Address, Words
 from ...runtime.jit.range_kernel import RangeKernel, range_kernel
-from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, View, native
 from .layout_kernel import COPIES
 from .pad import MODES, pad, source_places
 
@@ -130,6 +130,8 @@ def plan_pad(step: Step) -> Planned:
     value = step.inputs[2] if len(step.inputs) > 2 else None
     if value is not None and (value.dtype != x.dtype or value.count != 1):
         return None
+    if not given.any():
+        return View(x)
     axes = [int(axis) % len(x.shape) for axis in (range(len(x.shape)) if chosen is None else chosen.reshape(-1))]
     pads = [int(item) for item in given.reshape(-1)]
     befores, afters = [0] * len(x.shape), [0] * len(x.shape)

@@ -14,7 +14,12 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from ...runtime.plan.kernel_api import Launch, Planned, Step, native
 from ...runtime.simd.element import element
+from ...runtime.simd.memory import load_f32
+from ...runtime.simd.vector import LANES, lane_bits
 from .top_k import top_k
+
+WIDE = 4 * LANES
+"""f32 that are compared at a time with the least of the heap."""
 
 
 @inlined
@@ -27,12 +32,22 @@ def _smaller(a: Any, b: Any) -> Any:
     return a < b or (b != b and a == a)
 
 
+@inlined
+def none_above(address: Any, bound: Any) -> Any:
+    """Whether none of `WIDE` f32 is larger than `bound`, which is no NaN, or NaN."""
+    hidden = load_f32(address) <= bound
+    for lane in range(LANES, WIDE, LANES):
+        hidden = hidden & (load_f32(address + 4 * lane) <= bound)
+    return lane_bits(hidden) == (1 << LANES) - 1
+
+
 @functools.cache
 def _kernel(dtype: np.dtype[Any], largest: bool) -> RangeKernel:
     kind = element(dtype)
     assert kind is not None
     pointer, widen, narrow, compute_pointer = kind.pointer, kind.widen, kind.narrow, kind.compute_pointer
     beats = _larger if largest else _smaller
+    skips = largest and dtype == np.float32
 
     @inlined
     def behind(values: Any, places: Any, one: Any, other: Any) -> Any:
@@ -71,6 +86,7 @@ def _kernel(dtype: np.dtype[Any], largest: bool) -> RangeKernel:
         parts: int,
     ) -> None:
         """The first k of `length` elements of columns of stacks, by a heap in the scratch memory."""
+        address = x
         x, y, where = pointer(x), pointer(values_out), i64(places_out)
         values, places = compute_pointer(scratch + part * 16 * k), i64(scratch + part * 16 * k + 8 * k)
         first, last = share(stacks * columns, part, parts)
@@ -80,11 +96,17 @@ def _kernel(dtype: np.dtype[Any], largest: bool) -> RangeKernel:
                 values[j], places[j] = widen(x[base + j * columns]), j
             for j in range(k // 2):
                 sunk(values, places, k, k // 2 - 1 - j)
-            for j in range(k, length):
-                value = widen(x[base + j * columns])
-                if beats(value, values[0]):
-                    values[0], places[0] = value, j
-                    sunk(values, places, k, 0)
+            j = k
+            while j < length:
+                if skips and columns == 1:
+                    while j + WIDE <= length and none_above(address + 4 * (base + j), values[0]):
+                        j += WIDE
+                for place in range(j, min(j + WIDE, length)):
+                    value = widen(x[base + place * columns])
+                    if beats(value, values[0]):
+                        values[0], places[0] = value, place
+                        sunk(values, places, k, 0)
+                j += WIDE
             target = row // columns * k * columns + row % columns
             for j in range(k):
                 end = k - 1 - j

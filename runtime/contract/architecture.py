@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 from ..base.dataclass import dataclass
@@ -23,7 +23,18 @@ from .hyperparameter import SIZE, Kind, ParameterError, checked
 HF, GGUF, GRAPH = "hf", "gguf", "graph"
 """The naming conventions: Hugging Face (config.json and module paths), llama.cpp, and the architecture's own, which
 exported graphs use."""
-STATED = {HF: "config.json", GGUF: "the metadata of the GGUF file", GRAPH: "config.json"}
+TIMM, TORCHVISION, CANDLE, ORIGINAL = "timm", "torchvision", "candle", "original"
+"""Further conventions, the last one that of the authors' own code; their hyper-parameters are stated under the
+architecture's own names."""
+STATED = {
+    HF: "config.json",
+    GGUF: "the metadata of the GGUF file",
+    GRAPH: "config.json",
+    TIMM: "config.json",
+    TORCHVISION: "config.json",
+    CANDLE: "config.json",
+    ORIGINAL: "config.json",
+}
 """Where files of a naming convention keep their hyper-parameters."""
 REQUIRED = object()
 
@@ -100,7 +111,7 @@ class Key:
 
     def keys(self, names: str) -> tuple[str, ...]:
         """The keys in files of these names."""
-        keys = self.hf if names == HF else self.gguf
+        keys = self.hf if names == HF else self.gguf if names == GGUF else self.name
         return (keys,) if isinstance(keys, str) else keys
 
 
@@ -223,6 +234,7 @@ class Weight:
         compute: makes the weight from the configuration, for files that do not store it.
         layers: name of the parameter that holds the number of layers.
         factor: for layer `i`, weight = factor * the tensor in Hugging Face's files.
+        others: names in files of further conventions.
     """
 
     name: str
@@ -234,12 +246,31 @@ class Weight:
     compute: Callable[[Config], Tensor | None] | None = None
     layers: str = "layers"
     factor: Callable[[Config, int], float] | None = None
+    others: Mapping[str, Ways] | None = None
 
     def stored(self, names: str) -> tuple[Stored, ...]:
         """The alternatives in which files of these names store it."""
-        ways = {HF: self.hf, GGUF: self.gguf, GRAPH: self.name}[names]
+        ways = {HF: self.hf, GGUF: self.gguf, GRAPH: self.name, **(self.others or {})}[names]
         several = ways if isinstance(ways, tuple) else (ways,)
         return tuple(way if isinstance(way, Stored) else Stored((way,)) for way in several)
+
+
+class ModuleNames(Protocol):
+    """The names of a module, or of a weight, in the conventions of several libraries."""
+
+    @property
+    def name(self) -> str: ...
+    def names(self, convention: str) -> tuple[str, ...]:
+        """The templates in files of a convention."""
+        ...
+
+    def read(self, convention: str, name: str) -> tuple[Mapping[str, int], str] | None:
+        """The indices in the name of a tensor, and the rest of it; None for tensors of other modules."""
+        ...
+
+    def stored(self, convention: str, indices: Mapping[str, int], rest: str) -> tuple[Stored, ...]:
+        """How files of a convention store the weight with these indices."""
+        ...
 
 
 class GraphBuilder(Protocol):
@@ -268,6 +299,7 @@ class RunOptions:
         task: name of the task that the graphs compute, as of `Task`; empty if unknown.
         source: what was opened: metadata and attached files.
         companion: reads the weights in an attached file, by the file's name.
+        variant: builds a graph of `Task.variants` by its name, None if the task lacks it.
     """
 
     threads: int | None = None
@@ -280,14 +312,16 @@ class RunOptions:
     task: str = ""
     source: Graph | None = None
     companion: Callable[[str], Mapping[str, Tensor]] | None = None
+    variant: Callable[[str], Graph | None] | None = None
 
 
 MODEL = "model"
 """Name of the graph of a task that has only one."""
-TEXT_GENERATION, TEXT_CLASSIFICATION, FEATURE_EXTRACTION = (
+TEXT_GENERATION, TEXT_CLASSIFICATION, FEATURE_EXTRACTION, TEXT_RANKING = (
     "text-generation",
     "text-classification",
     "feature-extraction",
+    "text-ranking",
 )
 """Names of tasks, as Hugging Face's pipelines have them."""
 
@@ -303,6 +337,7 @@ class Task:
         weights: rows of weights that only this task needs.
         unneeded: name prefixes of weights that files of models for this task may lack.
         aliases: other names of the task.
+        variants: builders of graphs with the same weights that `run` may use in place of `graphs`; not exported.
     """
 
     name: str
@@ -311,6 +346,7 @@ class Task:
     weights: tuple[Weight, ...] = ()
     unneeded: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    variants: Mapping[str, GraphBuilder] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -333,6 +369,11 @@ class Architecture:
             which is the index of a multi-token-prediction layer behind the last one.
         wide_activations: whether activations of trained models exceed the range of f16; a graph then computes in f32
             if f16 is requested.
+        parts: modules by their names in each convention, in place of `weights`: the weights are then those of the file,
+            and the graphs use all of them. A function makes them of a convention and the names in a file, where the
+            number of layers decides what modules are called.
+        specialize: the architecture of one file, from its naming convention, what it states, and the names of its
+            weights: for models with parts whose architectures the file names.
     """
 
     name: str
@@ -348,6 +389,8 @@ class Architecture:
     prefixes: tuple[str, ...] = ("model.", "transformer.")
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
     wide_activations: bool = False
+    parts: tuple[ModuleNames, ...] | Callable[[str, Collection[str]], tuple[ModuleNames, ...]] = ()
+    specialize: Callable[[str, Mapping[str, Any], Collection[str]], Architecture] | None = None
 
     def task(self, name: str | None = None) -> Task:
         """The task of a name or alias, the first one for None. KeyError where the architecture does not have it."""

@@ -122,6 +122,7 @@ class Format:
         layout: the output files of a graph, None for read-only formats.
         dtypes: dtypes that can be written.
         max_dims: maximum rank of a written tensor, None for any.
+        architecture: the only one whose models are written; empty for any weights.
         graphs: whether files hold a graph with nodes; other formats hold weights only.
         ragged: whether tensors of sub-byte types may end within a byte.
         prepare: transforms a graph for writing, before planning.
@@ -141,6 +142,7 @@ class Format:
     layout: Callable[[Graph, WriteOptions], list[FileLayout]] | None = None
     dtypes: frozenset[DType] = field(default_factory=frozenset)
     max_dims: int | None = None
+    architecture: str = ""
     graphs: bool = False
     ragged: bool = False
     prepare: Callable[[Graph, WriteOptions], object] | None = None

@@ -111,6 +111,18 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Only:
+    """The value that all supported models have."""
+
+    value: Any
+
+    def __call__(self, value: Any) -> Any:
+        if value != self.value:
+            raise ValueError(f"{shown(value)} is not {shown(self.value)}, the only supported value")
+        return value
+
+
+@dataclass(frozen=True)
 class Listed:
     """A list of `least` to `most` values of one kind."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from ..base.dataclass import dataclass
 from ..base.errors import FormatError, UnsupportedError
 from ..base.units import counted
+from ..ir.graph import Graph
 from ..plugin import discovery
 from ..tensor.scaled import scaled
 from ..tensor.tensor import Tensor
@@ -29,13 +30,15 @@ from .architecture import (
     sizes,
     weight_slots,
 )
-from .hyperparameter import StatedValues, shown
+from .hyperparameter import ParameterError, StatedValues, shown
 
 NUMBER = re.compile(r"\d+")
 MAX_NAME = 100
 """Characters of a name that is compared with those that are known."""
 UNPREFIXED = ("xielu.",)
 """Beginnings of GGUF keys that stand without the name of the architecture."""
+MISSHAPEN = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
+"""What functions raise that take sizes from weights of other shapes."""
 MAX_LISTED = 12
 """Entries of a list of names in a message; the rest is counted."""
 
@@ -46,18 +49,44 @@ def architectures() -> tuple[Architecture, ...]:
     return tuple(architecture for family in discovery.ARCHITECTURES.all() for architecture in family)
 
 
+def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
+    """The names and the configuration of a file that does not name its architecture, where its weights and metadata
+    imply one; `source` is its config.json. FormatError for an invalid hyper-parameter."""
+    for architecture in _mentioning("implied="):
+        try:
+            found = architecture.implied(source, graph) if architecture.implied else None
+        except ParameterError as error:
+            path = graph.files[0] if graph.files else None
+            why = f"invalid parameter {error.key} of a {architecture.name} model: {error}"
+            raise FormatError("E-ARCH-KEY", path, why, hint=f"Correct it in {STATED[HF]}") from error
+        if found is not None:
+            return found
+    return None
+
+
 def _likely(kind: str) -> Iterator[Architecture]:
     """Every architecture. Families whose source mentions `kind` come first, so that other modules are rarely loaded."""
-    for name in discovery.ARCHITECTURES.mentioning(kind):
-        yield from discovery.ARCHITECTURES.load(name)
+    yield from _mentioning(f'"{kind}"')
     yield from architectures()
+
+
+def _mentioning(text: str) -> Iterator[Architecture]:
+    """The architectures of the families whose source contains a text."""
+    for name in discovery.ARCHITECTURES.mentioning(text):
+        yield from discovery.ARCHITECTURES.load(name)
+
+
+def named_model_type(kind: str) -> Architecture | None:
+    """An architecture whose config.json has that `model_type`; None if it is unknown."""
+    return next((each for each in _mentioning(f'"{kind}"') if kind in each.model_types), None)
 
 
 def find_architecture(names: str, source: Mapping[str, Any], path: str | None = None) -> Architecture:
     """The architecture that a config.json or GGUF metadata names.
 
     Args:
-        names: `HF` for a config.json, `GGUF` for GGUF metadata.
+        names: `HF` for a config.json, `GGUF` for GGUF metadata, or another convention whose files imply keys of their
+            own and the architecture's name under GGUF's key.
         source: the keys of the file.
         path: the file, for messages.
 
@@ -67,13 +96,18 @@ def find_architecture(names: str, source: Mapping[str, Any], path: str | None = 
     source = StatedValues(source)
     kind = source.get("model_type") if names == HF else source.get("general.architecture")
     for architecture in _likely(str(kind)) if isinstance(kind, str) else ():
-        known = architecture.model_types if names == HF else architecture.gguf
+        known = {HF: architecture.model_types, GGUF: architecture.gguf}.get(names, (architecture.name,))
         if kind in known and (architecture.accepts is None or architecture.accepts(source)):
             return architecture
     everything = sorted({name for each in architectures() for name in (each.model_types if names == HF else each.gguf)})
     near = difflib.get_close_matches(str(kind)[:MAX_NAME], everything, 3, 0.5)
     hint = f"The nearest known: {', '.join(near)}" if near else "candle-convert models list shows what is known"
     raise UnsupportedError("E-ARCH", path, f"unknown architecture {shown(kind)}", hint=hint)
+
+
+def key_prefix(names: str, source: Mapping[str, Any]) -> str:
+    """The architecture's prefix of the keys in a file; empty for files whose keys have none."""
+    return f"{source['general.architecture']}." if names == GGUF else ""
 
 
 def config_from(architecture: Architecture, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
@@ -83,8 +117,7 @@ def config_from(architecture: Architecture, names: str, source: Mapping[str, Any
         FormatError: a hyper-parameter is missing or invalid.
         UnsupportedError: the architecture does not have the task.
     """
-    prefix = f"{source['general.architecture']}." if names == GGUF else ""
-    config = architecture.config(names, StatedValues(source, prefix), path)
+    config = architecture.config(names, StatedValues(source, key_prefix(names, source)), path)
     try:
         architecture.task(config.values.get("task"))
     except KeyError as error:
@@ -168,9 +201,28 @@ def bind(
     if extra:
         raise FormatError("E-ARCH-EXTRA", path, unknown, hint="--exclude RE leaves them out")
     add_computed_weights(architecture, config, found, names, path)
-    if architecture.settle is not None:
-        architecture.settle(config, found.weights)
+    settle(architecture, config, found.weights, path)
     return found.weights
+
+
+def settle(architecture: Architecture, config: Config, weights: dict[str, Tensor], path: str | None = None) -> None:
+    """Complete the configuration from the bound weights, or change the weights, as the architecture says.
+
+    FormatError for weights of an image model that lack some, or have other shapes than it takes sizes from.
+    """
+    if architecture.settle is None:
+        return
+    if not architecture.parts:
+        architecture.settle(config, weights)
+        return
+    try:
+        architecture.settle(config, weights)
+    except KeyError as error:
+        why = f"missing a weight of a {architecture.name} model: {error.args[0]}"
+        raise FormatError("E-ARCH-MISSING", path, why, hint="Are all shards there?") from error
+    except MISSHAPEN as error:
+        why = f"the shapes of the weights are not those of a {architecture.name} model"
+        raise FormatError("E-ARCH-SHAPE", path, why, hint="Is the configuration this model's?") from error
 
 
 def check_layers(

@@ -155,6 +155,8 @@ class Graph:
         training: see `Training`.
         external_files: paths of further opened files that hold nothing but the bytes of tensors.
         carried: what the file says beyond this, by the format's own names.
+        parts: the graphs of a model that has a file for each, by the files' names without suffix. The model has no
+            nodes then, and the weights of all, called ``PART/NAME``.
     """
 
     weights: dict[str, Tensor] = field(default_factory=dict)
@@ -177,6 +179,7 @@ class Graph:
     training: list[Training] = field(default_factory=list)
     external_files: list[str] = field(default_factory=list)
     carried: dict[str, Any] | None = None
+    parts: dict[str, Graph] = field(default_factory=dict)
     _fresh: dict[str, int] = field(default_factory=dict, repr=False)
 
     def fresh(self, stem: str) -> str:

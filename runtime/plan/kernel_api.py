@@ -26,7 +26,7 @@ import numpy as np
 
 from ..base.dataclass import dataclass
 from ..ir import registry
-from ..tensor.weight_array import LazyWeight, as_array
+from ..tensor.weight_array import LazyWeight, as_array, release_pages
 
 if TYPE_CHECKING:
     from ..ir.graph import Node
@@ -314,27 +314,41 @@ class Step(BaseStep):
         """Scratch memory of this step, uint8."""
         return self.temporary(np.uint8, (nbytes,))
 
-    def packed(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer:
-        """A constant input in another layout, packed once per session."""
-        return self.constant_buffer(self.derived_constant(index, layout, pack))
+    def packed(self, index: int, layout: Any, pack: Callable[..., np.ndarray], further: Sequence[int] = ()) -> Buffer:
+        """A constant input in another layout, packed once per session; `pack` also gets `further` constant inputs."""
+        return self.constant_buffer(self.derived_constant(index, layout, pack, further))
 
     def packed_16bit(self, index: int, layout: Any, pack: Callable[[np.ndarray], np.ndarray]) -> Buffer | None:
         """As `packed`, for kernels that widen f16 or bf16 weights as they read them; None for other weights."""
         return None
 
-    def derived_constant(self, index: int, kind: Any, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """The result of `make` for a constant input, computed once per session; the input itself is not cached."""
-        buffer = self.inputs[index]
-        assert buffer is not None
-        constant = buffer.allocation.constant
-        key = (id(constant), buffer.offset, buffer.shape, kind)
+    def stored_input(self, index: int) -> Buffer | None:
+        """An input in the dtype that it is stored in, None if it is absent."""
+        return self.optional_input(index)
+
+    def derived_constant(
+        self, index: int, kind: Any, make: Callable[..., np.ndarray], further: Sequence[int] = ()
+    ) -> np.ndarray:
+        """The result of `make` for a constant input, and for `further` ones as they are stored, None for absent ones;
+        computed once per session. The inputs are not cached."""
+        buffers = [self.inputs[index], *map(self.stored_input, further)]
+        constants = [None if buffer is None else buffer.allocation.constant for buffer in buffers]
+        places = (
+            (at, id(constants[at]), buffer.offset, buffer.shape)
+            for at, buffer in enumerate(buffers)
+            if buffer is not None
+        )
+        key = (*places, kind)
         if key not in self.cache:
-            array = without_caching(buffer)
-            made = make(array)
+            array, *others = (None if buffer is None else without_caching(buffer) for buffer in buffers)
+            assert array is not None
+            made = make(array, *others)
             self.cache[key] = (
-                made.copy() if np.may_share_memory(made, array) and isinstance(constant, LazyWeight) else made,
-                constant,
+                made.copy() if np.may_share_memory(made, array) and isinstance(constants[0], LazyWeight) else made,
+                constants,
             )
+            if not np.may_share_memory(self.cache[key][0], array):
+                release_pages(array)
         found: np.ndarray = self.cache[key][0]
         return found
 

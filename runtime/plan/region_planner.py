@@ -125,8 +125,9 @@ class RegionPlanner(Generic[W, L]):
         return own and not buffer.offset and buffer.nbytes == allocation.nbytes and self.only_use(buffer)
 
     def needed_later(self, nodes: Sequence[Node], known: Collection[Value]) -> tuple[list[Value], dict[Value, W]]:
-        """The values among `known` that nodes left to another plan need, and the constants that they need."""
-        wanted = {value for node in nodes for value in needed(node)} | set(self.results)
+        """The values among `known` that nodes left to another plan need, in the order of their uses, and the constants
+        that they need."""
+        wanted = dict.fromkeys([*(value for node in nodes for value in needed(node)), *self.results])
         fed = [value for value in wanted if value in known and value not in self.constants]
         return fed, {value: self.constants[value] for value in wanted if value in self.constants}
 

@@ -65,11 +65,11 @@ class Plugins:
         (module,) = self._modules
         return self._constant(module)
 
-    def mentioning(self, word: str) -> tuple[str, ...]:
-        """Names of the modules whose source contains a quoted word: the first candidates when a plug-in is looked up
-        by that word."""
-        files, quoted = module_files(self.package), f'"{word}"'.encode()
-        return tuple(_stem(module) for module in self._modules if quoted in _text(files[module]))
+    def mentioning(self, text: str) -> tuple[str, ...]:
+        """Names of the modules whose source contains a text, such as a quoted word by which a plug-in is looked up, or
+        the name of an argument that few plug-ins give."""
+        files, encoded = module_files(self.package), text.encode()
+        return tuple(_stem(module) for module in self._modules if encoded in _text(files[module]))
 
     @functools.cached_property
     def _modules(self) -> tuple[str, ...]:

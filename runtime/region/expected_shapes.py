@@ -11,7 +11,7 @@ import numpy as np
 from ..ir.graph import Value
 from ..ir.symbolic_dim import PLUS
 
-LENGTHS = (1, 2, 3, 4, 5, 8, 9, 16, 32, 64, 300, 513)
+LENGTHS = (1, 2, 3, 4, 5, 8, 9, 16, 32, 96, 300, 513)
 """Sequence lengths at which planners choose different kernels: one row, a few, a full tile, enough for a loop."""
 BATCHED_LENGTHS = (1, 2, 5, 20, 300)
 """The lengths tried with a batch of several sequences."""

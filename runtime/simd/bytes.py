@@ -126,20 +126,26 @@ def store_i32(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
 
 
 @intrinsic
-def lookup_bytes(typing: Any, table: Any, source: Any, target: Any) -> Any:
-    """Sixty-four bytes by a table of 256."""
+def lookup_bytes(typing: Any, table: Any, source: Any, target: Any, count: Any) -> Any:
+    """Up to sixty-four bytes by a table of 256."""
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        many = ir.VectorType(ir.IntType(8), 64)
-        load = lambda address, offset: builder.load(  # noqa: E731
-            builder.inttoptr(builder.add(address, ir.Constant(ir.IntType(64), offset)), many.as_pointer()), align=1
-        )
-        codes, parts = load(args[1], 0), [load(args[0], 64 * part) for part in range(4)]
+        table, source, target, count = args
+        many, word, flags = ir.VectorType(ir.IntType(8), 64), ir.IntType(64), ir.VectorType(ir.IntType(1), 64)
+        at = lambda address: builder.inttoptr(address, many.as_pointer())  # noqa: E731
+        bits = builder.lshr(ir.Constant(word, -1), builder.sub(ir.Constant(word, 64), count))
+        chosen, zeros = builder.bitcast(bits, flags), ir.Constant(many, [0] * 64)
+        load = ir.FunctionType(many, [many.as_pointer(), ir.IntType(32), flags, many])
+        load = cgutils.get_or_insert_function(builder.module, load, "llvm.masked.load.v64i8.p0")
+        codes = builder.call(load, [at(source), _ALIGN, chosen, zeros])
+        parts = [builder.load(at(builder.add(table, ir.Constant(word, 64 * part))), align=1) for part in range(4)]
         kind = ir.FunctionType(many, [many] * 3)
         permute = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpermi2var.qi.512")
         low, high = (builder.call(permute, [parts[2 * half], codes, parts[2 * half + 1]]) for half in range(2))
-        found = builder.select(builder.icmp_signed("<", codes, ir.Constant(many, [0] * 64)), high, low)
-        builder.store(found, builder.inttoptr(args[2], many.as_pointer()), align=1)
+        found = builder.select(builder.icmp_signed("<", codes, zeros), high, low)
+        store = ir.FunctionType(ir.VoidType(), [many, many.as_pointer(), ir.IntType(32), flags])
+        store = cgutils.get_or_insert_function(builder.module, store, "llvm.masked.store.v64i8.p0")
+        builder.call(store, [found, at(target), _ALIGN, chosen])
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 3), lower
+    return types.void(*[types.int64] * 4), lower

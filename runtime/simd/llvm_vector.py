@@ -149,6 +149,11 @@ class Code:
         """Store at an address of any alignment."""
         self.builder.store(value, self.at(address, offset, value.type), align=1)
 
+    def store_masked(self, vector: Vector, address: Any, mask: Any) -> None:
+        """Store the lanes of f32 where a vector of booleans is true."""
+        place, align = self.at(address, 0, vector.value.type), ir.Constant(I32, 1)
+        self.call("llvm.masked.store.v16f32.p0", ir.VoidType(), vector.value, place, align, mask)
+
     def prefetch(self, address: Any, offset: int = 0, writing: bool = False) -> None:
         """Have a line brought into the caches, all of them where it will be written; any address will do."""
         place = self.at(address, offset)

@@ -315,8 +315,20 @@ def tanh16(x: Any) -> Any:
 
 @inlined
 def sigmoid16(x: Any) -> Any:
-    """1 / (1 + e to the power -x) in each lane."""
-    return f32(1) / (f32(1) + exp16(-x))
+    """1 / (1 + e to the power -x) in each lane; the power is `exp16`'s, within the range of normal numbers."""
+    low, high, shift = f32(-88.0), f32(87.3), f32(1.5 * 2**23 + 127)
+    bounded = select(x > high, high, select(x < low, low, x))
+    shifted = fma(bounded, f32(-1.44269504088896341), shift)
+    n = shift - shifted
+    r = fma(n, f32(0.693359375), -bounded)
+    r = fma(n, f32(-2.12194440e-4), r)
+    p = fma(r, f32(1.9875691500e-4), f32(1.3981999507e-3))
+    p = fma(p, r, f32(8.3334519073e-3))
+    p = fma(p, r, f32(4.1665795894e-2))
+    p = fma(p, r, f32(1.6666665459e-1))
+    p = fma(p, r, f32(5.0000001201e-1))
+    power = (fma(p, r * r, r) + f32(1)) * from_bits(bits(shifted) << i32(23))
+    return f32(1) / (f32(1) + power)
 
 
 @inlined

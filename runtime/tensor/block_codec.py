@@ -19,7 +19,7 @@ from ..base.dataclass import dataclass
 from ..base.errors import FormatError, UnsupportedError
 from ..jit.code_cache import CachedKernel
 from ..plugin.discovery import BLOCK_CODECS
-from .dtype import DTYPES, F32, BlockType
+from .dtype import DTYPES, F32, STORAGE_TYPES, BlockType
 from .element_packing import nbytes
 from .storage import Derived, Storage
 
@@ -162,7 +162,7 @@ def codec_of(dtype: BlockType) -> Codec:
     """The codec of a block type; raises UnsupportedError if it has no codec."""
     codec = codecs().get(dtype)
     if codec is None:
-        known = ", ".join(sorted(each.name for each in codecs()))
+        known = ", ".join(sorted(each.name for each in codecs() if each.name in DTYPES))
         raise UnsupportedError(
             "E-QUANT-TYPE", None, f"blocks of type {dtype.name} cannot be decoded", hint=f"Types that can: {known}"
         )
@@ -171,7 +171,7 @@ def codec_of(dtype: BlockType) -> Codec:
 
 def block_type(name: str) -> BlockType:
     """The block type of that name."""
-    dtype = DTYPES[name]
+    dtype = STORAGE_TYPES[name]
     assert isinstance(dtype, BlockType), f"{name} is not a block type"
     return dtype
 

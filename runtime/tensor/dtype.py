@@ -197,7 +197,19 @@ LEGACY_BLOCK_TYPES = tuple(
 """Block types of GGML files before GGUF, whose layouts `ops/quants/pre_gguf.py` has: ``_v1`` up to GGJT 1 (q8_0_v1 up
 to 2), ``_v2`` in GGJT 2."""
 
+GROUPED_BLOCK_TYPES = tuple(
+    BlockType(f"{kind}{bits}_g{group}", "block", bits, length=128, size=16 * bits + 512 * factors // group)
+    for bits in (4, 8)
+    for kind, factors in (("i", 1), ("u", 2))
+    for group in (16, 32, 64, 128)
+)
+"""Block types of weights in memory, whose layouts `ops/quants/grouped.py` has: integers of 4 or 8 bits, with an f32
+scale for each group of neighbours, and in ``u`` types a minimum."""
+
 DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in (*ELEMENT_TYPES, *BLOCK_TYPES, *LEGACY_BLOCK_TYPES)}
+"""Dtypes of tensors in files, by name."""
+STORAGE_TYPES: dict[str, DType] = {**DTYPES, **{dtype.name: dtype for dtype in GROUPED_BLOCK_TYPES}}
+"""Those of weights in memory too, which kernels take."""
 STRING = DType("string", "text", 0, "object", onnx=8)
 """Text: only in graphs, where it is an array of str objects; no weights format of ours stores it."""
 

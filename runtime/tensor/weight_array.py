@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -163,3 +164,18 @@ def loaded(value: Any) -> Any:
 def as_array(value: Any) -> Any:
     """The array of blocks (dequantized to f32), packed or lazy weights; other values unchanged."""
     return value.numpy() if isinstance(value, Blocks | Packed | LazyWeight) else value
+
+
+def release_pages(array: np.ndarray) -> None:
+    """Give back the memory of an array that lies in a mapped file; the system fills it again when it is looked at.
+    Other arrays are left alone."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    whole = base.obj if isinstance(base, memoryview) else base
+    if not isinstance(whole, mmap.mmap) or not array.flags.c_contiguous or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    begin = array.ctypes.data - np.frombuffer(whole, np.uint8).ctypes.data
+    first, last = -(-begin // mmap.PAGESIZE), (begin + array.nbytes) // mmap.PAGESIZE
+    if first < last:
+        whole.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE)

@@ -7,8 +7,7 @@ import numpy as np
 from candle_convert.runtime.contract.architecture import TEXT_GENERATION
 from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.tests.builders import rwkv_checkpoints
-from candle_convert.tests.builders.decoder_cases import DECODERS
-from candle_convert.tests.builders.later_decoder_cases import LATER_DECODERS, WITHOUT_GGUF, written_chatglm
+from candle_convert.tests.builders.decoder_cases import DECODERS, WITHOUT_GGUF, written_chatglm
 from candle_convert.tests.builders.recurrent_cases import RECURRENT
 from candle_convert.tests.oracles.transformers import made
 
@@ -17,7 +16,7 @@ from candle_convert.tests.oracles.transformers import made
 def known():
     """The first case of each architecture by its name."""
     found = {}
-    for case in (*DECODERS, *LATER_DECODERS, *WITHOUT_GGUF, *RECURRENT):
+    for case in (*DECODERS, *WITHOUT_GGUF, *RECURRENT):
         architecture = next(each for each in architectures() if case.config["model_type"] in each.model_types)
         found.setdefault(architecture.name, case)
     return found

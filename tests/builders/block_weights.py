@@ -5,7 +5,7 @@ import numpy as np
 from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.tensor.block_codec import codecs, decoded
-from candle_convert.runtime.tensor.dtype import DTYPES, F32, BlockType
+from candle_convert.runtime.tensor.dtype import F32, GROUPED_BLOCK_TYPES, STORAGE_TYPES, BlockType
 from candle_convert.runtime.tensor.storage import Held
 from candle_convert.runtime.tensor.tensor import Tensor
 
@@ -15,12 +15,15 @@ KNOWN_TO_GGUF = {kind.value for kind in gguf.quants._type_traits}
 def weight(name, shape, seed=0):
     """A tensor of random blocks whose scales are small, and its numbers by gguf-py where that knows the type."""
     rng = np.random.default_rng(seed)
-    dtype = DTYPES[name]
+    dtype = STORAGE_TYPES[name]
     if not isinstance(dtype, BlockType):
         tensor = Tensor.of(rng.standard_normal(shape).astype(np.float32).astype(dtype.as_numpy()))
         return tensor, tensor.numpy().astype(np.float32)
     data = rng.integers(0, 256, (*shape[:-1], dtype.nbytes(shape[-1])), dtype=np.uint8)
     blocks = data.reshape(-1, dtype.block_nbytes)
+    if dtype in GROUPED_BLOCK_TYPES:  # scales and minima, f32, before the integers
+        factors = blocks[:, : dtype.block_nbytes - 16 * dtype.bits].view(np.float32)
+        factors[:] = rng.uniform(0.01, 0.1, factors.shape)
     codec = next(codec for codec in codecs().values() if codec.dtype == dtype)
     with np.errstate(all="ignore"):
         values = codec.decode(blocks)

@@ -56,7 +56,8 @@ ENCODER_DECODERS = [
           "relative_attention_max_distance": 20}),
         ("ul2", "T5ForConditionalGeneration", "t5", {"feed_forward_proj": "gated-silu", "tie_word_embeddings": False}),
         ("mt5", "MT5ForConditionalGeneration", "mt5", {"tie_word_embeddings": False}),
-        ("umt5", "UMT5ForConditionalGeneration", "umt5", {"feed_forward_proj": "gated-gelu"}),
+        ("umt5", "UMT5ForConditionalGeneration", "umt5",
+         {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
     ]
 ]  # fmt: skip
 ENCODER_DECODERS += BARTS

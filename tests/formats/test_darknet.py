@@ -91,13 +91,18 @@ def test_every_layer_has_its_numbers(minor, tmp_path):
         "darknet.minor": minor,
         "darknet.revision": 0,
         "darknet.seen": 32013312,
+        "darknet.cfg": CFG,
     }
     assert {name: tensor.shape for name, tensor in graph.weights.items()} == SHAPES
     at = 0
     for name, shape in SHAPES.items():
         assert np.array_equal(graph[name].numpy(), VALUES[at : at + math.prod(shape)].reshape(shape))
         at += math.prod(shape)
-    assert bytes(graph.attachments["tiny.cfg"].read(0, len(CFG))).decode() == CFG
+
+
+def test_labels(tmp_path):
+    (tmp_path / "tiny.names").write_text("cat\ndog\n")
+    assert cc.open(saved(tmp_path, head() + VALUES.tobytes())).metadata["darknet.names"] == "cat\ndog\n"
 
 
 def test_without_configuration_the_weights_are_flat(tmp_path):
@@ -154,7 +159,7 @@ def yolov3_tiny():
 def test_a_published_network_has_its_published_size(tmp_path):
     path = tmp_path / "yolov3-tiny.cfg"
     path.write_text(yolov3_tiny())
-    layers = weights_of(parse(Source(path)))
+    layers = weights_of(parse(path.read_text(), Source(path)))
     assert 20 + sum(4 * math.prod(shape) for layer in layers for _, shape in layer) == 35_434_956
 
 

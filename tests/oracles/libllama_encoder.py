@@ -7,14 +7,14 @@ import numpy as np
 
 from .libllama import _LOG, _SILENT, Batch, Memory, loaded
 
-NONE, MEAN, CLS, RANK = 0, 1, 2, 4
+NONE, MEAN, CLS, LAST, RANK = 0, 1, 2, 3, 4
 """llama_pooling_type."""
 
 
 class EncoderInLibllama:
-    """A GGUF file of an encoder; `pooling` is one of the module's constants."""
+    """A GGUF file of an encoder, or of a decoder; `pooling` is one of the module's constants."""
 
-    def __init__(self, path, pooling):
+    def __init__(self, path, pooling, *, decoder=False):
         self._library = loaded()
         address, number = ctypes.c_void_p, ctypes.c_int
         kinds = {
@@ -27,10 +27,14 @@ class EncoderInLibllama:
             "llama_model_free": (None, [address]),
             "llama_set_embeddings": (None, [address, ctypes.c_bool]),
             "llama_model_get_vocab": (address, [address]),
+            "llama_get_memory": (address, [address]),
+            "llama_memory_clear": (None, [address, ctypes.c_bool]),
             "llama_model_n_embd": (number, [address]),
+            "llama_model_chat_template": (ctypes.c_char_p, [address, ctypes.c_char_p]),
             "llama_model_n_cls_out": (number, [address]),
             "llama_batch_init": (Batch, [number, number, number]),
             "llama_encode": (number, [address, Batch]),
+            "llama_decode": (number, [address, Batch]),
             "llama_get_embeddings_ith": (ctypes.POINTER(ctypes.c_float), [address, number]),
             "llama_get_embeddings_seq": (ctypes.POINTER(ctypes.c_float), [address, number]),
             "llama_tokenize": (
@@ -52,7 +56,7 @@ class EncoderInLibllama:
         ctypes.memset(ctypes.addressof(params) + unspecified + 12, 0, 4)  # no flash attention: it rounds to f16
         self._context = self._library.llama_init_from_model(self._model, params)
         self._library.llama_set_embeddings(self._context, True)
-        self._pooling = pooling
+        self._pooling, self._decoder = pooling, decoder or pooling == LAST
 
     def close(self):
         """Release the model's memory."""
@@ -73,7 +77,10 @@ class EncoderInLibllama:
 
     def __call__(self, ids):
         """Hidden states [tokens, hidden] without pooling, else the vector of the text: hidden or labels long."""
-        assert self._library.llama_encode(self._context, self._batch(ids)) == 0
+        run = self._library.llama_decode if self._decoder else self._library.llama_encode
+        if self._decoder:
+            self._library.llama_memory_clear(self._library.llama_get_memory(self._context), True)
+        assert run(self._context, self._batch(ids)) == 0
         width = self._library.llama_model_n_embd(self._model)
         if self._pooling == NONE:
             rows = (self._library.llama_get_embeddings_ith(self._context, i) for i in range(len(ids)))
@@ -82,9 +89,13 @@ class EncoderInLibllama:
             width = self._library.llama_model_n_cls_out(self._model)
         return np.ctypeslib.as_array(self._library.llama_get_embeddings_seq(self._context, 0), (width,)).copy()
 
-    def tokenize(self, text):
-        """The ids of a text with its special tokens."""
+    def template(self, name):
+        """A chat template of the file by its name."""
+        return self._library.llama_model_chat_template(self._model, name.encode()).decode()
+
+    def tokenize(self, text, *, special=True):
+        """The ids of a text; `special`: with the tokens around it."""
         data, ids = text.encode(), (ctypes.c_int32 * 512)()
         vocabulary = self._library.llama_model_get_vocab(self._model)
-        count = self._library.llama_tokenize(vocabulary, data, len(data), ids, 512, True, True)
+        count = self._library.llama_tokenize(vocabulary, data, len(data), ids, 512, special, True)
         return list(ids[:count])

@@ -29,7 +29,7 @@ class Case:
     Attributes:
         long: length of a text past its window or trained context.
         tolerance: of the largest difference, relative to the largest value.
-        padded, cached: whether padding and cached decoding are defined in the reference.
+        padded: whether padding is defined in the reference.
         attention: which of transformers' implementations is right.
     """
 
@@ -40,7 +40,6 @@ class Case:
     long: int = 40
     tolerance: float = 3e-5
     padded: bool = True
-    cached: bool = True
     attention: str = "eager"
 
 

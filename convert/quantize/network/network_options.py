@@ -10,7 +10,7 @@ from ....runtime.base.errors import UsageError
 from ....runtime.base.untrusted.regex import compiled
 
 if TYPE_CHECKING:
-    from .quantize_network import Request
+    from .request import Request
 
 TYPES = {"int8": "int8", "uint8": "uint8", "int4": "int4", "fp8": "fp8", "fp16": "f16", "f16": "f16", "bf16": "bf16"}
 """What the command takes as a type for networks."""
@@ -110,7 +110,7 @@ def refuse_network_options(values: dict[str, Any]) -> None:
 
 def request(type_name: str | None, values: dict[str, Any]) -> Request:
     """The request that options stand for; UsageError where they contradict each other."""
-    from .quantize_network import Request
+    from .request import Request
 
     given = [name for name in WEIGHTS_ONLY if values[name]]
     if given:

@@ -8,7 +8,6 @@ from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UnsafeFileError, UsageError
-from ....runtime.base.untrusted.regex import compiled
 from ....runtime.ir.graph import Graph, Node
 from ....runtime.ir.shape_inference import infer
 from ....runtime.passes.pattern.dead_code import RemoveDeadCode
@@ -19,6 +18,7 @@ from ....runtime.passes.quantize.qdq_fusion import FuseQDQ
 from ....runtime.passes.simplification import Simplify
 from ....runtime.passes.simplify.loop_invariant import HoistLoopInvariants
 from ....runtime.tensor.dtype import DTYPES, DType
+from .request import Request
 
 Ranges = Mapping[str, tuple[float, float]]
 HOLDING = {"Conv": 1, "ConvTranspose": 1, "GRU": 1, "Gather": 0, "Gemm": 1, "LSTM": 1, "MatMul": 1, "RNN": 1}
@@ -31,51 +31,6 @@ WEIGHTS = {
     "half": (),
 }
 """Operators whose weights a kind of quantization takes."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """How to quantize a network.
-
-    Attributes:
-        type: int8, uint8, int4, fp8 (of weights), f16 or bf16.
-        kind: dynamic (activations rounded on every run), static (with ranges), blocks and float8 (weights alone), half.
-        activation: uint8 or int8, of static quantization.
-        form: nbits or qdq, of blocks; qdq or qoperator, of static quantization.
-        block: weights that share a scale, of blocks.
-        nodes, excluded: patterns of names of nodes to quantize, by default all, and of nodes to skip.
-        no_fallback: whether a selected node that stays in floating point is an error.
-        wide: values that the type cannot hold; nodes that make or read them stay as they are.
-    """
-
-    type: str
-    kind: str
-    activation: str = "uint8"
-    form: str = "nbits"
-    block: int = 32
-    per_channel: bool = False
-    symmetric: bool = False
-    nodes: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
-    no_fallback: bool = False
-    wide: frozenset[str] = frozenset()
-
-    def selects(self, node: Node) -> bool:
-        """Whether the name of a node, or of its first output, is among those asked for, and its values have room."""
-        return self.names(node) and not self.overflows(node)
-
-    def overflows(self, node: Node) -> bool:
-        """Whether the type cannot hold the node's values."""
-        return any(value is not None and value.name in self.wide for value in (*node.inputs, *node.outputs))
-
-    def names(self, node: Node) -> bool:
-        """Whether the name of a node, or of its first output, is among those asked for."""
-        names = [name for name in (node.name, *(value.name for value in node.outputs[:1])) if name]
-
-        def among(patterns: tuple[str, ...]) -> bool:
-            return any(compiled(pattern).search(name) for pattern in patterns for name in names)
-
-        return (not self.nodes or among(self.nodes)) and not among(self.excluded)
 
 
 @dataclass(frozen=True)
@@ -109,10 +64,13 @@ class Outcome:
 
 def simplified(graph: Graph) -> Graph:
     """The graph with constants folded and dtypes inferred, as calibration and quantizing both see it; changed in place.
+    Inputs whose defaults are weights, as exporters of 2019 made of all of them, become constants, as in onnxruntime's
+    quantization.
 
     What is made of large weights is computed when it is read, here and in quantizing, so that no more than one of them
     is in memory at once.
     """
+    graph.inputs = [value for value in graph.inputs if value.name not in graph.weights]
     HoistLoopInvariants().run(graph)
     Simplify(skip=frozenset({"patterns"}), deferred=True).run(graph)
     infer(graph)

@@ -401,16 +401,29 @@ def ordered(nodes: list[Message], reader: _Reader) -> list[Message]:
 
 
 def _used(node: Message) -> Iterator[str]:
-    """Names that a node and its subgraphs refer to."""
+    """Names that a node and its subgraphs refer to and that the subgraphs do not define: a value in a subgraph may have
+    the name of one around it that is computed later."""
     yield from node.get("input", [])
-    pending = _graphs(node)
+    pending: list[tuple[Message, frozenset[str]]] = [(graph, frozenset()) for graph in _graphs(node)]
     while pending:
-        graph = pending.pop()
-        for info in graph.get("output", []):
-            yield info.name()
+        graph, around = pending.pop()
+        defined = around.union(_defined(graph))
+        used = [info.name() for info in graph.get("output", [])]
         for inner in graph.get("node", []):
-            yield from inner.get("input", [])
-            pending += _graphs(inner)
+            used += inner.get("input", [])
+            pending += [(each, defined) for each in _graphs(inner)]
+        yield from (name for name in used if name not in defined)
+
+
+def _defined(graph: Message) -> Iterator[str]:
+    """Names of the values of a subgraph."""
+    for info in (*graph.get("input", []), *graph.get("initializer", [])):
+        yield info.name()
+    for sparse in graph.get("sparse_initializer", []):
+        if "values" in sparse:
+            yield sparse["values"].name()
+    for node in graph.get("node", []):
+        yield from node.get("output", [])
 
 
 def _graphs(node: Message) -> list[Message]:

@@ -68,6 +68,8 @@ class Machine(MachineState):
             )
         if isinstance(target, Global):
             self.called.append(target)
+            if arguments or keywords:
+                self.made.append(target)
             builder = BUILDERS.get(target.name)
             if builder is not None and not keywords:
                 try:

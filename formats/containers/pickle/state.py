@@ -21,7 +21,7 @@ class MachineState(ABC):
 
     Attributes:
         globals: every name, in order; called: the ones that a call, a state or the end of the pickle would have brought
-            to life.
+            to life; made: the ones that are called with arguments.
         unusual: opcodes that today's writers do not use, with their positions.
         operations: opcodes run.
         at: where the opcode that is being run stands.
@@ -35,6 +35,7 @@ class MachineState(ABC):
         self.memo_style = ""
         self.globals: list[Global] = []
         self.called: list[Global] = []
+        self.made: list[Global] = []
         self.unusual: list[tuple[str, int]] = []
         self.operations = 0
         self.odd_keys = 0

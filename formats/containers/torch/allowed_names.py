@@ -13,9 +13,10 @@ from ..pickle.cursor import Carrier
 from ..pickle.joblib_arrays import WRAPPER
 from ..pickle.machine import Global, Machine, Value
 from ..pickle.numpy_records import NUMPY_NAMES
+from .module_classes import MODULE_CLASSES
 from .tensor_records import TORCH_NAMES
 
-ACCEPTED = frozenset(BUILDERS) | INERT | NUMPY_NAMES | TORCH_NAMES | {WRAPPER}
+ACCEPTED = frozenset(BUILDERS) | INERT | NUMPY_NAMES | TORCH_NAMES | MODULE_CLASSES | {WRAPPER}
 SCRIPT_PREFIX = "__torch__."
 """Classes that a TorchScript archive defines itself; no Python module has this name."""
 
@@ -70,18 +71,23 @@ def executing(name: str) -> bool:
     return any(".".join(parts[:count]) in EXECUTING for count in range(1, len(parts) + 1))
 
 
-def unknown(names: Iterable[Global], allowed: frozenset[str], *, script: bool = False) -> list[Global]:
-    """The names that are neither in the table nor allowed by the user (patterns such as ``omegaconf.*``), each once."""
+def unknown(
+    names: Iterable[Global], allowed: frozenset[str], *, made: Iterable[Global] = (), script: bool = False
+) -> list[Global]:
+    """The names that are neither in the table nor allowed by the user (patterns such as ``omegaconf.*``), each once;
+    `made` are those called with arguments, which modules are not."""
     found: dict[str, Global] = {}
-    for item in names:
-        known = accepted(item.name, script=script)
+    modules = [item for item in made if item.name in MODULE_CLASSES]
+    for item in (*names, *modules):
+        known = accepted(item.name, script=script) and item not in modules
         if not known and (executing(item.name) or not any(fnmatchcase(item.name, pattern) for pattern in allowed)):
             found.setdefault(item.name, item)
     return list(found.values())
 
 
-def refusal(file: str, names: list[Global]) -> UnsafeFileError:
-    """The error for a pickle with such names, all of them named, one that runs code first."""
+def refusal(file: str, names: list[Global], *, beside: Iterable[Global] = ()) -> UnsafeFileError:
+    """The error for a pickle with such names, all of them named, one that runs code first; `beside`: all names that it
+    holds."""
     worst = next((item for item in names if executing(item.name)), names[0])
     others = [item.name for item in names if item is not worst]
     listed = ", ".join(f"`{name}`" for name in others[:LISTED])
@@ -91,10 +97,10 @@ def refusal(file: str, names: list[Global]) -> UnsafeFileError:
         else ""
     )
     why = f"asks Python to call `{worst.name}`{more}. Nothing was executed"
-    return UnsafeFileError("E-PKL-GLOBAL", file, why, at=worst.at, hint=_hint(file, worst, names))
+    return UnsafeFileError("E-PKL-GLOBAL", file, why, at=worst.at, hint=_hint(file, worst, beside))
 
 
-def _hint(file: str, worst: Global, names: list[Global]) -> str:
+def _hint(file: str, worst: Global, beside: Iterable[Global]) -> str:
     if worst.name == PICKLED_DIRECTLY:
         return (
             "The file was written with pickle.dump; unpickle it where you trust it, "
@@ -102,15 +108,12 @@ def _hint(file: str, worst: Global, names: list[Global]) -> str:
         )
     if executing(worst.name):
         return "This name can run code; no option allows it. Inspect: candle-convert scan"
-    if worst.name.startswith(MODULES) or any(item.name.startswith(MODULES) for item in names):
-        return "The file holds a pickled nn.Module; save its weights alone: " + STATE_DICT.format(
-            os.path.basename(file.partition("!")[0])
-        )
     package = worst.name.rpartition(".")[0].rpartition(".")[0] or worst.name.split(".")[0]
-    return (
-        f"If the class is only data: --allow-global {worst.name} (or a pattern such as '{package}.*') reads it "
-        "as an inert record"
-    )
+    option = f"--allow-global {worst.name} (or a pattern such as '{package}.*') reads it as an inert record"
+    if any(item.name.startswith(MODULES) for item in (worst, *beside)):
+        saved = STATE_DICT.format(os.path.basename(file.partition("!")[0]))
+        return f"The file holds a pickled nn.Module; {option}. Or save its weights alone: {saved}"
+    return f"If the class is only data: {option}"
 
 
 def _refuse(
@@ -118,12 +121,12 @@ def _refuse(
 ) -> None:
     """Raise where the pickle holds names that are not accepted, or arrays of joblib, whose bytes its own loader looks
     for."""
-    names = unknown(machine.globals, allowed, script=script)
+    names = unknown(machine.globals, allowed, made=machine.made, script=script)
     arrays = next((name for name in machine.globals if name.name == WRAPPER), None)
     if arrays is not None:
         names = [name for name in names if executing(name.name)]  # bytes of arrays look like other names
     if names:
-        raise refusal(carrier.file, names) from cause
+        raise refusal(carrier.file, names, beside=machine.globals) from cause
     if arrays is not None:
         hint = "Save the arrays with numpy.savez or safetensors, or the model as ONNX"
         raise UnsupportedError(

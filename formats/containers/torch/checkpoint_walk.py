@@ -38,6 +38,7 @@ class Leaf:
         path: the keys and indices that lead there.
         value: a `Tensor`, a plain value, or None for what is dropped.
         within: length of the path at which the first object with state was entered, None outside of such.
+        owner: length of the path of the module of which it is an attribute, None for what is not.
         dropped: reason for a missing value: the class of a record, or that a container holds itself.
         quantized: the scheme that the tensor was dequantized from.
     """
@@ -45,6 +46,7 @@ class Leaf:
     path: Path
     value: Any
     within: int | None = None
+    owner: int | None = None
     dropped: str | None = None
     quantized: str | None = None
 
@@ -54,6 +56,11 @@ class _Place:
     path: Path
     value: Value
     within: int | None
+    owner: int | None = None
+
+    def leaf(self, value: Any, dropped: str | None = None, quantized: str | None = None) -> Leaf:
+        """An end of the tree here."""
+        return Leaf(self.path, value, self.within, self.owner, dropped, quantized)
 
 
 class Walk:
@@ -83,7 +90,7 @@ class Walk:
             if leaf is not None:
                 yield leaf
             elif id(value) in open_ids:
-                yield Leaf(place.path, None, place.within, "a container that holds itself")
+                yield place.leaf(None, "a container that holds itself")
             else:
                 open_ids.append(id(value))
                 pending.append(self._inner(place, value))
@@ -101,62 +108,59 @@ class Walk:
 
     def _leaf(self, place: _Place, value: Value) -> Leaf | None:
         """The leaf that a value is, None for one that holds others."""
-        path, within = place.path, place.within
         if isinstance(value, SCALARS):
-            return Leaf(path, value, within)
+            return place.leaf(value)
         if isinstance(value, list | tuple | set | frozenset):
             self.left -= len(value)
             if not all(isinstance(item, SCALARS) for item in value):
                 return None
-            return Leaf(path, value if isinstance(value, list) else _ordered(value), within)
+            return place.leaf(value if isinstance(value, list) else _ordered(value))
         if isinstance(value, Record):
             return self._record(place, value)
         if isinstance(value, Global):
-            return Leaf(path, value.name, within)
+            return place.leaf(value.name)
         if isinstance(value, Span):
-            return Leaf(path, value, within)
+            return place.leaf(value)
         if isinstance(value, Persistent):
-            return Leaf(path, None, within, "a storage without a tensor")
+            return place.leaf(None, "a storage without a tensor")
         return None
 
     def _record(self, place: _Place, record: Record) -> Leaf | None:
-        path, within = place.path, place.within
         if self.rebuilder.is_tensor(record):
             tensor, quantized = self.rebuilder.rebuild(record)
-            return Leaf(path, tensor, within, None, quantized)
+            return place.leaf(tensor, None, quantized)
         if is_array(record) or record.name == SCALAR:
             try:
-                return Leaf(
-                    path,
-                    array(record, self.rebuilder.file) if is_array(record) else scalar(record, self.rebuilder.file),
-                    within,
-                )
+                read = array if is_array(record) else scalar
+                return place.leaf(read(record, self.rebuilder.file))
             except NotNumeric as error:
-                return Leaf(path, None, within, f"an array of {error}")
+                return place.leaf(None, f"an array of {error}")
         if record.name == "uuid.UUID" and isinstance(record.state, dict) and type(record.state.get("int")) is int:
-            return Leaf(path, str(uuid.UUID(int=record.state["int"] % (1 << 128))), within)
+            return place.leaf(str(uuid.UUID(int=record.state["int"] % (1 << 128))))
         holds = (
             isinstance(record.state, dict | list | tuple | Record)
             or record.items
             or record.pairs
             or record.name in SCRIPT_VALUES
         )
-        return None if holds else Leaf(path, None, within, record.name or "an unnamed object")
+        return None if holds else place.leaf(None, record.name or "an unnamed object")
 
     def _inner(self, place: _Place, value: Value) -> Iterator[_Place]:
         """What a container or record holds, under names."""
-        path, within = place.path, place.within
+        path, within, owner = place.path, place.within, place.owner
         if isinstance(value, dict):
-            return (_Place(self._under(path, key), item, within) for key, item in value.items())
+            return (_Place(self._under(path, key), item, within, owner) for key, item in value.items())
         if isinstance(value, Record):
             if value.name in SCRIPT_VALUES:
-                return (_Place(path, item, within) for item in value.arguments[:1])
-            return self._parts(path, value, len(path) if within is None and value.name not in NAMESPACES else within)
-        return (_Place((*path, str(index)), item, within) for index, item in enumerate(value))
+                return (_Place(path, item, within, owner) for item in value.arguments[:1])
+            within = len(path) if within is None and value.name not in NAMESPACES else within
+            return self._parts(_Place(path, value, within, owner), value)
+        return (_Place((*path, str(index)), item, within, owner) for index, item in enumerate(value))
 
-    def _parts(self, path: Path, record: Record, within: int | None) -> Iterator[_Place]:
+    def _parts(self, place: _Place, record: Record) -> Iterator[_Place]:
         """The attributes, members and pairs of an object, a module's tensors under the names its state dict gives
         them."""
+        path, within, owner = place.path, place.within, place.owner
         state = record.state
         if (
             isinstance(state, tuple)
@@ -166,15 +170,21 @@ class Walk:
         ):
             state = {**(state[0] or {}), **state[1]}
         if isinstance(state, dict):
+            module = all(isinstance(state.get(key), dict) for key in MODULE_PARTS)
+            passing = state.get("_non_persistent_buffers_set") if module else None
+            left_out = passing if isinstance(passing, set) else ()
             for key, item in state.items():
                 if key in MODULE_PARTS and isinstance(item, dict):
-                    yield from (_Place(self._under(path, name), inner, within) for name, inner in item.items())
+                    for name, inner in item.items():
+                        if key != "_buffers" or name not in left_out:
+                            yield _Place(self._under(path, name), inner, within, owner)
                 else:
-                    yield _Place(self._under(path, key), item, within)
+                    mine = len(path) if module and owner is None else owner
+                    yield _Place(self._under(path, key), item, within, mine)
         elif isinstance(state, list | tuple | Record):
-            yield _Place(path, state, within)
-        yield from (_Place((*path, str(index)), item, within) for index, item in enumerate(record.items))
-        yield from (_Place(self._under(path, key), item, within) for key, item in record.pairs)
+            yield _Place(path, state, within, owner)
+        yield from (_Place((*path, str(index)), item, within, owner) for index, item in enumerate(record.items))
+        yield from (_Place(self._under(path, key), item, within, owner) for key, item in record.pairs)
 
     def _under(self, path: Path, key: Any) -> Path:
         """The path of a dictionary's value."""

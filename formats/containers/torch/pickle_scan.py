@@ -73,7 +73,9 @@ def scan_pickle(
             Finding(error.code, "danger", f"the pickle could not be read whole: {error.why}", error.offset, member)
         )
     whole = not findings
-    findings += [_name_finding(name, member) for name in unknown(names, options.allow_globals, script=script)]
+    findings += [
+        _name_finding(name, member) for name in unknown(names, options.allow_globals, made=machine.made, script=script)
+    ]
     for name, at in machine.unusual[:1]:
         findings.append(
             Finding(
@@ -123,7 +125,9 @@ def suspicious(
     with contextlib.suppress(Error):
         machine.run()
     called = [name for name in machine.called if IDENTIFIERS.fullmatch(name.name)]
-    return [_name_finding(name, member) for name in unknown(called, options.allow_globals, script=script)]
+    return [
+        _name_finding(name, member) for name in unknown(called, options.allow_globals, made=machine.made, script=script)
+    ]
 
 
 def is_pickle(source: Source) -> bool:

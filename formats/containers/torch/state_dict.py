@@ -32,6 +32,8 @@ KEYS = (
     "ema",
 )
 """Keys under which training scripts store the weights; the first one present is used."""
+AVERAGED = "ema"
+"""The key of a moving average of a model that is pickled whole, which ultralytics takes before the model."""
 VALUE_LIMIT = 1 << 20
 TOTAL_LIMIT = 16 << 20
 ELEMENT = 8
@@ -49,7 +51,8 @@ def fill(graph: Graph, checkpoint: Checkpoint, options: ReadOptions, depth: int)
     uncounted = 0
     for leaf in Walk(checkpoint, graph.files[0], depth).leaves():
         if isinstance(leaf.value, Tensor):
-            holding.append(leaf)
+            if leaf.owner is None:
+                holding.append(leaf)
         elif len(others) < OTHERS_LIMIT:
             others.append(leaf)
         else:
@@ -74,18 +77,21 @@ def _found(graph: Graph, holding: Sequence[Leaf]) -> Path:
     prefix: Path = ()
     while True:
         counts: dict[str, int] = {}
+        objects: set[str] = set()
         direct = 0
         for leaf in holding:
             if leaf.path[: len(prefix)] == prefix:
                 if len(leaf.path) > len(prefix) + 1 and (leaf.within is None or leaf.within > len(prefix)):
                     key = leaf.path[len(prefix)]
                     counts[key] = counts.get(key, 0) + 1
+                    if leaf.within == len(prefix) + 1:
+                        objects.add(key)
                 else:
                     direct += 1
         known = [key for key in KEYS if key in counts]
         if not known or sum(counts[key] for key in known) < direct:
             break
-        prefix = (*prefix, known[0])
+        prefix = (*prefix, AVERAGED if AVERAGED in objects else known[0])
     if prefix:
         others = [".".join(path) for path in _beside(holding, prefix)]
         listed = ", ".join(map(repr, others[:LISTED])) + (
@@ -137,10 +143,10 @@ def _add_weight(graph: Graph, leaf: Leaf, path: Path) -> None:
 
 def _add_metadata(graph: Graph, leaves: Sequence[Leaf], prefix: Path, left: Container[Path]) -> None:
     """Plain values under dotted keys; what is beside tensors that are not taken stays with them, and an object's
-    attributes with it."""
+    attributes with it, except those of the module whose weights are taken."""
     total, dropped = 0, []
     for leaf in leaves:
-        if leaf.within is not None or _is_under(leaf.path, left):
+        if (leaf.within is not None and not _is_attribute(leaf, prefix)) or _is_under(leaf.path, left):
             continue
         path = leaf.path[len(prefix) :] if leaf.path[: len(prefix)] == prefix else leaf.path
         value, size = _meta(leaf.value)
@@ -151,6 +157,14 @@ def _add_metadata(graph: Graph, leaves: Sequence[Leaf], prefix: Path, left: Cont
         graph.metadata.setdefault(".".join(path) if path else "value", value)
     if dropped:
         graph.note("W-METADATA", f"too large for metadata and left out: {', '.join(dropped[:LISTED])}")
+
+
+def _is_attribute(leaf: Leaf, prefix: Path) -> bool:
+    """Whether a value is a public attribute of the module at `prefix`, or in one that is a dictionary."""
+    if leaf.owner != len(prefix) or leaf.path[: len(prefix)] != prefix:
+        return False
+    name, *inner = leaf.path[len(prefix) :] or ("",)
+    return len(inner) < 2 and name != "training" and not name.startswith("_")
 
 
 def _meta(value: Any) -> tuple[Any, int]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
+
 from ....runtime.base.errors import FormatError
 
 LABEL = (1 << 31) | 0xFF
@@ -28,7 +30,7 @@ class Charsmap:
         size = struct.unpack_from("<I", data)[0] if len(data) >= 4 else 0
         if len(data) < 4 or size % 4 or size < 4 or 4 + size >= len(data):
             raise self._broken("its trie does not fit into it")
-        self._units = struct.unpack_from(f"<{size // 4}I", data, 4)
+        self._units = np.frombuffer(data, "<u4", size // 4, 4).astype(np.uint32).data
         self._replacements = data[4 + size :]
 
     def match(self, text: bytes, at: int) -> tuple[bytes, int] | None:

@@ -5,6 +5,7 @@ Source: Kudo, 2018; SentencePiece's EncodeOptimized; llama.cpp's llm_tokenizer_u
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 
 from ..core.vocabulary import NORMAL, UNUSED, USER_DEFINED, Vocabulary
@@ -33,17 +34,20 @@ class Unigram:
         unused: bool,
         fallback: bool,
     ) -> None:
-        rows = list(zip(vocabulary.texts, vocabulary.kinds, vocabulary.scores, strict=True))
-        normal = [score for _, kind, score in rows if kind == NORMAL]
+        normal = [score for kind, score in zip(vocabulary.kinds, vocabulary.scores, strict=True) if kind == NORMAL]
         best, worst = max(normal, default=0.0), min(normal, default=0.0)
         taken = (NORMAL, USER_DEFINED, UNUSED) if unused else (NORMAL, USER_DEFINED)
-        self._scores = {
-            text: (own_score(text, best) if kind == USER_DEFINED else score, token)
-            for token, (text, kind, score) in enumerate(rows)
+        self._ids = {
+            text: token
+            for token, (text, kind) in enumerate(zip(vocabulary.texts, vocabulary.kinds, strict=True))
             if kind in taken and text
         }
+        self._scores = array("d", vocabulary.scores)
+        for text, token in self._ids.items():
+            if vocabulary.kinds[token] == USER_DEFINED:
+                self._scores[token] = own_score(text, best)
         self._longest: dict[str, int] = {}
-        for text in self._scores:
+        for text in self._ids:
             self._longest[text[0]] = max(self._longest.get(text[0], 0), len(text))
         self._unknown_score = worst - PENALTY
         self._unknown = vocabulary.roles.get("unk", 0)
@@ -51,7 +55,7 @@ class Unigram:
             [token for byte in range(256) for token in _ids(vocabulary, f"<0x{byte:02X}>")] if fallback else []
         )
         self._normalizer = normalizer
-        self._separable = not any(CROSSING.search(text) for text in self._scores)
+        self._separable = not any(CROSSING.search(text) for text in self._ids)
         self._known: dict[str, list[tuple[str, int]]] = {}
 
     def encode(self, text: str) -> list[int]:
@@ -88,7 +92,7 @@ class Unigram:
 
     def _cuts(self, text: str) -> list[tuple[int, int, int]]:
         """Start, stop and id of every token of the best way, -1 for an unknown character."""
-        scores, longest = self._scores, self._longest
+        ids, scores, longest = self._ids, self._scores, self._longest
         best = [float("-inf")] * (len(text) + 1)
         best[0] = 0.0
         ways: list[tuple[int, int]] = [(0, -1)] * (len(text) + 1)
@@ -96,11 +100,12 @@ class Unigram:
             so_far = best[start]
             known = False
             for stop in range(start + 1, min(len(text), start + longest.get(first, 0)) + 1):
-                token = scores.get(text[start:stop])
+                token = ids.get(text[start:stop])
                 if token is not None:
                     known = known or stop == start + 1
-                    if so_far + token[0] > best[stop]:
-                        best[stop], ways[stop] = so_far + token[0], (start, token[1])
+                    score = so_far + scores[token]
+                    if score > best[stop]:
+                        best[stop], ways[stop] = score, (start, token)
             if not known and so_far + self._unknown_score > best[start + 1]:
                 best[start + 1], ways[start + 1] = so_far + self._unknown_score, (start, -1)
         found, stop = [], len(text)

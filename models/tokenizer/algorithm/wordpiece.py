@@ -8,6 +8,7 @@ Source: Devlin et al., 2018; llama.cpp's llm_tokenizer_wpm_session.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from ..core.vocabulary import SPACE, Vocabulary
@@ -25,6 +26,9 @@ CHINESE = (
 )
 """Characters that are words of their own."""
 SPACES = frozenset("\t\n\v\f\r ") | WHITE
+BETWEEN = re.compile(f"[{''.join(sorted(SPACES))}]+")
+MAX_KNOWN, MAX_KNOWN_LENGTH = 1 << 15, 32
+"""How many pieces between spaces are remembered with their ids, and characters of the longest."""
 
 
 class WordPiece:
@@ -35,9 +39,21 @@ class WordPiece:
         self._longest = max(map(len, vocabulary.texts), default=0)
         self._unknown = vocabulary.roles.get("unk")
         self._lowercase, self._stripped = lowercase, stripped
+        self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text without special tokens."""
+        found: list[int] = []
+        for piece in BETWEEN.split(text):
+            ids = self._known.get(piece)
+            if ids is None:
+                ids = self._encoded(piece)
+                if len(piece) <= MAX_KNOWN_LENGTH and len(self._known) < MAX_KNOWN:
+                    self._known[piece] = ids
+            found += ids
+        return found
+
+    def _encoded(self, text: str) -> list[int]:
         found: list[int] = []
         for word in self._words(text):
             pieces = self._pieces(SPACE + word)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,14 +19,20 @@ FIRST, LAST, LENGTH = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 
 
 class Finder:
-    """Ids of tokens by string; the last of duplicates wins."""
+    """Ids of tokens by string; the last of duplicates wins.
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    Args:
+        ids: of all tokens, where a dictionary has them already.
+    """
+
+    def __init__(self, texts: Sequence[str], ids: Mapping[str, int] | None = None) -> None:
         self._texts = texts
         self._asked = 0
+        if ids is not None:
+            self.ids = ids
 
     @cached_property
-    def ids(self) -> dict[str, int]:
+    def ids(self) -> Mapping[str, int]:
         """The dictionary of all tokens."""
         return dict(zip(self._texts, range(len(self._texts)), strict=True))
 

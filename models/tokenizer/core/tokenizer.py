@@ -152,7 +152,7 @@ class Tokenizer:
                 _check_text(part)
         if isinstance(self.engine, TemplateEngine):
             return self.engine.encodings(texts, limit)
-        doubled = [self.vocabulary.texts[token] for token in self.closing] == [DOUBLED]
+        doubled = bool(self.opening) and [self.vocabulary.texts[token] for token in self.closing] == [DOUBLED]
         around = Around(self.opening, self.closing, doubled)
         parts = (((text,) if isinstance(text, str) else text) for text in texts)
         return [around.joined([self.engine.encode(part, True) for part in each], limit) for each in parts]

@@ -69,9 +69,15 @@ class Vocabulary:
         return Finder(self.texts)
 
     @property
-    def ids(self) -> dict[str, int]:
+    def ids(self) -> Mapping[str, int]:
         """Ids by string."""
         return self.finder.ids
+
+    def found_by(self, ids: Mapping[str, int]) -> Vocabulary:
+        """The same tokens, looked up in a dictionary that has all of them."""
+        made = replace(self)
+        vars(made)["finder"] = Finder(self.texts, ids)
+        return made
 
     def changed(self, kinds: Sequence[int], ends: frozenset[int]) -> Vocabulary:
         """The same tokens with other types and end ids."""

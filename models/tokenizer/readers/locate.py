@@ -63,6 +63,10 @@ CLASSES = {
 """Tokenizer classes by model type, for models that do not name theirs."""
 
 
+ENDED = ("PegasusTokenizer", "T5Tokenizer", "XLMRobertaTokenizer")
+"""Classes of transformers that end every text, whatever `add_eos_token` says."""
+
+
 def _class_of(graph: Graph) -> str:
     """The model's tokenizer class, as transformers names it, without ``Fast``; empty if it is not known."""
     companions = companion_files(graph)
@@ -121,7 +125,7 @@ def _sentencepiece(graph: Graph, name: str) -> Tokenizer:
         templates(graph),
         path=_path(graph),
         add_bos=add_bos if isinstance(add_bos, bool) else not unigram or kind == "XLMRobertaTokenizer",
-        add_eos=add_eos if isinstance(add_eos, bool) else unigram,
+        add_eos=add_eos if isinstance(add_eos, bool) and kind not in ENDED else unigram,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ....runtime.base.errors import FormatError
@@ -38,7 +39,9 @@ class Pieces:
     """
 
     def __init__(self, model: Model, ids: Mapping[str, int], unknown: int, path: str | None, *, marked: bool) -> None:
-        self._words = words_of(model, vocabulary_of(model, {}), path)
+        spelled = {text: text for text in ids}  # one string in memory for a piece that both files have
+        shared = replace(model, pieces=[(spelled.get(text, text), score, kind) for text, score, kind in model.pieces])
+        self._words = words_of(shared, vocabulary_of(shared, {}), path)
         self._bytes = model.fallback
         self._ids, self._unknown, self._marked = ids, unknown, marked
 
@@ -105,6 +108,8 @@ def _tokenizer(
     for role, token in roles.items():
         kinds[token] = UNKNOWN if role == "unk" else CONTROL
     vocabulary = Vocabulary(texts, kinds, roles=roles)
+    if UNUSED not in kinds and len(vocab) == count:
+        vocabulary = vocabulary.found_by(vocab)
     vocabulary = vocabulary.changed(kinds, end_tokens(vocabulary))
     words: TextEncoder = Pieces(model, vocab, roles["unk"], path, marked=marked)
     special = Leftmost([(texts[token], token) for token in vocabulary.of_kind(CONTROL, UNKNOWN)])

@@ -74,6 +74,7 @@ FAMILIES = {
         ("<|begin_of_text|>",),
     ),
     "qwen": Family(QWEN, "qwen2", {"eos": "<|endoftext|>", "pad": "<|endoftext|>"}),
+    "whisper": Family((), "gpt-2", {"eos": "<|endoftext|>", "pad": "<|endoftext|>"}),
     "glm4": Family(
         GLM4,
         "glm4",
@@ -86,6 +87,8 @@ FAMILIES = {
 
 def family_of(name: str, model_type: object) -> Family:
     """The family of a file by its name and its directory's model type."""
+    if model_type == "whisper":
+        return FAMILIES["whisper"]
     return FAMILIES[
         "qwen" if name.endswith(".tiktoken") else "glm4" if model_type in ("chatglm", "glm", "glm4") else "llama3"
     ]
@@ -141,7 +144,7 @@ def _pieces(data: bytes, path: str | None) -> list[bytes]:
             continue
         try:
             token, rank = line.split()
-            found[int(rank)] = base64.b64decode(token, validate=True)
+            found[int(rank)] = b"" if token == b"=" else base64.b64decode(token, validate=True)
         except (ValueError, binascii.Error) as error:
             raise FormatError(CODE, path, f"line {number} is not a base64 token with its rank") from error
     if sorted(found) != list(range(len(found))):

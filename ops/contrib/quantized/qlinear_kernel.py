@@ -4,24 +4,25 @@ QLinearLeakyRelu."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ....runtime.jit.address import share, u8
+from ....runtime.jit.address import i8, share, u8
 from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.range_kernel import inner, range_kernel
 from ....runtime.plan.elementwise_fusion import collapsed
-from ....runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ....runtime.simd.bytes import TABLES, load_i8, load_u8, lookup_bytes, store_bytes
+from ....runtime.plan.kernel_api import Launch, Planned, Step, native
+from ....runtime.simd.bytes import TABLES, load_i8, load_u8, store_bytes
 from ....runtime.simd.memory import fma
-from ....runtime.simd.vector import LANES, splat, to_float
-from ...kernels.gemm.requantize import load_zero_point, round_to_bytes
+from ....runtime.simd.vector import LANES, address_of, splat, stack_array, to_float
+from ...kernels.byte_lookup import PIECE, launch_lookup, lookup_line, table_of
+from ...kernels.gemm.requantize import load_zero_point, round_to_byte, round_to_bytes
 from .qlinear import (
     fixed_part,
     qlinear_add,
     qlinear_concat,
+    qlinear_global_average_pool,
     qlinear_leaky_relu,
     qlinear_mul,
     qlinear_sigmoid,
@@ -29,9 +30,8 @@ from .qlinear import (
     stored,
 )
 
+CODES = 256
 F32, BYTES = np.dtype(np.float32), (np.dtype(np.uint8), np.dtype(np.int8))
-PIECE = 4096
-"""Elements that one unit of work computes."""
 
 
 @inner
@@ -53,6 +53,18 @@ def _product(a: Any, b: Any, one: Any, unused: Any, fixed: Any, left: Any, right
 
 
 def _paired(formula: Any) -> Any:
+    @inner
+    def pair_line(
+        a: Any, a_step: Any, b: Any, b_step: Any, y: Any, count: Any, signed: Any, factors: Any, zeros: Any
+    ) -> None:
+        """`count` results."""
+        low, high = (np.float32(-128), np.float32(127)) if signed != 0 else (np.float32(0), np.float32(255))
+        for j in range(0, count, LANES):
+            lanes = (1 << min(LANES, count - j)) - 1
+            one, other = (_bytes(a + j * a_step, a_step, signed, lanes), _bytes(b + j * b_step, b_step, signed, lanes))
+            found = formula(one, other, factors[0], factors[1], factors[2], zeros[0], zeros[1])
+            store_bytes(y + j, round_to_bytes(found, np.float32(0), low, high), lanes)
+
     @range_kernel
     def paired_bytes(
         first_bytes: Address,
@@ -73,14 +85,17 @@ def _paired(formula: Any) -> Any:
         together: int,
         a_group: int,
         b_group: int,
+        codes: Address,
         part: int,
         parts: int,
     ) -> None:
         """Rows of results from two rows of bytes, whose steps are from row to row, within one, and between groups of
-        rows that are together."""
-        low, high = (np.float32(-128), np.float32(127)) if signed != 0 else (np.float32(0), np.float32(255))
-        one, other, fixed = np.float32(first_factor), np.float32(second_factor), np.float32(addend)
-        left, right = np.float32(first_zero), np.float32(second_zero)
+        rows that are together. `codes` are all bytes: of what becomes of them beside a byte that all of a long row
+        meet, a table is made."""
+        factors = np.float32(first_factor), np.float32(second_factor), np.float32(addend)
+        zeros = np.float32(first_zero), np.float32(second_zero)
+        table = stack_array(np.uint8, 16)
+        place = address_of(table)
         pieces = (length + PIECE - 1) // PIECE
         first, last = share(rows * pieces, part, parts)
         for unit in range(first, last):
@@ -91,20 +106,17 @@ def _paired(formula: Any) -> Any:
                 second_bytes + group * b_group + among * b_row,
                 made + row * length,
             )
-            end = min(length, begin + PIECE)
-            for j in range(begin, end, LANES):
-                lanes = (1 << min(LANES, end - j)) - 1
-                one_bytes, other_bytes = (
-                    _bytes(a + j * a_step, a_step, signed, lanes),
-                    _bytes(b + j * b_step, b_step, signed, lanes),
-                )
-                store_bytes(
-                    y + j,
-                    round_to_bytes(
-                        formula(one_bytes, other_bytes, one, other, fixed, left, right), np.float32(0), low, high
-                    ),
-                    lanes,
-                )
+            count = min(length - begin, PIECE)
+            y += begin
+            if count <= CODES or a_step == b_step or not TABLES:
+                a, b = a + begin * a_step, b + begin * b_step
+                pair_line(a, a_step, b, b_step, y, count, signed, factors, zeros)
+            elif b_step == 0:
+                pair_line(codes, 1, b, 0, place, CODES, signed, factors, zeros)
+                lookup_line(place, a + begin, y, count)
+            else:
+                pair_line(a, 0, codes, 1, place, CODES, signed, factors, zeros)
+                lookup_line(place, b + begin, y, count)
 
     return paired_bytes
 
@@ -113,23 +125,31 @@ _SUMS, _PRODUCTS = _paired(_sum), _paired(_product)
 
 
 @range_kernel
-def looked_up(
-    source: Address, table_at: Address, target: Address, rows: int, length: int, target_row: int, part: int, parts: int
+def averaged_rows(
+    source: Address,
+    target: Address,
+    rows: int,
+    length: int,
+    signed: int,
+    x_zero: int,
+    factor: float,
+    y_zero: int,
+    part: int,
+    parts: int,
 ) -> None:
-    """Bytes by a table of what they become; rows of results are `target_row` bytes apart."""
-    table = u8(table_at)
-    pieces = (length + PIECE - 1) // PIECE
-    first, last = share(rows * pieces, part, parts)
-    for unit in range(first, last):
-        row, begin = unit // pieces, unit % pieces * PIECE
-        x, y = u8(source + row * length), u8(target + row * target_row)
-        end, done = min(length, begin + PIECE), begin
-        if TABLES:
-            done = begin + (end - begin) // 64 * 64
-            for j in range(begin, done, 64):
-                lookup_bytes(table_at, source + row * length + j, target + row * target_row + j)
-        for j in range(done, end):
-            y[j] = table[x[j]]
+    """The average of each row of bytes, less its zero point and multiplied by a factor, as a byte."""
+    low, high = (np.float32(-128), np.float32(127)) if signed != 0 else (np.float32(0), np.float32(255))
+    first, last = share(rows, part, parts)
+    for row in range(first, last):
+        x, total = source + row * length, np.int32(0)
+        if signed != 0:
+            for j in range(length):
+                total += np.int32(i8(x)[j])
+        else:
+            for j in range(length):
+                total += np.int32(u8(x)[j])
+        average = np.float32(total - x_zero * length) / np.float32(length) * np.float32(factor)
+        u8(target)[row] = round_to_byte(average, np.float32(y_zero), low, high)
 
 
 def _numbers(step: Step, *indices: int) -> list[np.ndarray] | None:
@@ -196,6 +216,7 @@ def plan_pair(step: Step) -> Planned:
         together=together,
         a_group=a_group,
         b_group=b_group,
+        codes=step.constant_buffer(np.arange(CODES, dtype=np.uint8)),
     )
 
 
@@ -205,22 +226,28 @@ def _three(values: list[int], missing: int) -> tuple[int, int, int]:
     return outer, middle, inner_most
 
 
-def _table(dtype: np.dtype[Any], function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """What every byte becomes, by its bits."""
-    return np.ascontiguousarray(function(np.arange(256, dtype=np.uint8).view(dtype))).view(np.uint8)
-
-
-def _lookup(step: Step, x: Buffer, table: np.ndarray, y: Buffer, rows: int, length: int, row: int) -> Launch:
-    parts = step.parts(rows * -(-length // PIECE), x.count)
+@native(qlinear_global_average_pool)
+def plan_global_average_pool(step: Step) -> Planned:
+    """Channels first; constant steps and zero points."""
+    x, y, held = step.inputs[0], step.output(), _numbers(step, 1, 3, 2, 4)
+    if x is None or held is None or x.dtype not in BYTES or step.attributes["channels_last"] or not x.count:
+        return None
+    x_scale, y_scale, x_zero, y_zero = held
+    if x_scale.dtype != F32 or y_scale.dtype != F32:
+        return None
+    with np.errstate(all="ignore"):
+        factor = float(x_scale / y_scale)
     return Launch(
-        looked_up,
-        parts,
+        averaged_rows,
+        step.parts(y.count, x.count / 8),
         source=x,
-        table_at=step.constant_buffer(table),
         target=y,
-        rows=rows,
-        length=length,
-        target_row=row,
+        rows=y.count,
+        length=x.count // y.count,
+        signed=int(x.dtype != np.uint8),
+        x_zero=int(x_zero),
+        factor=factor,
+        y_zero=int(y_zero),
     )
 
 
@@ -233,9 +260,8 @@ def plan_function(step: Step) -> Planned:
     if x is None or x.dtype not in BYTES or compute is None or computed:
         return None
     own = {"alpha": step.attributes["alpha"]} if "alpha" in step.attributes else {}
-    return _lookup(
-        step, x, _table(x.dtype, lambda codes: compute(codes, *held, **own)), step.output(), 1, x.count, x.count
-    )
+    table = step.constant_buffer(table_of(x.dtype, lambda codes: compute(codes, *held, **own)))
+    return launch_lookup(step, x, table, step.output(), 1, x.count, x.count)
 
 
 @native(qlinear_concat)
@@ -259,11 +285,11 @@ def plan_concat(step: Step) -> Planned:
         ):
             return None
         own = [item for item in held if item is not None]
-        table = _table(
+        table = table_of(
             x.dtype,
             lambda codes, own=own: stored(real(codes, *own), scale, zero, zero),  # type: ignore[misc]
         )
-        length = math.prod(x.shape[axis:])
-        launches.append(_lookup(step, x, table, y.view((rows * row - start,), start), rows, length, row))
+        length, target = math.prod(x.shape[axis:]), y.view((rows * row - start,), start)
+        launches.append(launch_lookup(step, x, step.constant_buffer(table), target, rows, length, row))
         start += length
     return launches

@@ -13,7 +13,7 @@ from ....runtime.simd.branchless_math import exp
 from ....runtime.simd.memory import BF16_CODE, F16_CODE, F32_CODE, load_one, narrow, widen
 from ....runtime.simd.vector import LANES
 from .grouped_heads import KEYS, query_key_dots, weighted_sums
-from .score_row import BOOL_MASK, AttentionArguments, HeadRows, key_count, softmax_row, visible_keys
+from .score_row import BOOL_MASK, NO_MASK, AttentionArguments, HeadRows, key_count, softmax_row, visible_keys
 
 _dots_single, _dots_half, _dots_bf16 = query_key_dots(F32_CODE), query_key_dots(F16_CODE), query_key_dots(BF16_CODE)
 _sums_single, _sums_half, _sums_bf16 = weighted_sums(F32_CODE), weighted_sums(F16_CODE), weighted_sums(BF16_CODE)
@@ -52,16 +52,23 @@ def _add_values(kind: Any, values: Any, step: Any, count: Any, powers: Any, rows
 
 
 @inner
-def _trim_masks(mask: Any, head_step: Any, heads: Any, row_step: Any, queries: Any, lowest: Any, highest: Any) -> Any:
+def _is_hidden(form: Any, mask: Any, key: Any) -> Any:
+    return u8(mask)[key] == 0 if form == BOOL_MASK else f32(mask)[key] == np.float32(-np.inf)
+
+
+@inner
+def _trim_masks(
+    form: Any, mask: Any, head_step: Any, heads: Any, row_step: Any, queries: Any, lowest: Any, highest: Any
+) -> Any:
     """What is left of a range of keys without those at its ends that no query sees."""
     first, last = highest, lowest
     for head in range(heads if head_step != 0 else 1):
         for query in range(queries if row_step != 0 else 1):
-            line = u8(mask + head * head_step + query * row_step)
+            line = mask + head * head_step + query * row_step
             begin, end = lowest, highest
-            while begin < first and line[begin] == 0:
+            while begin < first and _is_hidden(form, line, begin):
                 begin += 1
-            while end > last and line[end - 1] == 0:
+            while end > last and _is_hidden(form, line, end - 1):
                 end -= 1
             first, last = min(first, begin), max(last, end)
     return first, last
@@ -119,10 +126,10 @@ def decode_blocks(
         lowest, highest = max(lowest, begin), min(highest, begin + KEYS)
         if highest <= lowest:
             continue
-        if form == BOOL_MASK:
+        if form != NO_MASK:
             reach = mask + image * mask_batch + group * each * mask_head
             lowest, highest = _trim_masks(
-                reach, mask_head, each, mask_row, queries, lowest, min(highest, np.int64(masked))
+                form, reach, mask_head, each, mask_row, queries, lowest, min(highest, np.int64(masked))
             )
             if highest <= lowest:
                 continue

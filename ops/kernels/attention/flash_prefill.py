@@ -5,7 +5,7 @@ Keys and values are packed into panels first, widened to f32; products are those
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,31 @@ QUERIES = 48
 """Queries of a block."""
 KEYS = 256
 """Keys of a block."""
+
+
+class Grid(NamedTuple):
+    """Rows and columns of the grid in which keys lie, none for keys without a grid. Behind a query's elements stand the
+    biases of rows, then those of columns."""
+
+    rows: int = 0
+    columns: int = 0
+
+    @property
+    def fills_vectors(self) -> bool:
+        """Whether a vector of scores has keys of one row."""
+        return self.columns > 0 and self.columns % LANES == 0
+
+
+@inner
+def _add_grid(grid: Any, biases: Any, begin: Any, count: Any, scores: Any) -> None:
+    """Add the biases of rows and columns to `count` scores of a query, from key `begin` on."""
+    row, column = begin // grid.columns, begin % grid.columns
+    by_column = biases + 4 * grid.rows
+    for at in range(scores, scores + 4 * count, 4 * LANES):
+        store_f32(at, load_f32(at) + (load_f32(by_column + 4 * column) + f32(biases)[row]))
+        column += LANES
+        if column == grid.columns:
+            row, column = row + 1, 0
 
 
 @inner
@@ -79,6 +104,7 @@ def prefill_blocks(
     query_rows: HeadRows,
     output_rows: HeadRows,
     problem: AttentionArguments,
+    grid: Grid,
     packed_k: Address,
     packed_v: Address,
     zero: Address,
@@ -86,7 +112,7 @@ def prefill_blocks(
     part: int,
     parts: int,
 ) -> None:
-    """Outputs of queries from packed keys and values."""
+    """Outputs of queries from packed keys and values; keys of a grid, which fills vectors, are all visible."""
     q, q_kind, q_batch, q_head, q_row = (
         query_rows.at,
         query_rows.kind,
@@ -108,7 +134,7 @@ def prefill_blocks(
     more, before, causal, left, right = problem.more, problem.before, problem.causal, problem.left, problem.right
     scale, softcap = np.float32(problem.scale), np.float32(problem.softcap)
     panels_k, blocks_v = (keys + PANEL - 1) // PANEL, (keys + KEYS - 1) // KEYS
-    panels_v = (width + PANEL - 1) // PANEL
+    panels_v, key_size = (width + PANEL - 1) // PANEL, size - grid.rows - grid.columns
     wide = panels_v * PANEL
     query = scratch + part * 4 * (QUERIES * (size + KEYS + 2 * wide + 4) + ROWS * PANEL)
     scores = query + 4 * QUERIES * size
@@ -156,8 +182,8 @@ def prefill_blocks(
                     query,
                     4 * size,
                     4,
-                    packed_k + (group * panels_k + begin // PANEL + panel) * size * PANEL * 4,
-                    size,
+                    packed_k + (group * panels_k + begin // PANEL + panel) * key_size * PANEL * 4,
+                    key_size,
                     scores + panel * PANEL * 4,
                     4 * KEYS,
                     0,
@@ -179,6 +205,8 @@ def prefill_blocks(
                     + (start + i) * mask_row
                     + begin * (1 if form == 1 else 4)
                 )
+                if grid.columns != 0:
+                    _add_grid(grid, query + 4 * (size * i + key_size), begin, depth, scores + 4 * KEYS * i)
                 top, power = softmax_row(
                     scores + 4 * KEYS * i,
                     depth,

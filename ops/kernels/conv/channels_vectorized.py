@@ -1,6 +1,7 @@
 """Convolution and pooling vectorized over 16 channels, for short rows, large windows and long strides.
 
 Input channels are transposed into the lanes of vectors, outputs are computed from full vectors and transposed back.
+NCHW16c layout needs no transpose.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -52,6 +53,15 @@ def load_channels(
             if x == width:
                 x, line = 0, line + VECTOR * wide
     return any_lane(found)
+
+
+@inner
+def load_blocks(source: Any, width: Any, rows: Any, target: Any, wide: Any) -> None:
+    """Copy rows of `width` vectors to rows of `wide`."""
+    for row in range(rows):
+        line, place = source + VECTOR * width * row, target + VECTOR * wide * row
+        for at in range(0, VECTOR * width, VECTOR):
+            store_f32(place + at, load_f32(line + at))
 
 
 @inner
@@ -132,7 +142,9 @@ _tiles = tiles_by_rows(TILES, RowTile, _sum_outputs)
 
 
 @range_kernel
-def convolve_channels(conv: Convolution, wide: int, read_rows: int, tile: int, part: int, parts: int) -> None:
+def convolve_channels(
+    conv: Convolution, wide: int, read_rows: int, tile: int, blocks_in: int, blocks_out: int, part: int, parts: int
+) -> None:
     """Depthwise convolution. Kernels are [channels / 16, taps, 16], biases padded; slices are rows of a band, for which
     `read_rows` rows of `wide` input vectors are read; a tile has `tile` outputs."""
     images, channels, height, width = conv.images, conv.groups, conv.height, conv.width
@@ -156,16 +168,16 @@ def convolve_channels(conv: Convolution, wide: int, read_rows: int, tile: int, p
             min(LANES, channels - block * LANES),
         )
         top, read = input_rows(begin * stride_y - pad_y, rows, stride_y, (kernel_y - 1) * dilation_y + 1, height)
-        load_channels(
-            conv.source + start * plane + 4 * top * width,
-            plane,
-            some,
-            width,
-            read * width,
-            lines + VECTOR * pad_x,
-            wide,
-            transposed,
-        )
+        padded, base = lines + VECTOR * pad_x, start * out_plane + 4 * begin * out_width
+        if blocks_in != 0:
+            load_blocks(conv.source + start * plane + VECTOR * top * width, width, read, padded, wide)
+        else:
+            source = conv.source + start * plane + 4 * top * width
+            load_channels(source, plane, some, width, read * width, padded, wide, transposed)
+        made = results
+        if blocks_out != 0:
+            base = start * out_plane + VECTOR * begin * out_width
+            made = conv.target + base
         bias, kernels = conv.bias + VECTOR * block, conv.weights + VECTOR * block * kernel_y * kernel_x
         for index in range(rows):
             at = (begin + index) * stride_y - pad_y
@@ -176,11 +188,13 @@ def convolve_channels(conv: Convolution, wide: int, read_rows: int, tile: int, p
             )
             for x in range(0, out_width, tile):
                 column = min(x, out_width - tile)
-                source, target = line + step * column, results + VECTOR * (index * out_width + column)
+                source, target = line + step * column, made + VECTOR * (index * out_width + column)
                 _tiles(tile, source, step, weights, taps, kernel_x, row, tap, bias, target, low, high)
-        base = start * out_plane + 4 * begin * out_width
-        store_channels(results, conv.target + base, out_plane, some, rows * out_width)
-        apply_epilogue(conv.epilogue, conv.target, base, out_plane, some, rows * out_width)
+        if blocks_out != 0:
+            apply_epilogue(conv.epilogue, conv.target, base, 0, 1, LANES * rows * out_width)
+        else:
+            store_channels(results, conv.target + base, out_plane, some, rows * out_width)
+            apply_epilogue(conv.epilogue, conv.target, base, out_plane, some, rows * out_width)
 
 
 def _pooling(average: bool) -> Any:
@@ -285,22 +299,25 @@ def _is_faster(geometry: Sequence[int]) -> bool:
 
 
 def plan_channels_vectorized(problem: Problem) -> ConvPlan | None:
-    """Launch of a depthwise convolution over one or two axes, None if vectors along rows are faster."""
+    """Launch of a depthwise convolution over one or two axes; None if vectors along rows are faster, which need plain
+    layout."""
     geometry, step = problem.geometry, problem.step
     if not (
-        WIDE
+        (WIDE or problem.blocked)
         and problem.constant
         and problem.x.count
         and problem.channels == problem.outputs == 1
         and problem.groups >= LANES
     ):
         return None
-    if (*geometry[0:9:3], geometry[15]) != (1, 1, 1, 0) or not problem.positions or not _is_faster(geometry):
+    if (*geometry[0:9:3], geometry[15]) != (1, 1, 1, 0) or not problem.positions:
+        return None
+    if not (problem.blocked or _is_faster(geometry)):
         return None
     width, out_width, kernel_y, kernel_x = geometry[2], geometry[5], geometry[7], geometry[8]
     wide = max(width + geometry[17], (out_width - 1) * geometry[11] + (kernel_x - 1) * geometry[14] + 1)
     rows, read = _band(wide, geometry[4:6], geometry[10], (kernel_y - 1) * geometry[13] + 1)
-    if read * wide > BAND:
+    if read * wide > BAND and not problem.blocked:
         return None
     tile = min(
         (count for count in TILES if count <= out_width), key=lambda count: -(-out_width // count) * max(count, 5)
@@ -318,7 +335,16 @@ def plan_channels_vectorized(problem: Problem) -> ConvPlan | None:
 
     def launch(epilogue: Epilogue, result: Buffer) -> Launch:
         arguments = problem.arguments(problem.x, weights, result, held, rows, room, epilogue)
-        return Launch(convolve_channels, parts, conv=arguments, wide=wide, read_rows=read, tile=tile)
+        return Launch(
+            convolve_channels,
+            parts,
+            conv=arguments,
+            wide=wide,
+            read_rows=read,
+            tile=tile,
+            blocks_in=int(problem.blocks_in),
+            blocks_out=int(problem.blocks_out),
+        )
 
     return [], launch
 

@@ -75,6 +75,7 @@ class ByteConvolution(NamedTuple):
     Attributes:
         signed: whether bytes of the input are.
         form: of the results.
+        table: of what bytes of the results become, 0 for none.
     """
 
     source: Address
@@ -108,6 +109,7 @@ class ByteConvolution(NamedTuple):
     form: int
     x_zero: Address
     y_zero: Address
+    table: Address
 
 
 @range_kernel

@@ -27,6 +27,7 @@ from ....runtime.simd.llvm_vector import I64, Code
 from ....runtime.simd.memory import load_f32
 from ....runtime.simd.vector import LANES, to_float
 from ...rules.sliding_window import Axis
+from ..byte_lookup import lookup_line
 from ..gemm.microkernel_u8s8 import ZERO, pack_rows_s8, store_sums
 from ..gemm.register_tile import PANEL, Columns, Lines, accumulate, tiles_by_rows
 from ..gemm.requantize import SIGNED_BYTES, load_zero_point, round_to_bytes
@@ -159,6 +160,7 @@ def direct_kernel(stride: int, path: str) -> Any:
         shifts: Address,
         multipliers: Address,
         y_zero: Address,
+        table: Address,
         form: int,
         scratch: Address,
         part: int,
@@ -191,6 +193,8 @@ def direct_kernel(stride: int, path: str) -> Any:
                         sums, rows, form, shifts + 4 * own, multipliers + 4 * own, zero, gathered + PANEL * count
                     )
                     count += rows
+            if table != 0:
+                lookup_line(table, gathered, gathered, PANEL * count)
             y = target + (image // groups * groups * outputs + own) * lines * length + begin_line * length + begin
             _store_lines(
                 gathered, count, min(PANEL, outputs - panel * PANEL), y, lines * length, gathered + PANEL * POSITIONS
@@ -237,7 +241,7 @@ def launch_direct(
     factors: dict[str, Any],
     kernels: dict[int, Any] = KERNELS,
 ) -> Launch:
-    """The launch of a convolution; `factors`: shifts, multipliers, zero point and form."""
+    """The launch of a convolution; `factors`: shifts, multipliers, zero point, table and form."""
     images, groups, outputs, quads, padded, axes = shape
     (_, high, wide), taps = padded, math.prod(axis.kernel for axis in axes)
     places = np.stack(

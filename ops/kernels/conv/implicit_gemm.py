@@ -19,6 +19,7 @@ from ....runtime.simd.transpose import store_columns
 from ..gemm.epilogue import Epilogue, apply_epilogue, prefetch_rows
 from ..gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, panels
 from ..gemm.register_tile import PANEL
+from .channel_scale import scaled_panels
 from .indirection import indirection
 from .microkernel_f32 import CHUNK, microkernel_column
 from .problem import PARTS_FACTOR, Convolution, ConvPlan, Problem
@@ -30,8 +31,12 @@ MIN_OUTPUTS = 16
 """Minimum number of output channels per group."""
 TRANSPOSE_COST, PACK_COST = 4, 16
 """Cost of transposing an output and of packing a window element, in products."""
-SCRATCH_BYTES = 4 * PANEL * (2 * CHUNK + NARROW)
-"""Bytes of the results of a chunk, which are transposed together; the last chunk includes the remainder."""
+LONG_ROW = 12
+"""Outputs of a row from which tiles need not cross its end."""
+CORE_CACHE_BYTES = 1 << 20
+"""Bytes of kernels that stay in the cache of a core while images are computed one after another."""
+STRIDES = (1, 2)
+"""Strides of windows for which there are tiles of one row."""
 
 
 def is_faster(problem: Problem) -> bool:
@@ -49,18 +54,25 @@ def pack_weights(rows: np.ndarray, groups: int) -> np.ndarray:
     return panels(rows.T)[None] if groups == 1 else np.stack([panels(part.T) for part in np.split(rows, groups)])
 
 
-def slice_count(units: int, positions: int, threads: int) -> int:
-    """Number of slices of the positions, so that all threads have parts."""
+def slice_count(units: int, chunks: int, threads: int) -> int:
+    """Number of slices of the chunks of positions, so that all threads have parts."""
     wanted = PARTS_FACTOR * PARTS_PER_THREAD * threads
-    return 1 if units >= wanted or threads == 1 else max(1, min(positions // CHUNK, -(-wanted // units)))
+    return 1 if units >= wanted or threads == 1 else max(1, min(chunks, -(-wanted // units)))
 
 
-def _kernel(blocked: bool, even: bool) -> Any:
-    column = microkernel_column(blocked, even)
+@inner
+def results_bytes(chunk: Any) -> Any:
+    """Bytes of the results of a chunk, which are transposed together; the last chunk includes the remainder."""
+    return 4 * PANEL * (2 * chunk + NARROW)
+
+
+def _kernel(blocked: bool, apart: int, rowwise: bool) -> Any:
+    column = microkernel_column(blocked, apart)
 
     @range_kernel
     def implicit_gemm(
         conv: Convolution,
+        image_weights: int,
         group_bytes: int,
         offsets: Address,
         taps: Address,
@@ -69,68 +81,83 @@ def _kernel(blocked: bool, even: bool) -> Any:
         tap_step: int,
         kind: int,
         blocks_out: int,
+        chunk_rows: int,
+        by_image: int,
         part: int,
         parts: int,
     ) -> None:
-        """Kernels are packed panels (16-bit ones are widened on use), biases are padded, slices cut the positions;
+        """Kernels are packed panels (16-bit ones are widened on use), `image_weights` bytes apart from image to image,
+        biases are padded, slices cut the positions, in chunks of `chunk_rows`; images are computed one after another
+        where `by_image` is 1, panels otherwise;
         offsets and taps are those of `Indirection`. NCHW16c results are not transposed."""
         images, groups, outputs, slices = conv.images, conv.groups, conv.outputs, conv.slices
         low, high = np.float32(conv.epilogue.low), np.float32(conv.epilogue.high)
         depth, positions = tap_count * tap_depth, conv.out_depth * conv.out_height * conv.out_width
         nbytes, in_blocks = 4 * PANEL * depth, blocks_out != 0
-        results = conv.scratch + part * (SCRATCH_BYTES if kind == F32_CODE else SCRATCH_BYTES + nbytes)
-        widened, widened_panel = results + SCRATCH_BYTES, -1
-        chunks = max(1, positions // CHUNK)
+        made_bytes = results_bytes(chunk_rows)
+        results = conv.scratch + part * (made_bytes if kind == F32_CODE else made_bytes + nbytes)
+        widened, widened_panel = results + made_bytes, -1
+        chunks = max(1, positions // chunk_rows)
         count, block = (outputs + PANEL - 1) // PANEL, NARROW if in_blocks else 1
         step = 4 * block * positions
         first, last = share(groups * count * images * slices, part, parts)
+        inner = groups * count if by_image else images
         for unit in range(first, last):
-            piece, image, panel = unit % slices, unit // slices % images, unit // slices // images
+            piece, within, outer = unit % slices, unit // slices % inner, unit // slices // inner
+            image, panel = (outer, within) if by_image else (within, outer)
             group, top = panel // count, panel % count * PANEL
             most = min(PANEL, outputs - top)
             width = NARROW if most <= NARROW else PANEL
             source = conv.source + (image * groups + group) * group_bytes
             base = 4 * positions * ((image * groups + group) * outputs + top)
-            weights = conv.weights + panel * nbytes
+            weights = conv.weights + image * image_weights + panel * nbytes
             if kind != F32_CODE:
                 if panel != widened_panel:
                     widen(kind, conv.weights + panel * (nbytes // 2), widened, PANEL * depth, np.float32(1))
                 weights, widened_panel = widened, panel
             begin, end = share(chunks, piece, slices)
+            changes = unit + 1 < last and kind == F32_CODE and (by_image or (unit + 1) // (slices * images) != panel)
+            following = nbytes if changes and piece + 1 == slices else 0
             for chunk in range(begin, end):
-                start = chunk * CHUNK
-                rows = CHUNK if chunk + 1 < chunks else positions - start
+                start = chunk * chunk_rows
+                rows = chunk_rows if chunk + 1 < chunks else positions - start
                 place = base + 4 * block * start
                 target = conv.target + place
                 prefetch_rows(conv.epilogue, conv.target, place, step, most // block, 4 * block * rows)
                 made, c_row, vector_step = (target, VECTOR, step) if in_blocks else (results, 4 * PANEL, VECTOR)
-                column(
-                    source,
-                    offsets + 8 * start,
-                    taps,
-                    tap_count,
-                    tap_depth,
-                    tap_step,
-                    weights,
-                    made,
-                    c_row,
-                    vector_step,
-                    rows,
-                    width,
-                    conv.bias + 4 * PANEL * panel,
-                    low,
-                    high,
-                    PREFETCH_DISTANCE,
-                )
+                done = 0
+                while done < rows:
+                    at = start + done
+                    some = min(rows - done, conv.out_width - at % conv.out_width) if rowwise else rows
+                    column(
+                        source,
+                        offsets + 8 * at,
+                        taps,
+                        tap_count,
+                        tap_depth,
+                        tap_step,
+                        weights,
+                        made + done * c_row,
+                        c_row,
+                        vector_step,
+                        some,
+                        width,
+                        conv.bias + 4 * PANEL * panel,
+                        low,
+                        high,
+                        PREFETCH_DISTANCE if done == 0 else 0,
+                        following if chunk + 1 == end and done == 0 else 0,
+                    )
+                    done += some
                 if not in_blocks:
-                    _transpose(results, target, step, rows, most)
+                    transpose_results(results, target, step, rows, most)
                 apply_epilogue(conv.epilogue, conv.target, place, step, most // block, block * rows)
 
     return implicit_gemm
 
 
 @inner
-def _transpose(source: Any, target: Any, step: Any, rows: Any, outputs: Any) -> None:
+def transpose_results(source: Any, target: Any, step: Any, rows: Any, outputs: Any) -> None:
     """Transpose results [positions, PANEL] to rows of positions per output."""
     for row in range(0, rows, NARROW):
         lanes = (1 << min(NARROW, rows - row)) - 1
@@ -145,31 +172,49 @@ def _transpose(source: Any, target: Any, step: Any, rows: Any, outputs: Any) -> 
             )
 
 
-_KERNELS = {(blocked, even): _kernel(blocked, even) for blocked in (False, True) for even in (False, True)}
-"""Kernels by (input is NCHW16c, kernel is 1 x 1)."""
+_KERNELS = {
+    (blocked, apart, rowwise): _kernel(blocked, apart, rowwise)
+    for blocked in (False, True)
+    for apart, rowwise in ((0, False), (1, False), *((stride, True) for stride in STRIDES))
+}
+"""Kernels by (input is NCHW16c, elements between windows, tiles end with rows)."""
 
 
-def plan_implicit_gemm(problem: Problem) -> ConvPlan | None:
-    """Launches by implicit GEMM, None if im2col is faster."""
+def ends_with_rows(problem: Problem) -> bool:
+    """Whether tiles have windows of one row of outputs."""
+    return not problem.pointwise and problem.geometry[5] >= LONG_ROW and problem.geometry[11] in STRIDES
+
+
+def plan_implicit_gemm(problem: Problem, scale: Buffer | None = None) -> ConvPlan | None:
+    """Launches by implicit GEMM, None if im2col is faster; `scale` multiplies the f32 input of 1 x 1 kernels."""
     if not (problem.blocked or is_faster(problem)):
         return None
     step, groups = problem.step, problem.groups
     windows = indirection(problem)
     layout = ("panels", groups, windows.channels), lambda array: pack_weights(windows.reorder(array), groups)
     weights = step.packed_16bit(1, *layout) or step.packed(1, *layout)
-    kind = DTYPE_CODES[weights.dtype.name]
+    kind, before, image_weights = DTYPE_CODES[weights.dtype.name], windows.before, 0
+    if scale is not None:
+        weights, scaling = scaled_panels(problem, weights, scale)
+        before, image_weights = [*before, scaling], weights.nbytes // problem.images
     bias = problem.padded_bias()
     offsets, taps = step.constant_buffer(windows.offsets), step.constant_buffer(windows.taps)
     units = problem.images * groups * -(-problem.outputs // PANEL)
-    slices = slice_count(units, problem.positions, step.threads)
+    out_width, stride = problem.geometry[5], problem.geometry[11]
+    rowwise = ends_with_rows(problem)
+    apart = stride if rowwise else int(problem.pointwise)
+    chunk = out_width * max(1, CHUNK // out_width) if rowwise else CHUNK
+    slices = slice_count(units, problem.positions // chunk, step.threads)
     parts = problem.parts(units * slices, problem.work)
-    scratch = step.scratch(parts * (SCRATCH_BYTES if kind == F32_CODE else SCRATCH_BYTES + 4 * PANEL * problem.depth))
+    widened = 0 if kind == F32_CODE else 4 * PANEL * problem.depth
+    scratch = step.scratch(parts * (results_bytes(chunk) + widened))
 
     def launch(epilogue: Epilogue, result: Buffer) -> Launch:
         return Launch(
-            _KERNELS[problem.blocks_in, problem.pointwise],
+            _KERNELS[problem.blocks_in, apart, rowwise],
             parts,
             conv=problem.arguments(windows.source, weights, result, bias, slices, scratch, epilogue),
+            image_weights=image_weights,
             group_bytes=windows.group_bytes,
             offsets=offsets,
             taps=taps,
@@ -177,7 +222,9 @@ def plan_implicit_gemm(problem: Problem) -> ConvPlan | None:
             tap_depth=windows.depth,
             tap_step=windows.step,
             kind=kind,
-            blocks_out=int(problem.blocks_out),
+            chunk_rows=chunk,
+            by_image=int(kind == F32_CODE and (weights.nbytes <= CORE_CACHE_BYTES or scale is not None)),
+            blocks_out=int(problem.blocks_out or (problem.positions == 1 and problem.outputs % NARROW == 0)),
         )
 
-    return windows.before, launch
+    return before, launch

@@ -4,6 +4,8 @@ the edge."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -77,14 +79,10 @@ def pad_input(
 
 def indirection(problem: Problem) -> Indirection:
     """The indirection buffer of a convolution."""
-    sizes, out, kernel, stride, dilation, begin = (problem.geometry[start : start + 3] for start in range(0, 18, 3))
-    block = LINE if problem.blocks_in else 1
-    reach = tuple(
-        (length - 1) * by + (taps - 1) * apart + 1
-        for length, taps, by, apart in zip(out, kernel, stride, dilation, strict=True)
-    )
+    sizes, block = problem.geometry[:3], _block(problem)
     before, source, pitch = [], problem.x, 4 * block * math.prod(sizes)
-    if any(begin) or any(length > group_bytes for length, group_bytes in zip(reach, sizes, strict=True)):
+    reach = reach_of(problem)
+    if crosses_edge(problem):
         lines = math.prod(reach) if problem.blocks_in else -(-math.prod(reach) // LINE) | 1
         channels, pitch, sizes = problem.images * problem.groups * problem.channels // block, 4 * LINE * lines, reach
         source = problem.step.scratch(channels * pitch)
@@ -100,6 +98,33 @@ def indirection(problem: Problem) -> Indirection:
                 block=block,
             )
         ]
+    return replace(windows_of(problem, source, sizes, problem.lengths, pitch), before=before)
+
+
+def _block(problem: Problem) -> int:
+    return LINE if problem.blocks_in else 1
+
+
+def reach_of(problem: Problem) -> tuple[int, ...]:
+    """Input sizes that windows reach, from the first one's start."""
+    out, kernel, stride, dilation = (problem.geometry[start : start + 3] for start in (3, 6, 9, 12))
+    return tuple(
+        (length - 1) * by + (taps - 1) * apart + 1
+        for length, taps, by, apart in zip(out, kernel, stride, dilation, strict=True)
+    )
+
+
+def crosses_edge(problem: Problem) -> bool:
+    """Whether windows reach outside of the input."""
+    sizes, begin = problem.geometry[:3], problem.geometry[15:]
+    return any(begin) or any(length > size for length, size in zip(reach_of(problem), sizes, strict=True))
+
+
+def windows_of(problem: Problem, source: Buffer, sizes: Sequence[int], out: Sequence[int], pitch: int) -> Indirection:
+    """The windows of outputs [out] in a source of these sizes, whose channels, or blocks of them, are `pitch` bytes
+    apart."""
+    kernel, stride, dilation = (problem.geometry[start : start + 3] for start in (6, 9, 12))
+    block = _block(problem)
     steps = tuple(4 * block * elements for elements in (sizes[1] * sizes[2], sizes[2], 1))
     axes = [by * apart * np.arange(length) for by, apart, length in zip(steps, stride, out, strict=True)]
     offsets = axes[0][:, None, None] + axes[1][:, None] + axes[2]
@@ -126,5 +151,5 @@ def indirection(problem: Problem) -> Indirection:
         taps = pitch * np.arange(problem.channels)[:, None, None] + tap[0][:, None] + tap[1]
         depth, step = kernel[2], steps[2] * dilation[2]
     return Indirection(
-        before, source, problem.channels // block * pitch, offsets.reshape(-1), taps.reshape(-1), depth, step, within
+        [], source, problem.channels // block * pitch, offsets.reshape(-1), taps.reshape(-1), depth, step, within
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ....runtime.jit.range_kernel import inner
 from ....runtime.simd.llvm_vector import I64, Code
-from ..gemm.microkernel_f32 import HEIGHTS, NARROW, NARROW_HEIGHTS, ROWS, vector_groups
+from ..gemm.microkernel_f32 import HEIGHTS, LAST_ROWS, NARROW, NARROW_HEIGHTS, ROWS, vector_groups
 from ..gemm.register_tile import FLOATS, PANEL, VECTOR, Columns, Lines, accumulate, limit_and_store, tiles_by_rows
 
 LINE = 64
@@ -38,14 +38,14 @@ class WindowTile(NamedTuple):
     high: float
 
 
-def _tiles(vectors: int, heights: tuple[int, ...], blocked: bool, even: bool) -> Any:
+def _tiles(vectors: int, heights: tuple[int, ...], blocked: bool, apart: int) -> Any:
     """Tiles of 16 or 32 columns."""
-    row_ahead, pace = (LINE * ROWS, LINE // 4) if blocked else (4 * CHUNK, 1)
+    row_ahead, pace = (LINE * ROWS * max(1, apart), LINE // 4) if blocked else (4 * CHUNK, 1)
 
     def write(code: Code, rows: int, tile: WindowTile) -> None:
-        build, known = code.builder, 1 if even else rows
+        build, known = code.builder, 1 if apart else rows
         lines = [build.add(tile.a, code.load(tile.offsets, I64, 8 * row)) for row in range(known)]
-        lines += [build.add(lines[0], code.word(row * (LINE if blocked else 4))) for row in range(known, rows)]
+        lines += [build.add(lines[0], code.word(row * apart * (LINE if blocked else 4))) for row in range(known, rows)]
         for group in vector_groups(vectors):
 
             def tap(index: Any, held: list[Any], group: range = group) -> list[Any]:
@@ -59,13 +59,13 @@ def _tiles(vectors: int, heights: tuple[int, ...], blocked: bool, even: bool) ->
             found = code.repeat(tile.count, [tile.b, *starts], tap)[1:]
             limit_and_store(code, found, group, (tile.c, tile.c_row, tile.vector_step), tile.low, tile.high)
 
-    return tiles_by_rows(heights, WindowTile, write)
+    return tiles_by_rows(heights, WindowTile, write, LAST_ROWS if apart == 1 and vectors > 1 else ())
 
 
-def microkernel_column(blocked: bool, even: bool) -> Any:
-    """The function that computes rows of a panel of outputs; `blocked`: the input is NCHW16c; `even`: windows are
-    single consecutive elements."""
-    wide, narrow = _tiles(2, HEIGHTS, blocked, even), _tiles(1, NARROW_HEIGHTS, blocked, even)
+def microkernel_column(blocked: bool, apart: int) -> Any:
+    """The function that computes rows of a panel of outputs; `blocked`: the input is NCHW16c; `apart`: elements from
+    each window to the next, 0 if that varies."""
+    wide, narrow = _tiles(2, HEIGHTS, blocked, apart), _tiles(1, NARROW_HEIGHTS, blocked, apart)
 
     @inner
     def column_of_windows(
@@ -85,6 +85,7 @@ def microkernel_column(blocked: bool, even: bool) -> Any:
         low: Any,
         high: Any,
         distance: Any,
+        following: Any,
     ) -> None:
         """Rows of a panel of outputs.
 
@@ -99,10 +100,12 @@ def microkernel_column(blocked: bool, even: bool) -> Any:
             width: 16 or 32 columns.
             columns: address of the initial values (biases).
             distance: prefetch distance, as in `column_of_tiles`.
+            following: bytes to the panel that is needed next, which the second tile asks for; 0 for none.
         """
         row = 0
         while row < rows:
-            left, at, to, ahead = rows - row, offsets + 8 * row, c + row * c_row, distance if row == 0 else 0
+            left, at, to = rows - row, offsets + 8 * row, c + row * c_row
+            ahead = distance if row == 0 else following if row == ROWS else 0
             if width == NARROW:
                 row += narrow(
                     left, a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, ahead, low, high

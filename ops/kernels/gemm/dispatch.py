@@ -12,9 +12,7 @@ from ....runtime.simd.amx import Emulated, Registers
 from ....runtime.simd.llvm_vector import Code
 from ...quants.llvm import codes
 from .gemv import FloatProducts, Products, WeightRows
-from .gemv_int8 import Int8Products, ThreeDigitProducts
-from .microkernel_f32 import ROWS
-from .panel import FloatPanel, FloatTile
+from .gemv_int8 import RUN, Int8Products, ThreeDigitProducts
 from .panel_16bit import MAX_ACTIVATION, Avx2CodePairs, Avx2Pairs, AvxVnniPairs, Bf16Pairs, Int16Pairs, PairTile
 from .panel_amx import AmxBf16Panel, AmxInt8Panel
 from .panel_int8 import Avx2Panel, AvxVnniPanel, Int8Panel, Int8Tile, max_pairs
@@ -44,11 +42,6 @@ def _int16(panel: Any, rows: int, max_magnitude: int = MAX_ACTIVATION) -> GemmVa
     return GemmVariant(lambda name: PairTile(rows, max_magnitude=max_magnitude), panel)
 
 
-def _f32(chunk: int) -> GemmVariant:
-    """Activations as they are, for rows of every storage type that are read in chunks."""
-    return GemmVariant(lambda name: FloatTile(ROWS, chunk), FloatPanel)
-
-
 def _bf16(panel: Any, rows: int, parts: int = 1) -> GemmVariant:
     """Elements as sums of some bf16."""
     return GemmVariant(lambda name: PairTile(rows, parts), panel)
@@ -73,8 +66,6 @@ GEMM: dict[str, tuple[GemmVariant | None, ...]] = {
     "16-bit pairs": (_AVX2, _AVX2_CODES, _AVX2_16, _AVX2_16),
 }
 """GEMM of rounded activations: instruction set x `KINDS`. ``emulated`` does what AMX does with vectors, for tests."""
-FLOATS = {f"f32 x {chunk}": (chunk, _f32(chunk)) for chunk in (32, 64, 128, 256)}
-"""GEMM of f32 activations by elements of a chunk: short rows take short chunks, which waste less memory."""
 GEMV: dict[str, dict[bool, Products]] = {
     "VNNI": {True: Int8Products, False: ThreeDigitProducts},
     "FMA": dict.fromkeys((True, False), FloatProducts),
@@ -92,10 +83,13 @@ def weight_kind(name: str) -> str | None:
 
 def find_variant(name: str, variant: str) -> GemmVariant | None:
     """The microkernel of a variant for a storage type, None if there is none."""
-    if variant in FLOATS:
-        return FLOATS[variant][1]
     kind = weight_kind(name)
-    return None if kind is None or variant not in GEMM else GEMM[variant][list(KINDS).index(kind)]
+    if kind is None or variant not in GEMM:
+        return None
+    found = GEMM[variant][list(KINDS).index(kind)]
+    if found is _AVX2_CODES and (codes()[name].minima is not None or codes()[name].group != RUN):
+        return None  # its runs have one scale and no minimum
+    return found
 
 
 def gemm_variant(name: str, variant: str) -> GemmVariant:
@@ -115,11 +109,6 @@ def rounding_variant(name: str) -> str | None:
 def available(name: str) -> bool:
     """Whether many rows are rounded for a storage type on this processor."""
     return rounding_variant(name) is not None
-
-
-def float_variant(length: int) -> str:
-    """The variant for f32 activations and rows of some length."""
-    return next((name for name, (chunk, _) in FLOATS.items() if length <= chunk), list(FLOATS)[-1])
 
 
 def gemv_products(name: str, rounded: bool) -> Products:

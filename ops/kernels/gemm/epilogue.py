@@ -26,6 +26,7 @@ from ....runtime.simd.memory import (
     tanh16,
 )
 from ....runtime.simd.vector import LANES, select
+from .. import emitted_math
 
 CLAMP, LEAKY_RELU, HARD_SWISH, SWISH, SIGMOID, HARD_SIGMOID, TANH, GELU, GELU_TANH = range(9)
 ACTIVATIONS = {
@@ -39,6 +40,13 @@ ACTIVATIONS = {
     "Gelu:tanh": GELU_TANH,
 }
 """Activations by the keys of their scalar functions; Relu and Clip are `CLAMP` two numbers."""
+EMITTED = {
+    GELU: emitted_math.gelu,
+    GELU_TANH: emitted_math.gelu_tanh,
+    SIGMOID: emitted_math.sigmoid,
+    CLAMP: emitted_math.relu,
+}
+"""Activations of kernels that are emitted as LLVM IR; `CLAMP` is Relu."""
 LINE = 64
 """Bytes of a line of memory."""
 
@@ -145,15 +153,23 @@ class Epilogue:
     alpha: float = -math.inf
     beta: float = math.inf
 
+    @property
+    def emitted(self) -> bool:
+        """Whether kernels that are emitted as LLVM IR apply it."""
+        relu = self.alpha == 0 and self.beta == math.inf
+        return self.kind is None or (self.kind in EMITTED and (self.kind != CLAMP or relu))
+
+    def added_step(self, columns: int) -> int:
+        """Bytes from row to row of what is added."""
+        return 0 if self.added is None or self.added.count == columns else 4 * columns
+
     def arguments(self, columns: int) -> EpilogueArguments:
         """What a kernel is told, whose product has rows of so many elements."""
         low, high = (self.alpha, self.beta) if self.kind == CLAMP and self.added is None else (-math.inf, math.inf)
         needed = int(self.added is not None or self.kind not in (None, CLAMP))
         kind = CLAMP if self.kind is None else self.kind
-        step = 0 if self.added is None or self.added.count == columns else 4 * columns
-        return EpilogueArguments(
-            low, high, needed, kind, self.alpha, self.beta, 0 if self.added is None else self.added, step
-        )
+        added = 0 if self.added is None else self.added
+        return EpilogueArguments(low, high, needed, kind, self.alpha, self.beta, added, self.added_step(columns))
 
     def append(self, apply: Apply, product: Buffer, columns: int) -> Epilogue | None:
         """With one more operator, None where that cannot be."""
@@ -201,13 +217,19 @@ class Epilogue:
 
 
 def launch_with_epilogue(
-    make_launch: Callable[[Epilogue, Buffer], Launch], product: Buffer, columns: int, epilogue: Epilogue | None = None
+    make_launch: Callable[[Epilogue, Buffer], Launch],
+    product: Buffer,
+    columns: int,
+    epilogue: Epilogue | None = None,
+    *,
+    emitted: bool = False,
 ) -> Launch:
     """A launch that takes in operators behind it.
 
     Args:
         make_launch: the launch for what follows, and where the result goes.
         columns: elements of a row of the product, 0 where rows are not to be added to all of it.
+        emitted: whether the kernel is emitted as LLVM IR.
     """
     before = epilogue or Epilogue()
 
@@ -215,6 +237,8 @@ def launch_with_epilogue(
         if len(chain.steps) != 1 or chain.output.shape != product.shape or chain.steps[0].operands.count(output) != 1:
             return None
         after = before.append(chain.steps[0], output, columns)
-        return None if after is None else launch_with_epilogue(make_launch, chain.output, columns, after)
+        if after is None or (emitted and not after.emitted):
+            return None
+        return launch_with_epilogue(make_launch, chain.output, columns, after, emitted=emitted)
 
     return make_launch(before, product).changed(output=product, takes=takes)

@@ -14,14 +14,20 @@ from llvmlite import ir
 from ....runtime.jit.isa import features
 from ....runtime.jit.llvm_kernel import EmittedKernel
 from ....runtime.simd.llvm_vector import F32, I16, I32, I64, LANES, Code, Vector, vector_type
-from ....runtime.tensor.dtype import DTYPES, BlockType
+from ....runtime.tensor.dtype import STORAGE_TYPES, BlockType
 from ...quants.llvm import Block, Group, build_mask, codes, rows
 
 ZERO = ir.Constant(vector_type(F32), [0.0] * LANES)
 UNROLLED = 128
 """Elements of a row per loop iteration; shorter blocks are unrolled."""
 STREAMS = 4
-"""Maximum number of products (weight rows times activation rows) computed at a time."""
+"""Maximum number of weight rows, and for block types of products (weight rows times activation rows), at a time."""
+PLAIN_PRODUCTS = 16
+"""Maximum number of products at a time for f32, f16 and bf16, each of which takes one register."""
+TILE = 8
+"""Activation rows that meet weight rows at a time in `gemv_tiles`."""
+TILED_BLOCK = 1 << 18
+"""Bytes of weight rows that stay in the cache of a core while all tiles meet them."""
 
 
 class WeightRows:
@@ -33,7 +39,7 @@ class WeightRows:
     """
 
     def __init__(self, name: str) -> None:
-        dtype = DTYPES[name]
+        dtype = STORAGE_TYPES[name]
         self.name = name
         self.rows, self.codes = rows().get(name), codes().get(name)
         self.plain = not isinstance(dtype, BlockType)
@@ -279,6 +285,7 @@ class GemvArguments(NamedTuple):
         count: rows of the weight.
         length: elements of a row.
         x_step, y_step: bytes between rows.
+        tokens: rows of activations; at least `TILE` for `gemv_tiles`.
     """
 
     weight: Any
@@ -290,6 +297,7 @@ class GemvArguments(NamedTuple):
     length: Any
     x_step: Any
     y_step: Any
+    tokens: Any
 
 
 class GemvJobs(NamedTuple):
@@ -305,12 +313,17 @@ class GemvJobs(NamedTuple):
     length: Any
 
 
+def streams_for(stored: WeightRows, batch: int) -> int:
+    """Rows of a weight that are multiplied with `batch` rows of activations at a time."""
+    most = PLAIN_PRODUCTS if stored.plain else STREAMS
+    return min(STREAMS, max(1, most // batch))
+
+
 @functools.cache
 def gemv(name: str, batch: int, *, experts: bool = False, products: Products = FloatProducts) -> EmittedKernel:
     """``y[t, row] = x[t] . W[row] + bias[row]`` for `batch` rows of activations."""
     stored = WeightRows(name)
-
-    streams = max(1, STREAMS // batch)
+    streams = streams_for(stored, batch)
 
     def write(builder: Any, part: Any, parts: Any, given: GemvArguments) -> None:
         code = Code(builder)
@@ -339,6 +352,35 @@ def gemv(name: str, batch: int, *, experts: bool = False, products: Products = F
     if experts:
         return EmittedKernel(f"{name}_{kind}_{batch}_experts", write_jobs, GemvJobs)
     return EmittedKernel(f"{name}_{kind}_{batch}", write, GemvArguments)
+
+
+@functools.cache
+def gemv_tiles(name: str) -> EmittedKernel:
+    """As `gemv` for many rows of activations. Weights are read once; the last rows may be computed twice."""
+    stored = WeightRows(name)
+
+    def write(builder: Any, part: Any, parts: Any, given: GemvArguments) -> None:
+        code = Code(builder)
+        first, last = part_range(code, given.count, part, parts)
+        fitting = builder.sdiv(code.word(TILED_BLOCK), given.row_bytes)
+        fitting = builder.select(builder.icmp_signed("<", fitting, code.word(STREAMS)), code.word(STREAMS), fitting)
+        blocks = builder.sdiv(builder.sub(builder.add(builder.sub(last, first), fitting), code.word(1)), fitting)
+        tiles = builder.sdiv(builder.add(given.tokens, code.word(TILE - 1)), code.word(TILE))
+        with code.loop(code.word(0), blocks) as block:
+            start = builder.add(first, builder.mul(block, fitting))
+            stop = minimum(code, builder.add(start, fitting), last)
+            with code.loop(code.word(0), tiles) as tile:
+                final = builder.sub(given.tokens, code.word(TILE))
+                token = minimum(code, builder.mul(tile, code.word(TILE)), final)
+                numbers = [builder.add(token, code.word(index)) for index in range(TILE)]
+                xs, ys = (
+                    [builder.add(address, builder.mul(step, number)) for number in numbers]
+                    for address, step in ((given.x, given.x_step), (given.y, given.y_step))
+                )
+                products = FloatProducts(code, stored, xs, given.length, streams_for(stored, TILE))
+                _dots(code, products, (given.weight, given.row_bytes, given.bias), ys, start, stop)
+
+    return EmittedKernel(f"{name}_tiles", write, GemvArguments)
 
 
 def _dots(code: Code, products: Any, weight_of: tuple[Any, Any, Any], ys: list[Any], first: Any, last: Any) -> None:

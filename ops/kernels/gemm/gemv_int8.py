@@ -255,9 +255,10 @@ def _digits(code: Code, numbers: Any, count: int) -> list[Any]:
     build = code.builder
     found: list[Any] = []
     for _ in range(count):
-        lowest = build.trunc(numbers, vector_type(I8, RUN))
+        lowest = build.trunc(numbers, vector_type(I8, numbers.type.count))
         found.insert(0, lowest)
-        numbers = build.ashr(build.sub(numbers, build.sext(lowest, numbers.type)), ir.Constant(numbers.type, [8] * RUN))
+        rest = build.sub(numbers, build.sext(lowest, numbers.type))
+        numbers = build.ashr(rest, ir.Constant(numbers.type, [8] * numbers.type.count))
     return found
 
 
@@ -295,19 +296,23 @@ def round_trip_rows() -> EmittedKernel:
     return EmittedKernel("rounded_floats", write)
 
 
-def quantize_run(code: Code, halves: list[Vector], max_magnitude: int) -> tuple[Any, Any]:
-    """Two vectors quantized to i32 [32] with a common step, and the step: largest magnitude / `max_magnitude`, NaN if
-    an element is not finite."""
+def quantize_run(code: Code, vectors: list[Vector], max_magnitude: int) -> tuple[Any, Any]:
+    """Vectors, a power of two of them, quantized to i32 with a common step, and the step: largest magnitude /
+    `max_magnitude`, NaN if an element is not finite."""
     build = code.builder
     kind = vector_type(F32)
-    patterns = [build.bitcast(code.call("llvm.fabs.v16f32", kind, half.value), INTS) for half in halves]
-    pattern = code.call("llvm.smax.v16i32", INTS, *patterns)  # compared as integers, NaN is above infinity
+    patterns = [build.bitcast(code.call("llvm.fabs.v16f32", kind, vector.value), INTS) for vector in vectors]
+    # compared as integers, NaN is above infinity
+    pattern = functools.reduce(lambda one, other: code.call("llvm.smax.v16i32", INTS, one, other), patterns)
     greatest = build.bitcast(code.call("llvm.vector.reduce.smax.v16i32", I32, pattern), F32)
     step = build.fdiv(greatest, ir.Constant(F32, float(max_magnitude)))
     empty = build.fcmp_ordered("==", step, ir.Constant(F32, 0.0))
     inverse = code.splat(build.select(empty, ir.Constant(F32, 0.0), build.fdiv(ir.Constant(F32, 1.0), step)))
-    whole = [build.fptosi(code.call("llvm.nearbyint.v16f32", kind, (half * inverse).value), INTS) for half in halves]
-    return build.shuffle_vector(*whole, build_mask(list(range(RUN)))), build.fadd(step, build.fsub(greatest, greatest))
+    whole = [build.fptosi(code.call("llvm.nearbyint.v16f32", kind, (each * inverse).value), INTS) for each in vectors]
+    while len(whole) > 1:
+        order = build_mask(list(range(2 * whole[0].type.count)))
+        whole = [build.shuffle_vector(one, other, order) for one, other in zip(whole[::2], whole[1::2], strict=True)]
+    return whole[0], build.fadd(step, build.fsub(greatest, greatest))
 
 
 def _integer_sum(code: Code, values: Any) -> Any:

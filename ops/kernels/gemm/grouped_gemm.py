@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ....runtime.jit.llvm_kernel import EmittedKernel
 from ....runtime.simd.llvm_vector import I64, Code
 from .gemv import part_range
-from .packed_gemm import multiply_tiles, panel_maker, tile_layout, weight_units, write_sums, zero_words
+from .packed_gemm import EmittedEpilogue, multiply_tiles, panel_maker, tile_layout, weight_units, write_sums, zero_words
 
 
 def max_tiles(name: str, variant: str, pairs: int, experts: int) -> int:
@@ -85,7 +85,9 @@ def grouped_gemm(name: str, variant: str) -> EmittedKernel:
                     return builder.add(y, builder.shl(row, code.word(2)))
 
                 for first, last in multiply_tiles(code, panel, rows_of, tiles, tokens, given.length, line):
-                    write_sums(code, panel.sums, line, code.word(0), first, last, row, rows_of[2])
+                    write_sums(
+                        code, panel.sums, line, first, last, rows_of[2], EmittedEpilogue(code, code.word(0), row)
+                    )
 
         panel.release()
 

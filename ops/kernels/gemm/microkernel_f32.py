@@ -24,6 +24,8 @@ PREFETCH_DISTANCE = 8192
 """Bytes by which panels that come from memory are asked for before their use: the first tile reads them faster than the
 processor foresees."""
 NARROW = PANEL // 2
+LAST_ROWS = (ROWS + 1,) if WIDE else ()
+"""Rows of tiles that planes of 7 x 7 end with, which a tile of one row would follow otherwise."""
 HEIGHTS = (ROWS, min(8, ROWS), min(4, ROWS), 2, 1)
 NARROW_HEIGHTS = (16 if WIDE else 4, 4, 1)
 """Rows of tiles of `PANEL` and of `NARROW` columns."""

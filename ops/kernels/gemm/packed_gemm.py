@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from ....runtime.jit.llvm_kernel import EmittedKernel
-from ....runtime.simd.llvm_vector import F32, I32, I64, LANES, Code
+from ....runtime.simd.llvm_vector import F32, I32, I64, Code, Vector
 from .dispatch import gemm_variant
+from .epilogue import EMITTED
 from .gemv import WeightRows, load_bias, minimum, part_range, zero_lines
 from .panel import COLUMNS, VECTORS
 from .register_tile import VECTOR
@@ -36,14 +37,18 @@ def tiles_nbytes(name: str, variant: str, tokens: int, length: int) -> int:
 
 def scratch_nbytes(name: str, variant: str, tokens: int) -> int:
     """Bytes that a part works in."""
-    tile = tile_layout(name, variant)
+    return part_nbytes(tile_layout(name, variant), tokens)
+
+
+def part_nbytes(tile: Any, tokens: int) -> int:
+    """Bytes that a part works in, by the tile of the product."""
     return int(tile.scratch + min(ROW_BLOCK // tile.rows, -(-tokens // tile.rows)) * tile.rows * COLUMNS * 4)
 
 
 @functools.cache
-def pack_tiles(name: str, variant: str) -> EmittedKernel:
-    """Rounds `count` rows of f32 and puts them into tiles. Rows behind the last one are zeros."""
-    tile = tile_layout(name, variant)
+def pack_tiles(name: str, tile: Any) -> EmittedKernel:
+    """Rounds `count` rows of f32 and puts them into tiles of a layout for a storage type. Rows behind the last one are
+    zeros."""
 
     def write(builder: Any, part: Any, parts: Any, *, source: Any, target: Any, count: Any, length: Any) -> None:
         code = Code(builder)
@@ -76,6 +81,7 @@ class GemmArguments(NamedTuple):
     Attributes:
         tiles: rows of activations as `pack_tiles` makes them.
         bias: 0 for none.
+        added, added_row: f32 that is added to y, 0 for none, and bytes from row to row of it.
         count, row_bytes, length: rows of the weight, bytes and elements of one.
         tokens: rows of activations.
         scratch: `scratch_nbytes` for each part.
@@ -85,6 +91,8 @@ class GemmArguments(NamedTuple):
     tiles: Any
     y: Any
     bias: Any
+    added: Any
+    added_row: Any
     count: Any
     row_bytes: Any
     length: Any
@@ -93,9 +101,14 @@ class GemmArguments(NamedTuple):
 
 
 @functools.cache
-def packed_gemm(name: str, variant: str) -> EmittedKernel:
-    """``y[t, row] = x[t] . W[row] + bias[row]`` for x in tiles."""
-    make_panel = panel_maker(name, variant)
+def packed_gemm(name: str, variant: str, activation: int | None = None) -> EmittedKernel:
+    """``y[t, row] = activation(x[t] . W[row] + bias[row] + added[t, row])`` for x in tiles; `activation`: of
+    `epilogue.EMITTED`."""
+    return panel_gemm(f"{name}_dots_{variant}_{activation}", panel_maker(name, variant), activation)
+
+
+def panel_gemm(label: str, make_panel: Callable[..., Any], activation: int | None) -> EmittedKernel:
+    """The kernel of a `panel_maker`."""
 
     def write(builder: Any, part: Any, parts: Any, given: GemmArguments) -> None:
         code = Code(builder)
@@ -107,19 +120,23 @@ def packed_gemm(name: str, variant: str) -> EmittedKernel:
                 return builder.add(given.y, builder.shl(place, code.word(2)))
 
             for first, last in multiply_tiles(code, panel, rows_of, given.tiles, given.tokens, given.length, line):
-                write_sums(code, panel.sums, line, given.bias, first, last, row, rows_of[2])
+                epilogue = EmittedEpilogue(code, given.bias, row, activation, (given.added, given.added_row))
+                write_sums(code, panel.sums, line, first, last, rows_of[2], epilogue)
 
         panel.release()
 
-    return EmittedKernel(f"{name}_dots_{variant}", write, GemmArguments)
+    return EmittedKernel(label, write, GemmArguments)
 
 
 def panel_maker(name: str, variant: str) -> Callable[[Code, Any, Any, Any], Any]:
     """Makes the panel of a part from code, the number of the part, scratch memory and rows of activations."""
-    return functools.partial(_panel, gemm_variant(name, variant).panel, tile_layout(name, variant), WeightRows(name))
+    return functools.partial(
+        panel_of_part, gemm_variant(name, variant).panel, tile_layout(name, variant), WeightRows(name)
+    )
 
 
-def _panel(make: Any, tile: Any, stored: WeightRows, code: Code, part: Any, scratch: Any, tokens: Any) -> Any:
+def panel_of_part(make: Any, tile: Any, stored: WeightRows, code: Code, part: Any, scratch: Any, tokens: Any) -> Any:
+    """A panel that works in the scratch memory of a part."""
     own = code.builder.add(scratch, code.builder.mul(part, scratch_size(code, tile, tokens)))
     return make(code, tile, stored, own)
 
@@ -183,12 +200,7 @@ def multiply_tiles(
                     for offset in range(0, 4 * COLUMNS + 1, 64):
                         code.prefetch(place, offset, writing=True)
                 multiply = functools.partial(panel.multiply, x, depth, sums)
-                _least(
-                    code,
-                    tuple(LANES * vectors for vectors in panel.widths),
-                    height,
-                    lambda width: _least(code, tile.heights, left, lambda rows: multiply(rows, width // LANES)),
-                )
+                _least(code, tile.heights, left, multiply)
         yield build.mul(begin, code.word(tile.rows)), minimum(code, tokens, build.mul(end, code.word(tile.rows)))
 
 
@@ -205,23 +217,88 @@ def _least(code: Code, sizes: tuple[int, ...], count: Any, write: Callable[[int]
             _least(code, tuple(others), count, write)
 
 
+class EmittedEpilogue:
+    """What follows the sums of some columns: a bias, an addition and an activation.
+
+    Args:
+        bias: address of the bias of all columns, 0 for none.
+        row: the first column, a row of the weight.
+        activation: of `EMITTED`, None for none.
+        added: address of f32 that are added, 0 for none, and bytes from row to row of them; None if nothing ever is.
+    """
+
+    def __init__(
+        self, code: Code, bias: Any, row: Any, activation: int | None = None, added: tuple[Any, Any] | None = None
+    ) -> None:
+        self.code, self._bias, self._row, self._activation, self._added = code, bias, row, activation, added
+        self._shifts = code.builder.ptrtoint(
+            code.variable(ir.Constant(ir.ArrayType(F32, COLUMNS), [0.0] * COLUMNS)), I64
+        )
+
+    def prepare(self, height: Any) -> None:
+        """Load the bias of `height` columns."""
+        code, build = self.code, self.code.builder
+        with code.loop(code.word(0), height) as index:
+            bias = load_bias(code, self._bias, build.add(self._row, index))
+            code.store(bias, build.add(self._shifts, build.shl(index, code.word(2))))
+
+    def prepare_vector(self) -> None:
+        """Load the bias of sixteen columns."""
+        code, build = self.code, self.code.builder
+        with build.if_then(build.icmp_unsigned("!=", self._bias, code.word(0))):
+            bias = code.floats(build.add(self._bias, build.shl(self._row, code.word(2))))
+            code.store(bias.value, self._shifts)
+
+    def _place(self, token: Any, offset: Any) -> Any:
+        """Where the number lies that is added."""
+        assert self._added is not None
+        build, (address, step) = self.code.builder, self._added
+        row = build.add(address, build.mul(token, step))
+        return build.add(row, build.add(build.shl(self._row, self.code.word(2)), offset))
+
+    def vector(self, total: Vector, token: Any, offset: Any) -> Vector:
+        """The result of sixteen sums, `offset` bytes behind the first column."""
+        code, build = self.code, self.code.builder
+        value = total + code.floats(build.add(self._shifts, offset))
+        if self._added is not None:
+            address, _ = self._added
+            held = code.variable(value.value)
+            with build.if_then(build.icmp_signed("!=", address, code.word(0))):
+                build.store((value + code.floats(self._place(token, offset))).value, held)
+            value = Vector(code, build.load(held))
+        return value if self._activation is None else EMITTED[self._activation](code, value)
+
+    def element(self, total: Any, token: Any, offset: Any) -> Any:
+        """As `vector`, of one sum."""
+        code, build = self.code, self.code.builder
+        value = build.fadd(total, code.load(build.add(self._shifts, offset), F32))
+        if self._added is not None:
+            address, _ = self._added
+            held = code.variable(value)
+            with build.if_then(build.icmp_signed("!=", address, code.word(0))):
+                build.store(build.fadd(value, code.load(self._place(token, offset), F32)), held)
+            value = build.load(held)
+        if self._activation is None:
+            return value
+        made = EMITTED[self._activation](code, code.splat(value))
+        return build.extract_element(made.value, ir.Constant(I32, 0))
+
+
 def write_sums(
-    code: Code, sums: Any, line_of: Callable[[Any], Any], bias: Any, first: Any, last: Any, row: Any, height: Any
+    code: Code, sums: Any, line_of: Callable[[Any], Any], first: Any, last: Any, height: Any, epilogue: EmittedEpilogue
 ) -> None:
-    """The sums [rows, COLUMNS] of rows of activations from `first` into rows of y, whose addresses a function gives."""
+    """The sums [rows, COLUMNS] of rows of activations from `first`, with the epilogue, into rows of y, whose
+    addresses a function gives."""
     build = code.builder
-    shifts = code.variable(ir.Constant(ir.ArrayType(F32, COLUMNS), [0.0] * COLUMNS))
-    place = build.ptrtoint(shifts, I64)
-    with code.loop(code.word(0), height) as index:
-        code.store(load_bias(code, bias, build.add(row, index)), build.add(place, build.shl(index, code.word(2))))
+    epilogue.prepare(height)
     with code.loop(first, last) as token:
         line = line_of(token)
         source = build.add(sums, build.mul(build.sub(token, first), code.word(4 * COLUMNS)))
         with build.if_else(build.icmp_signed("==", height, code.word(COLUMNS))) as (all_, some):
             with all_:
                 for at in range(0, VECTORS * VECTOR, VECTOR):
-                    code.store((code.floats(source, at) + code.floats(place, at)).value, line, at)
+                    code.store(epilogue.vector(code.floats(source, at), token, code.word(at)).value, line, at)
             with some, code.loop(code.word(0), height) as index:
                 offset = build.shl(index, code.word(2))
-                value = build.fadd(code.load(build.add(source, offset), F32), code.load(build.add(place, offset), F32))
+                value = epilogue.element(code.load(build.add(source, offset), F32), token, offset)
                 code.store(value, build.add(line, offset))

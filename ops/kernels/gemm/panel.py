@@ -1,4 +1,4 @@
-"""Panels: decoded weight rows that meet tiles of activations, and the f32 panel for every storage type.
+"""Panels: decoded weight rows that meet tiles of rounded activations.
 
 Rows of the weight are decoded, `COLUMNS` at a time and at most `chunk` elements of each, and transposed, so that a
 vector has one 32-bit lane for each of sixteen rows: an f32, two 16-bit elements, or four codes. Activations come in
@@ -14,11 +14,10 @@ from llvmlite import ir
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.simd.dot_product import INTS
-from ....runtime.simd.llvm_vector import F32, I32, LANES, Code, vector_type
-from .gemv import WeightRows, minimum
+from ....runtime.simd.llvm_vector import I32, LANES, Code, vector_type
+from .gemv import WeightRows
 from .gemv_int8 import RUN
-from .microkernel_f32 import TILE_VECTORS
-from .register_tile import PANEL, VECTOR, Columns, Lines, accumulate
+from .register_tile import PANEL, VECTOR
 
 COLUMNS = PANEL
 """Rows of a weight, which are columns of the product, that are multiplied at a time."""
@@ -37,9 +36,14 @@ class Tile(ABC):
     rows: int
 
     @property
+    def run(self) -> int:
+        """Elements that share a quantization step."""
+        return RUN
+
+    @property
     def heights(self) -> tuple[int, ...]:
         """Numbers of rows that are multiplied, ascending."""
-        return self.rows // 2, self.rows
+        return (self.rows // 2, self.rows) if self.rows > 1 else (1,)
 
     @property
     @abstractmethod
@@ -53,35 +57,33 @@ class Tile(ABC):
 
     def length_nbytes(self, length: int) -> int:
         """Bytes of a tile of rows of some length."""
-        return length // RUN * self.nbytes
+        return length // self.run * self.nbytes
 
     def offset(self, code: Code, length: Any) -> Any:
         """Bytes of a tile of rows of some length, in a kernel."""
-        return code.builder.mul(code.builder.sdiv(length, code.word(RUN)), code.word(self.nbytes))
+        return code.builder.mul(code.builder.sdiv(length, code.word(self.run)), code.word(self.nbytes))
 
     def pack_row(self, code: Code, x: Any, to: Any, row: Any, length: Any) -> None:
         """Round a row of f32 and put it into a tile."""
         build = code.builder
-        with code.loop(code.word(0), build.sdiv(length, code.word(RUN))) as run:
+        with code.loop(code.word(0), build.sdiv(length, code.word(self.run))) as run:
             place = build.add(to, build.mul(run, code.word(self.nbytes)))
-            self.pack(code, build.add(x, build.mul(run, code.word(4 * RUN))), place, row)
+            self.pack(code, build.add(x, build.mul(run, code.word(4 * self.run))), place, row)
 
     def pack(self, code: Code, x: Any, to: Any, row: Any) -> None:
         """Round one run of one row."""
         raise NotImplementedError
 
 
-class Panel(ABC):
+class Panel:
     """Decoded weight rows, transposed, and the sums of all tiles [.., rows, COLUMNS].
 
     Attributes:
         vectors_per_step: vectors of columns that are multiplied at a time.
-        widths: numbers of vectors of a row that are multiplied, ascending.
         itemsize: bytes of a decoded element.
     """
 
     vectors_per_step = VECTORS
-    widths: tuple[int, ...] = (VECTORS,)
     itemsize = 4
 
     def __init__(self, code: Code, tile: Any, stored: WeightRows, scratch: Any) -> None:
@@ -91,7 +93,7 @@ class Panel(ABC):
         self.elements = code.builder.add(scratch, code.word(COLUMNS * self.stride))
         self.sums = code.builder.add(scratch, code.word(tile.scratch))
 
-    def release(self) -> None:  # noqa: B027
+    def release(self) -> None:
         """Release hardware tiles, if any."""
 
     def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
@@ -109,9 +111,9 @@ class Panel(ABC):
         with code.loop(code.word(0), build.mul(depth, code.word(self.itemsize)), VECTOR) as offset:
             self._transpose(build.add(self.lines, offset), build.add(target, build.mul(offset, code.word(COLUMNS))))
 
-    @abstractmethod
     def decode_row(self, part: int, address: Any, depth: Any, line: Any, row: Any) -> None:
         """A part of the elements of a row to a line."""
+        raise NotImplementedError
 
     def _transpose(self, source: Any, target: Any) -> None:
         """A vector of each row, so that rows stand side by side."""
@@ -120,10 +122,10 @@ class Panel(ABC):
             for index, vector in enumerate(transposed(self.code, held)):
                 self.code.store(vector, target, VECTOR * (VECTORS * index + half))
 
-    def multiply(self, x: Any, depth: Any, sums: Any, rows: int, vectors: int = VECTORS) -> None:
+    def multiply(self, x: Any, depth: Any, sums: Any, rows: int) -> None:
         """Add the products of `depth` elements with the first rows of a tile to its sums."""
-        for first in range(0, vectors, self.vectors_per_step):
-            last = min(vectors, first + self.vectors_per_step)
+        for first in range(0, VECTORS, self.vectors_per_step):
+            last = min(VECTORS, first + self.vectors_per_step)
             places = [(row, half) for row in range(rows) for half in range(first, last)]
             offsets = [4 * (COLUMNS * row + LANES * half) for row, half in places]
             totals = [self.code.floats(sums, offset).value for offset in offsets]
@@ -137,75 +139,11 @@ class Panel(ABC):
         def add(run: Any, held: list[Any]) -> list[Any]:
             return self.add_run(build.add(x, build.mul(run, code.word(self.tile.nbytes))), run, places, held)
 
-        return code.repeat(build.sdiv(depth, code.word(RUN)), totals, add)
+        return code.repeat(build.sdiv(depth, code.word(self.tile.run)), totals, add)
 
     def add_run(self, at: Any, run: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
         """The sums with a run's products."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class FloatTile(Tile):
-    """Activations as they are: [chunk, rows, elements of a chunk]."""
-
-    chunk: int
-
-    @property
-    def heights(self) -> tuple[int, ...]:
-        """Numbers of rows that are multiplied, ascending."""
-        return tuple(sorted({min(height, self.rows) for height in (4, 8, self.rows)}))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a chunk."""
-        return self.rows * line_stride(4 * self.chunk)
-
-    @property
-    def scratch(self) -> int:
-        """Scratch bytes of a part without sums: decoded rows, transposed rows."""
-        return COLUMNS * (line_stride(4 * self.chunk) + 4 * self.chunk)
-
-    def length_nbytes(self, length: int) -> int:
-        """Bytes of a tile of rows of some length."""
-        return -(-length // self.chunk) * self.nbytes
-
-    def offset(self, code: Code, length: Any) -> Any:
-        """Bytes of a tile of rows of some length, in a kernel."""
-        build = code.builder
-        chunks = build.sdiv(build.add(length, code.word(self.chunk - 1)), code.word(self.chunk))
-        return build.mul(chunks, code.word(self.nbytes))
-
-    def pack_row(self, code: Code, x: Any, to: Any, row: Any, length: Any) -> None:
-        """Put a row of f32 into a tile."""
-        build, stride = code.builder, line_stride(4 * self.chunk)
-        with code.loop(code.word(0), length, self.chunk) as start:
-            line = build.add(build.add(to, self.offset(code, start)), build.mul(row, code.word(stride)))
-            source = build.add(x, build.shl(start, code.word(2)))
-            depth = minimum(code, code.word(self.chunk), build.sub(length, start))
-            whole = build.and_(depth, code.word(-LANES))
-            for first, end, step, kind in ((code.word(0), whole, LANES, vector_type(F32)), (whole, depth, 1, F32)):
-                with code.loop(first, end, step) as element:
-                    offset = build.shl(element, code.word(2))
-                    code.store(code.load(build.add(source, offset), kind), build.add(line, offset))
-
-
-class FloatPanel(Panel):
-    """Weight rows of any storage type as f32: [element, COLUMNS]."""
-
-    vectors_per_step = TILE_VECTORS
-    widths = (1, VECTORS)
-
-    def decode_row(self, part: int, address: Any, depth: Any, line: Any, row: Any) -> None:
-        """The elements of a row to a line."""
-        self.stored.decode(self.code, address, depth, line)
-
-    def accumulate(self, x: Any, depth: Any, places: list[tuple[int, int]], totals: list[Any]) -> list[Any]:
-        """Sums of rows and vectors with the products of `depth` elements."""
-        rows, halves = (sorted(set(each)) for each in zip(*places, strict=True))
-        stride = line_stride(4 * self.tile.chunk)
-        lines = [self.code.builder.add(x, self.code.word(stride * row)) for row in rows]
-        columns = Columns(self.elements, range(halves[0], halves[-1] + 1))
-        return accumulate(self.code, depth, totals, Lines(lines, self.code.word(4)), columns)
 
 
 def line_stride(nbytes: int) -> int:
@@ -214,14 +152,14 @@ def line_stride(nbytes: int) -> int:
 
 
 def transposed(code: Code, lines: list[Any]) -> list[Any]:
-    """Sixteen vectors of sixteen lanes, lanes and vectors exchanged."""
-    build = code.builder
-    for width in (8, 4, 2, 1):
+    """Lanes and vectors exchanged: of sixteen vectors, or of eight, whose halves are squares of their own."""
+    build, width = code.builder, len(lines) // 2
+    while width:
         low = [lane + (LANES - width if lane // width % 2 else 0) for lane in range(LANES)]
         high = [lane + (LANES if lane // width % 2 else width) for lane in range(LANES)]
-        made: list[Any] = [None] * LANES
-        for one in (line for line in range(LANES) if not line // width % 2):
+        made: list[Any] = [None] * len(lines)
+        for one in (line for line in range(len(lines)) if not line // width % 2):
             for line, order in ((one, low), (one + width, high)):
                 made[line] = build.shuffle_vector(lines[one], lines[one + width], ir.Constant(vector_type(I32), order))
-        lines = made
+        lines, width = made, width // 2
     return lines

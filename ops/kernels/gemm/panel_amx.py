@@ -93,8 +93,8 @@ class AmxInt8Panel(Int8Panel):
             if tile.kind.zero
             else ir.Constant(INTS, None)
         )
-        scales = self._columns(self.scales, run, tile.parts, part)
-        minima = self._columns(self.minima, run, tile.minima, part) if part < tile.minima else []
+        scales = self.columns(self.scales, run, tile.parts, part)
+        minima = self.columns(self.minima, run, tile.minima, part) if part < tile.minima else []
         for half in range(VECTORS):
             whole = Vector(code, build.add(code.load(integer_sums, INTS, LINE * half), start)).as_float()
             total = code.fma(whole * scales[half], step, code.floats(place, LINE * half))

@@ -35,7 +35,7 @@ class Int8Tile(Tile):
     """
 
     kind: Codes
-    chunk = CHUNK
+    chunk: int = CHUNK
 
     @property
     def parts(self) -> int:
@@ -71,7 +71,8 @@ class Int8Tile(Tile):
     def scratch(self) -> int:
         """Scratch bytes of a part without sums: codes, transposed codes, scales, minima, and the integer sums of a
         run."""
-        return COLUMNS * (line_stride(CHUNK) + CHUNK + 4 * CHUNK // RUN * (self.parts + self.minima) + 4 * self.rows)
+        factors = 4 * self.chunk // RUN * (self.parts + self.minima)
+        return COLUMNS * (line_stride(self.chunk) + self.chunk + factors + 4 * self.rows)
 
     def pack(self, code: Code, x: Any, to: Any, row: Any) -> None:
         """Round one run of one row: its codes and step, and what sums of it start from."""
@@ -108,8 +109,8 @@ class Int8Panel(Panel):
 
     def __init__(self, code: Code, tile: Int8Tile, stored: WeightRows, scratch: Any) -> None:
         super().__init__(code, tile, stored, scratch)
-        build, runs_of_chunk = code.builder, COLUMNS * 4 * CHUNK // RUN
-        self.scales = build.add(self.elements, code.word(COLUMNS * CHUNK))
+        build, runs_of_chunk = code.builder, COLUMNS * 4 * tile.chunk // RUN
+        self.scales = build.add(self.elements, code.word(COLUMNS * tile.chunk))
         self.minima = build.add(self.scales, code.word(runs_of_chunk * tile.parts))
         self.integer_sums = build.add(self.minima, code.word(runs_of_chunk * tile.minima))
         self.ahead = code.word(0)
@@ -160,7 +161,7 @@ class Int8Panel(Panel):
         products: list[Vector] = []
         for part in range(tile.parts):
             found = [Vector(code, whole).as_float() for whole in self._integer_sums(at, run, part, places)]
-            scales = self._columns(self.scales, run, tile.parts, part)
+            scales = self.columns(self.scales, run, tile.parts, part)
             if part:
                 products = [
                     code.fma(each, scales[half], known)
@@ -171,13 +172,14 @@ class Int8Panel(Panel):
         steps = [code.splat(code.load(at, F32, tile.steps + 4 * row)) for row, _ in places]
         sums = [code.fma(*each) for each in zip(products, steps, sums, strict=True)]
         for part in range(tile.minima):
-            minima = self._columns(self.minima, run, tile.minima, part)
+            minima = self.columns(self.minima, run, tile.minima, part)
             for index, (row, half) in enumerate(places):
                 total = code.splat(code.load(at, F32, tile.sums + 4 * (tile.rows * part + row)))
                 sums[index] = code.fma(minima[half], total, sums[index])
         return [total.value for total in sums]
 
-    def _columns(self, base: Any, run: Any, each: int, index: int) -> list[Vector]:
+    def columns(self, base: Any, run: Any, each: int, index: int) -> list[Vector]:
+        """The scales or minima of a part of a run, of which it has `each`."""
         code, build = self.code, self.code.builder
         place = build.add(base, build.mul(run, code.word(4 * COLUMNS * each)))
         return [code.floats(place, 4 * (COLUMNS * index + LANES * half)) for half in range(VECTORS)]

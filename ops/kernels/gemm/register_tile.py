@@ -114,11 +114,14 @@ def limit_and_store(code: Code, found: list[Any], vectors: range, target: Sequen
         code.store(bounded, build.add(place, build.mul(vector_step, code.word(vectors[half]))))
 
 
-def tiles_by_rows(sizes: Sequence[int], arguments: Any, write: Callable[[Code, int, Any], None]) -> Any:
+def tiles_by_rows(
+    sizes: Sequence[int], arguments: Any, write: Callable[[Code, int, Any], None], last: Sequence[int] = ()
+) -> Any:
     """A function of kernels ``(left, *arguments)``: computes the tallest tile that `left` rows hold; gives its rows.
 
     Args:
         sizes: rows of the tiles.
+        last: rows of further tiles, for exactly as many rows left.
         arguments: the class of a NamedTuple, whose fields are addresses, integers and floats.
         write: gets `Code`, the rows of a tile and the arguments, and adds its instructions.
     """
@@ -129,7 +132,7 @@ def tiles_by_rows(sizes: Sequence[int], arguments: Any, write: Callable[[Code, i
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             left, *others = args
             known = arguments(*others)
-            return _choose(Code(builder), tallest_first, left, lambda code, rows: write(code, rows, known))
+            return _choose(Code(builder), last, tallest_first, left, lambda code, rows: write(code, rows, known))
 
         kinds = [types.float32 if kind == "float" else types.int64 for kind in annotations]
         return types.int64(types.int64, *kinds), lower
@@ -142,19 +145,22 @@ def tiles_by_rows(sizes: Sequence[int], arguments: Any, write: Callable[[Code, i
     return made
 
 
-def _choose(code: Code, sizes: Sequence[int], left: Any, write: Callable[[Code, int], None]) -> Any:
-    """Instructions of the first tile that is not taller than what is left; its rows."""
-    build, (size, *others) = code.builder, sizes
+def _choose(
+    code: Code, last: Sequence[int], sizes: Sequence[int], left: Any, write: Callable[[Code, int], None]
+) -> Any:
+    """Instructions of a tile of `last` for as many rows, or of the first tile that is not taller than what is left; its
+    rows."""
+    build, (size, *others) = code.builder, [*last, *sizes]
     if not others:
         write(code, size)
         return code.word(size)
     ends = []
-    with build.if_else(build.icmp_signed(">=", left, code.word(size))) as (fits, too_tall):
+    with build.if_else(build.icmp_signed("==" if last else ">=", left, code.word(size))) as (fits, unfit):
         with fits:
             write(code, size)
             ends.append((code.word(size), build.block))
-        with too_tall:
-            smaller = _choose(code, others, left, write)
+        with unfit:
+            smaller = _choose(code, last[1:], sizes if last else others, left, write)
             ends.append((smaller, build.block))
     rows = build.phi(left.type)
     for value, block in ends:

@@ -97,7 +97,7 @@ NUMBERS = {"f16": half, "f32": single, "e8m0": _half_power, "ue4m3": _half_byte_
 
 def factor_of(scale: Scale) -> Field:
     """The factor of a group, without its sign."""
-    number, at, step = NUMBERS[scale.form], scale.at, int(scale.count > 1)
+    number, at, step = NUMBERS[scale.form], scale.at, (4 if scale.form == "f32" else 1) * (scale.count > 1)
     if scale.codes is None:
 
         @inlined

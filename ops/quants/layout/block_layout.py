@@ -88,7 +88,8 @@ class Scale:
     """Factors of the groups of a block: ``sign * number * code``.
 
     Attributes:
-        form: of the number: "f16" or "f32", one for the block; "e8m0" and "ue4m3" are halved, one for each group.
+        form: of the number: "f16", one for the block; "f32", `count` for the block; "e8m0" and "ue4m3" are halved, one
+            for each group.
         at: byte of the first number.
         codes: an integer for each group, None for 1.
         count: scales of a block without codes.

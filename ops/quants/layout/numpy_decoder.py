@@ -54,7 +54,7 @@ def factors(blocks: Blocks, scale: Scale) -> Values:
     if scale.form in _BYTE_SCALES:
         found = _BYTE_SCALES[scale.form][blocks[:, scale.at : scale.at + scale.count]]
     elif scale.form == "f32":
-        found = np.ascontiguousarray(blocks[:, scale.at : scale.at + 4]).view("<f4").astype(np.float32)
+        found = np.ascontiguousarray(blocks[:, scale.at : scale.at + 4 * scale.count]).view("<f4").astype(np.float32)
     else:
         found = half(blocks, scale.at)
     if scale.codes is not None:

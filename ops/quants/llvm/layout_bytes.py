@@ -9,10 +9,12 @@ from llvmlite import ir
 from ....runtime.simd.llvm_vector import F32, I16, I32, LANES, Bytes, vector_type
 from ....runtime.tensor.block_codec import codecs
 from ..layout.block_layout import Layout, Scale
-from . import Block, Codes, Numbers, f16_at, first_of, joined
+from . import Block, Codes, Numbers, build_mask, f16_at, first_of, joined
 from .layout_vectors import Reader, first_minimum, half_power
 
 VECTOR = 64
+RUN = 32
+"""Neighbours of an activation that share a scale where they are rounded."""
 BLOCKS = 4
 """Blocks of types with fewer than 64 bytes of codes that are multiplied together."""
 Element = tuple[int, int]
@@ -43,8 +45,13 @@ def vectors(layout: Layout) -> list[list[list[Element]]]:
     ]
     sums: dict[tuple[Element, ...], list[list[Element]]] = {}
     for vector in made:
-        sums.setdefault(tuple((block, index // layout.group) for block, index in vector), []).append(vector)
+        sums.setdefault(tuple((block, index // _group(layout)) for block, index in vector), []).append(vector)
     return sorted(sums.values())
+
+
+def _group(layout: Layout) -> int:
+    """Neighbours whose products are added up as integers."""
+    return min(RUN, layout.group)
 
 
 def order(layout: Layout) -> tuple[tuple[tuple[int, ...], ...], ...]:
@@ -52,7 +59,9 @@ def order(layout: Layout) -> tuple[tuple[tuple[int, ...], ...], ...]:
 
     def starts(vector: list[Element]) -> tuple[int, ...]:
         firsts = [
-            lane for lane, (block, index) in enumerate(vector) if not lane or vector[lane - 1] != (block, index - 1)
+            lane
+            for lane, (block, index) in enumerate(vector)
+            if not lane % RUN or vector[lane - 1] != (block, index - 1)
         ]
         return tuple(vector[lane][0] * layout.length + vector[lane][1] for lane in _equal(firsts, VECTOR))
 
@@ -140,7 +149,7 @@ def codes_of(layout: Layout, size: int) -> Codes:
     def numbers(blocks: list[Block]) -> Numbers:
         reader = Reader64(blocks, layout)
         present = [[vector for vector in vectors if vector[0][0] < len(blocks)] for vectors in sums]
-        scales = lanes(blocks)[0] if single else _numbers(blocks, layout.scale)
+        scales = lanes(blocks)[0] if single else _numbers(blocks, layout.scale, layout.length // _group(layout))
         return Numbers([[reader.codes(vector) for vector in vectors] for vectors in present if vectors], scales)
 
     def lanes(blocks: list[Block]) -> list[Any]:
@@ -156,7 +165,7 @@ def codes_of(layout: Layout, size: int) -> Codes:
         if single:
             return lanes(blocks)[1]
         assert minimum is not None
-        found = _numbers(blocks, minimum)
+        found = _numbers(blocks, minimum, layout.length // _group(layout))
         return blocks[0].code.builder.fneg(found) if minimum.sign < 0 else found
 
     return Codes(
@@ -165,16 +174,22 @@ def codes_of(layout: Layout, size: int) -> Codes:
         max(layout.codes.values()) + zero(layout),
         zero(layout),
         None if minimum is None else minima,
-        layout.group,
+        _group(layout),
         1 + max(block for vectors in sums for vector in vectors for block, _ in vector),
     )
 
 
-def _numbers(blocks: list[Block], scale: Scale) -> Any:
-    """The number of each block, as a vector of f32."""
+def _numbers(blocks: list[Block], scale: Scale, groups: int) -> Any:
+    """The number of each block, or of each of the groups of a single one, as a vector of f32."""
     if scale.form == "f16":
         return f16_at(blocks, scale.at)
-    code, found = blocks[0].code, ir.Constant(vector_type(F32, len(blocks)), ir.Undefined)
+    code = blocks[0].code
+    if scale.form == "f32":
+        (block,) = blocks
+        held = code.load(block.address, vector_type(F32, scale.count), scale.at)
+        lanes = [group * scale.count // groups for group in range(groups)]
+        return code.builder.shuffle_vector(held, held, build_mask(lanes))
+    found = ir.Constant(vector_type(F32, len(blocks)), ir.Undefined)
     for index, block in enumerate(blocks):
         found = code.builder.insert_element(found, half_power(block, scale.at), ir.Constant(I32, index))
     return found
@@ -183,5 +198,5 @@ def _numbers(blocks: list[Block], scale: Scale) -> Any:
 CODES = {
     dtype.name: codes_of(codec.layout, dtype.size)
     for dtype, codec in codecs().items()
-    if codec.layout is not None and codec.layout.products and codec.layout.scale.count == 1
+    if codec.layout is not None and codec.layout.products and codec.layout.scale.form != "ue4m3"
 }

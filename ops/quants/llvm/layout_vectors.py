@@ -98,12 +98,12 @@ class Reader:
         mask = self.mask(parts[1])
         return self.code.select(mask, self.code.table(indices, high_values), self.code.table(indices, low_values))
 
-    def number(self, scale: Scale) -> Vector:
-        """The number that all factors of a block are multiples of, in all lanes."""
+    def number(self, scale: Scale, group: int = 0) -> Vector:
+        """The number that all factors of a block, or of a group, are multiples of, in all lanes."""
         if scale.form == "e8m0":
             return self.code.splat(half_power(self.block, scale.at))
         if scale.form == "f32":
-            return self.code.splat(self.code.load(self.block.address, F32, scale.at))
+            return self.code.splat(self.code.load(self.block.address, F32, scale.at + 4 * group))
         return self.block.half(scale.at)
 
     def lanes(self, *scales: Scale) -> Vector:
@@ -134,7 +134,8 @@ class Reader:
         if scale.form == "ue4m3":
             yield from ((self._byte_float(scale.at + group), None) for group in range(scale.groups))
         elif scale.codes is None:
-            yield self.number(scale), None if minimum is None else self.number(minimum) * minimum.sign
+            for group in range(scale.groups):
+                yield self.number(scale, group), None if minimum is None else self.number(minimum, group) * minimum.sign
         elif minimum is None:
             lanes = self.lanes(scale)
             yield from ((lanes.lane(group), None) for group in range(scale.groups))

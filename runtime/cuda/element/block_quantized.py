@@ -12,7 +12,7 @@ import numpy as np
 from ...base.dataclass import dataclass
 from ...plan.kernel_api import Allocation, Buffer
 from ...plugin.discovery import DEVICE_DECODERS
-from ...tensor.dtype import DTYPES, BlockType
+from ...tensor.dtype import STORAGE_TYPES, BlockType
 from ...tensor.weight_array import Blocks
 from .element import storage_of
 from .kernel_text import KernelText
@@ -231,7 +231,7 @@ def quantized_buffer(blocks: Blocks) -> QuantizedBuffer | None:
 
 def decoder(name: str, digest: str) -> Callable[..., Any]:
     """The device function that decodes elements of a block type; generated modules name its source digest."""
-    assert DTYPES[name].kind == "block"
+    assert STORAGE_TYPES[name].kind == "block"
     assert digest == _device().digest()
     function: Callable[..., Any] = _device().elements()[name].function
     return function

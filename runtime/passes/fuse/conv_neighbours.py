@@ -21,15 +21,15 @@ _padded = call("Pad", X, ..., name="pad")
 
 
 def _parameters(match: Match) -> tuple[Tensor, np.ndarray | None, int] | None:
-    """Weight, bias and number of channels of a convolution with constant weights."""
+    """Weight, bias and number of channels of a convolution with constant weights; None if their shapes do not fit."""
     node = match.node("conv")
     held = constant(match.graph, node.inputs[1])
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     shift = match.array(bias)
     if held is None or held.dtype.name not in EXACT or len(held.shape) < 3 or (bias is not None and shift is None):
         return None
-    group = node.attributes.get("group", 1)
-    return held, shift, held.shape[0] if node.op.name == "Conv" else held.shape[1] * group
+    channels = held.shape[0] if node.op.name == "Conv" else held.shape[1] * node.attributes.get("group", 1)
+    return (held, shift, channels) if shift is None or shift.shape == (channels,) else None
 
 
 def _by_channel(match: Match, channels: int, rank: int) -> np.ndarray | None:

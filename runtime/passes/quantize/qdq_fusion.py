@@ -2,9 +2,9 @@
 
 Conv and MatMul become QLinearConv and QLinearMatMul; a Relu or Clip before the QuantizeLinear is dropped if the
 range of the codes implies it. A MatMul without QuantizeLinear becomes MatMulInteger and a scaling. Operators that
-only move values move codes. With onnxruntime's operators, sums, products, concatenations and Gemm become QLinearAdd,
-QLinearMul, QLinearConcat and QGemm. Other nodes stay. Source: the ONNX operators' definitions, and onnxruntime's of
-its own.
+only move values move codes. With onnxruntime's operators, sums, products, concatenations, averages and Gemm become
+QLinearAdd, QLinearMul, QLinearConcat, QLinearGlobalAveragePool and QGemm, and a MatMul without QuantizeLinear becomes
+MatMulIntegerToFloat. Other nodes stay. Source: the ONNX operators' definitions, and onnxruntime's of its own.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class FuseQDQ:
         if self.contrib and constant(graph, pairs[1].inputs[0]) is None:
             return False
         path = self._rounding(node.outputs[0], graph)
-        if not path or _grid(path[-1], graph) is None:
+        if not path or quantization_of(path[-1], graph) is None:
             return node.op.name == "MatMul" and not path and self._product(node, pairs, build)
         biases = [pair.inputs[0] for pair in pairs[2:]]
         inputs = [*_quantity(pairs[0], build), *_quantity(pairs[1], build), *path[-1].inputs[1:3], *biases]
@@ -111,6 +111,10 @@ class FuseQDQ:
 
     def _product(self, node: Node, pairs: list[Node], build: Builder) -> bool:
         """An integer product with a float result."""
+        if self.contrib:
+            each = zip(*(_quantity(pair, build) for pair in pairs), strict=True)
+            inputs = [value for both in each for value in both]
+            return self._made("MatMulIntegerToFloat", inputs, node, [], build, {}, CONTRIB)
         (left, left_step, *left_zero), (right, right_step, *right_zero) = (pair.inputs for pair in pairs)
         sums = build.add(
             "MatMulInteger", [left, right, *(left_zero or [None]), *(right_zero or [None])], name=node.name
@@ -132,7 +136,7 @@ class FuseQDQ:
         if len(pairs) == 3 and not _fits(pairs, graph):
             return False
         path = self._rounding(node.outputs[0], graph)
-        if path and _grid(path[-1], graph) is None:
+        if path and quantization_of(path[-1], graph) is None:
             return False
         bias = pairs[2].inputs[0] if len(pairs) == 3 else None
         inputs = [
@@ -151,12 +155,20 @@ class FuseQDQ:
         inputs = [*_quantity(pairs[0], build), *_quantity(pairs[1], build), *path[-1].inputs[1:3]]
         return self._made(PAIRED[node.op.name], inputs, node, path, build, {}, CONTRIB)
 
+    def _averaged(self, node: Node, pairs: list[Node], build: Builder) -> bool:
+        """GlobalAveragePool."""
+        path = self._like(node, pairs, build.graph)
+        if not self.contrib or not path:
+            return False
+        inputs = [*_quantity(pairs[0], build), *path[-1].inputs[1:3]]
+        return self._made("QLinearGlobalAveragePool", inputs, node, path, build, {}, CONTRIB)
+
     def _joined(self, node: Node, pairs: list[Node], build: Builder) -> bool:
         """Concat."""
         path = self._like(node, pairs, build.graph)
         if not path:
             return False
-        if all(_grid(pair, build.graph) == _grid(path[-1], build.graph) for pair in pairs):
+        if all(quantization_of(pair, build.graph) == quantization_of(path[-1], build.graph) for pair in pairs):
             return self._made("Concat", [pair.inputs[0] for pair in pairs], node, path, build, node.attributes)
         inputs = [*path[-1].inputs[1:3], *(value for pair in pairs for value in _quantity(pair, build))]
         return self.contrib and self._made("QLinearConcat", inputs, node, path, build, node.attributes, CONTRIB)
@@ -165,7 +177,7 @@ class FuseQDQ:
         path = self._like(node, pairs[:1], build.graph)
         if (
             not path
-            or _grid(pairs[0], build.graph) != _grid(path[-1], build.graph)
+            or quantization_of(pairs[0], build.graph) != quantization_of(path[-1], build.graph)
             or any(value.name for value in node.outputs[1:])
         ):
             return False
@@ -173,8 +185,8 @@ class FuseQDQ:
 
     def _again(self, node: Node, pairs: list[Node], build: Builder) -> bool:
         """A DequantizeLinear and QuantizeLinear with the same scale."""
-        grid, codes = _grid(pairs[0], build.graph), pairs[0].inputs[0]
-        if grid is None or grid != _grid(node, build.graph) or node.outputs[0] in self._ends or codes is None:
+        grid, codes = quantization_of(pairs[0], build.graph), pairs[0].inputs[0]
+        if grid is None or grid != quantization_of(node, build.graph) or node.outputs[0] in self._ends or codes is None:
             return False
         if not MIN_SCALE < abs(grid[0]) < MAX_SCALE:
             return False
@@ -184,7 +196,7 @@ class FuseQDQ:
     def _like(self, node: Node, pairs: list[Node], graph: Graph) -> list[Node]:
         """The path to a QuantizeLinear with the dtype of all inputs, and one scale each; else empty."""
         path = self._rounding(node.outputs[0], graph)
-        grids = [_grid(each, graph) for each in (*pairs, *path[-1:])]
+        grids = [quantization_of(each, graph) for each in (*pairs, *path[-1:])]
         return (
             path
             if len({None if grid is None else grid[2] for grid in grids} - {None}) == 1 and None not in grids
@@ -214,13 +226,14 @@ MAKERS: dict[str, Callable[[FuseQDQ, Node, list[Node], Builder], bool]] = {
     "MatMul": FuseQDQ._weighted,
     "Gemm": FuseQDQ._gemm,
     "Concat": FuseQDQ._joined,
+    "GlobalAveragePool": FuseQDQ._averaged,
     "QuantizeLinear": FuseQDQ._again,
     **dict.fromkeys(PAIRED, FuseQDQ._pair),
     **dict.fromkeys(MOVING, FuseQDQ._moved),
 }
 
 
-def _grid(node: Node, graph: Graph) -> tuple[float, int, str] | None:
+def quantization_of(node: Node, graph: Graph) -> tuple[float, int, str] | None:
     """Scale, zero point and dtype of an 8-bit per-tensor DequantizeLinear or QuantizeLinear; None for others."""
     step, zero = (constant(graph, value) for value in (*node.inputs[1:3], None)[:2])
     if step is None or step.count != 1 or step.dtype.name != "f32":

@@ -136,7 +136,7 @@ def objects(path, network, folder):
 def test_reprs_are_short(path, network, folder):
     for each in objects(path, network, folder):
         text = repr(each)
-        assert len(text) <= 600, (type(each), len(text))
+        assert len(text) <= 640, (type(each), len(text))
         assert len(text.splitlines()) <= 3
         assert text.isprintable()
         assert not text.endswith(f"object at {hex(id(each))}>"), text

@@ -13,6 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import cli, run
+from candle_convert.convert.sounds.write_sound import write_sound
 from candle_convert.runtime.base.errors import printable
 from candle_convert.runtime.plugin import discovery
 from candle_convert.tests.builders.onnx_files import perceptron
@@ -44,6 +45,38 @@ def classifier(tmp_path_factory):
     made = tmp_path_factory.mktemp("classifier")
     checkpoint("BertForSequenceClassification", made)
     return made
+
+
+@pytest.fixture(scope="module")
+def vision(tmp_path_factory):
+    """The directory of a model of pictures."""
+    pytest.importorskip("torch")
+    from candle_convert.tests.builders.image_checkpoints import image_model, saved
+
+    sizes = {"image_size": 16, "patch_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    made = saved(image_model("ViTModel", **sizes, intermediate_size=16), tmp_path_factory.mktemp("vision"))
+    (made / "preprocessor_config.json").write_text('{"size": 16, "image_processor_type": "ViTImageProcessor"}')
+    return made
+
+
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory):
+    """The directory of a model of speech."""
+    pytest.importorskip("torch")
+    from candle_convert.tests.builders.speech_checkpoints import WHISPERS, whisper
+
+    made = tmp_path_factory.mktemp("speech")
+    whisper(WHISPERS[0], 0, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def music(tmp_path_factory):
+    """The directory of a model of music."""
+    pytest.importorskip("torch")
+    from candle_convert.tests.builders.musicgen import music_folder
+
+    return music_folder(tmp_path_factory.mktemp("music"))
 
 
 @pytest.fixture
@@ -170,6 +203,12 @@ SUCCESS = [
     (["embed", "classes", "a", "b"], {"vectors": LIST, "count": NUMBER, "width": NUMBER, "task": TEXT}),
     (["rerank", "lm.gguf", "--query", "a", "b", "c"], {"query": TEXT, "documents": LIST, "task": TEXT}),
     (["predict", "classes", "a", "b"], {"results": LIST, "task": TEXT}),
+    (["classify", "vision", "known/a", "--against", "known"], {"results": LIST, "against": TEXT}),
+    (["transcribe", "speech", "tone.wav"], {"inputs": LIST, "results": LIST}),
+    (
+        ["speak", "music", "-p", "a piano", "-o", "piano.wav", "--max-seconds", "0.1"],
+        {"outputs": LIST, "seconds": NUMBER, "rate": NUMBER},
+    ),
     (["bench", "net.onnx", "--runs", "1"], {"engines": LIST}),
     (["profile", "net.onnx", "--runs", "1"], {"nodes": LIST, "operators": LIST, "seconds": NUMBER, "outside": NUMBER}),
     (
@@ -218,8 +257,16 @@ def schema(words, properties):
 
 
 @pytest.mark.parametrize(("words", "properties"), SUCCESS, ids=[" ".join(words) for words, _ in SUCCESS])
-def test_json_of_success(folder, classifier, capsys, words, properties):
+def test_json_of_success(folder, classifier, vision, speech, music, capsys, words, properties):
     (folder / "classes").symlink_to(classifier)
+    (folder / "vision").symlink_to(vision)
+    (folder / "speech").symlink_to(speech)
+    (folder / "music").symlink_to(music)
+    if words[0] == "transcribe":
+        write_sound("tone.wav", np.sin(np.arange(16000) / 9), 16000)
+    for label in "ab":
+        (folder / "known" / label).mkdir(parents=True)
+        (folder / "known" / label / "x.ppm").write_bytes(b"P6 1 1 255\n" + label.encode() * 3)
     assert run([*words, "--json"]) == 0
     captured = capsys.readouterr()
     assert captured.out.count("\n") == 1

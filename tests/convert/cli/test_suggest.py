@@ -232,16 +232,17 @@ class Own(torch.nn.Module):
         self.inner = torch.nn.Linear(2, 2)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [torch.nn.Linear(2, 2), {"model": torch.nn.Sequential(torch.nn.ReLU())}, Own()],
-    ids=["module", "nested", "own"],
-)
-def test_a_pickled_module_is_answered_with_its_state_dict(folder, capsys, model):
-    torch.save(model, "net.pt")
+def test_a_pickled_module_of_an_unknown_class_is_answered_with_its_state_dict(folder, capsys):
+    torch.save(Own(), "net.pt")
     assert run(["inspect", "net.pt"]) == 5
     said = capsys.readouterr().err
     assert all(text in said for text in ("nn.Module", "torch.load('net.pt', weights_only=False)", "m.state_dict()"))
+    assert run(["inspect", "net.pt", "--allow-global", f"{Own.__module__}.Own"]) == 0
+    assert "inner.weight" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("model", [torch.nn.Linear(2, 2), Own()], ids=["torch", "own"])
+def test_a_module_of_pickle_dump_is_answered_with_its_state_dict(folder, capsys, model):
     with open("net.pkl", "wb") as file:
         pickle.dump(model, file)
     assert run(["inspect", "net.pkl"]) == 5

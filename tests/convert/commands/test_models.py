@@ -6,6 +6,7 @@ import candle_convert as cc
 import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.runtime.contract.weight_binding import architectures
+from candle_convert.tests.builders.mtcnn import mtcnn
 from candle_convert.tests.builders.tiny_llama import written
 
 
@@ -36,7 +37,7 @@ def test_every_architecture_has_tables(capsys, architecture):
     told = answer(capsys, "models", "show", architecture.name)
     assert told["model"]["name"] == architecture.name
     assert [row["name"] for row in told["parameters"]] == [row.name for row in architecture.keys]
-    assert [row["name"] for row in told["weights"]] == [row.name for row in architecture.weights]
+    assert [row["name"] for row in told["weights"]] == [row.name for row in architecture.weights or architecture.parts]
     assert all(isinstance(key, str) for row in told["parameters"] for key in [*row["hf"], *row["gguf"]])
     needed = {key for row in told["parameters"] if row["required"] for key in row["hf"]}
     assert "architectures" not in needed
@@ -52,6 +53,13 @@ def test_names_of_a_parameter_and_a_weight(capsys):
     assert keys["gguf"] == ["blk.{i}.attn_k_b.weight", "blk.{i}.attn_kv_b.weight"]
     assert keys["hf"] == ["model.layers.{i}.self_attn.kv_b_proj.weight"]
     assert answer(capsys, "models", "show", "phi2")["model"]["name"] == "phi"
+
+
+def test_an_image_model_under_the_names_of_its_library(capsys, tmp_path):
+    mtcnn(tmp_path)
+    told = answer(capsys, "models", "show", str(tmp_path))
+    assert (told["model"]["name"], told["names"], told["whole"]) == ("mtcnn", "timm", True)
+    assert told["parameters"] == [{"name": "task", "keys": ["task"], "value": "face-detection"}]
 
 
 def test_unknown_names_suggest_the_nearest(capsys):

@@ -14,7 +14,7 @@ from candle_convert.runtime.tensor.storage import Held
 from candle_convert.runtime.tensor.tensor import Tensor
 
 RANDOM = np.random.default_rng(5)
-WRITABLE = [format for format in formats() if format.layout is not None and not format.graphs]
+WRITABLE = [format for format in formats() if format.layout is not None and not (format.graphs or format.architecture)]
 
 
 def graph(**arrays):

@@ -12,13 +12,12 @@ from candle_convert.convert.compare.certificate import verify
 from candle_convert.convert.compare.diff import diff
 from candle_convert.convert.compare.match_tensors import NamesError
 from candle_convert.convert.open.open_model import open_model
-from candle_convert.tests.builders.decoder_cases import DECODERS
-from candle_convert.tests.builders.later_decoder_cases import LATER_DECODERS
+from candle_convert.tests.builders.decoder_cases import DECODERS, WITHOUT_GGUF
 from candle_convert.tests.builders.legacy_llama import FILES, transformers_llama
 from candle_convert.tests.builders.recurrent_cases import RECURRENT
 from candle_convert.tests.oracles.transformers import cases, made
 
-EVERY = {case.name: case for case in (*DECODERS, *LATER_DECODERS, *RECURRENT)}
+EVERY = {case.name: case for case in (*DECODERS, *WITHOUT_GGUF, *RECURRENT)}
 SAMPLED = (
     "llama", "llama_3", "gemma", "gpt2", "mixtral", "falcon_40b", "phi3_longrope", "starcoder", "deepseek_v3",
     "gpt_oss", "mamba2", "lfm2", "granitemoe",

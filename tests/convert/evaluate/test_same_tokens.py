@@ -6,9 +6,12 @@ from pathlib import Path
 import candle_convert as cc
 import numpy as np
 import pytest
+import sentence_transformers
 import torch
 import transformers
 from candle_convert.convert.cli.main import run
+from candle_convert.tests.builders.encoder_cases import ENCODERS
+from candle_convert.tests.oracles.transformers import made
 
 EXAMPLE = Path(cc.__file__).parent / "examples" / "tiny_llama"
 PROMPTS = ["In the beginning God created", "And he said unto them"]
@@ -65,6 +68,11 @@ def test_hidden_states_of_a_quantized_encoder(tmp_path, capsys, minilm):
     np.testing.assert_allclose(item["nmse"], float((first - second).pow(2).sum() / first.pow(2).sum()), rtol=1e-2)
     assert item["cosine"] > 0.999
     assert item["kld"] is None
+    pooled = [sentence_transformers.SentenceTransformer(str(folder)).encode(PROMPTS, convert_to_tensor=True)
+              for folder in (minilm, tmp_path / "back")]  # fmt: skip
+    whole = next(each for each in found["outputs"] if each["name"] == "sentence_embedding")
+    assert whole["rows"] == len(PROMPTS)
+    np.testing.assert_allclose(whole["cosine"], float(torch.cosine_similarity(*pooled).min()), atol=1e-6)
 
 
 def test_a_checkpoint_against_its_onnx_export(tmp_path, capsys):
@@ -104,3 +112,11 @@ def test_prompts_that_cannot_be_had(tmp_path, monkeypatch, capsys, arguments, co
     Path("latin.txt").write_bytes("für".encode("latin-1"))
     assert run(["verify", str(EXAMPLE), str(EXAMPLE), *arguments]) == code
     assert why in capsys.readouterr().err
+
+
+def test_a_tokenizer_of_another_model(minilm, tmp_path, capsys):
+    case = next(case for case in ENCODERS if case.name == "BertModel")
+    made(case, 0, tmp_path)
+    capsys.readouterr()
+    assert run(["verify", str(minilm), str(tmp_path), "--level", "none", "-p", "hello"]) == 2
+    assert "E-EVAL-VOCABULARY" in capsys.readouterr().err

@@ -1,11 +1,14 @@
 """Models from files: weights that stay in the file, and what is said of files that are no model."""
 
+from pathlib import Path
+
 import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.load.memory_map import mapped
 from candle_convert.runtime.tensor.storage import Mapped, Region
-from candle_convert.runtime.tensor.weight_array import load_weight
+from candle_convert.runtime.tensor.weight_array import load_weight, release_pages
+from safetensors.numpy import save_file
 
 
 def test_weights_are_not_copied(tmp_path):
@@ -20,6 +23,37 @@ def test_weights_are_not_copied(tmp_path):
         np.testing.assert_array_equal(array, big.astype(array.dtype))
     assert np.shares_memory(load_weight(graph.weights["big"]), whole)
     assert graph.weights["big"].storage.key == cc.open(tmp_path / "m.gguf").weights["big"].storage.key
+
+
+def test_weights_that_lie_as_their_dtype_needs_are_not_copied(tmp_path):
+    big = np.random.default_rng(0).standard_normal((256, 256), np.float32)
+    save_file({"a": big[0, :1].copy(), "big": big}, tmp_path / "m.safetensors")
+    weight = cc.open(tmp_path / "m.safetensors").weights["big"]
+    assert weight.storage.offset % 8 == 4
+    tensor = mapped(cc.open(tmp_path / "m.safetensors")).weights["big"]
+    assert isinstance(tensor.storage, Mapped)
+    np.testing.assert_array_equal(load_weight(tensor), big)
+
+
+def resident():
+    """Bytes of files that are in this process's memory."""
+    rows = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(rows["RssFile"].split()[0]) * 1024
+
+
+def test_pages_of_a_file_are_given_back_and_filled_again(tmp_path):
+    big = np.random.default_rng(0).standard_normal((2048, 2048), np.float32)
+    cc.save_file({"big": big, "other": big}, tmp_path / "m.gguf")
+    weights = mapped(cc.open(tmp_path / "m.gguf")).weights
+    arrays = [load_weight(weights[name]) for name in ("big", "other")]
+    assert all((array == big).all() for array in arrays)
+    before = resident()
+    release_pages(arrays[0])
+    assert before - resident() > 0.9 * big.nbytes
+    np.testing.assert_array_equal(arrays[0], big)
+    held = big.copy()
+    release_pages(held)
+    np.testing.assert_array_equal(held, big)
 
 
 def test_a_file_that_became_shorter_is_told(tmp_path):

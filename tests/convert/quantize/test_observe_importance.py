@@ -5,10 +5,13 @@ import re
 import subprocess
 from pathlib import Path
 
+import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
+from candle_convert.convert.load.native_model import modelled
+from candle_convert.convert.quantize.observe_importance import observe
 from candle_convert.tests.builders.encoder_decoder_cases import T5
 from candle_convert.tests.builders.imatrix_files import old_bytes, write_gguf
 from candle_convert.tests.builders.trained_tokenizers import byte_bpe, corpus
@@ -285,3 +288,12 @@ def test_the_output_matrix_where_it_is_asked_for_and_quantize_takes_the_file(tmp
     assert (
         run(["imatrix", str(tmp_path / "model"), "-d", str(tmp_path / "text.txt"), "-o", str(tmp_path / "i.gguf")]) == 5
     )
+
+
+@pytest.mark.parametrize(
+    ("ids", "code"), [([[700] * 8], "E-EVAL-VOCABULARY"), ([[5] * 129], "E-IMATRIX-CONTEXT")], ids=["id", "length"]
+)
+def test_pieces_that_a_model_cannot_read(ids, code, tmp_path):
+    made(BERT, 0, tmp_path)
+    with pytest.raises(cc.UsageError, match=code):
+        observe(modelled(cc.open(tmp_path)), [np.array(piece) for piece in ids])

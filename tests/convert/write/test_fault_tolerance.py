@@ -15,7 +15,7 @@ from candle_convert.convert.open.detect_format import formats
 from candle_convert.runtime.passes.weights.select import Select
 from safetensors.numpy import save_file
 
-WRITTEN = [format for format in formats() if format.layout is not None and not format.graphs]
+WRITTEN = [format for format in formats() if format.layout is not None and not (format.graphs or format.architecture)]
 IDS = [format.name for format in WRITTEN]
 ARRAYS = {"a.weight": np.arange(600, dtype=np.float32).reshape(20, 30), "b": np.arange(7, dtype=np.int32)}
 NAN = {**ARRAYS, "nan": np.array([1, np.nan], np.float32)}

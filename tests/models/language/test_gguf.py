@@ -3,13 +3,15 @@
 import candle_convert as cc
 import numpy as np
 import pytest
+import torch
 from candle_convert import models
-from candle_convert.tests.builders.later_decoder_cases import LATER_DECODERS
+from candle_convert.tests.builders.decoder_cases import DECODERS
 from candle_convert.tests.builders.recurrent_cases import RECURRENT
 from candle_convert.tests.oracles.libllama import NAME, Libllama
-from candle_convert.tests.oracles.transformers import difference, expected, made, transformers
+from candle_convert.tests.oracles.libllama_encoder import LAST, EncoderInLibllama
+from candle_convert.tests.oracles.transformers import cases, difference, expected, made, transformers
 
-CASES = {case.name: case for case in (*LATER_DECODERS, *RECURRENT)}
+CASES = {case.name: case for case in (*DECODERS, *RECURRENT)}
 LIBLLAMA = 4e-3
 """libllama keeps keys and values as f16."""
 SPARSE = {"gemma3n_own_keys": 0.05}
@@ -17,7 +19,7 @@ SPARSE = {"gemma3n_own_keys": 0.05}
 ARCHITECTURES = {
     "apertus": "apertus", "bitnet_silu": "bitnet", "bloom": "bloom", "bloom_five_heads": "bloom",
     "ernie4_5": "ernie4_5", "exaone4_small": "exaone4", "gemma3n_own_keys": "gemma3n",
-    "gemma4": "gemma4", "gemma4_same_values": "gemma4", "hunyuan_dense": "hunyuan-dense",
+    "gemma4": "gemma4", "gemma4_experts": "gemma4", "gemma4_same_values": "gemma4", "hunyuan_dense": "hunyuan-dense",
     "hunyuan_alpha": "hunyuan-dense", "llama4": "llama4", "nemotron": "nemotron", "olmoe": "olmoe",
     "qwen3_5": "qwen35", "qwen3_next": "qwen3next",
 }  # fmt: skip
@@ -46,3 +48,25 @@ def test_as_libllama_and_back(name, tmp_path):
     cc.convert(path, tmp_path / "back", to="safetensors")
     again = getattr(transformers(), case.cls).from_pretrained(tmp_path / "back", attn_implementation="eager").eval()
     assert difference(expected(again, ids, None), want) <= case.tolerance
+
+
+@pytest.mark.parametrize(("name", "kind"), [("Qwen3Model", "qwen3"), ("Qwen2Model", "qwen2"), ("LlamaModel", "llama")])
+def test_a_decoder_without_a_head(name, kind, tmp_path):
+    """Qwen3-Embedding's own class: the vector of a text is the last token's hidden state."""
+    (case,) = cases(name, kind, **{name: {"head_dim": 16}})
+    reference = made(case, 0, tmp_path / "model")
+    ids = np.random.default_rng(0).integers(3, reference.config.vocab_size, 20)
+    want = reference(torch.tensor(ids[None])).last_hidden_state.detach().numpy()[0]
+    size = np.uint32(reference.config.vocab_size)
+    path = tmp_path / "model.gguf"
+    cc.convert(tmp_path / "model", path, metadata={"tokenizer.ggml.model": "no_vocab", f"{kind}.vocab_size": size})
+    model = models.load(path, threads=1)
+    assert difference(model(ids)["last_hidden_state"][0], want) <= case.tolerance
+    assert difference(model.embed([ids.tolist()])[0], want[-1] / np.linalg.norm(want[-1])) <= case.tolerance
+    if NAME:
+        theirs = EncoderInLibllama(path, LAST)
+        assert difference(theirs(ids), want[-1]) <= LIBLLAMA
+        theirs.close()
+    cc.convert(path, tmp_path / "back", to="safetensors")
+    again = models.load(tmp_path / "back", threads=1)
+    assert difference(again(ids)["last_hidden_state"][0], want) <= case.tolerance

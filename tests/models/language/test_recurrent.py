@@ -11,7 +11,7 @@ from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.contract.architecture import GGUF, HF
 from candle_convert.runtime.contract.weight_binding import unbind
 from candle_convert.runtime.plan.plan import PythonStep
-from candle_convert.tests.builders.later_decoder_cases import CHUNKED, LATER_DECODERS
+from candle_convert.tests.builders.decoder_cases import DECODERS, WITHOUT_GGUF
 from candle_convert.tests.builders.recurrent_cases import BEYOND_GGUF, RECURRENT
 from candle_convert.tests.oracles.transformers import converted, expected, made, texts
 
@@ -120,7 +120,7 @@ EXPORTED = [
 @pytest.mark.parametrize("name", EXPORTED)
 def test_in_onnxruntime_token_by_token(name, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
-    case = next(case for case in (*RECURRENT, *LATER_DECODERS, *CHUNKED) if case.name == name)
+    case = next(case for case in (*RECURRENT, *DECODERS, *WITHOUT_GGUF) if case.name == name)
     reference = made(case, 3, tmp_path)
     ids = texts(case, 3, reference)["single"][0]
     cc.convert(tmp_path, tmp_path / "out.onnx")

@@ -56,10 +56,34 @@ def test_poolings(pooling, tmp_path):
     assert_close(model.embed(TEXTS[0]), want.encode(TEXTS[0]))
 
 
-@pytest.mark.parametrize("name", ["RobertaModel", "MPNetModel", "DebertaV2Model", "ModernBertModel"])
+PACKED = ("BertModel", "RobertaModel", "DistilBertModel", "AlbertModel", "ElectraModel")
+
+
+@pytest.mark.parametrize("name", [*PACKED, "MPNetModel", "DebertaV2Model", "ModernBertModel"])
 def test_families(name, tmp_path):
     want = saved(tmp_path, name, "mean")
-    assert_close(models.load(tmp_path / "model", threads=1).embed(TEXTS), want.encode(TEXTS))
+    model = models.load(tmp_path / "model", threads=1)
+    assert model.packs == (name in PACKED)
+    assert_close(model.embed(TEXTS), want.encode(TEXTS))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 64])
+def test_texts_of_all_lengths_are_packed(batch, tmp_path, monkeypatch):
+    """Long texts beside short ones, in several batches, and a text that holds the token of padding."""
+    monkeypatch.setattr("candle_convert.models.pipelines.packed_batches.MAX_TOKENS", 70)
+    want = saved(tmp_path, "RobertaModel", "mean")
+    model = models.load(tmp_path / "model", threads=2)
+    texts = [*TEXTS[1:], *("a cat sleeps " * count for count in (1, 9, 2, 12, 3)), "dog"] * 3
+    assert_close(model.embed(texts, batch), want.encode(texts))
+    monkeypatch.setattr("candle_convert.models.pipelines.packed_batches.MIN_TOKENS", 8)
+    told = []
+    found = model.embed(texts, batch, progress=lambda *done: told.append(done))
+    assert_close(found, want.encode(texts))
+    assert told[-1] == (len(texts), len(texts))
+    assert told == sorted(told)
+    assert np.array_equal(found, models.load(tmp_path / "model", threads=3).embed(texts, batch))
+    padding = want.tokenizer.pad_token
+    assert_close(model.embed([*TEXTS, f"a {padding} cat"], batch), want.encode([*TEXTS, f"a {padding} cat"]))
 
 
 @pytest.mark.parametrize("activation", ["Identity", "Tanh", "GELU", "SiLU", "ReLU", "Sigmoid"])

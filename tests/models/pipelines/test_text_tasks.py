@@ -209,3 +209,29 @@ def test_labels_that_do_not_fit_are_refused(tmp_path):
     write(tmp_path / "network" / "config.json", said | {"id2label": {"0": "a"}, "label2id": {"a": 0}})
     with pytest.raises(cc.FormatError, match="E-MODEL-LABELS"):
         models.load(tmp_path / "network", threads=1).predict("a")
+
+
+def test_classes_of_ones_own(tmp_path):
+    """As the zero-shot pipeline of transformers, with several classes and with one."""
+    labels = ["contradiction", "neutral", "entailment"]
+    names = {str(place): label for place, label in enumerate(labels)}
+    own = {"id2label": names, "label2id": {label: int(place) for place, label in names.items()}}
+    checkpoint("BertForSequenceClassification", tmp_path, **own)
+    sharpened(tmp_path, 3, "classifier")
+    reference = transformers().pipeline("zero-shot-classification", model=str(tmp_path), device="cpu")
+    model = models.load(tmp_path, threads=1)
+    texts = ["the cat sat on a mat", "berlin is 3 hours away"]
+    for classes in (["the cat", "hours", "a mat"], ["hours"]):
+        for found, text in zip(model.predict(texts, classes=classes), texts, strict=True):
+            want = reference(text, classes)
+            assert [each["label"] for each in found] == want["labels"]
+            np.testing.assert_allclose([each["score"] for each in found], want["scores"], rtol=1e-4)
+    assert model.predict(texts[0], classes="the cat, hours") == model.predict(texts[0], classes=["the cat", "hours"])
+    with pytest.raises(cc.UsageError, match="E-OPTION"):
+        model.predict(("a", "b"), classes=["x", "y"])
+
+
+def test_classes_need_a_model_of_inference(tmp_path):
+    checkpoint("BertForSequenceClassification", tmp_path)
+    with pytest.raises(cc.UsageError, match="E-MODEL-LABELS"):
+        models.load(tmp_path, threads=1).predict("a cat", classes="x,y")

@@ -1,5 +1,8 @@
 """Every encoder-decoder against transformers: full passes, decoding through the caches, and the files it exports."""
 
+import json
+from functools import partial
+
 import candle_convert as cc
 import numpy as np
 import onnxruntime
@@ -7,7 +10,7 @@ import pytest
 from candle_convert import models
 from candle_convert.models.layers.relative_position import buckets_of
 from candle_convert.tests.builders.encoder_decoder_cases import ENCODER_DECODERS, inputs
-from candle_convert.tests.oracles.transformers import difference, made
+from candle_convert.tests.oracles.transformers import difference, made, transformers
 
 MASKS = {"logits": "decoder_attention_mask", "encoder_last_hidden_state": "attention_mask"}
 """The mask of the tokens whose rows an output has."""
@@ -57,6 +60,19 @@ def test_token_by_token(case, tmp_path):
             chosen = [1, 1, 3, 2, 4, 4] if step == 5 else [1, 0, 3, 3]
             model.decoder.select(cache, chosen, rows=2)
             said = said[chosen]
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_scaled_logits_as_transformers_5_states_them(scaled, tmp_path):
+    case = next(case for case in ENCODER_DECODERS if case.name == "t5")
+    made(case, 0, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    stated = {**config, "tie_word_embeddings": True, "scale_decoder_outputs": scaled}
+    (tmp_path / "config.json").write_text(json.dumps(stated))
+    reference = transformers().T5ForConditionalGeneration.from_pretrained(tmp_path).eval()
+    arrays = inputs(case, 0)["single"]
+    got, want = (run(arrays)["logits"] for run in (lambda x: models.load(tmp_path)(**x), partial(expected, reference)))
+    assert difference(got, want, np.ones(want.shape[:2])) <= case.tolerance
 
 
 @pytest.mark.parametrize("both_ways", [False, True])

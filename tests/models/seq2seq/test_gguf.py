@@ -49,7 +49,7 @@ def computed(reference, arrays):
         ("t5", "copy", False),
         ("t5_1_1", "untied", True),
         ("mt5", "untied", True),
-        ("umt5", "untied", False),
+        ("umt5", "untied", True),
     ],
 )
 def test_as_libllama_and_back(name, head, scaled_there, tmp_path):

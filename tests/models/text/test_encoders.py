@@ -41,6 +41,24 @@ def test_as_transformers(case, seed, tmp_path):
             assert masked_difference(got[name], array, arrays.get("attention_mask")) <= case.tolerance, (variant, name)
 
 
+PADDED_ONLY = ("MPNetModel", "DebertaV2Model", "ModernBertModel", "JinaBertModel")
+"""Encoders whose attention depends on distances."""
+
+
+@pytest.mark.parametrize("case", [case for case in ENCODERS if case.name.endswith("Model")], ids=lambda case: case.name)
+def test_packed_texts_as_transformers(case, tmp_path):
+    """The mean of hidden states, of texts that transformers computes one by one."""
+    reference = made(case, 0, tmp_path)
+    model = models.load(tmp_path, threads=2, task="feature-extraction")
+    assert model.packs == (not case.name.startswith(PADDED_ONLY))
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(5, case.base["vocab_size"], count).tolist() for count in (7, 1, 20, 3, 12, 1)]
+    found = model.embed(texts, 4, pooling="mean", normalize=False)
+    for vector, ids in zip(found, texts, strict=True):
+        states = expected(reference, {"input_ids": np.array([ids])})["last_hidden_state"]
+        assert difference(vector, states.mean(1)[0]) <= case.tolerance
+
+
 @pytest.mark.parametrize(
     ("case", "dtype", "tolerance"),
     [pytest.param(case, None, case.tolerance, id=case.name) for case in ENCODERS if not case.name.endswith("Answering")]

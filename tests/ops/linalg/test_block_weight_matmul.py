@@ -8,7 +8,7 @@ from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.ir.registry import operator
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.block_codec import codecs
-from candle_convert.runtime.tensor.dtype import DTYPES, F32, I64
+from candle_convert.runtime.tensor.dtype import F32, I64, STORAGE_TYPES
 from candle_convert.tests.builders.block_weights import close, fed, linear, model, weight
 
 TYPES = sorted((dtype.name for dtype in codecs()), key=str)
@@ -18,7 +18,7 @@ ELEMENTS = ["f32", "f16", "bf16"]
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("name", [*ELEMENTS, *TYPES])
 def test_products_are_those_of_the_decoded_weight(name, native):
-    inner = 3 * max(64, DTYPES[name].block)
+    inner = 3 * max(64, STORAGE_TYPES[name].block)
     tensor, numbers = weight(name, (37, inner))
     session = Session(linear(tensor), native=native)
     rng = np.random.default_rng(1)
@@ -212,7 +212,7 @@ def test_whole_numbers_are_not_rounded(name):
     """Rows of any number of blocks; runs of integers whose largest is 127 have a step of one."""
     rng = np.random.default_rng(9)
     for blocks in (2, 3, 4, 9):
-        inner = blocks * DTYPES[name].block
+        inner = blocks * STORAGE_TYPES[name].block
         tensor, numbers = weight(name, (37, inner))
         session = Session(linear(tensor), native=True, activations="q8")
         for rows in (1, 2, 4):

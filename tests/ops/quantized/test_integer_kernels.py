@@ -31,7 +31,9 @@ def path(request, monkeypatch):
         matmul_integer_kernel.product, "__defaults__", (matmul_integer_kernel.product_by(request.param),)
     )
     monkeypatch.setattr(
-        conv_integer_kernel.launch_convolution, "__defaults__", (conv_integer_kernel.window_kernel(request.param),)
+        conv_integer_kernel.launch_convolution,
+        "__defaults__",
+        (conv_integer_kernel.window_kernel(request.param), request.param),
     )
 
 
@@ -204,6 +206,55 @@ def test_convolutions_that_read_windows_where_they_are(monkeypatch, left, right,
     natively("QLinearConv", Example(tuple(map(np.asarray, inputs)), attributes), 21, rtol=0, atol=0, constant=[3, 4, 5])
 
 
+DEPTHWISE = [
+    ((2, 5, 7, 7), (5, 5), {"pads": [2, 2, 2, 2]}),
+    ((1, 6, 14, 14), (3, 3), {"pads": [1, 1, 1, 1]}),
+    ((1, 4, 9, 8), (3, 5), {"pads": [0, 2, 2, 2]}),
+    ((1, 3, 112, 96), (3, 3), {"pads": [1, 1, 1, 1]}),
+    ((1, 3, 57, 56), (7, 7), {"pads": [3, 3, 3, 3]}),
+    ((1, 4, 33, 35), (5, 5), {"pads": [1, 2, 1, 2], "strides": [2, 2]}),
+    ((2, 3, 15, 9), (3, 3), {"pads": [0, 0, 1, 1], "strides": [1, 2]}),
+    ((1, 3, 9, 40), (2, 1), {"strides": [2, 1]}),
+    ((1, 2, 300), (9,), {"pads": [4, 4]}),
+    ((1, 2, 20, 70), (2, 3), {"dilations": [2, 3]}),
+]
+"""Input, kernel and attributes of depthwise convolutions."""
+
+
+@pytest.mark.parametrize("left", TYPES)
+@pytest.mark.parametrize("right", TYPES)
+@pytest.mark.parametrize(("x", "w", "attributes"), DEPTHWISE)
+def test_depthwise_convolutions(path, left, right, x, w, attributes):
+    rng = np.random.default_rng(9)
+    outputs, attributes = 2 * x[1], {"group": x[1], **attributes}
+    scales = rng.uniform(0.001, 0.02, outputs).astype(np.float32)
+    bias = rng.integers(-999, 999, outputs).astype(np.int32)
+    zeros, kernels = np.full(outputs, 128 if right is np.uint8 else 0, right), whole(rng, right, outputs, 1, *w)
+    natively(
+        "ConvInteger",
+        Example((whole(rng, left, *x), kernels, whole(rng, left), zeros), attributes),
+        21,
+        rtol=0,
+        atol=0,
+        constant=[1, 3],
+    )
+    inputs = (
+        whole(rng, left, *x),
+        np.float32(0.03),
+        whole(rng, left),
+        kernels,
+        scales,
+        zeros,
+        np.float32(0.2),
+        whole(rng, left),
+        bias,
+    )
+    for constant in ([3, 4, 5], list(range(1, 9))):
+        natively(
+            "QLinearConv", Example(tuple(map(np.asarray, inputs)), attributes), 21, rtol=0, atol=0, constant=constant
+        )
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
     ("shape", "attributes"),
@@ -218,3 +269,32 @@ def test_convolutions_that_read_windows_where_they_are(monkeypatch, left, right,
 )
 def test_largest_bytes(dtype, shape, attributes):
     natively("MaxPool", Example((whole(np.random.default_rng(6), dtype, *shape),), attributes), 22, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("count", [1, 63, 64, 130, 9000])
+def test_lookup_of_bytes(dtype, count):
+    rng = np.random.default_rng(count)
+    x, table = whole(rng, dtype, 2, count), whole(rng, TYPES[count % 2], 256)
+    (found,) = natively("LookupBytes", Example((x, table), {}), 1, "candle", rtol=0, atol=0, constant=[1])
+    np.testing.assert_array_equal(found, [[table[code % 256] for code in row] for row in x.astype(int)])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    ("x", "w", "attributes"),
+    [
+        ((1, 6, 7, 7), (6, 1, 3, 3), {"group": 6, "pads": [1, 1, 1, 1]}),
+        ((1, 6, 20, 35), (6, 1, 3, 3), {"group": 6, "strides": [2, 2]}),
+        ((1, 6, 9, 9), (6, 1, 3, 3), {"group": 6, "dilations": [2, 2]}),
+        ((2, 20, 9, 7), (64, 20, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ((1, 5, 11, 7), (9, 5, 1, 1), {}),
+    ],
+)
+def test_convolutions_with_tables(dtype, x, w, attributes):
+    rng = np.random.default_rng(8)
+    scales = rng.uniform(0.002, 0.005, w[0]).astype(np.float32)
+    inputs = (whole(rng, dtype, *x), np.float32(0.03), whole(rng, dtype), whole(rng, np.int8, *w), scales)
+    results = (np.zeros(w[0], np.int8), np.float32(0.2), whole(rng, dtype), rng.integers(-9, 9, w[0]).astype(np.int32))
+    example = Example((*map(np.asarray, (*inputs, *results)), whole(rng, np.uint8, 256)), attributes)
+    natively("QLinearConvLookup", example, 1, "candle", rtol=0, atol=0, constant=range(1, 10))

@@ -19,9 +19,15 @@ def test_every_family_mentions_its_kinds():
     for module in discovery.ARCHITECTURES.names():
         for architecture in discovery.ARCHITECTURES.load(module):
             for kind in (*architecture.model_types, *architecture.gguf):
-                assert module in discovery.ARCHITECTURES.mentioning(kind), (
+                assert module in discovery.ARCHITECTURES.mentioning(f'"{kind}"'), (
                     f"{module}.py has no {kind!r}, by which `find_architecture` finds it"
                 )
+
+
+def test_every_family_that_is_implied_mentions_it():
+    for module in discovery.ARCHITECTURES.names():
+        if any(architecture.implied for architecture in discovery.ARCHITECTURES.load(module)):
+            assert module in discovery.ARCHITECTURES.mentioning("implied=")
 
 
 def test_other_families_are_not_loaded():

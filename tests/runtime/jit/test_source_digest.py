@@ -27,7 +27,7 @@ from candle_convert.runtime.simd import vector as simd
 ROOT = Path(candle_convert.__file__).parent
 FILES = [
     path
-    for folder in ("convert", "formats", "models", "ops", "runtime")
+    for folder in ("convert", "formats", "models", "ops", "runtime", "tensors")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 KERNELS = (conv_kernel, softmax_kernel, packed_gemm, gemv, q8_1_q8_k, half_cast_kernel, interpreter, elementwise_fusion)
@@ -41,9 +41,9 @@ EDITS = {
     llvm_vector: {conv_kernel, packed_gemm, gemv},
     element: {softmax_kernel, elementwise_fusion},
     interpreter: {interpreter},
-    simd: {conv_kernel, softmax_kernel, q8_1_q8_k, half_cast_kernel, elementwise_fusion},
-    types: {conv_kernel, softmax_kernel, q8_1_q8_k, half_cast_kernel, elementwise_fusion},
-    kernel_api: {conv_kernel, softmax_kernel, interpreter, elementwise_fusion},
+    simd: {conv_kernel, packed_gemm, softmax_kernel, q8_1_q8_k, half_cast_kernel, elementwise_fusion},
+    types: {conv_kernel, packed_gemm, softmax_kernel, q8_1_q8_k, half_cast_kernel, elementwise_fusion},
+    kernel_api: {conv_kernel, packed_gemm, softmax_kernel, interpreter, elementwise_fusion},
     numba_lazy: set(KERNELS),
     linker: set(KERNELS),
     session: set(),

@@ -61,6 +61,20 @@ ROWS = [
 ]
 
 
+def test_weights_that_are_inputs_become_constants(folder, capsys):
+    model = onnx.load("classifier.onnx")
+    fed = [value.name for value in model.graph.input]
+    for weight in model.graph.initializer:
+        model.graph.input.append(onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
+    onnx.save(model, "inputs.onnx")
+    made = [called(capsys, "quantize", f"{name}.onnx", f"{name}8.onnx", "int8") for name in ("classifier", "inputs")]
+    assert [(code, told["quantized"]) for code, told in made] == [(0, made[0][1]["quantized"])] * 2
+    assert [value.name for value in onnx.load("inputs8.onnx").graph.input] == fed
+    feeds = NETWORKS["classifier"][1]()
+    pairs = zip(ort("classifier8.onnx", feeds), ort("inputs8.onnx", feeds), strict=True)
+    assert all(np.array_equal(one, other) for both in pairs for one, other in zip(*both, strict=True))
+
+
 @pytest.mark.parametrize(
     ("name", "words", "kind", "least"), ROWS, ids=lambda item: " ".join(item) if isinstance(item, list) else None
 )

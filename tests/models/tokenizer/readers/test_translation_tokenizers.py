@@ -5,6 +5,7 @@ import json
 
 import pytest
 from candle_convert import FormatError, UsageError
+from candle_convert.tests.builders.encoder_decoder_cases import with_tokenizer
 from candle_convert.tests.builders.trained_tokenizers import SAMPLE, byte_bpe, file_tokenizer, sentencepiece
 from candle_convert.tests.oracles.transformers import transformers
 
@@ -177,3 +178,24 @@ def test_damaged_files_are_refused(missing, tmp_path):
         del files["vocab.json"][missing]
     with pytest.raises(FormatError, match="E-TOKENIZER-VOCAB"):
         written(tmp_path, files)
+
+
+@pytest.mark.parametrize("said", [None, False, True])
+@pytest.mark.parametrize("saved", [False, True])
+def test_t5_ends_every_text(said, saved, tmp_path):
+    """Whatever `add_eos_token` says; the texts of a pair have one end token each."""
+    first = tmp_path / "first"
+    first.mkdir()
+    with_tokenizer(first)
+    folder = tmp_path / "saved" if saved else first
+    if saved:
+        transformers().AutoTokenizer.from_pretrained(first).save_pretrained(folder)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(settings if said is None else {**settings, "add_eos_token": said})
+    )
+    library = transformers().AutoTokenizer.from_pretrained(folder)
+    ours = file_tokenizer({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert ours.encode("the cat's house") == library("the cat's house").input_ids
+    ((pair, _),) = ours.encodings([("the cat", "a house")])
+    assert pair.ids == library("the cat", "a house").input_ids

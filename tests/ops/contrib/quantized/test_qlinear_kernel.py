@@ -57,6 +57,28 @@ def test_factors_that_repeat(name, shape):
     alike(name, (b, np.float32(0.1), np.uint8(3), a, *rest), {}, [1, 2, 4, 5, 6, 7])
 
 
+@pytest.mark.parametrize("name", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_long_rows_beside_one_byte(name, dtype):
+    a, b = codes(dtype, 2, 3, 83, 61), codes(dtype, 2, 3, 1, 1, seed=1)
+    rest = np.float32(0.07), dtype(9), np.float32(0.11), dtype(20)
+    alike(name, (a, np.float32(0.1), dtype(3), b, *rest), {}, [1, 2, 4, 5, 6, 7])
+    alike(name, (b, np.float32(0.1), dtype(3), a, *rest), {}, [1, 2, 4, 5, 6, 7])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(2, 5, 7, 9), (1, 3, 112, 90), (3, 4, 200)])
+def test_averages(dtype, shape):
+    x, scales = codes(dtype, *shape), (np.float32(0.1), np.float32(0.003))
+    inputs = tuple(map(np.asarray, (x, scales[0], dtype(3), scales[1], dtype(20))))
+    (found,) = natively(
+        "QLinearGlobalAveragePool", Example(inputs, {}), None, CONTRIB, rtol=0, atol=1, constant=[1, 2, 3, 4]
+    )
+    mean = (x.astype(np.float64) - 3).mean(tuple(range(2, x.ndim)), keepdims=True) * 0.1 / 0.003 + 20
+    info = np.iinfo(dtype)
+    assert np.abs(found - np.clip(mean, info.min, info.max)).max() <= 0.501
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_tables(dtype):
     a, one, other = codes(dtype, 2, 5, 7), (np.float32(0.1), dtype(3)), (np.float32(0.07), dtype(9))

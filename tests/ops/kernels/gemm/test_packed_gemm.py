@@ -7,14 +7,14 @@ import gguf
 import numpy as np
 import pytest
 from candle_convert.ops.kernels.gemm import packed_gemm
-from candle_convert.ops.kernels.gemm.dispatch import available
+from candle_convert.ops.kernels.gemm.dispatch import available, find_variant
 from candle_convert.ops.quants.llvm import codes
 from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.jit.isa import features
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.block_codec import codecs
-from candle_convert.runtime.tensor.dtype import DTYPES, F32
+from candle_convert.runtime.tensor.dtype import F32, GROUPED_BLOCK_TYPES, STORAGE_TYPES
 from candle_convert.runtime.tensor.storage import Held
 from candle_convert.runtime.tensor.tensor import Tensor
 from candle_convert.tests.oracles.native_vs_numpy import launched
@@ -36,14 +36,18 @@ ONES = {
     "mxfp4": [],
 }
 """Where half-precision scales are in a block."""
-WHOLE = [name for name in ONES if available(name)]
+GROUPED = [dtype.name for dtype in GROUPED_BLOCK_TYPES]
+WHOLE = [name for name in (*ONES, *GROUPED) if available(name)]
 
 
 def whole_weight(name, rows, columns):
     """A tensor of random codes whose scales of half precision are 1, and its numbers, which are whole."""
-    dtype = DTYPES[name]
+    dtype = STORAGE_TYPES[name]
     data = np.random.default_rng(0).integers(0, 256, (rows, dtype.nbytes(columns)), dtype=np.uint8)
     blocks = data.reshape(-1, dtype.block_nbytes)
+    if name in GROUPED:
+        numbers = whole_groups(blocks, dtype).reshape(rows, columns)
+        return Tensor(dtype, (rows, columns), Held(data.tobytes())), numbers
     for at in ONES[name]:
         blocks[:, at : at + 2] = np.frombuffer(np.float16(1).tobytes(), np.uint8)
     if name == "mxfp4":
@@ -51,6 +55,23 @@ def whole_weight(name, rows, columns):
     numbers = gguf.quants.dequantize(data, gguf.GGMLQuantizationType(dtype.ggml)).reshape(rows, columns)
     assert (numbers == np.rint(numbers)).all()
     return Tensor(dtype, (rows, columns), Held(data.tobytes())), numbers.astype(np.int64)
+
+
+def whole_groups(blocks, dtype):
+    """Scales of 1 in blocks of grouped integers, and minima of 3 in those that have some; the numbers."""
+    stored = blocks.shape[1] - 16 * dtype.bits
+    scales = blocks[:, :stored].view(np.float32)
+    scales[:] = 1
+    shifted = dtype.name.startswith("u")
+    if shifted:
+        scales[:, scales.shape[1] // 2 :] = 3
+    packed = blocks[:, stored:]
+    if dtype.bits == 4:
+        pairs = packed.reshape(-1, 2, 32)
+        numbers = np.stack([pairs & 15, pairs >> 4], axis=2).reshape(len(blocks), 128).astype(np.int64) - 8
+    else:
+        numbers = packed.view(np.int8).astype(np.int64)
+    return numbers - 3 * shifted
 
 
 def whole_rows(rows, columns):
@@ -72,14 +93,14 @@ def linear(tensor, **options):
 
 
 def test_every_type_of_codes_is_tested():
-    assert set(ONES) == set(codes()) <= {dtype.name for dtype in codecs()}
+    assert {*ONES, *GROUPED} == set(codes()) <= {dtype.name for dtype in codecs()}
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_numbers_are_multiplied_exactly(name):
     tensor, numbers = whole_weight(name, 75, 256)
     session = linear(tensor)
-    for rows in (5, 9, 11, 12, 27):
+    for rows in (2, 5, 8, 9, 11, 12, 27):
         x = whole_rows(rows, 256)
         np.testing.assert_array_equal(
             session.run(None, {"x": x.astype(np.float32)})[0], (x @ numbers.T).astype(np.float32)
@@ -98,7 +119,9 @@ def test_many_rows_and_long_rows(rows, count, columns):
 
 
 WAYS = [("emulated", name) for name in ("q8_0", "q4_k", "q6_k", "q2_k")]
-WAYS += [("16-bit pairs", name) for name in codes() if "avx2" in features()]
+WAYS += [
+    (way, name) for way in ("16-bit pairs",) for name in codes() if "avx2" in features() and find_variant(name, way)
+]
 WAYS += [("AVX-VNNI", name) for name in ("q8_0", "q4_k", "q6_k", "q2_k") if {"avx512vnni", "avx512vl"} <= features()]
 
 
@@ -115,7 +138,7 @@ def test_other_ways_multiply_exactly(way, name):
         tiles = np.empty(packed_gemm.tiles_nbytes(name, way, rows, 256), np.uint8)
         scratch = np.full(2 * packed_gemm.scratch_nbytes(name, way, rows) + 64, 255, np.uint8)
         launched(
-            packed_gemm.pack_tiles(name, way),
+            packed_gemm.pack_tiles(name, packed_gemm.tile_layout(name, way)),
             source=given.ctypes.data,
             target=tiles.ctypes.data,
             count=rows,
@@ -127,6 +150,8 @@ def test_other_ways_multiply_exactly(way, name):
             tiles=tiles.ctypes.data,
             y=y.ctypes.data,
             bias=bias.ctypes.data,
+            added=0,
+            added_row=0,
             count=43,
             row_bytes=weight.size // 43,
             length=256,

@@ -45,7 +45,11 @@ def product(name, way, x, patterns, bias=None):
     scratch = np.full(2 * packed_gemm.scratch_nbytes(name, way, rows) + 64, 255, np.uint8)
     shift = 0 if bias is None else bias.ctypes.data
     launched(
-        packed_gemm.pack_tiles(name, way), source=given.ctypes.data, target=tiles.ctypes.data, count=rows, length=length
+        packed_gemm.pack_tiles(name, packed_gemm.tile_layout(name, way)),
+        source=given.ctypes.data,
+        target=tiles.ctypes.data,
+        count=rows,
+        length=length,
     )
     launched(
         packed_gemm.packed_gemm(name, way),
@@ -53,6 +57,8 @@ def product(name, way, x, patterns, bias=None):
         tiles=tiles.ctypes.data,
         y=y.ctypes.data,
         bias=shift,
+        added=0,
+        added_row=0,
         count=count,
         row_bytes=2 * length,
         length=length,

@@ -78,3 +78,28 @@ def test_sessions_compute_on_codes(activation, per_channel, tmp_path):
         "QGemm",
         "DequantizeLinear",
     }
+
+
+@pytest.mark.parametrize("activation", ["Gelu", "Relu", "Sigmoid", "residual", None])
+def test_products_with_real_results(activation):
+    net, rng = Net(3), np.random.default_rng(5)
+    scale, zero = net.constant(np.float32(0.02)), net.constant(np.uint8(120))
+    weight = rng.integers(-127, 128, (40, 70)).astype(np.int8), rng.uniform(0.001, 0.003, 70).astype(np.float32)
+    codes = net.add("QuantizeLinear", "rows", scale, zero)
+    right = net.add("DequantizeLinear", *map(net.constant, (*weight, np.zeros(70, np.int8))), axis=1)
+    y = net.add("MatMul", net.add("DequantizeLinear", codes, scale, zero), right)
+    y = net.add("Add", y, net.weight(70, scale=0.1))
+    if activation is not None:
+        y = net.add("Add", y, "other") if activation == "residual" else net.add(activation, y)
+    net.add("Identity", y, name="out")
+    inputs = [value("rows", TensorProto.FLOAT, 2, 101, 40), value("other", TensorProto.FLOAT, 2, 101, 70)]
+    model = net.model(inputs, [value("out", TensorProto.FLOAT, 2, 101, 70)], 20)
+    feeds = {"rows": (2, 101, 40), "other": (2, 101, 70)}
+    feeds = {name: rng.normal(size=shape).astype(np.float32) for name, shape in feeds.items()}
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    expected = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feeds)[0]
+    graph = graph_of(model)
+    np.testing.assert_allclose(Session(graph, native=True).run(None, feeds)[0], expected, rtol=1e-5, atol=1e-5)
+    FuseQDQ(contrib=True).run(graph)
+    assert [node.op.name for node in graph.nodes][:3] == ["QuantizeLinear", "MatMulIntegerToFloat", "Add"]

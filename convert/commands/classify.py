@@ -1,0 +1,88 @@
+"""``classify``: labels of pictures by the most similar ones among labeled pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ...runtime.base.errors import UsageError
+from ..cli import shared_options
+from ..console.output import current
+from ..console.status_line import busy
+
+EPILOG = """\b
+Examples
+  candle-convert classify dinov2_dir new.jpg --against labeled/
+  candle-convert classify vit_dir 'new/*.png' --against labeled/ --neighbors 1
+  candle-convert classify siglip_dir photos/ --against labeled/ --json
+"""
+
+
+@click.command("classify", epilog=EPILOG)
+@click.argument("model", metavar="MODEL", type=shared_options.PATH)
+@click.argument("inputs", metavar="PICTURE...", nargs=-1, required=True)
+@click.option(
+    "--against",
+    required=True,
+    metavar="DIR",
+    type=shared_options.PATH,
+    help="Labeled pictures: a folder for each label.",
+)
+@click.option(
+    "--neighbors", type=click.IntRange(1), default=5, metavar="N", help="Similar pictures that vote (default 5)."
+)
+@click.option("--batch", type=click.IntRange(1), metavar="N", help="Pictures of one run (default 8).")
+@shared_options.PREPROCESSOR
+@shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
+def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa: N802
+    """Label pictures by similar ones.
+
+    The most similar pictures of --against vote for the names of their folders, with the cosine of their vectors as
+    weight; nothing is trained. MODEL makes vectors of pictures. PICTURE is a file, a folder or a pattern of names.
+
+    A damaged picture is left out: it gets a line on standard error, and the exit code is that of its error at the end.
+    """
+    import numpy as np
+
+    from ...models.pipelines.image.nearest_neighbors import vote
+    from ..inputs.pictures import BATCH
+    from ..pictures.picture_inputs import pictures_by_folder, pictures_of, read_preparation
+    from ..run.counter import Counter
+    from ..run.readable_files import over_readable
+
+    given, labeled = pictures_of(inputs), pictures_by_folder(values["against"])
+    found = shared_options.load_for("embed", model, values)
+    options = {"batch": values["batch"]} if values["batch"] is not None else {}
+    if values["preprocessor"] is not None:
+        options["preparation"] = read_preparation(values["preprocessor"])
+    counter = Counter(shared_options.progress(values), "embedding", "pictures")
+    paths, labels = zip(*labeled, strict=True)
+    pictures = [*paths, *given]
+    readable = over_readable(pictures, options.get("batch", BATCH), lambda some: found.embed(some, **options), counter)
+    busy().stop()
+    known = [row for row in readable.rows if row < len(paths)]
+    if not known:
+        raise UsageError("E-PICTURE-NONE", values["against"], "none of its pictures can be read")
+    kept = [pictures[row] for row in readable.rows]
+    given, paths, labels = kept[len(known) :], tuple(kept[: len(known)]), tuple(labels[row] for row in known)
+    vectors = np.array(readable.results, np.float32)
+    votes = vote(vectors[len(known) :], vectors[: len(known)], labels, values["neighbors"])
+    results = [
+        {
+            "input": picture,
+            "label": each.label,
+            "score": each.score,
+            "cosine": each.cosine,
+            "nearest": paths[each.nearest],
+        }
+        for picture, each in zip(given, votes, strict=True)
+    ]
+    rows = [
+        (each["input"], each["label"], f"{each['score']:.3f}", f"{each['cosine']:.3f}", each["nearest"])
+        for each in results
+    ]
+    current().table(("picture", "label", "score", "cosine", "nearest"), rows, right=(2, 3))
+    facts = {"inputs": [model], "against": values["against"], "results": results, "warnings": []}
+    current().emit({**facts, **readable.errors_json(pictures)}, ok=not readable.errors)
+    return readable.exit_code

@@ -1,0 +1,76 @@
+"""``speak``: speech and music of a text."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..cli import shared_options
+from ..console.output import current
+from ..console.status_line import busy
+
+EPILOG = """\b
+Examples
+  candle-convert speak musicgen_dir -p "a calm piano" -o piano.wav
+  candle-convert speak musicgen.gguf -p "80s rock" -o rock.flac --seed 1
+  candle-convert speak parler_dir -p Hello --describe "A low voice" -o a.wav
+"""
+DRAWN = ("guidance", "max_seconds", "temperature", "top_k")
+"""Options that are passed on as they are."""
+
+
+@click.command("speak", epilog=EPILOG)
+@click.argument("model", metavar="MODEL", type=shared_options.PATH)
+@click.option(
+    "-p", "--prompt", required=True, metavar="TEXT", help="What is said, or what the music is like; - reads stdin."
+)
+@click.option("--describe", metavar="TEXT", help="How the voice sounds, for models that read a description.")
+@click.option(
+    "-o", "--output", required=True, metavar="OUT", type=shared_options.PATH, help="A .wav, .flac, .ogg or .mp3 file."
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed (default: random).")
+@click.option(
+    "--max-seconds", type=click.FloatRange(0, min_open=True), metavar="X", help="Longest sound (default: the model's)."
+)
+@click.option(
+    "--guidance",
+    type=click.FloatRange(0),
+    metavar="X",
+    help="Scale of classifier-free guidance (default: the model's).",
+)
+@click.option(
+    "--temperature", type=click.FloatRange(0), metavar="X", help="Temperature; 0 takes the most probable codes."
+)
+@click.option("--top-k", type=click.IntRange(0), metavar="N", help="Draw from the N most probable codes, 0 for all.")
+@click.option("--force", is_flag=True, help="Replace an existing output.")
+@shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
+    """Make speech or music of a text.
+
+    MODEL is a directory of MusicGen with its tokenizer, of Parler-TTS, or a GGUF file of one. Codes are drawn with the
+    settings of generation_config.json; the same seed makes the same sound.
+    """
+    from ..console.atomic_replace import refuse_existing
+    from ..console.stdio import STREAM
+    from ..run.counter import Counter
+    from ..sounds.write_sound import check_sound_suffix, write_sound
+
+    output, force = values["output"], values["force"]
+    check_sound_suffix(output)
+    refuse_existing(output, force=force)
+    text = sys.stdin.read() if values["prompt"] == STREAM else values["prompt"]
+    options = {name: values[name] for name in DRAWN if values[name] is not None}
+    if values["describe"] is not None:
+        options["description"] = values["describe"]
+    found = shared_options.load_for("speak", model, values)
+    counter = Counter(shared_options.progress(values), "speaking", "frames")
+    samples, rate = found.speak(text, seed=values["seed"], on_progress=counter, **options)
+    busy().stop()
+    write_sound(output, samples.T, rate, force=force)
+    seconds = len(samples) / rate
+    out = current()
+    if output != STREAM:
+        out.say(f"✓ {output}  {seconds:.1f} s of {rate:,} Hz")
+    out.emit({"inputs": [model], "outputs": [output], "seconds": seconds, "rate": rate, "warnings": []})

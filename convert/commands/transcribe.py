@@ -1,0 +1,193 @@
+"""``transcribe``: text of what is said in audio."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.base.errors import Error, FileAccessError, FormatError, LimitError, UsageError
+from ..cli import shared_options
+from ..console.output import current
+from ..console.status_line import busy
+
+if TYPE_CHECKING:
+    from ...models.pipelines.audio.speech_model import SpeechModel
+    from ...models.pipelines.audio.transcription.segments import Segment, Transcript
+
+EPILOG = """\b
+Examples
+  candle-convert transcribe whisper_dir talk.mp3
+  candle-convert transcribe whisper_dir de.wav --language de --task translate
+  candle-convert transcribe whisper_dir 'talks/*.flac' -o out/ --format srt
+"""
+FORMATS = ("txt", "srt", "vtt", "tsv", "json")
+STATED = ("language", "task", "beams", "best_of", "initial_prompt", "seed", "no_speech_threshold")
+"""Options that are passed on as they are."""
+THRESHOLDS = ("compression_ratio_threshold", "logprob_threshold")
+DAMAGE = (FormatError, FileAccessError, LimitError)
+
+
+@click.command("transcribe", epilog=EPILOG)
+@click.argument("model", metavar="MODEL", type=shared_options.PATH)
+@click.argument("inputs", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "-l", "--language", metavar="CODE", help="Language of the audio, such as de or german (default: detected)."
+)
+@click.option(
+    "--task", type=click.Choice(["transcribe", "translate"]), help="transcribe (default), or translate into English."
+)
+@click.option(
+    "-o",
+    "--output",
+    "--outfile",
+    "output",
+    metavar="OUT",
+    type=shared_options.PATH,
+    help="File, or for several inputs a folder of files.",
+)
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS), help="txt, srt, vtt, tsv or json (default: by the suffix of OUT)."
+)
+@click.option("--beams", type=click.IntRange(1), metavar="N", help="Hypotheses of the beam search (default 5).")
+@click.option(
+    "--best-of", type=click.IntRange(1), metavar="N", help="Texts to choose from at temperatures above 0 (default 5)."
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0),
+    metavar="X",
+    help="The only temperature; by default 0, then up to 1 until the text is good enough.",
+)
+@click.option(
+    "--compression-ratio-threshold",
+    type=float,
+    metavar="X",
+    help="A text that zlib compresses more is tried again (default 2.4).",
+)
+@click.option(
+    "--logprob-threshold",
+    type=float,
+    metavar="X",
+    help="A text of a lower mean log probability is tried again (default -1).",
+)
+@click.option(
+    "--no-speech-threshold",
+    type=float,
+    metavar="X",
+    help="Windows that are silent with a higher probability have no text (default 0.6).",
+)
+@click.option(
+    "--word-timestamps", is_flag=True, help="Times of every word, in JSON; segments begin and end with words."
+)
+@click.option("--initial-prompt", metavar="TEXT", help="Text before the first window: names, spelling, style.")
+@click.option(
+    "--condition-on-previous-text/--no-condition-on-previous-text",
+    default=True,
+    help="Whether the text of a window is the prompt of the next one.",
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed at temperatures above 0 (default 0).")
+@click.option("--force", is_flag=True, help="Replace existing outputs.")
+@shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
+def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa: N802
+    """Write what is said in audio.
+
+    FILE is an audio file of any rate and length, a folder or a pattern of names, or - for standard input. Audio is read
+    in windows of 30 s; a window starts where the last sentence of the one before it ended. Text is printed as it is
+    found, a line for each segment; subtitles have their times.
+
+    A damaged file among several is left out: it gets a line on standard error, and the exit code is that of its error
+    at the end.
+    """
+    from ..sounds.sound_inputs import sounds_of
+
+    out = current()
+    given = sounds_of(inputs)
+    kind, paths = _outputs(given, values)
+    options = {name: values[name] for name in (*STATED, *THRESHOLDS, "temperature") if values[name] is not None}
+    options |= {name: values[name] for name in ("condition_on_previous_text", "word_timestamps")}
+    found = shared_options.load_for("transcribe", model, values)
+    rows: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+    code = 0
+    for path in given:
+        if len(given) > 1 and not paths:
+            out.say(f"{path}:")
+        try:
+            made = _transcribed(found, path, options, values, printing=not paths and kind == "txt")
+        except Error as error:
+            if not isinstance(error, DAMAGE) or len(given) == 1:
+                raise
+            failed.append({"input": path, **error.to_json()})
+            code = max(code, error.exit_code)
+            out.complain(str(error))
+            continue
+        _write(made, path, kind, paths, force=values["force"])
+        rows.append({"input": path, **made.to_json(), **({"output": paths[path]} if paths else {})})
+    busy().stop()
+    errors = {"errors": failed} if failed else {}
+    out.emit({"inputs": [model], "results": rows, **errors, "warnings": []}, ok=not failed)
+    return code
+
+
+def _outputs(given: list[str], values: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """The kind of transcripts, and the path of each by that of the audio; no paths for standard output."""
+    from ..console.atomic_replace import refuse_existing
+
+    output = values["output"]
+    if output is None:
+        return values["kind"] or "txt", {}
+    folder = len(given) > 1 or os.path.isdir(output) or output.endswith(os.sep)
+    suffix = "" if folder else os.path.splitext(output)[1][1:].lower()
+    kind = values["kind"] or (suffix if suffix in FORMATS else None if suffix else "txt")
+    if kind is None:
+        raise UsageError("E-OUT-SUFFIX", output, "the suffix names no kind of transcript", expected=", ".join(FORMATS))
+    names = [f"{os.path.splitext(os.path.basename(path))[0]}.{kind}" for path in given]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(
+            "E-OUT-TWICE", output, f"two inputs have the output {twice}", hint="Transcribe them separately"
+        )
+    paths = {path: os.path.join(output, name) if folder else output for path, name in zip(given, names, strict=True)}
+    for path in paths.values():
+        refuse_existing(path, force=values["force"])
+    if folder:
+        os.makedirs(output, exist_ok=True)
+    return kind, paths
+
+
+def _transcribed(
+    model: SpeechModel, path: str, options: Mapping[str, Any], values: dict[str, Any], *, printing: bool
+) -> Transcript:
+    from ..run.counter import Counter
+    from ..sounds.sound_inputs import sound_at
+
+    out = current()
+    shown = printing and sys.stdout is not None and sys.stdout.isatty()
+    counter = None if shown else Counter(shared_options.progress(values), "transcribing", "seconds")
+
+    def told(done: float, total: float | None) -> None:
+        if counter is not None and total is not None:
+            counter(round(done), max(round(total), round(done)))
+
+    def printed(segment: Segment) -> None:
+        if printing:
+            out.content(segment.text.strip())
+
+    return model.transcribe(sound_at(path), on_segment=printed, progress=told, **options)
+
+
+def _write(made: Transcript, path: str, kind: str, paths: Mapping[str, str], *, force: bool) -> None:
+    """The transcript into its file, or to standard output where it is not printed yet."""
+    from ..console.atomic_replace import replacing
+    from ..sounds.transcript_text import KINDS
+
+    if paths:
+        with replacing(paths[path], force=force) as file:
+            file.write(KINDS[kind](made).encode())
+        current().say(f"✓ {paths[path]}  {made.duration:.1f} s of audio")
+    elif kind != "txt":
+        current().content(KINDS[kind](made), end="")

@@ -1,0 +1,59 @@
+"""Networks of pictures: ONNX files with one input of pixels, whose task follows from their outputs or metadata."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ...models.pipelines.image.face_cascade import FaceCascade
+from ...models.pipelines.image.image_tasks import run_image_model
+from ...models.preprocess.as_nodes import BYTES, PIXELS
+from ...models.preprocess.ultralytics_export import DETECTORS, export_of
+from ...models.schema.network_hyperparameters import FACE_DETECTION
+from ...runtime.base.errors import UsageError
+from ...runtime.contract.architecture import MODEL, RunOptions
+from ...runtime.ir.graph import Graph
+from ...runtime.plugin.discovery import Plugins
+from .memory_map import mapped
+
+IMAGES = "images"
+"""Name of the input in exports of ultralytics."""
+OUTPUTS = Plugins("models.pipelines.image", "OUTPUTS")
+"""Outputs that tell a task."""
+
+
+def image_task(graph: Graph) -> str | None:
+    """The task of a graph of nodes that takes pictures; None for other graphs."""
+    if len(graph.inputs) != 1 or graph.inputs[0].name not in (PIXELS, BYTES, IMAGES):
+        return None
+    export = export_of(graph.metadata)
+    if export is not None:
+        return "object-detection" if export.task in DETECTORS else None
+    ranks = {value.name: None if value.shape is None else len(value.shape) for value in graph.outputs}
+
+    def fits(told: Mapping[str, int | None]) -> bool:
+        return all(name in ranks and rank in (None, ranks[name]) for name, rank in told.items())
+
+    found = [(told, task) for task in OUTPUTS.names() for told in OUTPUTS.load(task) if fits(told)]
+    if not found:
+        return None
+    _, task = max(found, key=lambda each: (len(each[0]), set(each[0].values()) != {None}))  # the most specific
+    return task.replace("_", "-")
+
+
+def run_image_network(graph: Graph, options: RunOptions, known: str, task: str | None) -> Any:
+    """The graph as a model of pictures; UsageError if another task is asked for than `known`."""
+    if task is not None and task != known:
+        path = graph.files[0] if graph.files else None
+        raise UsageError("E-ARCH-TASK", path, f"the model does not support the task {task!r}", expected=known)
+    return run_image_model({MODEL: mapped(graph)}, dataclasses.replace(options, task=known))
+
+
+def run_cascade(graph: Graph, options: RunOptions, task: str | None) -> FaceCascade:
+    """A model of several graphs as a cascade of face detectors; UsageError if another task is asked for."""
+    if task not in (None, FACE_DETECTION):
+        why = f"the model does not support the task {task!r}"
+        raise UsageError("E-ARCH-TASK", graph.files[0], why, expected=FACE_DETECTION)
+    graphs = {name: mapped(part) for name, part in graph.parts.items()}
+    return FaceCascade(graphs, dataclasses.replace(options, task=FACE_DETECTION))

@@ -1,0 +1,82 @@
+"""Runs over many files of which some may be damaged: those are told about, the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...models.pipelines.task_model import Progress
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import Error, FileAccessError, FormatError, LimitError
+from ...runtime.base.printable import printable
+from ..console.output import current
+
+DAMAGE = (FormatError, FileAccessError, LimitError)
+DAMAGED_CODES = ("E-PICTURE-MODE", "E-SOUND-CODING")
+"""Codes of other errors that only concern one file."""
+
+
+@dataclass(frozen=True)
+class Readable:
+    """What was computed of the files that can be read.
+
+    Attributes:
+        rows: the numbers of these files.
+        results: one for each.
+        errors: of the others, by number.
+    """
+
+    rows: Sequence[int]
+    results: Sequence[Any]
+    errors: Mapping[int, Error]
+
+    @property
+    def exit_code(self) -> int:
+        """The largest of the errors', 0 without."""
+        return max((error.exit_code for error in self.errors.values()), default=0)
+
+    def errors_json(self, files: Sequence[str]) -> dict[str, Any]:
+        """The field ``errors`` of JSON mode, empty without errors."""
+        rows = [{"input": files[row], **error.to_json()} for row, error in self.errors.items()]
+        return {"errors": rows} if rows else {}
+
+
+def over_readable(
+    files: Sequence[str], batch: int, compute: Callable[[list[str]], Sequence[Any]], progress: Progress
+) -> Readable:
+    """Compute a result of each file, at most `batch` at once; a line on standard error for each damaged one.
+
+    The error of a single file is raised.
+    """
+    rows: list[int] = []
+    results: list[Any] = []
+    errors: dict[int, Error] = {}
+    for start in range(0, len(files), batch):
+        some = range(start, min(len(files), start + batch))
+        try:
+            results.extend(compute([files[row] for row in some]))
+            rows += some
+        except Error as error:
+            if not _of_file(error) or len(files) == 1:
+                raise
+            for row in some:
+                try:
+                    results.extend(compute([files[row]]))
+                    rows.append(row)
+                except Error as single:
+                    if not _of_file(single):
+                        raise
+                    errors[row] = single
+                    _tell(files[row], single)
+        progress(some.stop, len(files))
+    return Readable(rows, results, errors)
+
+
+def _of_file(error: Error) -> bool:
+    return isinstance(error, DAMAGE) or error.code in DAMAGED_CODES
+
+
+def _tell(file: str, error: Error) -> None:
+    out = current()
+    if not out.json:
+        out.complain(str(error) if error.file is not None else f"{printable(file)}: {error}")

@@ -1,0 +1,1 @@
+"""Audio files of a command line: read, listed and written."""

@@ -1,0 +1,1 @@
+"""Audio models, one module per family."""

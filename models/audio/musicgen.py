@@ -1,0 +1,83 @@
+"""MusicGen (Copet et al. 2023, arXiv:2306.05284): music for a text, as codes of EnCodec."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...runtime.contract.architecture import Architecture, Config, Key, Task
+from ...runtime.contract.hyperparameter import Integer
+from ...runtime.ir.graph import Graph, Value
+from ...runtime.tensor.tensor import Tensor
+from ..layers.audio.codebooks import frame_embeddings
+from ..layers.decoder import LENGTH
+from ..pipelines.audio.synthesis.synthesis_tasks import run_codebook_model
+from ..schema.inner_codec import with_codec
+from ..schema.network_hyperparameters import Stated
+from ..schema.submodel import Submodel
+from ..seq2seq.codebook_decoder import (
+    DECODER_WEIGHTS,
+    IGNORED,
+    PROJECTION_WEIGHTS,
+    TEXT,
+    decode,
+    decoder_keys,
+    text_encoder,
+)
+from ..seq2seq.decoder import CrossDecoder
+
+PAD = 2048
+"""The code of published models before the first one and behind the last one."""
+DECODER = Submodel(
+    "",
+    "decoder",
+    "decoder.",
+    (
+        Stated("model_type", "musicgen_decoder"),
+        *decoder_keys(PAD, PAD),
+        Key("channels", "audio_channels", (), 1, Integer(1, 2)),
+    ),
+    DECODER_WEIGHTS,
+)
+KEYS = (
+    Stated("architectures", ["MusicgenForConditionalGeneration"]),
+    Stated("is_encoder_decoder", True),
+    *DECODER.rows(),
+    *TEXT.rows(),
+)
+
+
+def sinusoids(net: CrossDecoder) -> Value:
+    """Cosines, then sines, of the positions, f32 [length, hidden]."""
+    half = net.config.hidden // 2
+    rates = np.exp(np.arange(half, dtype=np.float32) * np.float32(-math.log(10000) / (half - 1)))
+    angles = net.Mul(net.Unsqueeze(net.Cast(net.token_positions(), to=1), [1]), rates)
+    found: Value = net.Concat(net.Cos(angles), net.Sin(angles), axis=1)
+    return net.Pad(found, [0, 0, 0, 1]) if net.config.hidden % 2 else found
+
+
+def decoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    """The decoder's graph; ``input_ids`` is [batch, length, codebooks]."""
+    net = CrossDecoder(graph, config, weights, fixed=fixed)
+    net.declare(("batch_size", LENGTH, config.codebooks))
+    decode(net, net.Add(frame_embeddings(net, net.ids, config.codebooks, config.embed_rows), sinusoids(net)))
+
+
+ARCHITECTURES = (
+    with_codec(
+        Architecture(
+            "musicgen",
+            "MusicGen",
+            ("musicgen",),
+            ("musicgen",),
+            KEYS,
+            (*DECODER.weight_rows(), *PROJECTION_WEIGHTS, *TEXT.weight_rows()),
+            (Task("text-to-audio", {"text_encoder": text_encoder, "decoder": decoder}, run_codebook_model),),
+            prefixes=(),
+            ignored=IGNORED,
+        ),
+        "audio_encoder",
+    ),
+)

@@ -1,0 +1,27 @@
+"""Encoders of spectrograms: the input ``input_features`` [batch, bands, frames], f32, and convolutions along time."""
+
+from __future__ import annotations
+
+from ....runtime.ir.graph import Value
+from ..encoder import Encoder
+
+FEATURES = "input_features"
+
+
+class FeatureEncoder(Encoder):
+    """A net with a spectrogram as input, whose frames all attend to each other."""
+
+    def begin(self, bands: int) -> Value:  # type: ignore[override]
+        """Declare the input and return it."""
+        return self.input(FEATURES, "f32", ("batch_size", bands, "frames"))
+
+    def visible(self) -> Value | None:
+        """No mask: every frame attends to every other."""
+        return None
+
+    def conv(self, x: Value, name: str, *, stride: int = 1) -> Value:
+        """Convolution with ``NAME.weight`` [out, in, width] and ``NAME.bias``, padded by half its width."""
+        half = (self.tensor(f"{name}.weight").shape[2] - 1) // 2
+        bias = self.vector(f"{name}.bias") if self.has(f"{name}.bias") else None
+        y: Value = self.Conv(x, self.vector(f"{name}.weight"), bias, strides=[stride], pads=[half, half])
+        return y

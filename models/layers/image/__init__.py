@@ -1,0 +1,1 @@
+"""Layers of image models: convolutions with norms, pooling, patches, attention of windows."""

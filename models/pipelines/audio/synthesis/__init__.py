@@ -1,0 +1,1 @@
+"""Runners of models that make speech and music of a text."""

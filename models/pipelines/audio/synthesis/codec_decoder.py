@@ -1,0 +1,55 @@
+"""The decoder of a codec inside a model that writes its codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from .....runtime.base.errors import UsageError
+from .....runtime.contract.architecture import RunOptions
+from .....runtime.ir.graph import Graph
+from ....schema.codec_hyperparameters import DECODER, ENCODER
+from ....schema.inner_codec import AUDIO, CODEC
+from ....schema.submodel import part_config
+from ..codec import CodecModel
+
+
+class CodecDecoder:
+    """Makes sound of codes.
+
+    Args:
+        graphs: the graphs of the whole model.
+        options: those of the whole model.
+        channels: 2 if the codebooks of left and right alternate, and a codec of one channel decodes each.
+
+    Raises UsageError for a model without a codec.
+    """
+
+    def __init__(self, graphs: Mapping[str, Graph], options: RunOptions, channels: int = 1) -> None:
+        inner = {name: graphs[AUDIO + name] for name in (ENCODER, DECODER) if AUDIO + name in graphs}
+        if options.config is None or len(inner) < 2:
+            path = options.source.files[0] if options.source is not None and options.source.files else None
+            why = "the model has no audio decoder: its file lacks the weights of the codec"
+            raise UsageError("E-SPEAK-CODEC", path, why, hint="Use the whole checkpoint")
+        self.config = part_config(options.config, f"{CODEC}.")
+        self.codec = CodecModel(inner, replace(options, config=self.config, variant=None))
+        self.channels = channels
+
+    @property
+    def rate(self) -> int:
+        """Samples in a second."""
+        return self.codec.rate
+
+    @property
+    def frame_rate(self) -> float:
+        """Frames of codes in a second."""
+        return float(self.config.values.get("frame_rate") or self.config.rate / self.config.hop)
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """Samples f32 [channels, length] of codes int64 [codebooks, frames]; none for no frames."""
+        if not codes.shape[1]:
+            return np.zeros((self.channels, 0), np.float32)
+        sides = [self.codec.decode(codes[side :: self.channels][None])[0] for side in range(self.channels)]
+        return np.concatenate(sides)

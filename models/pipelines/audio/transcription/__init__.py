@@ -1,0 +1,1 @@
+"""Transcription of long audio: windows, tokens and their rules, segments, words."""

@@ -1,0 +1,74 @@
+"""Image classification: labels of pictures."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...preprocess.picture import Picture
+from ...preprocess.preparation import Preparation
+from ..labels import configured, label_names, sigmoid, softmax
+from ..task_model import Progress, TaskModel
+from .image_pipeline import ImagePipeline, listed
+
+OUTPUTS = ({"logits": None},)
+TOP = 5
+IMAGENET, WITH_BACKGROUND = 1000, 1001
+BACKGROUND = "background"
+"""The first class of networks that tell a thousand and one."""
+
+
+class ImageClassification(ImagePipeline):
+    """Finds the labels of pictures."""
+
+    def predict(
+        self,
+        inputs: Picture | Sequence[Picture],
+        *,
+        top: int | None = TOP,
+        batch: int = 8,
+        preparation: Preparation | None = None,
+        progress: Progress | None = None,
+    ) -> Any:
+        """``label`` and ``score`` of the most probable labels; a list for each of several pictures.
+
+        Args:
+            inputs: pictures as `picture_of` takes them: paths, bytes, arrays or images of Pillow.
+            top: how many labels, None for all.
+            batch: pictures of one run.
+            preparation: how pictures are prepared, in place of what the model's files state.
+            progress: told how many pictures are done.
+        """
+        single, pictures = listed(inputs)
+        several = configured(self._model.options).get("problem_type") == "multi_label_classification"
+        function = sigmoid if several else softmax
+        found: list[list[dict[str, Any]]] = []
+        for seen in self._seen(pictures, batch, preparation, progress):
+            for row in function(np.asarray(seen.outputs["logits"], np.float32)):
+                names = image_labels(self._model, len(row))
+                best = np.argsort(-row, kind="stable")[:top]
+                found.append([{"label": names[place], "score": float(row[place])} for place in best])
+        return found[0] if single else found
+
+
+def image_labels(model: TaskModel, count: int) -> Sequence[str]:
+    """The names of `count` labels: those of the model's files, or of ImageNet for a thousand without names."""
+    names = label_names(model.options, count)
+    unnamed = all(name == f"LABEL_{place}" for place, name in enumerate(names))
+    if unnamed and count in (IMAGENET, WITH_BACKGROUND):
+        return imagenet_labels() if count == IMAGENET else (BACKGROUND, *imagenet_labels())
+    return names
+
+
+@functools.cache
+def imagenet_labels() -> tuple[str, ...]:
+    """The classes of ImageNet."""
+    text = Path(__file__).with_name("imagenet_labels.txt").read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if not line.startswith("#"))
+
+
+PIPELINE = ImageClassification

@@ -1,0 +1,93 @@
+"""A runnable image model: a session over its graph, called with pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....runtime.base.errors import UsageError
+from ....runtime.base.out_of_memory import memory_limited
+from ....runtime.contract.architecture import RunOptions
+from ....runtime.ir.graph import Graph
+from ....runtime.tensor.dtype import U8
+from ...preprocess.picture import Picture
+from ...preprocess.preparation import Preparation
+from ..task_model import Progress, TaskModel, opened
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+RANK = 4
+
+
+class ImageModel(TaskModel):
+    """A model whose graph has one input, pixels [batch, channels, height, width], or bytes of pictures of one size.
+
+    Attributes:
+        takes_bytes: whether the graph prepares pictures itself.
+
+    Args:
+        graph: made by `candle_convert.models.load`.
+        options: threads, device and activations.
+    """
+
+    takes = "pictures"
+
+    def __init__(self, graph: Graph, options: RunOptions) -> None:
+        self.graph, self.options = graph, options
+        (pixels,) = graph.inputs
+        self._pixels = pixels.name
+        self.takes_bytes = pixels.dtype is U8
+        self._outputs = [value.name for value in graph.outputs]
+        self._session = opened(graph, options)
+
+    @memory_limited
+    def __call__(self, pixel_values: ArrayLike) -> dict[str, np.ndarray]:
+        """The outputs by name: ``logits``, or ``last_hidden_state`` and ``pooler_output``.
+
+        Args:
+            pixel_values: prepared images, f32 [batch, channels, height, width], or one image without the batch; bytes
+                [batch, height, width, channels] for a graph that prepares pictures itself.
+
+        Raises UsageError for arrays of other shapes.
+        """
+        pixels = np.asarray(pixel_values, np.uint8 if self.takes_bytes else np.float32)
+        pixels = pixels[None] if pixels.ndim == RANK - 1 else pixels
+        shape = self.graph.values[self._pixels].shape or ("batch", "channels", "height", "width")
+        if pixels.ndim != RANK or any(
+            isinstance(length, int) and length != found for length, found in zip(shape, pixels.shape, strict=True)
+        ):
+            why = "pixel_values have another shape than the model's"
+            expected = f"[{', '.join(map(str, shape))}]"
+            raise UsageError("E-RUN-SHAPE", None, why, expected=expected, found=list(pixels.shape))
+        results: list[Any] = self._session.run(None, {self._pixels: pixels})
+        return dict(zip(self._outputs, results, strict=True))
+
+    @memory_limited
+    def embed(
+        self,
+        pictures: Picture | Sequence[Picture],
+        batch: int = 8,
+        *,
+        normalize: bool | None = None,
+        preparation: Preparation | None = None,
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """Vectors of pictures, f32 [pictures, width], or [width] for a single picture: ``image_embeds`` or
+        ``pooler_output``, else the first hidden state.
+
+        Args:
+            pictures: paths, encoded bytes, arrays of bytes [height, width, channels] or images of Pillow.
+            batch: pictures of one run.
+            normalize: whether vectors have length 1; they are as the model makes them by default.
+            preparation: how pictures are prepared, in place of what the model's files state.
+            progress: told how many pictures are done.
+
+        Raises UsageError if the model makes no vectors, FormatError for damaged pictures.
+        """
+        found: np.ndarray = self._verb("embed")(
+            pictures, batch, normalize=normalize, preparation=preparation, progress=progress
+        )
+        return found

@@ -1,0 +1,102 @@
+"""Base of the pipelines of image models: pictures, prepared and run in batches."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ....runtime.base.dataclass import dataclass
+from ....runtime.base.errors import UsageError
+from ...preprocess.in_graph import InGraph
+from ...preprocess.picture import Picture
+from ...preprocess.placement import Placement
+from ...preprocess.preparation import Preparation, Prepared
+from ...preprocess.stated_preparation import letterbox_of, stated_preparation
+from ..task_model import Progress, TaskModel
+from .image_model import ImageModel
+
+Edge = TypeVar("Edge", int, float)
+EDGES = ("xmin", "ymin", "xmax", "ymax")
+"""Names of a box's left, upper, right and lower edge in results."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a model computed of some pictures.
+
+    Attributes:
+        rows: the numbers of the pictures.
+        placements: where each lies in the model's input.
+        outputs: arrays [batch, ...] by name.
+    """
+
+    rows: Sequence[int]
+    placements: Sequence[Placement]
+    outputs: dict[str, np.ndarray]
+
+
+class ImagePipeline:
+    """Uses a model of images for a task."""
+
+    def __init__(self, model: TaskModel) -> None:
+        self._model = model
+
+    @functools.cached_property
+    def preparation(self) -> Preparation:
+        """How pictures are prepared, as the model's files or its hyper-parameters state it."""
+        return stated_preparation(self._model.options.source, letterbox_of(self._model.options.config))
+
+    def _seen(
+        self, pictures: Sequence[Picture], batch: int, preparation: Preparation | None, progress: Progress | None
+    ) -> Iterator[Seen]:
+        """The outputs of all pictures, `batch` of them in one run at most; pictures are read one batch at a time."""
+        prepares = self._prepares(preparation)
+        done = 0
+        for rows, prepared in _batches(pictures, batch, prepares):
+            feeds, placements = prepares.batch(prepared)
+            outputs = self._model(feeds["pixel_values"])
+            done += len(rows)
+            if progress is not None:
+                progress(done, len(pictures))
+            yield Seen(rows, placements, dict(outputs))
+
+    def _prepares(self, preparation: Preparation | None) -> Preparation | InGraph:
+        """How pictures are prepared outside of the graph."""
+        if not (isinstance(self._model, ImageModel) and self._model.takes_bytes):
+            return preparation or self.preparation
+        if preparation is not None:
+            why = "the model prepares pictures itself"
+            raise UsageError("E-PREPROCESSOR-GRAPH", None, why, hint="Leave out --preprocessor")
+        return InGraph(self.preparation)
+
+
+def _batches(
+    pictures: Sequence[Picture], count: int, preparation: Preparation | InGraph
+) -> Iterator[tuple[list[int], list[Prepared]]]:
+    """Consecutive pictures that fit into one batch."""
+    rows: list[int] = []
+    prepared: list[Prepared] = []
+    for row, picture in enumerate(pictures):
+        each = preparation.prepare(picture)
+        other = prepared and preparation.same_sizes and prepared[0].values.shape != each.values.shape
+        if len(rows) == count or other:
+            yield rows, prepared
+            rows, prepared = [], []
+        rows.append(row)
+        prepared.append(each)
+    if rows:
+        yield rows, prepared
+
+
+def listed(inputs: Picture | Sequence[Picture]) -> tuple[bool, Sequence[Any]]:
+    """Whether a single picture was given, and the pictures as a list."""
+    single = not isinstance(inputs, list | tuple)
+    return single, [inputs] if single else inputs
+
+
+def named_edges(edges: Iterable[Edge]) -> dict[str, Edge]:
+    """The edges of a box in the order of `EDGES`, by name."""
+    return dict(zip(EDGES, edges, strict=True))

@@ -1,0 +1,1 @@
+"""Ranking of documents by a language model's answer."""

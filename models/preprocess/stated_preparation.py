@@ -1,0 +1,68 @@
+"""The preparation that the files of a model state: preprocessor_config.json, `pretrained_cfg` of timm, OpenCLIP's
+`preprocess_cfg`, or the metadata of an export of ultralytics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...runtime.base.errors import UnsupportedError
+from ...runtime.contract.architecture import Config
+from ...runtime.ir.graph import Graph
+from ..tokenizer.readers.locate import settings
+from .image_processor import preparation_of
+from .open_clip_transform import FILE, open_clip_preparation
+from .preparation import Preparation, letterbox
+from .timm_transform import timm_preparation
+from .ultralytics_export import export_of
+
+FILES = ("preprocessor_config.json", "processor_config.json")
+CONFIG, TIMM = "config.json", "pretrained_cfg"
+LETTERBOX = "letterbox"
+"""Hyper-parameter: height and width."""
+
+
+def preparation_from(said: Mapping[str, Any], path: str | None = None) -> Preparation | None:
+    """The preparation of one JSON file; None for files that are not about pictures."""
+    if isinstance(said.get(TIMM), Mapping):
+        return timm_preparation(said[TIMM], path)
+    if "model_cfg" in said:
+        return open_clip_preparation(said, path)
+    inner = said.get("image_processor")
+    marks = ("image_processor_type", "feature_extractor_type", "image_mean", "do_normalize", "do_resize", "size")
+    if isinstance(inner, Mapping) or any(mark in said for mark in marks):
+        return preparation_of(said, path)
+    return timm_preparation(said, path) if "input_size" in said else None
+
+
+def letterbox_of(config: Config | None) -> Preparation | None:
+    """The preparation by hyper-parameters: a letterbox of the height and width ``letterbox``; None without."""
+    size = None if config is None else config.values.get(LETTERBOX)
+    return None if size is None else letterbox(*size)
+
+
+def stated_preparation(source: Graph | None, otherwise: Preparation | None = None) -> Preparation:
+    """The preparation that the files of a model state, else `otherwise`. UnsupportedError if there is none."""
+    path = source.files[0] if source is not None and source.files else None
+    if source is not None:
+        for name in FILES:
+            found = preparation_from(settings(source, name), path)
+            if found is not None:
+                return found
+        export = export_of(source.metadata)
+        if export is not None:
+            return letterbox(*export.size)
+        config = settings(source, CONFIG)
+        if isinstance(config.get(TIMM), Mapping):
+            return timm_preparation(config[TIMM], path)
+        found = preparation_from(settings(source, FILE), path)
+        if found is not None:
+            return found
+    if otherwise is not None:
+        return otherwise
+    raise UnsupportedError(
+        "E-PREPROCESSOR-NONE",
+        path,
+        "nothing says how pictures are prepared",
+        hint="Put the model's preprocessor_config.json beside it, or name one with --preprocessor FILE",
+    )

@@ -1,0 +1,89 @@
+"""Weight normalization (Salimans and Kingma 2016, arXiv:1602.07868): weights stored as lengths and directions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.contract.architecture import Config, Stored, Whole
+from ...runtime.contract.naming import CONVENTIONS, Part, filled
+from ...runtime.tensor.tensor import Tensor
+from .computed_weights import f32
+from .weight_layout import changed
+
+WEIGHT = ".weight"
+SPELLINGS = ((".weight_g", ".weight_v"), (".parametrizations.weight.original0", ".parametrizations.weight.original1"))
+"""What torch calls lengths and directions, by ``torch.nn.utils.weight_norm`` and by its successor."""
+
+
+class WeightNorm(Whole):
+    """The tensors of lengths [rows, 1, ...] and directions [rows, ...] of a weight in f32: each row of the directions
+    is scaled to the length."""
+
+    @property
+    def computed(self) -> bool:
+        return True
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        lengths, directions = parts
+        if directions.shape[:1] != (lengths.count,) or len(directions.shape) < 2:
+            raise ValueError(f"lengths {list(lengths.shape)} do not fit directions {list(directions.shape)}")
+
+        def scaled(x: np.ndarray) -> np.ndarray:
+            rows = x.reshape(len(x), -1).astype(np.float64)
+            factors = f32(lengths).numpy().reshape(-1, 1) / np.maximum(_lengths(rows), np.finfo(np.float64).tiny)
+            return (rows * factors).astype(np.float32).reshape(x.shape)
+
+        return changed(directions, directions.shape, scaled, "f32")
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        shape = (whole.shape[0], *(1 for _ in whole.shape[1:]))
+
+        def lengths(x: np.ndarray) -> np.ndarray:
+            return _lengths(x.reshape(len(x), -1).astype(np.float64)).astype(np.float32).reshape(shape)
+
+        return [changed(whole, shape, lengths, "f32"), f32(whole)]
+
+
+def _lengths(rows: np.ndarray) -> np.ndarray:
+    lengths: np.ndarray = np.sqrt((rows * rows).sum(1, keepdims=True))
+    return lengths
+
+
+WEIGHT_NORM = WeightNorm()
+
+
+@dataclass(frozen=True)
+class NormedPart(Part):
+    """A module whose weights files of some conventions may store by `WEIGHT_NORM`; our own are the scaled ones.
+
+    Attributes:
+        normed: the conventions that write them so. All conventions read them in either spelling, and scaled weights.
+        spellings: of both tensors; the first is written.
+    """
+
+    normed: tuple[str, ...] = ()
+    spellings: tuple[tuple[str, str], ...] = SPELLINGS
+
+    def read(self, convention: str, name: str) -> tuple[Mapping[str, int], str] | None:
+        """As of `Part`; both tensors of a weight are that weight."""
+        if convention in CONVENTIONS:
+            for ending in (ending for pair in SPELLINGS for ending in pair):
+                if name.endswith(ending):
+                    return super().read(convention, name.removesuffix(ending) + WEIGHT)
+        return super().read(convention, name)
+
+    def stored(self, convention: str, indices: Mapping[str, int], rest: str) -> tuple[Stored, ...]:
+        """As of `Part`, with the pairs of tensors."""
+        plain = super().stored(convention, indices, rest)
+        if not rest.endswith(WEIGHT):
+            return plain
+        stems = [filled(template, indices) + rest.removesuffix(WEIGHT) for template in self.names(convention)]
+        pairs = tuple(
+            Stored((stem + lengths, stem + directions), WEIGHT_NORM)
+            for stem in stems
+            for lengths, directions in self.spellings
+        )
+        return (*pairs, *plain) if convention in self.normed else (*plain, *pairs)

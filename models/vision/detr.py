@@ -1,0 +1,191 @@
+"""DETR (Carion et al. 2020, arXiv:2005.12872): object detection with a ResNet and an encoder-decoder transformer."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...runtime.base.errors import UnsupportedError
+from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Row, Task
+from ...runtime.contract.hyperparameter import COUNT, Choice, flag
+from ...runtime.contract.naming import Part, inside
+from ...runtime.ir.graph import Value
+from ...runtime.tensor.tensor import Tensor
+from ..layers.image.conv import conv
+from ..layers.image.grid import coordinates, side_by_side
+from ..layers.image.image_net import ImageNet, Inner
+from ..layers.image.resize import size_of
+from ..layers.image.transformer import mlp, perceptron, projected_attention
+from ..layers.linear import linear
+from ..layers.norm import layer_norm
+from ..pipelines.image.image_tasks import image_graph, run_image_model
+from ..schema.network_hyperparameters import (
+    IMAGE_FEATURES,
+    LABELS,
+    OBJECT_DETECTION,
+    ClassTask,
+    Nested,
+    Stated,
+    count_of,
+    image_act,
+)
+from . import resnet
+
+EPS = 1e-5
+SINE, LEARNED = "sine", "learned"
+TEMPERATURE = 10000
+BACKBONE = "backbone."
+TASKS = (("ForObjectDetection", OBJECT_DETECTION), ("Model", IMAGE_FEATURES))
+
+
+def _layers(own: str, modules: dict[str, str]) -> tuple[Part, ...]:
+    return tuple(Part(f"{own}.layers.{{i}}.{name}", hf=f"{own}.layers.{{i}}.{hf}") for name, hf in modules.items())
+
+
+FEED_FORWARD = {"norm1": "self_attn_layer_norm", "mlp.fc1": "fc1", "mlp.fc2": "fc2"}
+PARTS = (
+    *inside(BACKBONE, resnet.PARTS, "backbone.conv_encoder.model."),
+    Part("backbone", hf="backbone.conv_encoder.model"),
+    Part("input_proj", hf="input_projection"),
+    Part("query_embed", hf="query_position_embeddings"),
+    Part("position_embedding"),
+    *_layers("encoder", {"self_attn": "self_attn", "norm2": "final_layer_norm", **FEED_FORWARD}),
+    *_layers("decoder", {"self_attn": "self_attn", "cross_attn": "encoder_attn", **FEED_FORWARD}),
+    *_layers("decoder", {"norm2": "encoder_attn_layer_norm", "norm3": "final_layer_norm"}),
+    Part("decoder.norm", hf="decoder.layernorm"),
+    Part("class_embed", hf="class_labels_classifier"),
+    Part("bbox_embed", hf="bbox_predictor.layers"),
+)
+OF_BACKBONE = ("depths", "widths", "stem_width", "block", "downsample_first", "downsample_before", "act")
+"""Hyper-parameters of ResNet that the backbone has."""
+
+
+def _of_backbone(row: Row) -> Row:
+    act = Key("backbone_act", "hidden_act", "backbone_activation", "relu", Choice(("relu",)))
+    return Nested("backbone_config", act if row.name == "act" else row)
+
+
+KEYS: tuple[Row, ...] = (
+    ClassTask("Detr", TASKS),
+    *LABELS,
+    Stated("use_timm_backbone", False),
+    Stated("backbone", None),
+    Stated("backbone_config.model_type", "resnet"),
+    Stated("backbone_config.out_features", ["stage4"]),
+    *(_of_backbone(row) for row in resnet.KEYS if row.name in OF_BACKBONE),
+    Key("hidden", "d_model", "embedding_length", None, COUNT),
+    Key("encoder_layers", "encoder_layers", "encoder.block_count", None),
+    Key("decoder_layers", "decoder_layers", "decoder.block_count", None),
+    Key("encoder_heads", "encoder_attention_heads", "encoder.attention.head_count", 8, COUNT),
+    Key("decoder_heads", "decoder_attention_heads", "decoder.attention.head_count", 8, COUNT),
+    Key("encoder_inner", "encoder_ffn_dim", "encoder.feed_forward_length", None),
+    Key("decoder_inner", "decoder_ffn_dim", "decoder.feed_forward_length", None),
+    Key("queries", "num_queries", "query_count", None),
+    Key("positions", "position_embedding_type", "position_embedding", SINE, Choice((SINE, LEARNED))),
+    Key("dilation", "dilation", (), False, flag),
+    image_act("relu", "activation_function"),
+)
+
+
+def settle(config: Config, weights: dict[str, Tensor]) -> None:
+    """Take sizes from the weights. UnsupportedError for backbones with dilated convolutions (DC5)."""
+    if config.dilation:
+        raise UnsupportedError("E-ARCH-VARIANT", config.path, "a backbone with dilated convolutions is not supported")
+    backbone = {name.removeprefix(BACKBONE): held for name, held in weights.items() if name.startswith(BACKBONE)}
+    resnet.settle(config, backbone)
+    config.values["labels"] = weights["class_embed.weight"].shape[0] - 1 if "class_embed.weight" in weights else None
+    config.values["queries"], config.values["hidden"] = weights["query_embed.weight"].shape
+    for side in ("encoder", "decoder"):
+        config.values[f"{side}_layers"] = count_of(weights, f"{side}.layers.{{i}}.norm1.weight")
+        config.values[f"{side}_inner"] = weights[f"{side}.layers.0.mlp.fc1.weight"].shape[0]
+
+
+def hidden_states(net: ImageNet) -> Value:
+    """What the decoder finds of each query, [batch, queries, width]."""
+    backbone = Config({**net.config.values, "act": net.config.backbone_act, "inner_act": net.config.backbone_act})
+    image = conv(net, resnet.features(Inner(net, BACKBONE, backbone)), "input_proj")
+    places = _learned(net, image) if net.config.positions == LEARNED else _sines(net, image)
+    seen = net.flatten(image)
+    for i in range(net.config.encoder_layers):
+        name, heads = f"encoder.layers.{i}", net.config.encoder_heads
+        placed = net.Add(seen, places)
+        seen = _added(net, seen, projected_attention(net, placed, placed, seen, f"{name}.self_attn", heads), name, 1)
+        seen = _added(net, seen, mlp(net, seen, f"{name}.mlp"), name, 2)
+    queries = net.Unsqueeze(net.vector("query_embed.weight"), [0])
+    batch = net.Concat(net.Shape(image, start=0, end=1), [1, 1], axis=0)
+    x = net.Expand(net.Mul(queries, 0.0), batch)
+    keys = net.Add(seen, places)
+    for i in range(net.config.decoder_layers):
+        name, heads = f"decoder.layers.{i}", net.config.decoder_heads
+        placed = net.Add(x, queries)
+        x = _added(net, x, projected_attention(net, placed, placed, x, f"{name}.self_attn", heads), name, 1)
+        found = projected_attention(net, net.Add(x, queries), keys, seen, f"{name}.cross_attn", heads)
+        x = _added(net, x, found, name, 2)
+        x = _added(net, x, mlp(net, x, f"{name}.mlp"), name, 3)
+    return layer_norm(net, x, "decoder.norm", EPS)
+
+
+def _added(net: ImageNet, x: Value, y: Value, name: str, index: int) -> Value:
+    """The norm of a sum."""
+    return layer_norm(net, net.Add(x, y), f"{name}.norm{index}", EPS)
+
+
+def _sines(net: ImageNet, image: Value) -> Value:
+    """Sines and cosines of the places of pixels, [height x width, width]: half of each vector by rows, half by columns,
+    in shares of the image."""
+    half = net.config.hidden // 2
+    steps = 2 * math.pi / TEMPERATURE ** (2 * np.arange(half // 2) / half)
+    size = size_of(net, image)
+    found = []
+    for axis in (0, 1):
+        places, length = coordinates(net, size, axis, 1.0)
+        shares = net.Unsqueeze(net.Div(places, net.Add(length, 1e-6)), [1])
+        angles = net.Mul(shares, net.constant(steps.astype(np.float32)))
+        pairs = [net.Unsqueeze(net.Sin(angles), [2]), net.Unsqueeze(net.Cos(angles), [2])]
+        vectors = net.Reshape(net.Concat(*pairs, axis=2), [0, -1])
+        found.append(net.Unsqueeze(vectors, [1 - axis]))
+    return side_by_side(net, size, found[0], found[1], half)
+
+
+def _learned(net: ImageNet, image: Value) -> Value:
+    """Learned vectors of columns and rows, [height x width, width]."""
+    size = size_of(net, image)
+    tables = (net.vector(f"position_embedding.{axis}_embeddings.weight") for axis in ("row", "column"))
+    rows, columns = (
+        net.Unsqueeze(net.Slice(table, [0], net.Slice(size, [axis], [axis + 1], [0]), [0]), [1 - axis])
+        for axis, table in enumerate(tables)
+    )
+    return side_by_side(net, size, columns, rows, net.config.hidden // 2)
+
+
+def detected(net: ImageNet) -> None:
+    """Logits of the classes and of none, and boxes as center, width and height in shares of the image."""
+    x = hidden_states(net)
+    net.output("logits", linear(net, x, "class_embed"))
+    net.output("pred_boxes", net.Sigmoid(perceptron(net, x, "bbox_embed")))
+
+
+def hidden(net: ImageNet) -> None:
+    """What the decoder finds of each query."""
+    net.output("last_hidden_state", hidden_states(net))
+
+
+ARCHITECTURES = (
+    Architecture(
+        "detr",
+        "DETR",
+        ("detr",),
+        ("detr",),
+        KEYS,
+        (),
+        (
+            Task(OBJECT_DETECTION, {MODEL: image_graph(detected)}, run_image_model),
+            Task(IMAGE_FEATURES, {MODEL: image_graph(hidden)}, run_image_model),
+        ),
+        settle=settle,
+        prefixes=("model.",),
+        ignored=(),
+        parts=PARTS,
+    ),
+)

@@ -1,0 +1,116 @@
+"""EfficientNet (Tan and Le 2019, arXiv:1905.11946), EfficientNetV2 (arXiv:2104.00298) and MobileNetV2
+(arXiv:1801.04381)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...runtime.contract.architecture import TIMM, TORCHVISION, Architecture, Config, Key
+from ...runtime.contract.hyperparameter import flag
+from ...runtime.contract.naming import Part
+from ...runtime.ir.graph import Value
+from ...runtime.tensor.tensor import Tensor
+from ..layers.image.conv import conv_norm
+from ..layers.image.image_net import ImageNet
+from ..layers.image.inverted_residual import Style, mobile_block
+from ..layers.image.pooling import global_pool
+from ..layers.linear import linear
+from ..pipelines.image.image_tasks import image_tasks
+from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, Implied, image_act, norm_eps, settle_labels
+
+FIRST, BLOCK = "features.1.{b}.block.", "features.{s+1}.{b}.block."
+PARTS = (
+    Part("conv_stem", torchvision="features.0.0"),
+    Part("bn1", torchvision="features.0.1"),
+    Part("blocks.0.{b}.conv_dw", torchvision=f"{FIRST}0.0"),
+    Part("blocks.0.{b}.bn1", torchvision=f"{FIRST}0.1"),
+    Part("blocks.0.{b}.se.conv_reduce", torchvision=f"{FIRST}1.fc1"),
+    Part("blocks.0.{b}.se.conv_expand", torchvision=f"{FIRST}1.fc2"),
+    Part("blocks.0.{b}.conv_pw", torchvision=f"{FIRST}2.0"),
+    Part("blocks.0.{b}.bn2", torchvision=f"{FIRST}2.1"),
+    Part("blocks.{s}.{b}.conv_pw", torchvision=f"{BLOCK}0.0"),
+    Part("blocks.{s}.{b}.bn1", torchvision=f"{BLOCK}0.1"),
+    Part("blocks.{s}.{b}.conv_dw", torchvision=f"{BLOCK}1.0"),
+    Part("blocks.{s}.{b}.bn2", torchvision=f"{BLOCK}1.1"),
+    Part("blocks.{s}.{b}.se.conv_reduce", torchvision=f"{BLOCK}2.fc1"),
+    Part("blocks.{s}.{b}.se.conv_expand", torchvision=f"{BLOCK}2.fc2"),
+    Part("blocks.{s}.{b}.conv_pwl", torchvision=f"{BLOCK}3.0"),
+    Part("blocks.{s}.{b}.bn3", torchvision=f"{BLOCK}3.1"),
+    Part("blocks.{s}.{b}.conv_exp", torchvision=()),
+    Part("blocks.{s}.{b}.conv", torchvision=()),
+    Part("conv_head", torchvision="features.8.0"),
+    Part("bn2", torchvision="features.8.1"),
+    Part("classifier", torchvision="classifier.1"),
+)
+B0, V2 = [1, 2, 2, 2, 1, 2, 1], [1, 2, 2, 2, 1, 2]
+KEYS = (
+    ClassTask("EfficientNet"),
+    *LABELS,
+    Key("strides", (), "strides", B0, STAGES),
+    Key("same", (), "same_padding", False, flag),
+    norm_eps(1e-5),
+    image_act("silu"),
+)
+
+
+def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """TensorFlow's padding and epsilon (``tf_``), strides and activation of timm's models."""
+    tf = {"same": True, "eps": 1e-3} if name.startswith("tf_") else {}
+    act = "relu6" if "lite" in name or name.startswith("mobilenetv2") else "silu"
+    return {**tf, "act": act, "strides": V2 if "netv2_" in name and "efficient" in name else B0}
+
+
+def settle(config: Config, weights: dict[str, Tensor]) -> None:
+    """Take the number of labels from the weights."""
+    settle_labels(config, weights, "classifier.weight")
+
+
+def features(net: ImageNet) -> Value:
+    """[batch, channels, height / 32, width / 32]."""
+    config = net.config
+    style = Style(config.act, same=config.same, epsilon=config.eps, conv_skip=True)
+    x = conv_norm(
+        net, net.pixels("conv_stem.weight"), "conv_stem", "bn1", stride=2, padding=style.padding, epsilon=config.eps
+    )
+    x, channels = net.activate(x, config.act), net.channels("conv_stem")
+    x = mobile_stages(net, x, channels, [style] * len(config.strides))
+    x = conv_norm(net, x, "conv_head", "bn2", padding=style.padding, epsilon=config.eps)
+    return net.activate(x, config.act)
+
+
+def mobile_stages(net: ImageNet, x: Value, channels: int, styles: list[Style]) -> Value:
+    """Stages of blocks ``blocks.{s}.{b}``, the first of which has the stage's stride."""
+    for s, (stride, style) in enumerate(zip(net.config.strides, styles, strict=True)):
+        b = 0
+        while b == 0 or net.under(f"blocks.{s}.{b}."):
+            x, channels = mobile_block(net, x, channels, f"blocks.{s}.{b}", stride if b == 0 else 1, style)
+            b += 1
+    return x
+
+
+ARCHITECTURES = (
+    Architecture(
+        "efficientnet",
+        "EfficientNet",
+        (),
+        ("efficientnet",),
+        KEYS,
+        (),
+        image_tasks(features, global_pool, lambda net, x: linear(net, x, "classifier")),
+        implied=Implied(
+            "efficientnet",
+            r"(tf_)?(efficientnet_(b|l|lite)\d+|efficientnetv2_\w+|mobilenetv2_\w+)\w*",
+            {
+                TORCHVISION: ("features.0.0.weight", "features.1.0.block.0.0.weight", "features.8.0.weight"),
+                TIMM: ("conv_stem.weight", "blocks.0.0.bn1.weight", "bn2.running_mean"),
+            },
+            ("classifier.weight", "classifier.1.weight"),
+            settings,
+        ),
+        settle=settle,
+        prefixes=(),
+        ignored=(),
+        parts=PARTS,
+    ),
+)

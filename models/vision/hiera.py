@@ -1,0 +1,213 @@
+"""Hiera (Ryali et al. 2023, arXiv:2306.00989): attention within units of tokens that lie side by side in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.errors import FormatError
+from ...runtime.contract.architecture import TIMM, Architecture, Config, Key
+from ...runtime.contract.hyperparameter import COUNT, Listed, Only, Real
+from ...runtime.contract.naming import Part
+from ...runtime.ir.graph import Value
+from ...runtime.tensor.tensor import Tensor
+from ..layers.image.conv import conv
+from ..layers.image.image_net import ImageNet
+from ..layers.image.transformer import attend, layer_scale, mlp
+from ..layers.linear import linear
+from ..layers.norm import layer_norm
+from ..pipelines.image.image_tasks import image_tasks
+from ..schema.network_hyperparameters import (
+    LABELS,
+    STAGES,
+    ClassTask,
+    Implied,
+    count_of,
+    depths_of,
+    image_act,
+    norm_eps,
+    settle_labels,
+)
+
+POOLED, UNIT, STRIDE = 3, 8, 2
+"""How many stages pool their queries, tokens on a side of a unit, and how much pooling divides it by."""
+WINDOWED = 2
+"""How many of the first stages attend within units."""
+PARTS = (Part("pos_embed"), Part("patch_embed.proj"), Part("blocks.{i}"), Part("head.norm"), Part("head.fc"))
+LAYER, HF_LAYER = "stages.{s}.layers.{b}", "encoder.stages.{s}.layers.{b}"
+HF_PARTS = (
+    Part("pos_embed", hf="embeddings.position_embeddings"),
+    Part("patch_embed.proj", hf="embeddings.patch_embeddings.projection"),
+    Part(f"{LAYER}.norm1", hf=f"{HF_LAYER}.layernorm_before"),
+    Part(f"{LAYER}.norm2", hf=f"{HF_LAYER}.layernorm_after"),
+    Part(LAYER, hf=HF_LAYER),
+    Part("head.norm", hf="pooler.layernorm"),
+    Part("head.fc", hf="classifier"),
+)
+"""The modules in transformers, which counts layers in each stage."""
+KEYS = (
+    ClassTask("Hiera"),
+    *LABELS,
+    Key("layers", (), "block_count", None, COUNT),
+    Key("heads", (), "attention.head_count", 1, COUNT, at_most=("width",)),
+    Key("width", (), "embedding_length", None, COUNT),
+    norm_eps(1e-6),
+    image_act("gelu"),
+)
+
+
+HF_KEYS = (
+    ClassTask("Hiera"),
+    *LABELS,
+    Key("depths", "depths", "depths", [2, 3, 16, 3], STAGES),
+    Key("stage_heads", "num_heads", "attention.head_counts", [1, 2, 4, 8], Listed(COUNT, 1, 16)),
+    norm_eps(1e-6, "layer_norm_eps"),
+    image_act("gelu"),
+    Key("width", "embed_dim", "embedding_length", 96, COUNT),
+    Key("edges", "image_size", "image_size", [224, 224], Listed(COUNT, 2, 2)),
+    Key("kernel", "patch_size", "patch_size", [7, 7], Only([7, 7])),
+    Key("stride", "patch_stride", "patch_stride", [4, 4], Only([4, 4])),
+    Key("padding", "patch_padding", "patch_padding", [3, 3], Only([3, 3])),
+    Key("unit", "masked_unit_size", "unit_size", [UNIT] * 2, Only([UNIT] * 2)),
+    Key("pooled", "num_query_pool", "query_pool_count", POOLED, Only(POOLED)),
+    Key("pool", "query_stride", "query_stride", [STRIDE] * 2, Only([STRIDE] * 2)),
+    Key("windowed", "masked_unit_attention", (), [True] * WINDOWED + [False] * 2,
+        Only([True] * WINDOWED + [False] * 2)),
+    Key("growth", "embed_dim_multiplier", "embedding_factor", 2.0, Only(2.0)),
+    Key("ratio", "mlp_ratio", "mlp_ratio", 4.0, Real(0, 64, above=True)),
+)  # fmt: skip
+HEADS = {"huge": 4, "large": 2, "plus": 2}
+
+
+def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The heads of the first stage; each further stage has twice as many."""
+    known = next((count for word, count in HEADS.items() if word in name), 1)
+    return {"heads": arguments.get("num_heads") or known}
+
+
+def settle(config: Config, weights: dict[str, Tensor]) -> None:
+    """Take sizes from the weights. FormatError for images that units do not fill."""
+    config.values["layers"] = count_of(weights, "blocks.{i}.norm1.weight")
+    config.values["blocks"] = [f"blocks.{i}" for i in range(config.layers)]
+    config.values["stage_heads"] = [config.heads << stage for stage in range(POOLED + 1)]
+    _settle_sizes(config, weights)
+
+
+def settle_hf(config: Config, weights: dict[str, Tensor]) -> None:
+    """As `settle`, for layers that are counted in each stage."""
+    config.values["depths"] = depths_of(weights, f"{LAYER}.norm1.weight")
+    places = [(s, b) for s, depth in enumerate(config.depths) for b in range(depth)]
+    config.values["blocks"] = [f"stages.{s}.layers.{b}" for s, b in places]
+    _settle_sizes(config, weights)
+
+
+def _settle_sizes(config: Config, weights: dict[str, Tensor]) -> None:
+    settle_labels(config, weights, "head.fc.weight")
+    config.values["width"] = weights["patch_embed.proj.weight"].shape[0]
+    length = weights["pos_embed"].shape[1]
+    config.values["side"] = math.isqrt(length)
+    config.values["fixed_size"] = [4 * config.side] * 2
+    if config.side**2 != length or config.side % UNIT:
+        why = f"{length} position embeddings are not those of a square of units of {UNIT} x {UNIT}"
+        raise FormatError("E-ARCH-SHAPE", config.path, why)
+
+
+def unit_order(side: int) -> np.ndarray:
+    """Tokens of a square in the order in which those that are pooled together, and then units, are neighbors in the
+    outermost dimension, int64 [side x side]."""
+    order = np.arange(side * side).reshape(1, side, side)
+    for _ in range(POOLED):
+        batch, rows, columns = order.shape
+        split = order.reshape(batch, rows // STRIDE, STRIDE, columns // STRIDE, STRIDE)
+        order = split.transpose(0, 2, 4, 1, 3).reshape(-1, rows // STRIDE, columns // STRIDE)
+    return order.reshape(-1)
+
+
+def features(net: ImageNet) -> Value:
+    """Tokens [batch, rows x columns / 64, channels]."""
+    config = net.config
+    x = net.flatten(conv(net, net.pixels("patch_embed.proj.weight"), "patch_embed.proj", stride=4, padding=3))
+    x = net.Add(x, net.vector("pos_embed"))
+    x = net.Gather(x, net.constant(unit_order(config.side)), axis=1)
+    unit, length, stage = UNIT**2, config.side**2, 0
+    for name in config.blocks:
+        windowed, stride = stage < WINDOWED, 1
+        if net.has(f"{name}.proj.weight"):
+            stage += 1
+            stride = STRIDE**2 if stage <= POOLED else 1
+            unit //= stride
+        count = length // (stride * unit) if windowed else 1
+        x = _block(net, x, name, config.stage_heads[stage], stride, length, count)
+        length //= stride
+    return x
+
+
+def _block(net: ImageNet, x: Value, name: str, heads: int, stride: int, length: int, windows: int) -> Value:
+    """Attention with pooled queries, then a feed-forward network."""
+    eps = net.config.eps
+    normed = layer_norm(net, x, f"{name}.norm1", eps)
+    if net.has(f"{name}.proj.weight"):
+        wide = net.channels(f"{name}.proj")
+        x = net.Reshape(linear(net, normed, f"{name}.proj"), [0, stride, length // stride, wide])
+        x = net.ReduceMax(x, [1], keepdims=0)
+    y = _attention(net, normed, f"{name}.attn", heads, stride, length, windows)
+    x = net.Add(x, layer_scale(net, y, f"{name}.ls1.gamma"))
+    y = mlp(net, layer_norm(net, x, f"{name}.norm2", eps), f"{name}.mlp")
+    z: Value = net.Add(x, layer_scale(net, y, f"{name}.ls2.gamma"))
+    return z
+
+
+def _attention(net: ImageNet, x: Value, name: str, heads: int, stride: int, length: int, windows: int) -> Value:
+    """Attention within `windows`, to which tokens belong in turn."""
+    width, tokens = net.channels(f"{name}.proj"), length // windows
+    size = width // heads
+    parts = net.split(linear(net, x, f"{name}.qkv"), [width] * 3)
+    q, k, v = (
+        net.Reshape(
+            net.Transpose(net.Reshape(part, [0, tokens, windows, heads, size]), perm=[0, 2, 3, 1, 4]),
+            [-1, heads, tokens, size],
+        )
+        for part in parts
+    )
+    if stride > 1:
+        q = net.ReduceMax(net.Reshape(q, [0, heads, stride, tokens // stride, size]), [2], keepdims=0)
+    y = net.Reshape(attend(net, q, k, v), [-1, windows, tokens // stride, width])
+    y = net.Reshape(net.Transpose(y, perm=[0, 2, 1, 3]), [0, length // stride, width])
+    return linear(net, y, f"{name}.proj")
+
+
+def pool(net: ImageNet, x: Value) -> Value:
+    """The normalized mean of the tokens."""
+    return layer_norm(net, net.ReduceMean(x, [1], keepdims=0), "head.norm", net.config.eps)
+
+
+ARCHITECTURES = (
+    Architecture(
+        "hiera",
+        "Hiera",
+        (),
+        ("hiera",),
+        KEYS,
+        (),
+        image_tasks(features, pool, lambda net, x: linear(net, x, "head.fc")),
+        implied=Implied(
+            "hiera", r"hiera_(?!\w*abswin)\w+", {TIMM: ("blocks.1.attn.qkv.weight", "pos_embed", "head.norm.weight")},
+            ("head.fc.weight",), settings,
+        ),
+        settle=settle,
+        prefixes=(),
+        ignored=(),
+        parts=PARTS,
+    ),
+    Architecture(
+        "hiera_hf", "Hiera", ("hiera",), ("hiera_hf",), HF_KEYS, (),
+        image_tasks(features, pool, lambda net, x: linear(net, x, "head.fc")),
+        settle=settle_hf,
+        prefixes=("hiera.",),
+        ignored=(),
+        parts=HF_PARTS,
+    ),
+)  # fmt: skip

@@ -1,0 +1,86 @@
+"""Encoded pictures: opened with Pillow, within the memory limit, and without the formats that run other programs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import struct
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from ...runtime.base.errors import LimitError, UnsupportedError
+from ..rules.output_limit import allowed
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    struct.error,
+    EOFError,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    ZeroDivisionError,
+)
+"""What Pillow's parsers raise for streams that are not images."""
+BYTES = 4
+"""Of a pixel, at most, as Pillow holds it."""
+
+
+@contextlib.contextmanager
+def opened(stream: bytes | BinaryIO, formats: Sequence[str], what: str) -> Iterator[Image]:
+    """The first picture of a stream in one of Pillow's formats, not decoded yet.
+
+    Raises UnsupportedError without Pillow, LimitError for pictures beyond the memory limit, and what `DAMAGE` lists, in
+    the block too, for streams that are not pictures.
+    """
+    try:
+        from PIL import Image, ImageFile
+    except ModuleNotFoundError as cause:
+        raise UnsupportedError(
+            "E-OP-PILLOW", None, f"{what} needs Pillow", hint="pip install candle-convert[image]"
+        ) from cause
+    truncated, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            file = io.BytesIO(stream) if isinstance(stream, bytes) else stream
+            with Image.open(file, formats=_built(formats)) as picture:
+                allowed((picture.height, picture.width, BYTES), 1, f"{what}: the picture")
+                yield picture
+    except Image.DecompressionBombError as cause:
+        pixels = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        why = f"{what} has more than {pixels:,} pixels; it may be made to exhaust memory"
+        raise LimitError("E-RUN-MEMORY", None, why, hint="Scale it down with an image editor if it is yours") from cause
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = truncated
+
+
+def _built(formats: Sequence[str]) -> list[str]:
+    """Those formats that this build of Pillow reads."""
+    from PIL import Image
+
+    if not all(name in Image.OPEN for name in formats):
+        Image.init()
+    return [name for name in formats if name in Image.OPEN]
+
+
+def eight_bit(picture: Image) -> Image:
+    """The picture with at most 8 bits a channel: 16-bit greys keep their high byte, which Pillow would clip, and floats
+    in 0 to 1 are scaled to 0 to 255."""
+    from PIL import Image
+
+    if picture.mode.startswith("I"):
+        return Image.fromarray(np.clip(np.asarray(picture).astype(np.int64) >> 8, 0, 255).astype(np.uint8))
+    if picture.mode == "F":
+        values = np.nan_to_num(np.asarray(picture))
+        unit = values.size > 0 and values.max() <= 1
+        return Image.fromarray(np.clip(np.round(values * 255 if unit else values), 0, 255).astype(np.uint8))
+    return picture

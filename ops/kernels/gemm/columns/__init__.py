@@ -1,0 +1,1 @@
+"""Products in which weight rows stand side by side in registers."""

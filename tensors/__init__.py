@@ -1,0 +1,1 @@
+"""The compute tensor: lazy expressions over the operators, gradients, plans cached by structure."""

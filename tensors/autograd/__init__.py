@@ -1,0 +1,1 @@
+"""Gradients of expressions, made by the gradient rules of the operators."""

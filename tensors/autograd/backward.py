@@ -1,0 +1,55 @@
+"""Tensor.backward: gradients of a tensor by the leaves that it is computed from."""
+
+from __future__ import annotations
+
+from ...runtime.base.errors import UsageError
+from ..core.expression import Expression
+from ..core.grad_mode import set_grad_enabled
+from ..core.lazy_tensor import LazyTensor
+from ..core.registry import method
+from ..operations.creation import zeros_like
+from .derivative import differentiated, history
+
+
+@method()
+def backward(
+    self: LazyTensor, gradient: LazyTensor | None = None, retain_graph: bool | None = None, create_graph: bool = False
+) -> None:
+    """Add the gradients of this tensor to the `grad` of the leaves that it is computed from.
+
+    Args:
+        gradient: by what the elements are weighted; a tensor of one element needs none.
+        retain_graph: keep what another `backward` needs; by default only with `create_graph`.
+        create_graph: the gradients can be differentiated again.
+    """
+    target = self.expression
+    if not target.needs_grad:
+        why = "the tensor does not depend on tensors that require gradients"
+        raise UsageError("E-TENSOR-GRAD", None, why, hint="Call requires_grad_(), and do not compute it in no_grad()")
+    if gradient is None and self.numel() != 1:
+        why = f"backward of a tensor of shape {list(self.shape)} needs the gradient to start from"
+        raise UsageError("E-TENSOR-GRAD", None, why, hint="Reduce it with sum() or mean(), or pass gradient")
+    passed = history(target)
+    held = [(item, holder) for item in passed if (holder := _keeper(item)) is not None]
+    with set_grad_enabled(True):
+        target = target if gradient is None else (self * gradient.detach()).expression
+    with set_grad_enabled(create_graph):
+        found = differentiated(target, [item for item, _ in held])
+        for (_, tensor), part in zip(held, found, strict=True):
+            slope = zeros_like(tensor) if part is None else LazyTensor(part)
+            tensor.grad = slope if tensor.grad is None else tensor.grad + slope
+    if not (create_graph if retain_graph is None else retain_graph):
+        _forget(passed)
+
+
+def _keeper(expression: Expression) -> LazyTensor | None:
+    """The tensor whose gradient an expression's is."""
+    tensor = None if expression.holder is None else expression.holder()
+    return tensor if isinstance(tensor, LazyTensor) and tensor.keeps_grad else None
+
+
+def _forget(passed: list[Expression]) -> None:
+    """Drop the inputs of realized expressions; unrealized ones need them for their values."""
+    for expression in passed:
+        if expression.data is not None:
+            expression.inputs = ()

@@ -1,0 +1,141 @@
+"""Gradients of functions: grad and value_and_grad; and of tensors by chosen others."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...runtime.base.errors import UsageError
+from ..core.expression import alias
+from ..core.grad_mode import set_grad_enabled
+from ..core.lazy_tensor import LazyTensor
+from ..core.registry import function
+from ..operations.creation import zeros_like
+from .derivative import differentiated
+
+
+class _Depth(threading.local):
+    grads = 0
+
+
+_DEPTH = _Depth()
+Argnums = int | Sequence[int]
+
+
+@function()
+def value_and_grad(
+    made: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]:
+    """A function of the same arguments that returns the value and the gradient.
+
+    Args:
+        made: returns a float tensor of one element; with `has_aux` a pair of that and anything else.
+        argnums: the positional arguments by which is differentiated, tensors, or lists, tuples and dictionaries of
+            tensors; the gradient has their structure.
+    """
+    several = not isinstance(argnums, int)
+    chosen = tuple(argnums) if not isinstance(argnums, int) else (argnums,)
+
+    @functools.wraps(made)
+    def differentiating(*arguments: Any, **options: Any) -> tuple[Any, Any]:
+        sources: list[LazyTensor] = []
+        _DEPTH.grads += 1
+        try:
+            with set_grad_enabled(True):
+                given = [_marked(item, sources) if n in chosen else item for n, item in enumerate(arguments)]
+                result = made(*given, **options)
+                value = result[0] if has_aux else result
+                _check(value)
+                found = differentiated(value.expression, [source.expression for source in sources])
+        finally:
+            _DEPTH.grads -= 1
+        parts = iter([zeros_like(s) if e is None else LazyTensor(e) for s, e in zip(sources, found, strict=True)])
+        slopes = [_restored(arguments[n], parts) for n in chosen]
+        slope = tuple(slopes) if several else slopes[0]
+        return (result, slope) if _DEPTH.grads else (_detached(result), _detached(slope))
+
+    return differentiating
+
+
+@function()
+def grad(made: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function of the same arguments that returns the gradient, with `has_aux` and what else the function returns.
+
+    It can be differentiated again: ``grad(grad(f))``.
+    """
+    both = value_and_grad(made, argnums, has_aux)
+
+    @functools.wraps(made)
+    def slope(*arguments: Any, **options: Any) -> Any:
+        value, found = both(*arguments, **options)
+        return (found, value[1]) if has_aux else found
+
+    return slope
+
+
+def _check(value: Any) -> None:
+    if not isinstance(value, LazyTensor) or value.numel() != 1 or not value.expression.type.differentiable:
+        what = value.expression.type if isinstance(value, LazyTensor) else type(value).__name__
+        why = f"the function that is differentiated returned {what}"
+        raise UsageError("E-TENSOR-GRAD", None, why, expected="a float tensor of one element")
+
+
+def _marked(item: Any, sources: list[LazyTensor]) -> Any:
+    """An argument with new tensors in place of its float tensors; these are added to `sources`."""
+    if isinstance(item, dict):
+        return {name: _marked(each, sources) for name, each in item.items()}
+    if isinstance(item, list | tuple):
+        return type(item)([_marked(each, sources) for each in item])
+    if not isinstance(item, LazyTensor) or not item.expression.type.differentiable:
+        why = f"{item.expression.type if isinstance(item, LazyTensor) else type(item).__name__} has no gradient"
+        raise UsageError("E-TENSOR-GRAD", None, why, hint="Leave it out of argnums, or convert it with float()")
+    marked = alias(item.expression)
+    marked.needs_grad = True
+    sources.append(LazyTensor(marked))
+    return sources[-1]
+
+
+def _restored(item: Any, parts: Any) -> Any:
+    """The gradients in the structure of an argument."""
+    if isinstance(item, dict):
+        return {name: _restored(each, parts) for name, each in item.items()}
+    if isinstance(item, list | tuple):
+        return type(item)([_restored(each, parts) for each in item])
+    return next(parts)
+
+
+def _detached(item: Any) -> Any:
+    if isinstance(item, LazyTensor):
+        return item.detach()
+    if isinstance(item, dict):
+        return {name: _detached(each) for name, each in item.items()}
+    return type(item)([_detached(each) for each in item]) if isinstance(item, list | tuple) else item
+
+
+@function()
+def stop_gradient(input: LazyTensor) -> LazyTensor:
+    """The same values without a gradient."""
+    return input.detach()
+
+
+@function()
+def gradients(
+    outputs: LazyTensor, inputs: Sequence[LazyTensor], grad_outputs: LazyTensor | None = None,
+    create_graph: bool = False,
+) -> list[LazyTensor | None]:  # fmt: skip
+    """The gradients of a tensor by others, which are not added to their `grad`; None where it does not depend on one.
+
+    Args:
+        grad_outputs: by what the elements are weighted; a tensor of one element needs none.
+        create_graph: the gradients can be differentiated again.
+    """
+    if grad_outputs is None and outputs.numel() != 1:
+        why = f"gradients of a tensor of shape {list(outputs.shape)} need grad_outputs"
+        raise UsageError("E-TENSOR-GRAD", None, why, hint="Reduce it with sum() or mean()")
+    with set_grad_enabled(True):
+        target = outputs if grad_outputs is None else outputs * grad_outputs.detach()
+    with set_grad_enabled(create_graph):
+        found = differentiated(target.expression, [item.expression for item in inputs])
+    return [None if item is None else LazyTensor(item) for item in found]

@@ -1,0 +1,1 @@
+"""Expressions, their plans, and the tensor that holds one."""

@@ -1,0 +1,252 @@
+"""LazyTensor: an array, or an expression that is computed when its values are needed, with PyTorch's interface.
+
+Methods that are operations live in `operations/` and are attached there.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ...runtime.tensor.dtype import DType
+from .expression import Expression, alias, cast, shape_error
+from .grad_mode import GRAD_MODE
+from .printing import text_of
+from .realize import MAX_DEPTH, realize
+from .trace import TRACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class LazyTensor:
+    """A tensor on the CPU. `tensor`, `zeros`, `from_numpy` and others make it.
+
+    Slices and views are values of their own: writing into one (``b = a[0]; b.add_(1)``) leaves `a` as it is, while
+    ``a[0] = b`` changes `a`.
+
+    Attributes:
+        expression: what it is computed from.
+    """
+
+    __slots__ = ("__weakref__", "_grad", "_keeps_grad", "expression")
+
+    expression: Expression
+
+    def __init__(self, expression: Expression) -> None:
+        self._grad: LazyTensor | None = None
+        self._keeps_grad = False
+        if expression.depth > MAX_DEPTH:
+            realize([expression])
+        if expression.holder is None and expression.type.array is None:
+            self.expression = expression
+            expression.holder = weakref.ref(self)
+        else:
+            self.set_expression(expression)
+
+    @property
+    def grad(self) -> LazyTensor | None:
+        """The gradient that `backward` has added up."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: LazyTensor | None) -> None:
+        if TRACE.changes is not None:
+            TRACE.changes.grads.setdefault(self, self._grad)
+        self._grad = value
+
+    def set_expression(self, expression: Expression) -> None:
+        """Let the tensor have another value."""
+        if TRACE.changes is not None and hasattr(self, "expression"):
+            TRACE.changes.values.setdefault(self, self.expression)
+        if expression.type.array is not None or (expression.holder is not None and expression.holder() is not None):
+            held = alias(expression)
+            if expression.needs_grad:
+                held.needs_grad = True
+            expression = held
+        self.expression = expression
+        expression.holder = weakref.ref(self)
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the elements."""
+        return self.expression.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of each dim."""
+        return self.expression.type.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return len(self.expression.type.shape)
+
+    @property
+    def device(self) -> str:
+        """Where the elements are."""
+        return "cpu"
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether `backward` adds to its `grad`, if it requires gradients."""
+        return self.expression.is_leaf
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients of what is computed from it are recorded."""
+        return self.expression.needs_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> LazyTensor:
+        """Record gradients of what is computed from this tensor from now on, or not."""
+        if requires_grad and not self.expression.type.differentiable:
+            why = f"only tensors of floats require gradients, not {self.expression.type}"
+            raise UsageError("E-TENSOR-GRAD", None, why, hint="Convert it with float()")
+        if not requires_grad and not self.is_leaf:
+            why = "requires_grad can be unset on leaf tensors only"
+            raise UsageError("E-TENSOR-GRAD", None, why, hint="Use detach()")
+        if self.expression.needs_grad != requires_grad:
+            held = alias(self.expression)
+            held.needs_grad = requires_grad
+            self.expression.holder = None
+            self.set_expression(held)
+        return self
+
+    def retain_grad(self) -> None:
+        """Let `backward` set `grad` although the tensor is not a leaf."""
+        self._keeps_grad = True
+
+    @property
+    def keeps_grad(self) -> bool:
+        """Whether `backward` adds to `grad`."""
+        return self._keeps_grad or (self.expression.needs_grad and self.is_leaf)
+
+    def detach(self) -> LazyTensor:
+        """The same values without a gradient."""
+        return LazyTensor(alias(self.expression))
+
+    def become(self, other: LazyTensor) -> LazyTensor:
+        """Take the values of another tensor of the same shape, in this one's dtype."""
+        before, after = self.expression, other.expression
+        if after.type.shape != before.type.shape:
+            raise shape_error(f"a tensor of shape {list(self.shape)} cannot become one of {list(other.shape)}")
+        if GRAD_MODE.enabled and before.needs_grad and self.is_leaf:
+            why = "a leaf tensor that requires gradients is changed in place"
+            raise UsageError("E-TENSOR-GRAD", None, why, hint="Change it inside of no_grad()")
+        after = cast(after, before.type.dtype)
+        if before.needs_grad and not after.needs_grad:
+            after = alias(after)
+            after.needs_grad = True
+        before.holder = None
+        self.set_expression(after)
+        return self
+
+    def realize(self) -> LazyTensor:
+        """Compute the values now."""
+        realize([self.expression])
+        return self
+
+    def array(self) -> np.ndarray:
+        """The elements, which are not to be written to."""
+        if self.expression.data is None:
+            realize([self.expression])
+        data = self.expression.data
+        assert data is not None
+        return data
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The elements as a NumPy array, which shares memory with the tensor.
+
+        Raises UsageError for a tensor that requires gradients, unless `force` is true.
+        """
+        if self.expression.needs_grad and not force:
+            why = "the tensor requires gradients, which NumPy does not record"
+            raise UsageError("E-TENSOR-GRAD", None, why, hint="Use detach().numpy()")
+        return self.array()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.numpy(), dtype, copy=copy)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self.array().tolist()
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        if self.numel() != 1:
+            why = f"a tensor of shape {list(self.shape)} is not a single number"
+            raise UsageError("E-TENSOR-VALUE", None, why, hint="Index it, or use tolist()")
+        return self.array().reshape(-1)[0].item()
+
+    def numel(self) -> int:
+        """Number of elements."""
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the length of a dim."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        """Number of dims."""
+        return self.ndim
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            why = f"the truth of a tensor of shape {list(self.shape)} is ambiguous"
+            raise UsageError("E-TENSOR-VALUE", None, why, hint="Use any() or all()")
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in ("int", "uint", "bool"):
+            raise TypeError("only integer tensors of one element can be converted to an index")
+        return int(self.item())
+
+    def __iter__(self) -> Iterator[LazyTensor]:
+        for index in range(len(self)):
+            yield self[index]
+
+    __hash__ = object.__hash__
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self.array() == np.asarray(value)).any())
+
+    def __repr__(self) -> str:
+        return text_of(self.array(), self.shape, self.dtype, self.device, self.requires_grad)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if not self.ndim and spec else repr(self)
+
+    if TYPE_CHECKING:  # operations are attached
+        T: LazyTensor
+        mT: LazyTensor  # noqa: N815 (torch's name)
+
+        def __getattr__(self, name: str) -> Callable[..., LazyTensor]: ...
+        def __getitem__(self, index: Any) -> LazyTensor: ...
+        def __neg__(self) -> LazyTensor: ...
+        def __add__(self, other: Any) -> LazyTensor: ...
+
+        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
+        __pow__ = __matmul__ = __floordiv__ = __mod__ = __add__
+        __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __xor__ = __add__

@@ -1,0 +1,64 @@
+"""Registry of operations: functions of the package, and methods of tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .lazy_tensor import LazyTensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""Functions of the package by name."""
+
+
+def function(*names: str) -> Callable[[F], F]:
+    """Register a function under these names, by default its own."""
+
+    def registered(made: F) -> F:
+        for name in names or (made.__name__,):
+            FUNCTIONS[name] = made
+        return made
+
+    return registered
+
+
+def method(*names: str) -> Callable[[F], F]:
+    """Attach a function to tensors under these names, by default its own; its first argument is the tensor."""
+
+    def registered(made: F) -> F:
+        for name in names or (made.__name__,):
+            setattr(LazyTensor, name, made)
+        return made
+
+    return registered
+
+
+def operation(*names: str) -> Callable[[F], F]:
+    """Register a function, and attach it as a method, under its own name and under `names`."""
+
+    def registered(made: F) -> F:
+        own = made.__name__.rstrip("_")
+        plain = [name for name in names if not name.startswith("__")]
+        function(own, *plain)(made)
+        return method(own, *names)(made)
+
+    return registered
+
+
+def attribute(
+    name: str, get: Callable[[LazyTensor], Any], change: Callable[[LazyTensor, Any], None] | None = None
+) -> None:
+    """Attach a function of a tensor as an attribute that is computed; `change` is called where it is assigned."""
+    setattr(LazyTensor, name, property(get, change))
+
+
+def in_place(made: Callable[..., LazyTensor], *names: str) -> None:
+    """Attach methods that give a tensor the result of an operation on it, in its own dtype."""
+
+    @functools.wraps(made)
+    def changed(self: LazyTensor, *others: Any, **options: Any) -> LazyTensor:
+        return self.become(made(self, *others, **options))
+
+    method(*names)(changed)

@@ -1,0 +1,34 @@
+"""What a function changes while `jit` traces it: values and gradients of tensors, and random numbers that it draws."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .expression import Expression
+
+
+class Changes:
+    """The changes of one trace.
+
+    Attributes:
+        values: the expressions that changed tensors had before; grads: the gradients that they had before.
+        draws: functions that draw again what an expression's array holds.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[Any, Expression] = {}
+        self.grads: dict[Any, Any] = {}
+        self.draws: dict[Expression, Callable[[], np.ndarray]] = {}
+
+
+class _Trace(threading.local):
+    changes: Changes | None = None
+
+
+TRACE = _Trace()
+"""The changes of the trace that runs in this thread, None outside of one."""

@@ -1,0 +1,253 @@
+"""jit: a function is traced once for each structure of its arguments; later calls run the plan of the trace."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..runtime.base.errors import UsageError
+from .core.expression import Expression, TensorType, leaf, placeholder
+from .core.grad_mode import GRAD_MODE
+from .core.lazy_tensor import LazyTensor
+from .core.plan import Plan
+from .core.realize import Structure, collected, realize
+from .core.trace import TRACE, Changes
+
+MAX_TRACES = 256
+"""Traces that a function keeps; all are dropped when there are more."""
+TENSOR = object()
+"""Stands for a tensor in the structure of arguments and results."""
+
+
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is traced when it is first called with tensors of these dtypes and shapes, and other arguments of
+    these values; later calls run the plan of the trace.
+
+    What the function does to tensors besides returning them is part of the plan: values that it reads from outside are
+    read at each call, and changed values and gradients, as of an optimizer, are written; random numbers are drawn
+    again. Everything else in the function happens while it is traced only. Results have no gradient history.
+
+    Raises UsageError if the function needs values while it is traced.
+    """
+    traces: dict[Any, list[Trace]] = {}
+
+    @functools.wraps(function)
+    def traced(*arguments: Any, **options: Any) -> Any:
+        if TRACE.changes is not None:
+            return function(*arguments, **options)
+        tensors: list[LazyTensor] = []
+        structure = _flattened((arguments, options), tensors)
+        types = [(each.expression.type, each.expression.needs_grad) for each in tensors]
+        key = (structure, tuple(types), GRAD_MODE.enabled)
+        try:
+            known = traces.get(key)
+        except TypeError as error:
+            why = f"an argument of {function.__name__} under jit is neither a tensor nor hashable ({error})"
+            raise UsageError("E-TENSOR-TRACE", None, why, hint="Pass tensors, numbers and strings") from error
+        if known is None:
+            if len(traces) >= MAX_TRACES:
+                traces.clear()
+            known = traces[key] = []
+        for trace in known:
+            if trace.applies():
+                return trace.run(tensors)
+        trace = Trace(function, structure, tensors)
+        known.append(trace)
+        return trace.run(tensors)
+
+    return traced
+
+
+class Trace:
+    """What one call of a function computed, and from what."""
+
+    def __init__(self, function: Callable[..., Any], structure: Any, tensors: Sequence[LazyTensor]) -> None:
+        realize([each.expression for each in tensors])
+        given = [_argument(each) for each in tensors]
+        start = given[0].expression.order if given else placeholder(_NOTHING).order
+        TRACE.changes = changes = Changes()
+        try:
+            arguments, options = _restored(structure, iter(given))
+            result = function(*arguments, **options)
+            results: list[LazyTensor] = []
+            self._structure = _flattened(result, results)
+            self._changed = [(each, each.expression) for each in changes.values]
+            self._grads = [(each, each.grad) for each in changes.grads]
+        finally:
+            TRACE.changes = None
+            for tensor, before in changes.values.items():
+                tensor.set_expression(before)
+            for tensor, before in changes.grads.items():
+                tensor.grad = before
+        outputs = [each.expression for each in results]
+        self._changed = [(each, now) for each, now in self._changed if now is not changes.values[each]]
+        self._grads = [(each, now) for each, now in self._grads if now is not changes.grads[each]]
+        outputs += [now for _, now in self._changed]
+        outputs += [now.expression for _, now in self._grads if now is not None]
+        self._arguments = {each: place for place, each in enumerate(given)}
+        self._before = [(each, before is None) for each, before in changes.grads.items() if each not in self._arguments]
+        self._plan_outputs(outputs, start, changes, {each.expression: n for n, each in enumerate(given)})
+
+    def _plan_outputs(
+        self, outputs: list[Expression], start: int, changes: Changes, places: dict[Expression, int]
+    ) -> None:
+        """Plan the outputs; find out what each array that the plan is fed is at a later call."""
+        outside = [item for item in collected(outputs) if item.order < start and item.data is None]
+        realize([item for item in outside if item.inputs])
+        owners: dict[Expression, Callable[[], LazyTensor | None]] = {}
+        for tensor, before in changes.values.items():
+            owners[before] = functools.partial(_itself, tensor)
+        for tensor, before in changes.grads.items():
+            if before is not None:
+                owners[before.expression] = functools.partial(_grad_of, tensor)
+        order = collected(outputs)
+        for item in places:
+            item.data = _UNKNOWN
+        structure = Structure(order, set(outputs))
+        for item in places:
+            item.data = None
+        self._plan: Plan = structure.plan()
+        self._plan.compile()
+        by_slot = {slot: item for item, slot in structure.slots.items() if item.data is not None or item in places}
+        self._feeds: list[Callable[[Sequence[LazyTensor]], np.ndarray]] = []
+        self._expected: list[tuple[Callable[[], LazyTensor | None], TensorType, bool]] = []
+        for slot in structure.feeds:
+            item = by_slot[slot]
+            array = item.data
+            while item not in owners and item not in places and not _is_held(item, start) and item.inputs:
+                assert item.inputs[0] is not None
+                item = item.inputs[0]
+            if item in places:
+                self._feeds.append(functools.partial(_argument_array, places[item]))
+            elif item in changes.draws:
+                self._feeds.append(functools.partial(_drawn_array, changes.draws[item], [item.data]))
+            elif item in owners or _is_held(item, start):
+                assert item.holder is not None or item in owners
+                owner = owners.get(item) or functools.partial(_itself, item.holder())  # type: ignore[misc]
+                self._feeds.append(functools.partial(_owned_array, owner))
+                self._expected.append((owner, item.type, item.needs_grad))
+            else:
+                assert array is not None
+                self._feeds.append(functools.partial(_same_array, array))
+        where = {slot: place for place, slot in enumerate(self._plan.wanted)}
+        self._places = [where[structure.slots[item]] for item in outputs]
+
+    def applies(self) -> bool:
+        """Whether the tensors that the function reads from outside are as they were when it was traced."""
+        for tensor, was_none in self._before:
+            if (tensor.grad is None) != was_none:
+                return False
+        for owner, type, needs_grad in self._expected:
+            tensor = owner()
+            if tensor is None or tensor.expression.type is not type or tensor.expression.needs_grad != needs_grad:
+                return False
+        return True
+
+    def run(self, tensors: Sequence[LazyTensor]) -> Any:
+        """The result for these arguments; changes of other tensors are made."""
+        found = self._plan.run([feed(tensors) for feed in self._feeds])
+        arrays = iter([found[place] for place in self._places])
+        count = _count(self._structure)
+        results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count)])
+        for target, now in self._changed:
+            tensor = self._target(target, tensors)
+            changed = leaf(next(arrays))
+            changed.needs_grad = now.needs_grad
+            tensor.expression.holder = None
+            tensor.set_expression(changed)
+        for target, grad in self._grads:
+            tensor = self._target(target, tensors)
+            slope = None if grad is None else LazyTensor(leaf(next(arrays)))
+            added = slope is not None and tensor is not target and tensor.grad is not None
+            tensor.grad = tensor.grad + slope if added else slope  # type: ignore[operator]
+        return _restored(self._structure, results)
+
+    def _target(self, tensor: LazyTensor, tensors: Sequence[LazyTensor]) -> LazyTensor:
+        """The tensor that is changed: the argument for which another one stood in."""
+        place = self._arguments.get(tensor)
+        return tensor if place is None else tensors[place]
+
+
+_NOTHING = leaf(np.zeros(0)).type
+_UNKNOWN = np.zeros(0)
+
+
+def _is_held(item: Expression, start: int) -> bool:
+    """Whether a tensor from before the trace has this expression."""
+    return item.order < start and item.holder is not None and item.holder() is not None
+
+
+def _argument(tensor: LazyTensor) -> LazyTensor:
+    """A tensor of an unknown array, as a stand-in for an argument."""
+    found = placeholder(tensor.expression.type)
+    found.needs_grad = tensor.expression.needs_grad
+    return LazyTensor(found)
+
+
+def _argument_array(place: int, tensors: Sequence[LazyTensor]) -> np.ndarray:
+    return tensors[place].array()
+
+
+def _drawn_array(draw: Callable[[], np.ndarray], traced: list[Any], tensors: Sequence[LazyTensor]) -> np.ndarray:
+    """What was drawn while tracing, for the first run, or a new draw."""
+    found: np.ndarray = traced.pop() if traced else draw()
+    return found
+
+
+def _owned_array(owner: Callable[[], LazyTensor | None], tensors: Sequence[LazyTensor]) -> np.ndarray:
+    tensor = owner()
+    assert tensor is not None
+    return tensor.array()
+
+
+def _same_array(array: np.ndarray, tensors: Sequence[LazyTensor]) -> np.ndarray:
+    return array
+
+
+def _itself(tensor: LazyTensor | None) -> LazyTensor | None:
+    return tensor
+
+
+def _grad_of(tensor: LazyTensor) -> LazyTensor | None:
+    return tensor.grad
+
+
+def _flattened(item: Any, tensors: list[LazyTensor]) -> Any:
+    """The structure of nested lists, tuples and dictionaries; tensors are added to `tensors`."""
+    if isinstance(item, LazyTensor):
+        tensors.append(item)
+        return TENSOR
+    if isinstance(item, np.ndarray):
+        tensors.append(LazyTensor(leaf(item)))
+        return TENSOR
+    if isinstance(item, dict):
+        return dict, tuple([(name, _flattened(each, tensors)) for name, each in item.items()])
+    if isinstance(item, list | tuple):
+        return type(item), tuple([_flattened(each, tensors) for each in item])
+    return None, (type(item), item)
+
+
+def _restored(structure: Any, tensors: Any) -> Any:
+    """What `_flattened` took apart."""
+    if structure is TENSOR:
+        return next(tensors)
+    kind, items = structure
+    if kind is None:
+        return items[1]
+    if kind is dict:
+        return {name: _restored(each, tensors) for name, each in items}
+    made = [_restored(each, tensors) for each in items]
+    return kind(*made) if hasattr(kind, "_fields") else kind(made)
+
+
+def _count(structure: Any) -> int:
+    """The number of tensors in a structure."""
+    if structure is TENSOR:
+        return 1
+    kind, items = structure
+    if kind is None:
+        return 0
+    return sum(_count(each[1] if kind is dict else each) for each in items)

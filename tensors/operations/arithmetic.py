@@ -1,0 +1,227 @@
+"""Arithmetic and comparison of two tensors, with broadcasting and type promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...runtime.base.errors import UsageError
+from ...runtime.tensor.dtype import BOOL, F32, I64
+from ..core.expression import Expression, apply, cast, constant, op_named
+from ..core.lazy_tensor import LazyTensor
+from ..core.promotion import category
+from ..core.registry import in_place, method, operation
+from .operands import NUMBERS, apply_in, broadcast, default_float, expression_of, promoted, remembered, scalar
+
+Binary = Callable[[Any, Any], LazyTensor]
+OF_BOOLEANS = {"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}
+"""Operators in place of those that do not take booleans."""
+OPERATORS = {
+    "add": ("Add", "a + b."),
+    "mul": ("Mul", "a * b."),
+    "sub": ("Sub", "a - b."),
+    "maximum": ("Max", "The larger of two elements; NaN if one is."),
+    "minimum": ("Min", "The smaller of two elements; NaN if one is."),
+}
+COMPARISONS = {
+    "eq": ("Equal", "Whether elements are equal."),
+    "lt": ("Less", "Whether elements of a are smaller."),
+    "le": ("LessOrEqual", "Whether elements of a are not larger."),
+    "gt": ("Greater", "Whether elements of a are larger."),
+    "ge": ("GreaterOrEqual", "Whether elements of a are not smaller."),
+}
+LOGIC = {
+    "logical_and": ("And", "Where both are not 0."),
+    "logical_or": ("Or", "Where one is not 0."),
+    "logical_xor": ("Xor", "Where exactly one is not 0."),
+}
+BITWISE = {"and": "And", "or": "Or", "xor": "Xor"}
+
+
+def together(op: str, a: Expression, b: Expression) -> Expression:
+    """An operator on two expressions of one dtype."""
+    if a.type.dtype is BOOL and op in OF_BOOLEANS:
+        op = OF_BOOLEANS[op]
+    if a.type.shape != b.type.shape:
+        broadcast((a.type.shape, b.type.shape), op.lower())
+    return apply_in(op_named(op), [a, b])
+
+
+def _arithmetic(op: str, a: Any, b: Any) -> Expression:
+    one, other = promoted([a, b])
+    if op == "Sub" and (one.type.dtype is BOOL or any(_is_boolean(item) for item in (a, b))):
+        why = "subtraction of booleans is not defined"
+        raise UsageError("E-TENSOR-DTYPE", None, why, hint="Use logical_xor(), or convert them with to(dtype)")
+    return together(op, one, other)
+
+
+def _is_boolean(item: Any) -> bool:
+    return isinstance(item, bool) or (isinstance(item, LazyTensor) and item.dtype is BOOL)
+
+
+def _comparison(op: str, a: Any, b: Any) -> Expression:
+    one, other = promoted([a, b])
+    if one.type.dtype is BOOL and op != "Equal":
+        one, other = cast(one, I64), cast(other, I64)
+    return together(op, one, other)
+
+
+def _logic(op: str, a: Any, b: Any) -> Expression:
+    return together(op, cast(_one(a), BOOL), cast(_one(b), BOOL))
+
+
+def _one(item: Any) -> Expression:
+    return promoted([item])[0]
+
+
+def defined(name: str, document: str, compute: Binary, *names: str, reflected: str = "", inplace: str = "") -> Binary:
+    """Register an operation of two operands, the second of which may have a factor, `alpha`."""
+
+    once = remembered(compute)
+
+    def made(input: Any, other: Any, *, alpha: float = 1) -> LazyTensor:
+        if alpha != 1:
+            one, two = promoted([input, other])
+            return compute(LazyTensor(one), LazyTensor(together("Mul", two, scalar(alpha, two.type.dtype))))
+        return once(input, other)
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = document
+    operation(*names)(made)
+    words = [f"{word}_" for word in (name, *names) if not word.startswith("__")]
+    in_place(made, *words, *([inplace] if inplace else []))
+    if reflected:
+        method(reflected)(lambda other, input: made(input, other))
+    return made
+
+
+def _formula(compute: Callable[[str, Any, Any], Expression], op: str) -> Binary:
+    return lambda a, b: LazyTensor(compute(op, a, b))
+
+
+for _table, _compute in ((OPERATORS, _arithmetic), (COMPARISONS, _comparison), (LOGIC, _logic)):
+    for _name, (_op, _document) in _table.items():
+        _symbol = _name in ("add", "mul", "sub")
+        _dunders = (f"__{_name}__",) if _symbol or _table is COMPARISONS else ()
+        defined(
+            _name,
+            _document,
+            _formula(_compute, _op),
+            *_dunders,
+            reflected=f"__r{_name}__" if _symbol else "",
+            inplace=f"__i{_name}__" if _symbol else "",
+        )
+
+
+@operation("__ne__", "not_equal")
+def ne(input: Any, other: Any) -> LazyTensor:
+    """Whether elements differ."""
+    return LazyTensor(apply(op_named("Not"), [_comparison("Equal", input, other)]))
+
+
+def _divided(a: Any, b: Any) -> Expression:
+    """The quotient as floats."""
+    one, other = promoted([a, b])
+    return together("Div", default_float(one), default_float(other))
+
+
+def _floor_divided(a: Any, b: Any) -> Expression:
+    """The quotient rounded down, from the remainder; floats by zero are infinite or NaN."""
+    one, other = promoted([a, b])
+    dtype = one.type.dtype
+    if category(dtype) < 2:
+        return together("Div", together("Sub", one, _remainder(one, other)), other)
+    one, other = (cast(item, F32) if dtype.bits < 32 else item for item in (one, other))
+    exact = together("Div", together("Sub", one, _remainder(one, other)), other)
+    by_zero = together("Equal", other, scalar(0, other.type.dtype))
+    found = apply(op_named("Where"), [by_zero, together("Div", one, other), apply(op_named("Round"), [exact])])
+    return cast(found, dtype)
+
+
+def _remainder(one: Expression, other: Expression) -> Expression:
+    broadcast((one.type.shape, other.type.shape), "remainder")
+    return apply_in(op_named("Mod"), [one, other])
+
+
+def _power(a: Any, b: Any) -> Expression:
+    if isinstance(b, NUMBERS) and not isinstance(a, NUMBERS):
+        x = expression_of(a)
+        base, _ = promoted([LazyTensor(x), b])
+        if b == 2:
+            return together("Mul", base, base)
+        if category(base.type.dtype) < 2 and b < 0:
+            raise _negative_power()
+        exponent = constant(b, base.type.dtype.as_numpy())
+    else:
+        base, exponent = promoted([a, b])
+    if base.type.dtype is BOOL:
+        base, exponent = cast(base, I64), cast(exponent, I64)
+    broadcast((base.type.shape, exponent.type.shape), "pow")
+    return apply_in(op_named("Pow"), [base, exponent])
+
+
+def _negative_power() -> UsageError:
+    why = "integers to negative integer powers are not allowed"
+    return UsageError("E-TENSOR-VALUE", None, why, hint="Convert them to floats with float()")
+
+
+defined(
+    "true_divide", "a / b as floats.", lambda a, b: LazyTensor(_divided(a, b)), "__truediv__", "divide",
+    reflected="__rtruediv__", inplace="__itruediv__",
+)  # fmt: skip
+defined(
+    "floor_divide", "The quotient rounded down.", lambda a, b: LazyTensor(_floor_divided(a, b)), "__floordiv__",
+    reflected="__rfloordiv__", inplace="__ifloordiv__",
+)  # fmt: skip
+defined(
+    "remainder", "The rest of a / b, with the sign of b.", lambda a, b: LazyTensor(_remainder(*promoted([a, b]))),
+    "__mod__", reflected="__rmod__", inplace="__imod__",
+)  # fmt: skip
+defined(
+    "pow", "a to the power of b.", lambda a, b: LazyTensor(_power(a, b)), "__pow__", reflected="__rpow__",
+    inplace="__ipow__",
+)  # fmt: skip
+
+
+@operation()
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> LazyTensor:
+    """a / b; `rounding_mode` is "trunc", "floor", or None for floats."""
+    if rounding_mode == "floor":
+        return LazyTensor(_floor_divided(input, other))
+    if rounding_mode is None:
+        return LazyTensor(_divided(input, other))
+    one, other = promoted([input, other])
+    found = LazyTensor(together("Div", one, other))
+    return found.trunc() if category(one.type.dtype) >= 2 else found
+
+
+in_place(div, "div_")
+
+
+@operation()
+def fmod(input: Any, other: Any) -> LazyTensor:
+    """The rest of a / b, with the sign of a."""
+    one, other = promoted([input, other])
+    return LazyTensor(apply_in(op_named("Mod"), [one, other], {"fmod": 1}))
+
+
+def _bitwise(name: str, operator: str) -> Binary:
+    def compute(a: Any, b: Any) -> LazyTensor:
+        one, other = promoted([a, b])
+        return LazyTensor(together(operator if one.type.dtype is BOOL else f"Bitwise{operator}", one, other))
+
+    return defined(
+        f"bitwise_{name}", f"{operator} of bits.", compute, f"__{name}__", reflected=f"__r{name}__",
+        inplace=f"__i{name}__",
+    )  # fmt: skip
+
+
+for _name, _op in BITWISE.items():
+    _bitwise(_name, _op)
+
+
+@operation("__invert__")
+def bitwise_not(input: Any) -> LazyTensor:
+    """Not of bits."""
+    x = expression_of(input)
+    return LazyTensor(apply_in(op_named("Not" if x.type.dtype is BOOL else "BitwiseNot"), [x]))

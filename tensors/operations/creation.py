@@ -1,0 +1,161 @@
+"""Creation of tensors from Python numbers, arrays and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ..core.conversion import array_of, array_of_dlpack
+from ..core.expression import cast, leaf
+from ..core.lazy_tensor import LazyTensor
+from ..core.promotion import DEFAULT, dtype_of_scalar, named
+from ..core.registry import function, method
+from .operands import lengths_of
+
+DEVICES = ("cpu",)
+
+
+def check_device(device: Any) -> None:
+    """UsageError for a device that tensors cannot be on."""
+    if device is not None and str(device) not in DEVICES:
+        why = f"tensors cannot be on the device {str(device)[:40]!r}"
+        raise UsageError("E-TENSOR-DEVICE", None, why, expected=", ".join(DEVICES))
+
+
+def made(array: np.ndarray, requires_grad: bool = False) -> LazyTensor:
+    """A tensor of an array, which it shares."""
+    found = LazyTensor(leaf(array))
+    return found.requires_grad_() if requires_grad else found
+
+
+@function()
+def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
+    """A copy of numbers, nested lists, arrays or tensors.
+
+    Floats are of the default dtype, integers i64, unless they are an array's or `dtype` is given.
+    """
+    check_device(device)
+    found = as_tensor(data, dtype).detach() if isinstance(data, LazyTensor) else made(array_of(data, dtype, copy=True))
+    return found.requires_grad_() if requires_grad else found
+
+
+@function("as_tensor", "asarray")
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> LazyTensor:
+    """As `tensor`, without a copy where the dtype stays; a tensor stays itself."""
+    check_device(device)
+    if isinstance(data, LazyTensor):
+        wanted = data.dtype if dtype is None else named(dtype)
+        return data if wanted is data.dtype else LazyTensor(cast(data.expression, wanted))
+    return made(array_of(data, dtype))
+
+
+@function()
+def from_numpy(array: np.ndarray) -> LazyTensor:
+    """A tensor that shares memory with an array, which is not to be written to before results are realized."""
+    if not isinstance(array, np.ndarray):
+        raise UsageError("E-TENSOR-DATA", None, f"{type(array).__name__} is not a NumPy array", hint="Use tensor()")
+    return made(array)
+
+
+@function()
+def from_dlpack(data: Any) -> LazyTensor:
+    """A tensor that shares memory with anything that speaks DLPack, of torch, NumPy, JAX and others."""
+    return made(array_of_dlpack(data))
+
+
+@method("__dlpack__")
+def dlpack(self: LazyTensor, **options: Any) -> Any:
+    return self.numpy().__dlpack__(**options)
+
+
+@method("__dlpack_device__")
+def dlpack_device(self: LazyTensor) -> tuple[int, int]:
+    return 1, 0
+
+
+def _filled(value: float) -> Callable[..., LazyTensor]:
+    def make(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
+        """A tensor of a shape, given as one sequence or as lengths one by one."""
+        check_device(device)
+        wanted = DEFAULT.dtype if dtype is None else named(dtype)
+        return made(np.full(lengths_of(size), value, wanted.as_numpy()), requires_grad)
+
+    return make
+
+
+zeros = function("zeros", "empty")(_filled(0))
+ones = function("ones")(_filled(1))
+
+
+@function()
+def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
+    """A tensor full of one number."""
+    check_device(device)
+    wanted = dtype_of_scalar(type(fill_value)) if dtype is None else named(dtype)
+    return made(np.full(lengths_of([size]), fill_value, wanted.as_numpy()), requires_grad)
+
+
+def _like(value: float) -> Callable[..., LazyTensor]:
+    def make(input: LazyTensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
+        """A tensor of the shape and dtype of another one."""
+        check_device(device)
+        wanted = input.dtype if dtype is None else named(dtype)
+        return made(np.full(input.shape, value, wanted.as_numpy()), requires_grad)
+
+    return make
+
+
+zeros_like = function("zeros_like", "empty_like")(_like(0))
+ones_like = function("ones_like")(_like(1))
+
+
+@function()
+def full_like(input: LazyTensor, fill_value: Any, dtype: Any = None, device: Any = None) -> LazyTensor:
+    """A tensor of the shape and dtype of another one, full of one number."""
+    return full(input.shape, fill_value, input.dtype if dtype is None else dtype, device)
+
+
+@function()
+def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device: Any = None) -> LazyTensor:
+    """Numbers from `start` (0 if it is the only argument) up to `end`, which is left out."""
+    check_device(device)
+    if end is None:
+        start, end = 0, start
+    if step == 0:
+        raise UsageError("E-TENSOR-VALUE", None, "arange with a step of 0")
+    whole = all(isinstance(item, int | np.integer) for item in (start, end, step))
+    wanted = named(dtype) if dtype is not None else dtype_of_scalar(int if whole else float)
+    count = max(0, -(-(end - start) // step) if whole else int(np.ceil((end - start) / step)))
+    places = np.arange(count, dtype=np.int64 if whole else np.float64)
+    return made((start + places * step).astype(wanted.as_numpy()))
+
+
+@function()
+def linspace(start: float, end: float, steps: int, dtype: Any = None, device: Any = None) -> LazyTensor:
+    """Evenly spaced numbers, both ends included."""
+    check_device(device)
+    wanted = DEFAULT.dtype if dtype is None else named(dtype)
+    return made(np.linspace(start, end, steps).astype(wanted.as_numpy()))
+
+
+@function()
+def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None) -> LazyTensor:
+    """Ones on the diagonal, zeros elsewhere."""
+    check_device(device)
+    wanted = DEFAULT.dtype if dtype is None else named(dtype)
+    return made(np.eye(n, m, dtype=wanted.as_numpy()))
+
+
+@function()
+def tril_indices(row: int, col: int, offset: int = 0) -> LazyTensor:
+    """Row and column of each element on and below a diagonal."""
+    return made(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
+
+
+@function()
+def triu_indices(row: int, col: int, offset: int = 0) -> LazyTensor:
+    """Row and column of each element on and above a diagonal."""
+    return made(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))

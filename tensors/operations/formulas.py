@@ -1,0 +1,292 @@
+"""Element-wise operations that several operators make up, written with other operations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+
+from ...runtime.base.errors import UsageError
+from ...runtime.tensor.dtype import BOOL, F32, F64
+from ..core.expression import cast, op_named
+from ..core.lazy_tensor import LazyTensor
+from ..core.promotion import as_float, category
+from ..core.registry import in_place, operation
+from .indexing import where
+from .operands import apply_in, default_float, expression_of, promoted, scalar
+
+
+def _as_tensor(item: Any) -> LazyTensor:
+    return item if isinstance(item, LazyTensor) else LazyTensor(expression_of(item))
+
+
+def _floats(item: Any) -> LazyTensor:
+    return LazyTensor(default_float(expression_of(item)))
+
+
+def _wide(item: Any) -> LazyTensor:
+    """In at least f32, for formulas that lose digits."""
+    x = _floats(item)
+    return LazyTensor(cast(x.expression, F32)) if x.dtype.bits < 32 else x
+
+
+def _back(x: LazyTensor, like: Any) -> LazyTensor:
+    """In the float dtype of the input."""
+    return LazyTensor(cast(x.expression, as_float(_as_tensor(like).dtype)))
+
+
+@operation()
+def square(input: Any) -> LazyTensor:
+    """x * x."""
+    x = _as_tensor(input)
+    return x.long() if x.dtype is BOOL else x * x
+
+
+@operation()
+def rsqrt(input: Any) -> LazyTensor:
+    """1 / sqrt(x)."""
+    return _back(_wide(input).sqrt().reciprocal(), input)
+
+
+@operation("fix")
+def trunc(input: Any) -> LazyTensor:
+    """The integer part of each element."""
+    x = _as_tensor(input)
+    return LazyTensor(x.expression) if category(x.dtype) < 2 else where(x < 0, x.ceil(), x.floor())
+
+
+@operation()
+def frac(input: Any) -> LazyTensor:
+    """The fractional part of each element."""
+    x = _as_tensor(input)
+    return x - trunc(x)
+
+
+@operation()
+def log1p(input: Any) -> LazyTensor:
+    """log(1 + x), exact for small x."""
+    x = _wide(input)
+    return _back(where(x.abs() < 0.5, 2 * (x / (2 + x)).atanh(), (1 + x).log()), input)
+
+
+@operation()
+def expm1(input: Any) -> LazyTensor:
+    """exp(x) - 1, exact for small x."""
+    x = _wide(input)
+    half = x / 2
+    return _back(where(x.abs() < 1, 2 * half.sinh() * half.exp(), x.exp() - 1), input)
+
+
+def _logarithm(name: str, base: float) -> None:
+    def made(input: Any) -> LazyTensor:
+        x = _floats(input)
+        return _back(LazyTensor(cast(x.expression, F64)).log() / math.log(base), input)
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"Logarithm to the base {base}."
+    operation()(made)
+    in_place(made, f"{name}_")
+
+
+_logarithm("log2", 2)
+_logarithm("log10", 10)
+
+
+@operation()
+def exp2(input: Any) -> LazyTensor:
+    """2 to the power of each element."""
+    return _back((LazyTensor(cast(_floats(input).expression, F64)) * math.log(2)).exp(), input)
+
+
+@operation()
+def erfc(input: Any) -> LazyTensor:
+    """1 - erf(x)."""
+    return _back(1 - LazyTensor(cast(_floats(input).expression, F64)).erf(), input)
+
+
+@operation()
+def deg2rad(input: Any) -> LazyTensor:
+    """Degrees as radians."""
+    return _back(_wide(input) * (math.pi / 180), input)
+
+
+@operation()
+def rad2deg(input: Any) -> LazyTensor:
+    """Radians as degrees."""
+    return _back(_wide(input) * (180 / math.pi), input)
+
+
+@operation("__pos__")
+def positive(input: Any) -> LazyTensor:
+    """x."""
+    x = _as_tensor(input)
+    if x.dtype is BOOL:
+        raise UsageError("E-TENSOR-DTYPE", None, "positive of booleans is not defined", hint="Convert them first")
+    return LazyTensor(x.expression)
+
+
+def _test_of_floats(name: str, op: str, document: str) -> None:
+    def made(input: Any) -> LazyTensor:
+        x = expression_of(input)
+        if category(x.type.dtype) < 2:
+            return LazyTensor(x) != LazyTensor(x)  # type: ignore[return-value]
+        return LazyTensor(apply_in(op_named(op), [x], back=False))
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = document
+    operation()(made)
+
+
+_test_of_floats("isnan", "IsNaN", "Whether elements are not a number.")
+_test_of_floats("isinf", "IsInf", "Whether elements are infinite.")
+
+
+@operation()
+def isfinite(input: LazyTensor) -> LazyTensor:
+    """Whether elements are neither infinite nor NaN."""
+    return (input.isnan() | input.isinf()).logical_not()
+
+
+@operation()
+def atan2(input: LazyTensor, other: LazyTensor) -> LazyTensor:
+    """The angle of the point (other, input), from -pi to pi."""
+    one, two = (LazyTensor(default_float(item)) for item in promoted([input, other]))
+    y, x = _wide(one), _wide(two)
+    steep = y.abs() > x.abs()
+    ratio = where(steep, x, y) / where(steep, y, where(x.eq(0), 1.0, x))
+    turn = where(_negative(y), *(LazyTensor(scalar(angle, x.dtype)) for angle in (-math.pi, math.pi)))
+    flat = ratio.atan() + where(_negative(x), turn, 0.0)
+    return _back(where(steep, turn / 2 - ratio.atan(), flat), one)
+
+
+def _negative(x: LazyTensor) -> LazyTensor:
+    """Whether the sign bit is set, that of zero included."""
+    return (x < 0) | (x.eq(0) & (x.reciprocal() < 0))
+
+
+@operation()
+def hypot(input: LazyTensor, other: LazyTensor) -> LazyTensor:
+    """sqrt(a * a + b * b), which does not overflow."""
+    one, two = (LazyTensor(item) for item in promoted([input, other]))
+    if category(one.dtype) < 2:
+        why = f"hypot of {one.dtype} is not defined"
+        raise UsageError("E-TENSOR-DTYPE", None, why, hint="Convert it with float()")
+    a, b = _wide(one).abs(), _wide(two).abs()
+    large = a.maximum(b)
+    scale = where(large.eq(0) | large.isinf(), 1.0, large)
+    return _back(scale * ((a / scale).square() + (b / scale).square()).sqrt(), one)
+
+
+@operation("clip")
+def clamp(input: LazyTensor, min: Any = None, max: Any = None) -> LazyTensor:
+    """Elements below `min` raised to it, and those above `max` lowered to it; both are numbers or tensors."""
+    if min is None and max is None:
+        why = "clamp needs min or max"
+        raise UsageError("E-TENSOR-VALUE", None, why, hint="Pass one of them")
+    found = input if min is None else where(_as_tensor(input) < min, *_both(min, input))
+    return found if max is None else where(found > max, *_both(max, found))
+
+
+def _both(bound: Any, x: LazyTensor) -> tuple[LazyTensor, LazyTensor]:
+    one, two = promoted([bound, x])
+    return LazyTensor(one), LazyTensor(two)
+
+
+@operation()
+def clamp_min(input: LazyTensor, min: Any) -> LazyTensor:
+    """Elements below `min` raised to it."""
+    return clamp(input, min)
+
+
+@operation()
+def clamp_max(input: LazyTensor, max: Any) -> LazyTensor:
+    """Elements above `max` lowered to it."""
+    return clamp(input, None, max)
+
+
+@operation()
+def lerp(input: LazyTensor, end: LazyTensor, weight: Any) -> LazyTensor:
+    """input + weight * (end - input)."""
+    return input + weight * (end - input)
+
+
+@operation()
+def addcmul(input: LazyTensor, tensor1: LazyTensor, tensor2: LazyTensor, *, value: float = 1) -> LazyTensor:
+    """input + value * tensor1 * tensor2."""
+    return input + value * tensor1 * tensor2
+
+
+@operation()
+def addcdiv(input: LazyTensor, tensor1: LazyTensor, tensor2: LazyTensor, *, value: float = 1) -> LazyTensor:
+    """input + value * tensor1 / tensor2."""
+    return input + value * (tensor1 / tensor2)
+
+
+@operation()
+def nan_to_num(
+    input: LazyTensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> LazyTensor:
+    """NaN and infinities as numbers, by default 0 and the largest ones of the dtype."""
+    if category(input.dtype) < 2:
+        return LazyTensor(input.expression)
+    largest = _largest(input)
+    found = where(input.isnan(), nan, input)
+    found = where(input.eq(math.inf), largest if posinf is None else posinf, found)
+    return where(input.eq(-math.inf), -largest if neginf is None else neginf, found)
+
+
+def _largest(x: LazyTensor) -> float:
+    info = ml_dtypes.finfo(x.dtype.as_numpy())  # type: ignore[no-untyped-call]
+    return float(info.max)
+
+
+@operation()
+def logaddexp(input: LazyTensor, other: LazyTensor) -> LazyTensor:
+    """log(exp(a) + exp(b))."""
+    large = input.maximum(other)
+    distance = -(input - other).abs()
+    return where(large.isinf(), large, large + log1p(distance.exp()))
+
+
+@operation()
+def isclose(
+    input: LazyTensor, other: LazyTensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> LazyTensor:
+    """Whether elements are equal within a tolerance."""
+    near = (input - other).abs() <= atol + rtol * other.abs()
+    found = input.eq(other) | (near & (input - other).isfinite())
+    return found | (input.isnan() & other.isnan()) if equal_nan else found
+
+
+@operation()
+def allclose(
+    input: LazyTensor, other: LazyTensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are equal within a tolerance."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+@operation()
+def equal(input: LazyTensor, other: LazyTensor) -> bool:
+    """Whether two tensors have the same shape and elements."""
+    return input.shape == other.shape and bool(input.eq(other).all())
+
+
+for _made in (
+    square,
+    rsqrt,
+    trunc,
+    frac,
+    log1p,
+    expm1,
+    exp2,
+    erfc,
+    clamp,
+    clamp_min,
+    clamp_max,
+    lerp,
+    addcmul,
+    addcdiv,
+):
+    in_place(_made, f"{_made.__name__}_")

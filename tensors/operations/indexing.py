@@ -1,0 +1,329 @@
+"""Indexing as NumPy and PyTorch have it: slices, integers, None, `...`, masks and index arrays; reads and writes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...runtime.tensor.dtype import BOOL, I64
+from ..core.expression import Expression, apply, cast, leaf, op_named, shape_error
+from ..core.lazy_tensor import LazyTensor
+from ..core.registry import function, method, operation
+from .operands import broadcast, dim_of, expression_of, integers, promoted
+
+ENDS = 1 << 62
+"""A bound of a slice with a negative step that includes the first element."""
+
+
+@method("__getitem__")
+def get(self: LazyTensor, index: Any) -> LazyTensor:
+    """The elements at an index."""
+    if index is False:
+        return self.unsqueeze(0).narrow(0, 0, 0)
+    items = _expanded(index, self)
+    x = self.expression
+    starts, ends, axes, steps, lengths, arrays = [], [], [], [], [], []
+    axis = 0
+    for item in items:
+        if item is None:
+            lengths.append(1)
+            continue
+        length = x.type.shape[axis]
+        if isinstance(item, slice):
+            start, stop, step = item.indices(length)
+            if (start, stop, step) != (0, length, 1):
+                starts.append(start)
+                ends.append(stop if stop >= 0 else -ENDS)
+                axes.append(axis)
+                steps.append(step)
+            lengths.append(len(range(start, stop, step)))
+        elif isinstance(item, int):
+            place = _place(item, length, axis)
+            starts.append(place)
+            ends.append(place + 1)
+            axes.append(axis)
+            steps.append(1)
+        else:
+            arrays.append((len(lengths), item))
+            lengths.append(length)
+        axis += 1
+    if axes:
+        bounds = [integers(row) for row in (starts, ends, axes, steps)]
+        x = apply(op_named("Slice"), [x, *bounds])
+    found = LazyTensor(x).reshape(lengths)
+    return found if not arrays else _gathered(found, arrays)
+
+
+def _place(index: int, length: int, axis: int) -> int:
+    if not -length <= index < length:
+        why = f"index {index} is out of range for dim {axis} of length {length}"
+        raise IndexError(why)
+    return index % length
+
+
+def _expanded(index: Any, x: LazyTensor) -> list[Any]:
+    """One item for each dim, and None for each new one; masks as their indices."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    found: list[Any] = []
+    for item in items:
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            found.append(slice(*map(_bound, (item.start, item.stop, item.step))) if isinstance(item, slice) else item)
+        elif item is True:
+            found.append(None)
+        elif isinstance(item, int | np.integer):
+            found.append(int(item))
+        else:
+            array = LazyTensor(expression_of(item)) if not isinstance(item, LazyTensor) else item
+            if array.dtype is BOOL:
+                _check_mask(array, x, found)
+                found += _mask(array)
+            elif array.dtype.kind not in ("int", "uint"):
+                if array.numel():
+                    raise IndexError(f"tensors of {array.dtype} are not indices; use integers or booleans")
+                found.append(cast(array.expression, I64))
+            elif not array.ndim and array.expression.data is not None:
+                found.append(int(array.item()))
+            else:
+                found.append(cast(array.expression, I64))
+    given = sum(item is not None and item is not Ellipsis for item in found)
+    if given > x.ndim:
+        raise IndexError(f"{given} indices for a tensor of {x.ndim} dims")
+    missing = [slice(None)] * (x.ndim - given)
+    places = [place for place, item in enumerate(found) if item is Ellipsis]
+    if len(places) > 1:
+        raise IndexError("an index has more than one ...")
+    place = places[0] if places else len(found)
+    return [*found[:place], *missing, *found[place + 1 :]]
+
+
+def _bound(item: Any) -> int | None:
+    return None if item is None else int(item)
+
+
+def _check_mask(mask: LazyTensor, x: LazyTensor, before: list[Any]) -> None:
+    axis = sum(item is not None and item is not Ellipsis for item in before)
+    if Ellipsis not in before and mask.shape != x.shape[axis : axis + mask.ndim]:
+        raise IndexError(f"a mask of shape {list(mask.shape)} does not fit a tensor of shape {list(x.shape)}")
+
+
+def _mask(mask: LazyTensor) -> list[Expression]:
+    """The indices where a mask is true, along each of its dims; its values have to be known."""
+    return [leaf(places) for places in np.nonzero(mask.array())]
+
+
+def _gathered(x: LazyTensor, arrays: list[tuple[int, Expression]]) -> LazyTensor:
+    """The elements at index arrays, which broadcast; their dims come first unless the arrays stand side by side."""
+    dims = [dim for dim, _ in arrays]
+    rest = [dim for dim in range(x.ndim) if dim not in dims]
+    shape = broadcast([item.type.shape for _, item in arrays], "index")
+    place = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
+    lengths = [x.shape[dim] for dim in dims]
+    if len(dims) == 1:
+        return LazyTensor(apply(op_named("Gather"), [x.expression, arrays[0][1]], {"axis": dims[0]}))
+    flat = x.permute([*rest[:place], *dims, *rest[place:]]).reshape(
+        [*(x.shape[dim] for dim in rest[:place]), math.prod(lengths), *(x.shape[dim] for dim in rest[place:])]
+    )
+    places = _flat_places([item for _, item in arrays], lengths).broadcast_to(shape)
+    return LazyTensor(apply(op_named("Gather"), [flat.expression, places.expression], {"axis": place}))
+
+
+def _flat_places(items: list[Expression], lengths: list[int]) -> LazyTensor:
+    """One index for several dims; negative ones count from the end, and those out of range raise an error when they
+    are used."""
+    found: LazyTensor | None = None
+    for item, length in zip(items, lengths, strict=True):
+        places = LazyTensor(item)
+        _check_range(places, length)
+        places = _positive(places, length)
+        found = places if found is None else found * length + places
+    assert found is not None
+    return found
+
+
+def _positive(places: LazyTensor, length: int) -> LazyTensor:
+    return LazyTensor(
+        apply(op_named("Where"), [places.lt(0).expression, (places + length).expression, places.expression])
+    )
+
+
+def _check_range(places: LazyTensor, length: int) -> None:
+    array = places.array()
+    if array.size and not (-length <= array.min() and array.max() < length):
+        raise IndexError(f"an index is out of range for a dim of length {length}")
+
+
+@method("__setitem__")
+def set(self: LazyTensor, index: Any, value: Any) -> None:
+    """Write values to the elements at an index; the tensor has a new value then, others keep theirs."""
+    if isinstance(index, LazyTensor) and index.dtype is BOOL and not np.ndim(_number(value)):
+        _check_mask(index, self, [])
+        mask = index.reshape([*index.shape, *[1] * (self.ndim - index.ndim)])
+        self.become(where(mask, _like(value, self), self))
+        return
+    count = self.numel()
+    places = LazyTensor(leaf(np.arange(count).reshape(self.shape)))[index]
+    values = _like(value, self)
+    try:
+        wanted = np.broadcast_shapes(values.shape, places.shape)
+    except ValueError:
+        wanted = ()
+    if wanted != places.shape:
+        squeezed = list(values.shape)
+        while len(squeezed) > places.ndim and squeezed[0] == 1:
+            squeezed.pop(0)
+        values = values.reshape(squeezed)
+        if broadcast((values.shape, places.shape), "assignment") != places.shape:
+            raise shape_error(f"values of shape {list(values.shape)} do not fit an index of shape {list(places.shape)}")
+    updates = values.broadcast_to(places.shape).reshape(-1)
+    inputs = [self.reshape(-1).expression, places.reshape(-1).expression, updates.expression]
+    self.become(LazyTensor(apply(op_named("ScatterElements"), inputs, {"axis": 0})).reshape(self.shape))
+
+
+def _number(value: Any) -> Any:
+    return [0] * value.ndim if isinstance(value, LazyTensor) else value
+
+
+def _like(value: Any, x: LazyTensor) -> LazyTensor:
+    """A value in the dtype of a tensor."""
+    return LazyTensor(cast(expression_of(value), x.dtype))
+
+
+@function()
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """`input` where the condition is true, `other` elsewhere; alone, the indices where it is true."""
+    if input is None:
+        return condition.nonzero(as_tuple=True)
+    one, two = promoted([input, other])
+    truth = cast(expression_of(condition), BOOL)
+    broadcast((truth.type.shape, one.type.shape, two.type.shape), "where")
+    return LazyTensor(apply(op_named("Where"), [truth, one, two]))
+
+
+@method("where")
+def where_method(self: LazyTensor, condition: Any, other: Any) -> LazyTensor:
+    """The elements where the condition is true, `other` elsewhere."""
+    return where(condition, self, other)
+
+
+@operation()
+def masked_fill(input: LazyTensor, mask: LazyTensor, value: Any) -> LazyTensor:
+    """A number where the mask is true, the elements elsewhere."""
+    return where(mask, _like(value, input), input)
+
+
+@operation()
+def masked_select(input: LazyTensor, mask: LazyTensor) -> LazyTensor:
+    """The elements where the mask is true, in a row."""
+    shape = broadcast((input.shape, mask.shape), "masked_select")
+    return input.broadcast_to(shape)[mask.broadcast_to(shape)]
+
+
+@operation()
+def nonzero(input: LazyTensor, as_tuple: bool = False) -> Any:
+    """The indices of elements that are not 0: a row for each, or a tensor for each dim."""
+    places = np.nonzero(np.atleast_1d(input.array()))
+    if as_tuple:
+        return tuple(LazyTensor(leaf(item)) for item in places)
+    return LazyTensor(leaf(np.stack(places, -1) if input.ndim else np.zeros((len(places[0]), 0), np.int64)))
+
+
+@operation()
+def gather(input: LazyTensor, dim: int, index: LazyTensor) -> LazyTensor:
+    """The elements at an index along a dim, one for each element of `index`."""
+    axis = dim_of(dim, input.ndim)
+    if index.ndim != input.ndim:
+        raise shape_error(f"gather: index of shape {list(index.shape)} for a tensor of shape {list(input.shape)}")
+    if not input.ndim:
+        return input
+    cut = tuple(slice(None) if other == axis else slice(0, length) for other, length in enumerate(index.shape))
+    inputs = [input[cut].expression, cast(index.expression, I64)]
+    return LazyTensor(apply(op_named("GatherElements"), inputs, {"axis": axis}))
+
+
+@operation()
+def take_along_dim(input: LazyTensor, indices: LazyTensor, dim: int) -> LazyTensor:
+    """`gather` with an index that broadcasts."""
+    axis = dim_of(dim, input.ndim)
+    shape = [length if other != axis else indices.shape[axis] for other, length in enumerate(input.shape)]
+    return gather(input, dim, indices.broadcast_to(shape))
+
+
+@operation()
+def index_select(input: LazyTensor, dim: int, index: LazyTensor) -> LazyTensor:
+    """The entries of a dim at an index."""
+    inputs = [input.expression, cast(index.reshape(-1).expression, I64)]
+    return LazyTensor(apply(op_named("Gather"), inputs, {"axis": dim_of(dim, input.ndim)}))
+
+
+@operation()
+def select(input: LazyTensor, dim: int, index: int) -> LazyTensor:
+    """One entry of a dim."""
+    return input[(*[slice(None)] * dim_of(dim, input.ndim), index)]
+
+
+@operation()
+def narrow(input: LazyTensor, dim: int, start: int, length: int) -> LazyTensor:
+    """`length` entries of a dim from `start` on."""
+    return input[(*[slice(None)] * dim_of(dim, input.ndim), slice(start, start + length))]
+
+
+def _scattered(input: LazyTensor, dim: int, index: LazyTensor, source: Any, reduction: str) -> LazyTensor:
+    axis = dim_of(dim, input.ndim)
+    updates = _like(source, input)
+    if updates.shape != index.shape:
+        updates = updates.broadcast_to(index.shape) if not updates.ndim else updates[tuple(map(slice, index.shape))]
+    if not input.ndim:
+        return updates if reduction == "none" else input + updates
+    inputs = [input.expression, cast(index.expression, I64), updates.expression]
+    return LazyTensor(apply(op_named("ScatterElements"), inputs, {"axis": axis, "reduction": reduction}))
+
+
+@operation()
+def scatter(input: LazyTensor, dim: int, index: LazyTensor, src: Any) -> LazyTensor:
+    """A copy with values of `src` written at an index along a dim."""
+    return _scattered(input, dim, index, src, "none")
+
+
+@operation()
+def scatter_add(input: LazyTensor, dim: int, index: LazyTensor, src: Any) -> LazyTensor:
+    """A copy with values of `src` added at an index along a dim."""
+    return _scattered(input, dim, index, src, "add")
+
+
+@operation()
+def index_add(input: LazyTensor, dim: int, index: LazyTensor, source: LazyTensor) -> LazyTensor:
+    """A copy with entries of `source` added to the entries of a dim at an index."""
+    axis = dim_of(dim, input.ndim)
+    places = index.reshape([-1 if other == axis else 1 for other in range(input.ndim)]).broadcast_to(source.shape)
+    return _scattered(input, dim, places, source, "add")
+
+
+@operation()
+def diagonal(input: LazyTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> LazyTensor:
+    """The elements of a diagonal of two dims, as the last dim."""
+    one, two = dim_of(dim1, input.ndim), dim_of(dim2, input.ndim)
+    rest = [dim for dim in range(input.ndim) if dim not in (one, two)]
+    x = input.permute([one, two, *rest])
+    rows = np.arange(max(0, -offset), min(x.shape[0], x.shape[1] - offset))
+    found = x[LazyTensor(leaf(rows)), LazyTensor(leaf(rows + offset))]
+    return found.movedim(0, -1) if rest else found
+
+
+@operation()
+def diag(input: LazyTensor, diagonal: int = 0) -> LazyTensor:
+    """The diagonal of a matrix, or a matrix with a vector as its diagonal."""
+    if input.ndim == 2:
+        return input.diagonal(diagonal)
+    size = input.shape[0] + abs(diagonal)
+    found = LazyTensor(leaf(np.zeros((size, size), input.dtype.as_numpy())))
+    places = np.arange(input.shape[0])
+    set(found, (LazyTensor(leaf(places + max(0, -diagonal))), LazyTensor(leaf(places + max(0, diagonal)))), input)
+    return found
+
+
+@operation()
+def trace(input: LazyTensor) -> LazyTensor:
+    """The sum of the diagonal of a matrix."""
+    return input.diagonal().sum()

@@ -1,0 +1,129 @@
+"""Joining tensors, and splitting them along a dim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.base.errors import UsageError
+from ..core.expression import apply, apply_all, op_named, shape_error
+from ..core.lazy_tensor import LazyTensor
+from ..core.registry import function, operation
+from .operands import broadcast, dim_of, integers, promoted
+
+
+def _joined(name: str, tensors: Sequence[LazyTensor], dim: int) -> LazyTensor:
+    items = list(tensors)
+    if not items:
+        raise UsageError("E-TENSOR-VALUE", None, f"{name} of no tensors", hint="Pass at least one")
+    kept = [item for item in items if item.shape != (0,)] or items[:1]
+    expressions = promoted(items)
+    expressions = [each for each, item in zip(expressions, items, strict=True) if any(item is one for one in kept)]
+    first = expressions[0].type.shape
+    if not first:
+        raise shape_error(f"{name}: a tensor without dims cannot be joined; use stack()")
+    axis = dim_of(dim, len(first))
+    for each in expressions[1:]:
+        shape = each.type.shape
+        if len(shape) != len(first) or any(
+            one != other for place, (one, other) in enumerate(zip(first, shape, strict=True)) if place != axis
+        ):
+            raise shape_error(f"{name}: shapes {list(first)} and {list(shape)} differ in more than dim {axis}")
+    if len(expressions) == 1:
+        return LazyTensor(expressions[0])
+    return LazyTensor(apply(op_named("Concat"), expressions, {"axis": axis}))
+
+
+@function("cat", "concat", "concatenate")
+def cat(tensors: Sequence[LazyTensor], dim: int = 0) -> LazyTensor:
+    """Tensors one after the other along a dim; empty ones of one dim are left out."""
+    return _joined("cat", tensors, dim)
+
+
+@function()
+def stack(tensors: Sequence[LazyTensor], dim: int = 0) -> LazyTensor:
+    """Tensors of one shape along a new dim."""
+    items = list(tensors)
+    shapes = {item.shape for item in items}
+    if len(shapes) > 1:
+        raise shape_error(f"stack: shapes {' and '.join(str(list(shape)) for shape in sorted(shapes))} differ")
+    return _joined("stack", [item.unsqueeze(dim) for item in items], dim)
+
+
+@function("hstack", "column_stack")
+def hstack(tensors: Sequence[LazyTensor]) -> LazyTensor:
+    """Tensors side by side: along the second dim, or the only one."""
+    items = [item.reshape(1) if not item.ndim else item for item in tensors]
+    return _joined("hstack", items, 0 if items and items[0].ndim == 1 else 1)
+
+
+@function("vstack", "row_stack")
+def vstack(tensors: Sequence[LazyTensor]) -> LazyTensor:
+    """Tensors on top of each other, those of one dim as rows."""
+    return _joined("vstack", [item.reshape(1, -1) if item.ndim < 2 else item for item in tensors], 0)
+
+
+@operation()
+def split(tensor: LazyTensor, split_size_or_sections: Any, dim: int = 0) -> tuple[LazyTensor, ...]:
+    """Parts of one length, the last one shorter if it has to be, or of given lengths."""
+    axis = dim_of(dim, tensor.ndim)
+    length = tensor.shape[axis]
+    if isinstance(split_size_or_sections, int):
+        size = split_size_or_sections
+        if size <= 0 and length:
+            raise UsageError("E-TENSOR-VALUE", None, f"parts of length {size}", expected="at least 1")
+        lengths = [min(size, length - start) for start in range(0, length, size)] if length else [0]
+    else:
+        lengths = list(split_size_or_sections)
+    if sum(lengths) != length:
+        raise shape_error(f"split: parts of lengths {lengths} do not make up dim {axis} of length {length}")
+    if len(lengths) == 1:
+        return (LazyTensor(tensor.expression),)
+    parts = apply_all(op_named("Split"), [tensor.expression, integers(lengths)], {"axis": axis}, len(lengths))
+    return tuple(map(LazyTensor, parts))
+
+
+@operation()
+def chunk(input: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
+    """At most `chunks` parts of one length, the last one shorter if it has to be."""
+    length = input.shape[dim_of(dim, input.ndim)]
+    return split(input, max(1, -(-length // chunks)), dim)
+
+
+@operation()
+def unbind(input: LazyTensor, dim: int = 0) -> tuple[LazyTensor, ...]:
+    """All entries of a dim."""
+    axis = dim_of(dim, input.ndim)
+    if not input.shape[axis]:
+        return ()
+    return tuple(part.squeeze(axis) for part in split(input, 1, axis))
+
+
+@function()
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[LazyTensor, ...]:
+    """Coordinates of a grid from those of its axes."""
+    items = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else list(tensors)
+    if indexing == "xy" and len(items) > 1:
+        found = meshgrid(items[1], items[0], *items[2:])
+        return (found[1], found[0], *found[2:])
+    shape = [item.numel() for item in items]
+    return tuple(
+        item.reshape([-1 if place == axis else 1 for place in range(len(items))]).broadcast_to(shape)
+        for axis, item in enumerate(items)
+    )
+
+
+@function()
+def broadcast_tensors(*tensors: LazyTensor) -> tuple[LazyTensor, ...]:
+    """The tensors in the shape that an operation on them has."""
+    shape = broadcast([item.shape for item in tensors], "broadcast_tensors")
+    return tuple(item.broadcast_to(shape) for item in tensors)
+
+
+@operation()
+def repeat_interleave(input: LazyTensor, repeats: int, dim: int | None = None) -> LazyTensor:
+    """Each entry of a dim several times; without a dim each element, in a row."""
+    x = input.reshape(-1) if dim is None else input
+    axis = dim_of(dim or 0, x.ndim)
+    places = integers([place for place in range(x.shape[axis]) for _ in range(repeats)])
+    return LazyTensor(apply(op_named("Gather"), [x.expression, places], {"axis": axis}))

@@ -1,0 +1,101 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...runtime.base.errors import UsageError
+from ...runtime.tensor.dtype import BOOL
+from ..core.expression import apply, apply_all, cast, op_named, shape_error
+from ..core.lazy_tensor import LazyTensor
+from ..core.registry import function, method, operation
+from .operands import apply_in, broadcast, expression_of, fitting, remembered
+
+__all__ = ["einsum", "matmul"]
+
+
+def _product(input: Any, other: Any) -> LazyTensor:
+    a, b = expression_of(input), expression_of(other)
+    one, two = a.type.shape, b.type.shape
+    if not one or not two:
+        raise shape_error(f"matmul: {a.type} and {b.type} need at least one dim each")
+    if a.type.dtype is not b.type.dtype:
+        why = f"matmul of {a.type} and {b.type}"
+        raise UsageError(
+            "E-TENSOR-DTYPE", None, why, expected="equal dtypes", hint="Convert one of them with to(dtype)"
+        )
+    if one[-1] != two[-2 if len(two) > 1 else 0]:
+        raise shape_error(f"matmul: shapes {list(one)} and {list(two)} cannot be multiplied")
+    if len(one) > 2 or len(two) > 2:
+        broadcast((one[:-2], two[:-2]), "matmul")
+    if a.type.dtype is BOOL:
+        raise UsageError("E-TENSOR-DTYPE", None, "matmul of booleans is not defined", hint="Convert them first")
+    return LazyTensor(apply_in(op_named("MatMul"), [a, b]))
+
+
+_remembered = remembered(_product)
+
+
+@operation("__matmul__")
+def matmul(input: Any, other: Any) -> LazyTensor:
+    """The product of matrices, vectors, and stacks of matrices, which broadcast."""
+    return _remembered(input, other)
+
+
+@method("__rmatmul__")
+def _reflected(self: LazyTensor, other: Any) -> LazyTensor:
+    return matmul(other, self)
+
+
+def _of_ranks(name: str, document: str, ranks: tuple[int, int]) -> None:
+    def made(input: Any, other: Any) -> LazyTensor:
+        a, b = expression_of(input), expression_of(other)
+        if (len(a.type.shape), len(b.type.shape)) != ranks:
+            raise shape_error(f"{name}: {a.type} and {b.type} are not tensors of {ranks[0]} and {ranks[1]} dims")
+        return matmul(LazyTensor(a) if a.holder is None else input, other)
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = document
+    operation()(made)
+
+
+for _row in (
+    ("mm", "The product of two matrices.", (2, 2)),
+    ("bmm", "The products of two stacks of matrices.", (3, 3)),
+    ("mv", "The product of a matrix and a vector.", (2, 1)),
+    ("dot", "The inner product of two vectors.", (1, 1)),
+):
+    _of_ranks(*_row)
+
+
+@operation("ger")
+def outer(input: LazyTensor, vec2: LazyTensor) -> LazyTensor:
+    """The products of all pairs of elements of two vectors."""
+    return input.reshape(-1, 1) * vec2.reshape(1, -1)
+
+
+@operation()
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> LazyTensor:
+    """beta * input + alpha * (mat1 @ mat2)."""
+    product = matmul(mat1, mat2)
+    product = product if alpha == 1 else product * alpha
+    return product + (input if beta == 1 else input * beta)
+
+
+@function()
+def einsum(equation: str, *operands: Any) -> LazyTensor:
+    """Sums of products over named dims, as in ``einsum("bij,bjk->bik", a, b)``."""
+    if len(operands) == 1 and isinstance(operands[0], list | tuple):
+        operands = tuple(operands[0])
+    inputs = [expression_of(item) for item in operands]
+    op = op_named("Einsum")
+    dtype = inputs[0].type.dtype
+    near = fitting(op, dtype)
+    found = apply_all(op, [cast(item, near) for item in inputs], {"equation": equation})[0]
+    return LazyTensor(cast(found, dtype))
+
+
+@operation()
+def det(input: LazyTensor) -> LazyTensor:
+    """The determinant of a matrix, or of each of a stack."""
+    return LazyTensor(apply(op_named("Det"), [input.expression]))

@@ -1,0 +1,227 @@
+"""Random tensors. The generator is the Mersenne Twister (MT19937), and elements are made of its output as in PyTorch on
+the CPU: equal seeds give PyTorch's numbers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ...runtime.tensor.dtype import I64
+from ..core.lazy_tensor import LazyTensor
+from ..core.promotion import DEFAULT, named
+from ..core.registry import function, method
+from ..core.trace import TRACE
+from .creation import check_device, made
+from .operands import lengths_of
+
+DEFAULT_SEED = 67280421310721
+"""PyTorch's."""
+VECTORIZED = 16
+"""Elements from which normal numbers are made in blocks of this many."""
+
+
+class Generator:
+    """A stream of random numbers; one for all functions without `generator` starts from PyTorch's default seed."""
+
+    def __init__(self, device: Any = None) -> None:
+        check_device(device)
+        self._lock = threading.Lock()
+        self.manual_seed(DEFAULT_SEED)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from a seed, of which the lower 32 bits count."""
+        self._state = np.random.RandomState(int(seed) & 0xFFFFFFFF)
+        self._seed = int(seed)
+        self._next_normal: float | None = None
+        return self
+
+    def initial_seed(self) -> int:
+        """The last seed."""
+        return self._seed
+
+    def get_state(self) -> Any:
+        """What `set_state` takes to continue the stream from here."""
+        return self._state.get_state(), self._next_normal
+
+    def set_state(self, state: Any) -> None:
+        """Continue the stream from a state."""
+        self._state.set_state(state[0])
+        self._next_normal = state[1]
+
+    def bits(self, count: int) -> np.ndarray:
+        """Integers of 32 random bits."""
+        return self._state.randint(0, 1 << 32, count, np.uint32)
+
+    def wide_bits(self, count: int) -> np.ndarray:
+        """Integers of 64 random bits."""
+        pairs = self.bits(2 * count).astype(np.uint64)
+        return (pairs[0::2] << np.uint64(32)) | pairs[1::2]
+
+    def uniform(self, count: int, dtype: np.dtype) -> np.ndarray:
+        """Numbers from 0 on and below 1, of as many bits as f64 or f32 has; 16-bit floats are rounded f32."""
+        if dtype == np.float64:
+            return (self.wide_bits(count) & np.uint64((1 << 53) - 1)) * 2.0**-53
+        return ((self.bits(count) & np.uint32((1 << 24) - 1)) * np.float32(2.0**-24)).astype(dtype)
+
+    def normal(self, count: int, dtype: np.dtype) -> np.ndarray:
+        """Numbers of the standard normal distribution."""
+        if count < VECTORIZED:
+            return np.array([self._one_normal() for _ in range(count)], np.float64).astype(dtype)
+        wide = np.dtype(np.float64 if dtype == np.float64 else np.float32)
+        found = self.uniform(count, wide)
+        whole = count // VECTORIZED * VECTORIZED
+        found[:whole] = _box_muller(found[:whole])
+        if whole < count:
+            found[-VECTORIZED:] = _box_muller(self.uniform(VECTORIZED, wide))
+        return found.astype(dtype, copy=False)
+
+    def _one_normal(self) -> float:
+        if self._next_normal is not None:
+            found, self._next_normal = self._next_normal, None
+            return found
+        first, second = self.uniform(2, np.dtype(np.float64))
+        radius, angle = np.sqrt(-2 * np.log1p(-second)), 2 * np.pi * first
+        self._next_normal = float(radius * np.sin(angle))
+        return float(radius * np.cos(angle))
+
+    def lock(self) -> threading.Lock:
+        """Held while a tensor is drawn."""
+        return self._lock
+
+
+def _box_muller(uniform: np.ndarray) -> np.ndarray:
+    """Normal numbers from uniform ones, the first and the second half of each block together."""
+    blocks = uniform.reshape(-1, 2, VECTORIZED // 2)
+    kind = uniform.dtype.type
+    radius = np.sqrt(kind(-2) * np.log(kind(1) - blocks[:, 0]))
+    angle = kind(2 * np.pi) * blocks[:, 1]
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)
+
+
+GENERATOR = Generator()
+
+
+@function()
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator again from a seed."""
+    return GENERATOR.manual_seed(seed)
+
+
+function("Generator")(Generator)
+
+
+def _tensor(draw: Callable[[], np.ndarray]) -> LazyTensor:
+    """A tensor of what a function draws; under `jit` each call draws again."""
+    found = made(draw())
+    if TRACE.changes is not None:
+        TRACE.changes.draws[found.expression] = draw
+    return found
+
+
+def _drawn(kind: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None) -> LazyTensor:
+    source = GENERATOR if generator is None else generator
+    wanted = DEFAULT.dtype if dtype is None else named(dtype)
+    if wanted.kind != "float":
+        why = f"random numbers of {wanted} are not defined"
+        raise UsageError("E-TENSOR-DTYPE", None, why, hint="Use randint()")
+    count = int(np.prod(shape))
+
+    def draw() -> np.ndarray:
+        with source.lock():
+            return (source.uniform if kind == "uniform" else source.normal)(count, wanted.as_numpy()).reshape(shape)
+
+    return _tensor(draw)
+
+
+@function()
+def rand(
+    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
+) -> LazyTensor:
+    """Numbers from 0 on and below 1."""
+    check_device(device)
+    return _drawn("uniform", lengths_of(size), dtype, generator).requires_grad_(requires_grad)
+
+
+@function()
+def randn(
+    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
+) -> LazyTensor:
+    """Numbers of the standard normal distribution."""
+    check_device(device)
+    return _drawn("normal", lengths_of(size), dtype, generator).requires_grad_(requires_grad)
+
+
+@function()
+def rand_like(input: LazyTensor, dtype: Any = None) -> LazyTensor:
+    """Numbers from 0 on and below 1, in the shape and dtype of a tensor."""
+    return rand(input.shape, dtype=input.dtype if dtype is None else dtype)
+
+
+@function()
+def randn_like(input: LazyTensor, dtype: Any = None) -> LazyTensor:
+    """Numbers of the standard normal distribution, in the shape and dtype of a tensor."""
+    return randn(input.shape, dtype=input.dtype if dtype is None else dtype)
+
+
+@function()
+def randint(*bounds: Any, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> LazyTensor:
+    """Integers: ``randint(high, size)`` or ``randint(low, high, size)``; `high` is left out."""
+    check_device(device)
+    *ends, size = bounds
+    low, high = ends if len(ends) == 2 else (0, *ends)
+    if high <= low:
+        raise UsageError("E-TENSOR-VALUE", None, f"randint from {low} to below {high}")
+    source = GENERATOR if generator is None else generator
+    shape = lengths_of([size])
+    count, span = int(np.prod(shape)), int(high) - int(low)
+    wanted = I64 if dtype is None else named(dtype)
+
+    def draw() -> np.ndarray:
+        with source.lock():
+            drawn = source.wide_bits(count) if span >= 1 << 28 else source.bits(count)
+        found = (drawn % drawn.dtype.type(span)).astype(np.int64) + low
+        return found.astype(wanted.as_numpy()).reshape(shape)
+
+    return _tensor(draw)
+
+
+@function()
+def randperm(n: int, dtype: Any = None, generator: Generator | None = None) -> LazyTensor:
+    """The integers below n in random order."""
+    source = GENERATOR if generator is None else generator
+    wanted = I64 if dtype is None else named(dtype)
+
+    def draw() -> np.ndarray:
+        with source.lock():
+            drawn = source.bits(max(0, n - 1)).tolist()
+        found = list(range(n))
+        for place, bits in enumerate(drawn):
+            other = place + bits % (n - place)
+            found[place], found[other] = found[other], found[place]
+        return np.array(found, np.int64).astype(wanted.as_numpy())
+
+    return _tensor(draw)
+
+
+@function()
+def bernoulli(input: LazyTensor, generator: Generator | None = None) -> LazyTensor:
+    """1 with the probability that each element is, and 0 otherwise."""
+    drawn = _drawn("uniform", input.shape, "f64", generator)
+    return (drawn < input).to(input.dtype)
+
+
+def _refilled(name: str, draw: Any) -> None:
+    def refill(self: LazyTensor, first: float, second: float, generator: Generator | None = None) -> LazyTensor:
+        return self.become(draw(self, first, second, generator))
+
+    method(name)(refill)
+
+
+_refilled(
+    "uniform_", lambda x, low, high, generator: _drawn("uniform", x.shape, x.dtype, generator) * (high - low) + low
+)
+_refilled("normal_", lambda x, mean, std, generator: _drawn("normal", x.shape, x.dtype, generator) * std + mean)

@@ -1,0 +1,242 @@
+"""Reductions along dims: sums, means, extremes, and what is made of them."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...runtime.base.errors import UsageError
+from ...runtime.tensor.dtype import BOOL, F32, I64, U8
+from ..core.expression import Expression, apply, cast, op_named
+from ..core.lazy_tensor import LazyTensor
+from ..core.promotion import category, named
+from ..core.registry import operation
+from .operands import apply_in, dim_of, dims_of, expression_of, integers
+
+Dims = int | Sequence[int] | None
+
+
+class Extremes(NamedTuple):
+    """Values and their indices along a dim."""
+
+    values: LazyTensor
+    indices: LazyTensor
+
+
+def reduced(op: str, x: Expression, dim: Dims, keepdim: bool) -> Expression:
+    """A reduction along dims; an empty list of dims stands for all, as in torch."""
+    dims = dims_of(None if isinstance(dim, list | tuple) and not dim else dim, len(x.type.shape))
+    if not x.type.shape:
+        return x
+    axes = None if len(dims) == len(x.type.shape) else integers(dims)
+    return apply_in(op_named(op), [x, axes], {"keepdims": int(keepdim)})
+
+
+def _total(op: str, input: Any, dim: Dims, keepdim: bool, dtype: Any) -> LazyTensor:
+    """Sums and products, of integers as i64."""
+    x = expression_of(input)
+    x = cast(x, named(dtype) if dtype is not None else I64 if category(x.type.dtype) < 2 else x.type.dtype)
+    return LazyTensor(reduced(op, x, dim, keepdim))
+
+
+@operation()
+def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> LazyTensor:
+    """The sum; 0 of nothing."""
+    return _total("ReduceSum", input, dim, keepdim, dtype)
+
+
+@operation()
+def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> LazyTensor:
+    """The product; 1 of nothing."""
+    return _total("ReduceProd", input, dim, keepdim, dtype)
+
+
+@operation()
+def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> LazyTensor:
+    """The mean of floats; NaN of nothing."""
+    x = expression_of(input)
+    x = x if dtype is None else cast(x, named(dtype))
+    if category(x.type.dtype) < 2:
+        why = f"mean of {x.type.dtype} is not defined"
+        raise UsageError("E-TENSOR-DTYPE", None, why, hint="Convert it with float(), or give dtype")
+    return LazyTensor(reduced("ReduceMean", x, dim, keepdim))
+
+
+def _extreme(op: str, input: Any, dim: Dims, keepdim: bool) -> LazyTensor:
+    x = expression_of(input)
+    chosen = dims_of(None if isinstance(dim, list | tuple) and not dim else dim, len(x.type.shape))
+    if builtins.any(x.type.shape[axis] == 0 for axis in chosen if x.type.shape):
+        why = f"the largest or smallest element along an empty dim of {x.type} does not exist"
+        raise UsageError("E-TENSOR-SHAPE", None, why, hint="Reduce a dim that has elements")
+    return LazyTensor(reduced(op, x, dim, keepdim))
+
+
+@operation()
+def amax(input: Any, dim: Dims = (), keepdim: bool = False) -> LazyTensor:
+    """The largest element; equal ones share its gradient."""
+    return _extreme("ReduceMax", input, dim, keepdim)
+
+
+@operation()
+def amin(input: Any, dim: Dims = (), keepdim: bool = False) -> LazyTensor:
+    """The smallest element; equal ones share its gradient."""
+    return _extreme("ReduceMin", input, dim, keepdim)
+
+
+def _arg(op: str, input: Any, dim: int | None, keepdim: bool) -> LazyTensor:
+    x = expression_of(input)
+    x = cast(x, I64) if x.type.dtype is BOOL else x
+    tensor = LazyTensor(x)
+    if dim is None:
+        found = _arg(op, tensor.reshape(-1), 0, False)
+        return found.reshape([1] * len(x.type.shape)) if keepdim else found
+    if not x.type.shape:
+        return LazyTensor(integers(0))
+    dim = dim_of(dim, len(x.type.shape))
+    if not x.type.shape[dim]:
+        raise UsageError("E-TENSOR-SHAPE", None, f"dim {dim} of {x.type} is empty", hint="Reduce a dim with elements")
+    return LazyTensor(apply_in(op_named(op), [x], {"axis": dim, "keepdims": int(keepdim)}, back=False))
+
+
+@operation()
+def argmax(input: Any, dim: int | None = None, keepdim: bool = False) -> LazyTensor:
+    """The index of the largest element, the first of equal ones; of all elements in a row without `dim`."""
+    return _arg("ArgMax", input, dim, keepdim)
+
+
+@operation()
+def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> LazyTensor:
+    """The index of the smallest element, the first of equal ones; of all elements in a row without `dim`."""
+    return _arg("ArgMin", input, dim, keepdim)
+
+
+def _selected(arg: Any, input: LazyTensor, dim: int, keepdim: bool) -> Extremes:
+    """The elements at the indices, which alone have the gradient."""
+    if not input.ndim:
+        return Extremes(input, arg(input, 0))
+    places = arg(input, dim, True)
+    values = input.gather(dim, places)
+    if keepdim:
+        return Extremes(values, places)
+    return Extremes(values.squeeze(dim), places.squeeze(dim))
+
+
+@operation()
+def max(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The largest element of all; with `dim` the largest of each row, and their indices; of two tensors, `maximum`."""
+    tensor = LazyTensor(expression_of(input)) if not isinstance(input, LazyTensor) else input
+    if isinstance(dim, LazyTensor):
+        return tensor.maximum(dim)
+    return amax(tensor) if dim is None else _selected(argmax, tensor, dim, keepdim)
+
+
+@operation()
+def min(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The smallest element of all; with `dim` the smallest of each row, and their indices; of two tensors,
+    `minimum`."""
+    tensor = LazyTensor(expression_of(input)) if not isinstance(input, LazyTensor) else input
+    if isinstance(dim, LazyTensor):
+        return tensor.minimum(dim)
+    return amin(tensor) if dim is None else _selected(argmin, tensor, dim, keepdim)
+
+
+@operation()
+def any(input: Any, dim: Dims = None, keepdim: bool = False) -> LazyTensor:
+    """Whether one element is not 0; of u8 as u8, as in torch."""
+    return _counted(input, dim, keepdim, "gt")
+
+
+@operation()
+def all(input: Any, dim: Dims = None, keepdim: bool = False) -> LazyTensor:
+    """Whether no element is 0."""
+    x = expression_of(input)
+    found = _counted(LazyTensor(apply(op_named("Not"), [cast(x, BOOL)])), dim, keepdim, "eq")
+    return found.to(U8) if x.type.dtype is U8 else found
+
+
+def _counted(input: Any, dim: Dims, keepdim: bool, compare: str) -> LazyTensor:
+    x = expression_of(input)
+    found = LazyTensor(reduced("ReduceSum", cast(cast(x, BOOL), I64), dim, keepdim))
+    truth: LazyTensor = getattr(found, compare)(0)
+    return truth.to(U8) if x.type.dtype is U8 else truth
+
+
+@operation()
+def count_nonzero(input: Any, dim: Dims = None) -> LazyTensor:
+    """How many elements are not 0."""
+    return LazyTensor(reduced("ReduceSum", cast(cast(expression_of(input), BOOL), I64), dim, False))
+
+
+@operation()
+def var(
+    input: Any, dim: Any = None, unbiased: bool = True, *, correction: float | None = None, keepdim: bool = False
+) -> LazyTensor:
+    """The variance; `correction` (1 if `unbiased`) is subtracted from the count."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    x = input if isinstance(input, LazyTensor) else LazyTensor(expression_of(input))
+    dims = dims_of(dim, x.ndim)
+    count = 1
+    for axis in dims:
+        count *= x.shape[axis] if x.ndim else 1
+    lost = float(unbiased) if correction is None else correction
+    distance = x - mean(x, dims, keepdim=True)
+    return sum(distance * distance, dims, keepdim) / _above_zero(count - lost)
+
+
+def _above_zero(count: float) -> float:
+    return count if count > 0 else 0.0
+
+
+@operation()
+def std(
+    input: Any, dim: Any = None, unbiased: bool = True, *, correction: float | None = None, keepdim: bool = False
+) -> LazyTensor:
+    """The standard deviation."""
+    return var(input, dim, unbiased, correction=correction, keepdim=keepdim).sqrt()
+
+
+@operation()
+def norm(input: Any, p: Any = 2, dim: Dims = None, keepdim: bool = False) -> LazyTensor:
+    """The p-norm of the elements along dims; "fro" is 2."""
+    x = input if isinstance(input, LazyTensor) else LazyTensor(expression_of(input))
+    if p in ("fro", 2):
+        return LazyTensor(reduced("ReduceL2", x.abs().expression if not x.ndim else x.expression, dim, keepdim))
+    size = x.abs()
+    if p == float("inf"):
+        return amax(size, () if dim is None else dim, keepdim)
+    if p == -float("inf"):
+        return amin(size, () if dim is None else dim, keepdim)
+    if p == 0:
+        return sum(size.ne(0), dim, keepdim, dtype=x.dtype)
+    if p == 1:
+        return sum(size, dim, keepdim)
+    return sum(size**p, dim, keepdim) ** (1 / p)
+
+
+@operation()
+def logsumexp(input: Any, dim: Dims, keepdim: bool = False) -> LazyTensor:
+    """log(sum(exp(x)))."""
+    x = expression_of(input)
+    return LazyTensor(reduced("ReduceLogSumExp", x if category(x.type.dtype) >= 2 else cast(x, F32), dim, keepdim))
+
+
+def _cumulative(op: str, input: Any, dim: int, dtype: Any) -> LazyTensor:
+    x = expression_of(input)
+    x = cast(x, named(dtype) if dtype is not None else I64 if category(x.type.dtype) < 2 else x.type.dtype)
+    if not x.type.shape:
+        return LazyTensor(x)
+    return LazyTensor(apply_in(op_named(op), [x, integers(dim_of(dim, len(x.type.shape)))]))
+
+
+@operation()
+def cumsum(input: Any, dim: int, *, dtype: Any = None) -> LazyTensor:
+    """Sums of all elements up to each one."""
+    return _cumulative("CumSum", input, dim, dtype)
+
+
+@operation()
+def cumprod(input: Any, dim: int, *, dtype: Any = None) -> LazyTensor:
+    """Products of all elements up to each one."""
+    return _cumulative("CumProd", input, dim, dtype)

@@ -1,0 +1,1 @@
+"""Configurations of decoders, one module a family."""

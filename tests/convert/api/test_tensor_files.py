@@ -1,0 +1,27 @@
+"""save and load of lazy tensors: files are those of safetensors."""
+
+import candle_convert as cc
+import numpy as np
+import safetensors.torch
+import torch
+
+
+def test_files(tmp_path):
+    path = tmp_path / "m.safetensors"
+    tensors = {"w": cc.randn(3, 4, requires_grad=True), "b": cc.arange(5), "h": cc.ones(2, dtype=cc.bf16)}
+    cc.save(tensors, path, {"step": "3"})
+    theirs = safetensors.torch.load_file(path)
+    dtypes = {"w": torch.float32, "b": torch.int64, "h": torch.bfloat16}
+    assert {name: each.dtype for name, each in theirs.items()} == dtypes
+    np.testing.assert_array_equal(theirs["w"].numpy(), tensors["w"].detach().numpy())
+    found = cc.load(path)
+    assert {name: each.dtype for name, each in found.items()} == {name: each.dtype for name, each in tensors.items()}
+    assert all(cc.equal(found[name], tensors[name]) for name in tensors)
+
+
+def test_functions_of_arrays_take_tensors_too():
+    x = cc.tensor([-1.0, 0.0, 2.0])
+    for name in ("relu", "sigmoid", "gelu", "silu", "erf", "softmax"):
+        found = getattr(cc, name)(x)
+        assert isinstance(found, cc.LazyTensor)
+        np.testing.assert_allclose(found.numpy(), getattr(cc, name)(x.numpy()), rtol=1e-6)

@@ -1,0 +1,184 @@
+"""``predict``, ``embed`` and ``classify`` with pictures: what they print and write, and what they refuse."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+from candle_convert import models
+from candle_convert.convert.cli.main import run
+from candle_convert.tests.builders.image_checkpoints import image_model, saved
+from candle_convert.tests.builders.pictures import MADE
+from candle_convert.tests.builders.segment_anything import segment_anything
+from PIL import Image
+
+SETTINGS = {
+    "image_size": 32, "patch_size": 16, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "intermediate_size": 32,
+}  # fmt: skip
+PREPARATION = {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = saved(image_model("ViTForImageClassification", **SETTINGS, num_labels=3), tmp_path / "model")
+    (model / "preprocessor_config.json").write_text(json.dumps(PREPARATION))
+    (tmp_path / "photos").mkdir()
+    for number, picture in enumerate(MADE):
+        Image.fromarray(picture).save(tmp_path / "photos" / f"{number}.png")
+    return tmp_path
+
+
+def emitted(capsys, *words):
+    """The JSON that a command prints."""
+    assert run([*words, "--threads", "1", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_labels_of_a_folder_and_of_a_pattern(folder, capsys):
+    expected = models.load("model", threads=1).predict(sorted(map(str, folder.glob("photos/*.png"))))
+    for words in (["photos"], ["photos/*.png"], [f"photos/{number}.png" for number in range(4)]):
+        found = emitted(capsys, "predict", "model", *words, "--batch", "3")
+        assert found["task"] == "image-classification"
+        assert [each["input"] for each in found["results"]] == [f"photos/{number}.png" for number in range(4)]
+        for each, rows in zip(found["results"], expected, strict=True):
+            assert [row["label"] for row in each["found"]] == [row["label"] for row in rows]
+            assert [row["score"] for row in each["found"]] == pytest.approx([row["score"] for row in rows])
+    assert run(["predict", "model", "photos/0.png", "--top", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["label", "score"]
+    assert len(lines) == 3
+
+
+def test_annotated_pictures(folder, capsys):
+    found = emitted(capsys, "predict", "model", "photos", "photos/0.png", "-o", "out")
+    names = ["0.png", "1.png", "2.png", "3.png", "0-2.png"]
+    assert [each["path"] for each in found["outputs"]] == [f"out/{name}" for name in names]
+    for number, picture in enumerate(MADE):
+        drawn = np.asarray(Image.open(f"out/{number}.png"))
+        assert drawn.shape == picture.shape
+        assert (drawn != picture).any()
+    assert run(["predict", "model", "photos", "-o", "out", "-q"]) == 5
+    assert run(["predict", "model", "photos", "-o", "out", "-q", "--force"]) == 0
+
+
+def test_preparation_of_another_file(folder, capsys):
+    usual = emitted(capsys, "predict", "model", "photos/0.png")["results"]
+    (folder / "model" / "preprocessor_config.json").rename("own.json")
+    assert run(["predict", "model", "photos/0.png", "-q"]) == 4
+    assert "E-PREPROCESSOR-NONE" in capsys.readouterr().err
+    assert emitted(capsys, "predict", "model", "photos/0.png", "--preprocessor", "own.json")["results"] == usual
+    (folder / "other.json").write_text("[1]")
+    assert run(["predict", "model", "photos/0.png", "--preprocessor", "other.json", "-q"]) == 3
+
+
+def test_vectors(folder, capsys):
+    expected = models.load("model", threads=1, task="image-feature-extraction").embed([MADE[0], MADE[1]])
+    found = emitted(capsys, "embed", "model", "photos/0.png", "photos/1.png")
+    assert np.allclose(found["vectors"], expected, atol=1e-5)
+    assert run(["embed", "model", "photos", "-o", "v.npy", "--normalize"]) == 0
+    assert np.allclose(np.linalg.norm(np.load("v.npy"), axis=1), 1, atol=1e-5)
+    capsys.readouterr()
+    assert run(["embed", "model", "photos", "--similarity"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["1", "photos/0.png", "1.000"]
+    assert run(["embed", "model", "photos", "--pooling", "cls", "-q"]) == 2
+
+
+def test_options_of_texts_are_refused(folder, capsys):
+    for words in (["predict", "--context", "x"], ["predict", "--threshold", "0.5"], ["embed", "--prompt-name", "x"]):
+        assert run([words[0], "model", "photos/0.png", *words[1:], "-q"]) == 2
+        assert "no option" in capsys.readouterr().err
+
+
+def test_names_on_standard_input(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"photos/0.png\nphotos/2.png\n")))
+    assert [each["input"] for each in emitted(capsys, "predict", "model", "-f", "-")["results"]] == [
+        "photos/0.png",
+        "photos/2.png",
+    ]
+
+
+def test_labels_of_similar_pictures(folder, capsys):
+    for label, numbers in {"one": (0, 1), "two": (2,)}.items():
+        (folder / "known" / label).mkdir(parents=True)
+        for number in numbers:
+            Image.fromarray(MADE[number]).save(folder / "known" / label / f"{number}.png")
+    found = emitted(capsys, "classify", "model", "photos", "--against", "known", "--neighbors", "1")
+    assert [each["label"] for each in found["results"][:3]] == ["one", "one", "two"]
+    assert found["results"][2]["nearest"] == "known/two/2.png"
+    assert found["results"][0]["cosine"] == pytest.approx(1, abs=1e-5)
+    assert run(["classify", "model", "photos", "--against", "photos", "-q"]) == 2
+    assert run(["classify", "model", "photos", "--against", "nowhere", "-q"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status", "code"),
+    [
+        ("x.png", b"", 3, "E-PICTURE-FORMAT"),
+        ("x.png", b"text", 3, "E-PICTURE-FORMAT"),
+        ("x.ppm", b"P6 99 99 255\n" + bytes(100), 3, "E-PICTURE-DAMAGED"),
+        ("x.ppm", b"P6 60000 60000 255\n" + bytes(100), 6, "E-RUN-MEMORY"),
+        ("missing.png", None, 7, "E-IO-OPEN"),
+    ],
+)
+def test_bad_pictures_get_one_line(folder, capsys, name, content, status, code):
+    if content is not None:
+        (folder / name).write_bytes(content)
+    assert run(["predict", "model", name, "-q"]) == status
+    error = capsys.readouterr().err.strip()
+    assert f"{code}  {name}: " in error
+    assert "\n" not in error
+
+
+def test_folders_without_pictures(folder, capsys):
+    (folder / "empty").mkdir()
+    assert run(["predict", "model", "empty", "-q"]) == 2
+    assert "holds no pictures" in capsys.readouterr().err
+
+
+def test_masks(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    saved(segment_anything(), tmp_path / "sam")
+    Image.fromarray(MADE[0]).save("a.png")
+    expected = models.load("sam", threads=1).predict("a.png", points=[[40, 60], [100, 20, 0]])
+    words = ["predict", "sam", "a.png", "--points", "40,60", "--points", "100,20,0", "-o", "out"]
+    found = emitted(capsys, *words)["results"][0]["found"]
+    assert [each["segmentation"] for each in found] == [each["mask"].to_coco() for each in expected]
+    assert (np.asarray(Image.open("out/a.png"))[np.asarray(expected[0]["mask"])] != MADE[0][0, 0]).any()
+    assert run(["predict", "sam", "a.png", "--box", "10,20,90,80", "--threads", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["number", "score", "stability", "area", "xmin", "ymin", "xmax", "ymax"]
+    assert len(lines) == 2
+    everything = ["--grid", "3", "--stability", "0", "--threshold", "0", "--iou", "1", "--top", "2"]
+    assert len(emitted(capsys, "predict", "sam", "a.png", *everything)["results"][0]["found"]) == 2
+    assert run(["predict", "sam", "a.png", "--box", "1,2,x,4"]) == 2
+    assert "X0,Y0,X1,Y1" in capsys.readouterr().err
+
+
+def test_damaged_pictures_among_others(folder, capsys):
+    names = [f"photos/{number}.png" for number in range(4)]
+    usual = emitted(capsys, "embed", "model", *names)["vectors"]
+    (folder / "photos" / "1b.png").write_bytes((folder / "photos" / "1.png").read_bytes()[:900])
+    (folder / "photos" / "3b.png").write_bytes(b"text")
+    assert run(["predict", "model", "photos", "--batch", "3", "--top", "1", "-o", "out"]) == 3
+    shown = capsys.readouterr()
+    errors = shown.err.strip().splitlines()
+    assert ["E-PICTURE-DAMAGED" in errors[0], "1b.png" in errors[0], "E-PICTURE-FORMAT" in errors[1]] == [True] * 3
+    assert [line.split()[0] for line in shown.out.splitlines()[1:5]] == names
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["0.png", "1.png", "2.png", "3.png"]
+    assert run(["embed", "model", "photos", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert np.allclose(found["vectors"], usual, atol=1e-6)
+    assert [each["input"] for each in found["errors"]] == ["photos/1b.png", "photos/3b.png"]
+    assert found["ok"] is False
+    (folder / "known" / "one").mkdir(parents=True)
+    for name in ("0.png", "1b.png"):
+        (folder / "known" / "one" / name).write_bytes((folder / "photos" / name).read_bytes())
+    assert run(["classify", "model", "photos", "--against", "known", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert [each["input"] for each in found["results"]] == names
+    assert len(found["errors"]) == 3
+    assert run(["predict", "model", "photos/1b.png", "photos/3b.png"]) == 3
+    assert not capsys.readouterr().out.strip()

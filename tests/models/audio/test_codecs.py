@@ -1,0 +1,149 @@
+"""Audio codecs against transformers: codes and samples, through GGUF and back, and exported to ONNX."""
+
+import candle_convert as cc
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from candle_convert.tests.builders.audio_codecs import codec, sound
+from candle_convert.tests.builders.image_checkpoints import saved
+
+SEANET = {
+    "num_filters": 4, "hidden_size": 16, "codebook_dim": 16, "codebook_size": 32, "upsampling_ratios": [4, 3, 2],
+    "sampling_rate": 16000,
+}  # fmt: skip
+ENCODEC = {**SEANET, "target_bandwidths": [13.4, 26.7, 40.1], "num_lstm_layers": 1}
+STEREO = {
+    "audio_channels": 2, "normalize": True, "norm_type": "time_group_norm", "use_causal_conv": False,
+    "chunk_length_s": 0.02, "overlap": 0.1,
+}  # fmt: skip
+DAC = {
+    "encoder_hidden_size": 4, "decoder_hidden_size": 32, "downsampling_ratios": [2, 4], "n_codebooks": 3,
+    "codebook_size": 32, "codebook_dim": 4,
+}  # fmt: skip
+MIMI = {
+    **SEANET, "hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+    "num_hidden_layers": 2, "intermediate_size": 48, "num_quantizers": 4, "num_semantic_quantizers": 2,
+    "vector_quantization_hidden_dimension": 16, "upsample_groups": 32, "sliding_window": 5,
+}  # fmt: skip
+CASES = {
+    "encodec": ("Encodec", ENCODEC),
+    "encodec-stereo": ("Encodec", ENCODEC | STEREO),
+    "encodec-zeros": ("Encodec", ENCODEC | {"pad_mode": "constant", "num_residual_layers": 2, "num_lstm_layers": 2}),
+    "encodec-trimmed": ("Encodec", ENCODEC | {"trim_right_ratio": 0.5, "use_conv_shortcut": False}),
+    "encodec-edges": ("Encodec", ENCODEC | {"pad_mode": "replicate", "use_causal_conv": False}),
+    "dac": ("Dac", DAC),
+    "dac-odd": ("Dac", DAC | {"downsampling_ratios": [3, 2, 2]}),
+    "mimi": ("Mimi", MIMI),
+    "mimi-mirrored": ("Mimi", MIMI | {"pad_mode": "reflect", "use_conv_shortcut": True, "attention_bias": True}),
+}
+"""By name: the beginning of the class, and its configuration."""
+TOLERANCE = 1e-4
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request, tmp_path_factory):
+    kind, settings = CASES[request.param]
+    model = codec(kind, **settings)
+    return model, saved(model, tmp_path_factory.mktemp(request.param) / "hf")
+
+
+def _sound(model, length):
+    return sound(2, getattr(model.config, "audio_channels", 1), length)
+
+
+def _encoded(model, samples, quantizers=None):
+    """Codes, scales and padding of transformers."""
+    x = torch.from_numpy(samples)
+    with torch.no_grad():
+        if type(model).__name__ == "DacModel":
+            return model.encode(x, quantizers).audio_codes.numpy(), None, 0
+        if type(model).__name__ == "MimiModel":
+            return model.encode(x, num_quantizers=None if quantizers is None else 3).audio_codes.numpy(), None, 0
+        bandwidths = model.config.target_bandwidths
+        found = model.encode(x, bandwidth=bandwidths[-1 if quantizers is None else quantizers])
+        scales = None if found.audio_scales[0] is None else torch.stack(list(found.audio_scales)).numpy()
+        return found.audio_codes.numpy(), scales, found.last_frame_pad_length
+
+
+def _decoded(model, codes, scales=None):
+    with torch.no_grad():
+        given = torch.from_numpy(codes)
+        if type(model).__name__ == "DacModel":
+            return model.decode(audio_codes=given).audio_values.numpy()[:, None]
+        if type(model).__name__ == "MimiModel":
+            return model.decode(given).audio_values.numpy()
+        several = [None] * len(codes) if scales is None else list(torch.from_numpy(scales))
+        return model.decode(given, several).audio_values.numpy()
+
+
+def _close(found, expected, name=""):
+    assert found.shape == expected.shape, name
+    assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max(), name
+
+
+def _check(model, ours, samples):
+    """Codes are equal; so are samples of transformers' codes."""
+    codes, scales, padding = _encoded(model, samples)
+    found = ours.encode(samples)
+    assert np.array_equal(found.codes, codes)
+    assert found.padding == padding
+    if scales is not None:
+        _close(found.scales, scales)
+    _close(ours.decode(codes, scales), _decoded(model, codes, scales))
+
+
+@pytest.mark.parametrize("length", [960, 1009, 40])
+def test_codes_and_samples(case, length):
+    model, folder = case
+    if type(model).__name__ == "DacModel":
+        length -= length % model.config.hop_length
+    _check(model, cc.models.load(folder), _sound(model, length))
+
+
+def test_a_round_trip_has_the_length_of_the_audio(case):
+    model, folder = case
+    ours = cc.models.load(folder)
+    samples = _sound(model, 1234 if type(model).__name__ == "EncodecModel" else 1200)
+    found = ours.decode(ours.encode(samples))
+    lacking = 1 if getattr(model.config, "downsampling_ratios", [2])[0] == 3 else 0
+    assert found.shape == (2, ours.channels, samples.shape[2] - lacking)
+
+
+def test_fewer_quantizers(case):
+    model, folder = case
+    ours, samples = cc.models.load(folder), _sound(model, 480)
+    codes, scales, _ = _encoded(model, samples, 1)
+    kbits = getattr(model.config, "target_bandwidths", None)
+    options = {"num_quantizers": codes.shape[-2]} if kbits is None else {"bandwidth": kbits[1]}
+    found = ours.encode(samples, **options)
+    assert np.array_equal(found.codes, codes)
+    _close(ours.decode(codes, scales), _decoded(model, codes, scales))
+
+
+def test_gguf_and_back(case, tmp_path):
+    model, folder = case
+    cc.convert(folder, tmp_path / "m.gguf")
+    cc.convert(tmp_path / "m.gguf", tmp_path / "hf", to="safetensors")
+    samples = _sound(model, 480)
+    _check(model, cc.models.load(tmp_path / "m.gguf"), samples)
+    _check(model, cc.models.load(tmp_path / "hf"), samples)
+    again, report = type(model).from_pretrained(tmp_path / "hf", output_loading_info=True)
+    assert not report["unexpected_keys"]
+    assert not report["mismatched_keys"]
+    assert np.array_equal(_encoded(again.eval(), samples)[0], _encoded(model, samples)[0])
+
+
+def test_export(case, tmp_path):
+    model, folder = case
+    cc.convert(folder, tmp_path / "onnx", to="onnx")
+    samples = _sound(model, 216)
+    if not getattr(model.config, "normalize", False):
+        encoder = onnxruntime.InferenceSession(tmp_path / "onnx" / "encoder_model.onnx")
+        (codes,) = encoder.run(["audio_codes"], {"input_values": samples})
+        expected = _encoded(model, samples)[0]
+        assert np.array_equal(codes, expected.reshape(codes.shape))
+        decoder = onnxruntime.InferenceSession(tmp_path / "onnx" / "decoder_model.onnx")
+        (found,) = decoder.run(["audio_values"], {"audio_codes": codes})
+        _close(found, _decoded(model, expected))
+    _check(model, cc.models.load(tmp_path / "onnx"), samples)

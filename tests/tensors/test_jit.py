@@ -1,0 +1,112 @@
+"""jit: traced functions compute what they compute without it, and change what they change."""
+
+import candle_convert as cc
+import numpy as np
+import pytest
+import torch
+
+
+def test_a_function_is_traced_once_for_each_structure():
+    calls = []
+
+    @cc.jit
+    def f(x, scale=2, *, extra=()):
+        calls.append(x.shape)
+        return {"y": x * scale + sum(extra), "n": (x.sum(), 7)}
+
+    for count in (3, 4, 3):
+        x = cc.rand(count)
+        found = f(x)
+        np.testing.assert_allclose(found["y"].numpy(), x.numpy() * 2)
+        np.testing.assert_allclose(found["n"][0].numpy(), x.numpy().sum(), rtol=1e-6)
+        assert found["n"][1] == 7
+    assert calls == [(3,), (4,)]
+    assert f(cc.ones(3), 3)["y"].tolist() == [3, 3, 3]
+    assert f(cc.ones(3), 3.0)["y"].tolist() == [3, 3, 3]
+    assert f(cc.ones(3), extra=[cc.ones(3), cc.ones(3)])["y"].tolist() == [4, 4, 4]
+    assert f(np.ones(3, np.float32))["y"].tolist() == [2, 2, 2]
+    assert len(calls) == 5
+
+
+def trained(m, wrap, accumulate=False):
+    """Ten steps of momentum SGD; parameters, momentum and gradients live outside of the step."""
+    rng = np.random.default_rng(0)
+    xs = [m.tensor(rng.standard_normal((8, 3)), dtype=m.float32) for _ in range(10)]
+    w = m.tensor(rng.standard_normal((3, 2)), dtype=m.float32, requires_grad=True)
+    b = m.zeros(2, requires_grad=True)
+    momentum = [m.zeros(3, 2), m.zeros(2)]
+
+    def step(x):
+        if not accumulate:
+            w.grad = b.grad = None
+        loss = ((x @ w + b).tanh() - x[:, :2] * 2).square().mean()
+        loss.backward()
+        with m.no_grad():
+            for p, v in zip((w, b), momentum, strict=True):
+                v.mul_(0.9).add_(p.grad)
+                p -= 0.1 * v
+        return loss.detach()
+
+    step = wrap(step)
+    return [step(x).item() for x in xs], w, b
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_training_steps(accumulate):
+    expected, their_w, _ = trained(torch, lambda f: f, accumulate)
+    for wrap in (cc.jit, lambda f: f):
+        found, w, b = trained(cc, wrap, accumulate)
+        np.testing.assert_allclose(found, expected, rtol=2e-5)
+        np.testing.assert_allclose(w.detach().numpy(), their_w.detach().numpy(), rtol=1e-4)
+        np.testing.assert_allclose(w.grad.numpy(), their_w.grad.numpy(), rtol=1e-4, atol=1e-6)
+        assert w.requires_grad
+        assert b.is_leaf
+
+
+def test_outside_values_are_read_at_each_call():
+    scale = cc.ones(1)
+    f = cc.jit(lambda x: x * scale)
+    assert f(cc.ones(2)).tolist() == [1, 1]
+    scale.fill_(5)
+    assert f(cc.ones(2)).tolist() == [5, 5]
+    scale += cc.ones(1)
+    assert f(cc.ones(2)).tolist() == [6, 6]
+
+
+def test_arguments_that_are_changed():
+    @cc.jit
+    def f(x, w):
+        x += 1
+        ((x * w).sum()).backward()
+
+    x, w = cc.zeros(2), cc.ones(2, requires_grad=True)
+    f(x, w)
+    f(x, w)
+    assert x.tolist() == [2, 2]
+    assert w.grad.tolist() == [3, 3]
+
+
+def test_random_numbers_are_drawn_again():
+    f = cc.jit(lambda x: x + cc.rand(4))
+    cc.manual_seed(3)
+    found = [f(cc.zeros(4)).tolist() for _ in range(3)]
+    torch.manual_seed(3)
+    np.testing.assert_array_equal(found, [torch.rand(4).tolist() for _ in range(3)])
+
+
+def test_gradients_inside():
+    f = cc.jit(cc.value_and_grad(lambda w, x: ((x @ w) ** 2).sum()))
+    w, x = cc.rand(3, 2), cc.rand(4, 3)
+    for _ in range(2):
+        value, slope = f(w, x)
+        product = x.numpy() @ w.numpy()
+        np.testing.assert_allclose(value.item(), (product**2).sum(), rtol=1e-5)
+        np.testing.assert_allclose(slope.numpy(), 2 * x.numpy().T @ product, rtol=1e-5)
+
+
+def test_values_that_are_not_known():
+    with pytest.raises(cc.UsageError, match="E-TENSOR-TRACE"):
+        cc.jit(lambda x: x if x.sum() > 0 else -x)(cc.ones(2))
+    with pytest.raises(cc.UsageError, match="hashable"):
+        cc.jit(lambda x, y: x)(cc.ones(2), {1, 2})
+    assert cc.jit(lambda x: cc.jit(lambda y: y * 2)(x) + 1)(cc.ones(2)).tolist() == [3, 3]
