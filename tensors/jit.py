@@ -12,14 +12,13 @@ from ..runtime.base.errors import UsageError
 from .core.expression import Expression, TensorType, leaf, placeholder
 from .core.grad_mode import GRAD_MODE
 from .core.lazy_tensor import LazyTensor
+from .core.nested import count, flattened, restored
 from .core.plan import Plan
 from .core.realize import Structure, collected, realize
 from .core.trace import TRACE, Changes
 
 MAX_TRACES = 256
 """Traces that a function keeps; all are dropped when there are more."""
-TENSOR = object()
-"""Stands for a tensor in the structure of arguments and results."""
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,7 +38,7 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         if TRACE.changes is not None:
             return function(*arguments, **options)
         tensors: list[LazyTensor] = []
-        structure = _flattened((arguments, options), tensors)
+        structure = flattened((arguments, options), tensors)
         types = [(each.expression.type, each.expression.needs_grad) for each in tensors]
         key = (structure, tuple(types), GRAD_MODE.enabled)
         try:
@@ -70,10 +69,10 @@ class Trace:
         start = given[0].expression.order if given else placeholder(_NOTHING).order
         TRACE.changes = changes = Changes()
         try:
-            arguments, options = _restored(structure, iter(given))
+            arguments, options = restored(structure, iter(given))
             result = function(*arguments, **options)
             results: list[LazyTensor] = []
-            self._structure = _flattened(result, results)
+            self._structure = flattened(result, results)
             self._changed = [(each, each.expression) for each in changes.values]
             self._grads = [(each, each.grad) for each in changes.grads]
         finally:
@@ -150,8 +149,7 @@ class Trace:
         """The result for these arguments; changes of other tensors are made."""
         found = self._plan.run([feed(tensors) for feed in self._feeds])
         arrays = iter([found[place] for place in self._places])
-        count = _count(self._structure)
-        results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count)])
+        results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count(self._structure))])
         for target, now in self._changed:
             tensor = self._target(target, tensors)
             changed = leaf(next(arrays))
@@ -163,7 +161,7 @@ class Trace:
             slope = None if grad is None else LazyTensor(leaf(next(arrays)))
             added = slope is not None and tensor is not target and tensor.grad is not None
             tensor.grad = tensor.grad + slope if added else slope  # type: ignore[operator]
-        return _restored(self._structure, results)
+        return restored(self._structure, results)
 
     def _target(self, tensor: LazyTensor, tensors: Sequence[LazyTensor]) -> LazyTensor:
         """The tensor that is changed: the argument for which another one stood in."""
@@ -213,41 +211,3 @@ def _itself(tensor: LazyTensor | None) -> LazyTensor | None:
 
 def _grad_of(tensor: LazyTensor) -> LazyTensor | None:
     return tensor.grad
-
-
-def _flattened(item: Any, tensors: list[LazyTensor]) -> Any:
-    """The structure of nested lists, tuples and dictionaries; tensors are added to `tensors`."""
-    if isinstance(item, LazyTensor):
-        tensors.append(item)
-        return TENSOR
-    if isinstance(item, np.ndarray):
-        tensors.append(LazyTensor(leaf(item)))
-        return TENSOR
-    if isinstance(item, dict):
-        return dict, tuple([(name, _flattened(each, tensors)) for name, each in item.items()])
-    if isinstance(item, list | tuple):
-        return type(item), tuple([_flattened(each, tensors) for each in item])
-    return None, (type(item), item)
-
-
-def _restored(structure: Any, tensors: Any) -> Any:
-    """What `_flattened` took apart."""
-    if structure is TENSOR:
-        return next(tensors)
-    kind, items = structure
-    if kind is None:
-        return items[1]
-    if kind is dict:
-        return {name: _restored(each, tensors) for name, each in items}
-    made = [_restored(each, tensors) for each in items]
-    return kind(*made) if hasattr(kind, "_fields") else kind(made)
-
-
-def _count(structure: Any) -> int:
-    """The number of tensors in a structure."""
-    if structure is TENSOR:
-        return 1
-    kind, items = structure
-    if kind is None:
-        return 0
-    return sum(_count(each[1] if kind is dict else each) for each in items)

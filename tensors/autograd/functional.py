@@ -11,6 +11,7 @@ from ...runtime.base.errors import UsageError
 from ..core.expression import alias
 from ..core.grad_mode import set_grad_enabled
 from ..core.lazy_tensor import LazyTensor
+from ..core.nested import mapped
 from ..core.registry import function
 from ..operations.creation import zeros_like
 from .derivative import differentiated
@@ -41,10 +42,15 @@ def value_and_grad(
     @functools.wraps(made)
     def differentiating(*arguments: Any, **options: Any) -> tuple[Any, Any]:
         sources: list[LazyTensor] = []
+
+        def marked(item: Any) -> LazyTensor:
+            sources.append(_source(item))
+            return sources[-1]
+
         _DEPTH.grads += 1
         try:
             with set_grad_enabled(True):
-                given = [_marked(item, sources) if n in chosen else item for n, item in enumerate(arguments)]
+                given = [mapped(item, marked) if n in chosen else item for n, item in enumerate(arguments)]
                 result = made(*given, **options)
                 value = result[0] if has_aux else result
                 _check(value)
@@ -52,9 +58,9 @@ def value_and_grad(
         finally:
             _DEPTH.grads -= 1
         parts = iter([zeros_like(s) if e is None else LazyTensor(e) for s, e in zip(sources, found, strict=True)])
-        slopes = [_restored(arguments[n], parts) for n in chosen]
+        slopes = [mapped(arguments[n], lambda _: next(parts)) for n in chosen]
         slope = tuple(slopes) if several else slopes[0]
-        return (result, slope) if _DEPTH.grads else (_detached(result), _detached(slope))
+        return (result, slope) if _DEPTH.grads else mapped((result, slope), _detached)
 
     return differentiating
 
@@ -82,36 +88,18 @@ def _check(value: Any) -> None:
         raise UsageError("E-TENSOR-GRAD", None, why, expected="a float tensor of one element")
 
 
-def _marked(item: Any, sources: list[LazyTensor]) -> Any:
-    """An argument with new tensors in place of its float tensors; these are added to `sources`."""
-    if isinstance(item, dict):
-        return {name: _marked(each, sources) for name, each in item.items()}
-    if isinstance(item, list | tuple):
-        return type(item)([_marked(each, sources) for each in item])
+def _source(item: Any) -> LazyTensor:
+    """A new tensor of the values of a float tensor, through which gradients are taken."""
     if not isinstance(item, LazyTensor) or not item.expression.type.differentiable:
         why = f"{item.expression.type if isinstance(item, LazyTensor) else type(item).__name__} has no gradient"
         raise UsageError("E-TENSOR-GRAD", None, why, hint="Leave it out of argnums, or convert it with float()")
     marked = alias(item.expression)
     marked.needs_grad = True
-    sources.append(LazyTensor(marked))
-    return sources[-1]
-
-
-def _restored(item: Any, parts: Any) -> Any:
-    """The gradients in the structure of an argument."""
-    if isinstance(item, dict):
-        return {name: _restored(each, parts) for name, each in item.items()}
-    if isinstance(item, list | tuple):
-        return type(item)([_restored(each, parts) for each in item])
-    return next(parts)
+    return LazyTensor(marked)
 
 
 def _detached(item: Any) -> Any:
-    if isinstance(item, LazyTensor):
-        return item.detach()
-    if isinstance(item, dict):
-        return {name: _detached(each) for name, each in item.items()}
-    return type(item)([_detached(each) for each in item]) if isinstance(item, list | tuple) else item
+    return item.detach() if isinstance(item, LazyTensor) else item
 
 
 @function()

@@ -1,5 +1,7 @@
 """Gradients: those of every operation are torch's, of first and second order."""
 
+import collections
+
 import candle_convert as cc
 import numpy as np
 import pytest
@@ -85,6 +87,10 @@ def test_arguments_of_functions():
     slope, aux = cc.grad(f, has_aux=True)(parameters, cc.ones(4, 3))
     assert aux == (4, 3)
     assert {name: each.shape for name, each in slope.items()} == {"w": (3, 2), "b": (2,)}
+    pair = collections.namedtuple("pair", "w b")(cc.ones(2), [cc.ones(3)])
+    slope = cc.grad(lambda p: (p.w.sum() * p.b[0]).sum())(pair)
+    assert slope.w.tolist() == [3, 3]
+    assert slope.b[0].tolist() == [2, 2, 2]
     both = cc.grad(lambda a, b: (a * b).sum(), argnums=(0, 1))(cc.tensor([2.0]), cc.tensor([3.0]))
     assert [each.item() for each in both] == [3, 2]
     assert cc.grad(lambda x: (cc.stop_gradient(x) * x).sum())(cc.tensor([5.0])).item() == 5
