@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.base.errors import Error, FileAccessError, FormatError, LimitError, UsageError
+from ...runtime.base.errors import UsageError
 from ..cli import shared_options
 from ..console.output import current
 from ..console.status_line import busy
@@ -28,7 +28,6 @@ FORMATS = ("txt", "srt", "vtt", "tsv", "json")
 STATED = ("language", "task", "beams", "best_of", "initial_prompt", "seed", "no_speech_threshold")
 """Options that are passed on as they are."""
 THRESHOLDS = ("compression_ratio_threshold", "logprob_threshold")
-DAMAGE = (FormatError, FileAccessError, LimitError)
 
 
 @click.command("transcribe", epilog=EPILOG)
@@ -102,6 +101,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     A damaged file among several is left out: it gets a line on standard error, and the exit code is that of its error
     at the end.
     """
+    from ..run.readable_files import over_readable
     from ..sounds.sound_inputs import sounds_of
 
     out = current()
@@ -110,27 +110,19 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     options = {name: values[name] for name in (*STATED, *THRESHOLDS, "temperature") if values[name] is not None}
     options |= {name: values[name] for name in ("condition_on_previous_text", "word_timestamps")}
     found = shared_options.load_for("transcribe", model, values)
-    rows: list[dict[str, Any]] = []
-    failed: list[dict[str, Any]] = []
-    code = 0
-    for path in given:
+
+    def row(path: str) -> dict[str, Any]:
         if len(given) > 1 and not paths:
             out.say(f"{path}:")
-        try:
-            made = _transcribed(found, path, options, values, printing=not paths and kind == "txt")
-        except Error as error:
-            if not isinstance(error, DAMAGE) or len(given) == 1:
-                raise
-            failed.append({"input": path, **error.to_json()})
-            code = max(code, error.exit_code)
-            out.complain(str(error))
-            continue
+        made = _transcribed(found, path, options, values, printing=not paths and kind == "txt")
         _write(made, path, kind, paths, force=values["force"])
-        rows.append({"input": path, **made.to_json(), **({"output": paths[path]} if paths else {})})
+        return {"input": path, **made.to_json(), **({"output": paths[path]} if paths else {})}
+
+    readable = over_readable(given, 1, lambda some: [row(path) for path in some])
     busy().stop()
-    errors = {"errors": failed} if failed else {}
-    out.emit({"inputs": [model], "results": rows, **errors, "warnings": []}, ok=not failed)
-    return code
+    facts = {"inputs": [model], "results": readable.results, "warnings": []}
+    out.emit({**facts, **readable.errors_json(given)}, ok=not readable.errors)
+    return readable.exit_code
 
 
 def _outputs(given: list[str], values: dict[str, Any]) -> tuple[str, dict[str, str]]:

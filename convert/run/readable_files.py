@@ -42,7 +42,7 @@ class Readable:
 
 
 def over_readable(
-    files: Sequence[str], batch: int, compute: Callable[[list[str]], Sequence[Any]], progress: Progress
+    files: Sequence[str], batch: int, compute: Callable[[list[str]], Sequence[Any]], progress: Progress | None = None
 ) -> Readable:
     """Compute a result of each file, at most `batch` at once; a line on standard error for each damaged one.
 
@@ -51,24 +51,22 @@ def over_readable(
     rows: list[int] = []
     results: list[Any] = []
     errors: dict[int, Error] = {}
-    for start in range(0, len(files), batch):
-        some = range(start, min(len(files), start + batch))
+    groups = [list(range(len(files))[start : start + batch]) for start in range(0, len(files), batch)][::-1]
+    while groups:
+        group = groups.pop()
         try:
-            results.extend(compute([files[row] for row in some]))
-            rows += some
+            results.extend(compute([files[row] for row in group]))
+            rows += group
         except Error as error:
             if not _of_file(error) or len(files) == 1:
                 raise
-            for row in some:
-                try:
-                    results.extend(compute([files[row]]))
-                    rows.append(row)
-                except Error as single:
-                    if not _of_file(single):
-                        raise
-                    errors[row] = single
-                    _tell(files[row], single)
-        progress(some.stop, len(files))
+            if len(group) > 1:
+                groups.extend([row] for row in reversed(group))
+                continue
+            errors[group[0]] = error
+            _tell(files[group[0]], error)
+        if progress is not None:
+            progress(group[-1] + 1, len(files))
     return Readable(rows, results, errors)
 
 

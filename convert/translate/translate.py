@@ -31,6 +31,7 @@ from ...runtime.contract.architecture import (
 from ...runtime.contract.format import Format
 from ...runtime.contract.naming import CONVENTIONS, COUNTER
 from ...runtime.ir.graph import Graph, Meta
+from ...runtime.plugin.discovery import below
 from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.storage import Held, Storage
 from ...runtime.tensor.tensor import Tensor
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from ..load.native_model import Model
 
 Rules = tuple[tuple[str, str], ...]
+OWN_NAMES = below(__package__, "TRANSLATION")
+"""By the name of a format of one architecture: functions `(source, model, graph)` to rules for dtypes."""
 POOLER = "pooler."
 """How the names of weights that summarize a text begin."""
 EXPERTS_ALONE = "mxfp4"
@@ -132,11 +135,9 @@ def translated(
     from .reranker import ranker, refuse_ranker
 
     if format.architecture:
-        from .whisper_file import to_whisper_file
-
         newer = modern(graph)
         known = graph.format != format.name and described(newer) is not None
-        return to_whisper_file(newer, modelled(newer), graph) if known else ()
+        return OWN_NAMES.load(format.name)(newer, modelled(newer), graph) if known else ()
     wanted = (
         GGUF if format.name == "gguf" else HF if directory and not format.graphs else "graph" if format.graphs else None
     )

@@ -83,3 +83,6 @@ def _named(item: tuple[str, Tensor]) -> tuple[str, Tensor]:
     if name.startswith("encoder.conv") and name.endswith("bias"):
         return name, Tensor(tensor.dtype, (*tensor.shape, 1), tensor.storage)
     return name, tensor
+
+
+TRANSLATION = to_whisper_file
