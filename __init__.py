@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .tensors.operations.creation import ones as ones
     from .tensors.operations.creation import tensor as tensor
     from .tensors.operations.creation import zeros as zeros
+    from .training import data as data
 
 _EXPORTS = {
     "convert.api.convert": ("hash", "load_file", "open", "plan", "save_file"),
@@ -89,7 +90,7 @@ _EXPORTS = {
     "runtime.tensor.tensor": ("Tensor",),
     "tensors.core.lazy_tensor": ("LazyTensor",),
 }
-_MODULES = {"convert": "convert", "onnx": "convert.api.onnx"}
+_MODULES = {"convert": "convert", "data": "training.data", "onnx": "convert.api.onnx"}
 """Modules under the names that they have here; `convert` can be called too."""
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = ["__version__", *sorted(("models", "ops", *_MODULES)), *sorted(_MODULE_OF)]

@@ -71,8 +71,9 @@ WINGS = {
     "ops": {"ops", "runtime"},
     "formats": {"formats", "runtime"},
     "tensors": {"tensors", "ops", "runtime"},
+    "training": {"training", "optim", "nn", "tensors", "ops", "runtime"},
     "models": {"models", "tensors", "ops", "runtime"},
-    "convert": {"convert", "formats", "models", "tensors", "ops", "runtime"},
+    "convert": {"convert", "training", "formats", "models", "tensors", "ops", "runtime"},
 }
 """What each top folder may import."""
 

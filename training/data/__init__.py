@@ -1,0 +1,20 @@
+"""Data for training: datasets, loaders, pictures in folders, texts; the interface is that of torch.utils.data."""
+
+from __future__ import annotations
+
+from .collate import default_collate as default_collate
+from .dataset import ConcatDataset as ConcatDataset
+from .dataset import Dataset as Dataset
+from .dataset import IterableDataset as IterableDataset
+from .dataset import Subset as Subset
+from .dataset import TensorDataset as TensorDataset
+from .dataset import random_split as random_split
+from .loader import DataLoader as DataLoader
+from .pictures import ImageFolder as ImageFolder
+from .samplers import BatchSampler as BatchSampler
+from .samplers import RandomSampler as RandomSampler
+from .samplers import Sampler as Sampler
+from .samplers import SequentialSampler as SequentialSampler
+from .samplers import WeightedRandomSampler as WeightedRandomSampler
+from .texts import TokenDataset as TokenDataset
+from .texts import Vocabulary as Vocabulary
