@@ -10,14 +10,15 @@ import pytest
 from candle_convert.tests.builders.paths import EXAMPLES
 
 ROOT = Path(candle_convert.__file__).parent
-FOLDERS = ("convert", "formats", "models", "ops", "runtime", "tensors")
+FOLDERS = ("convert", "formats", "models", "ops", "runtime", "tensors", "training")
 ALLOWED = {
     "runtime": {"runtime"},
     "ops": {"ops", "runtime"},
     "formats": {"formats", "runtime"},
     "tensors": {"tensors", "ops", "runtime"},
+    "training": {"training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
     "models": {"models", "tensors", "ops", "runtime"},
-    "convert": {"convert", "formats", "models", "tensors", "ops", "runtime", ""},
+    "convert": {"convert", "training", "formats", "models", "tensors", "ops", "runtime", ""},
 }
 HEAVY = {"numba", "onnx", "torch"}
 NUMBA_FILES = ("ops/", "runtime/")

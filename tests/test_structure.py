@@ -71,7 +71,7 @@ WINGS = {
     "ops": {"ops", "runtime"},
     "formats": {"formats", "runtime"},
     "tensors": {"tensors", "ops", "runtime"},
-    "training": {"training", "optim", "nn", "tensors", "ops", "runtime"},
+    "training": {"training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
     "models": {"models", "tensors", "ops", "runtime"},
     "convert": {"convert", "training", "formats", "models", "tensors", "ops", "runtime"},
 }

@@ -1,0 +1,81 @@
+"""Nested values come back as they were; safetensors reads the file; what is damaged is refused."""
+
+import json
+import math
+import struct
+
+import candle_convert as cc
+import ml_dtypes
+import numpy as np
+import pytest
+from candle_convert.training.checkpoint.nested_file import KEY, load_nested, save_nested
+from safetensors.numpy import load_file
+
+NESTED = {
+    "state_dict": {"fc.weight": np.ones((2, 3), np.float32), "half": np.ones(2, ml_dtypes.bfloat16)},
+    "optimizers": [{"state": {0: {"step": 3, "m": np.zeros(2)}}, "lr": 1e-3, "betas": (0.9, 0.999)}],
+    "none": None,
+    "text": 'quotes " and \\ and ü',
+    "flags": [True, False],
+    "worst": math.inf,
+    "empty": [[], {}, ()],
+    "scalar": np.array(4, np.int64),
+    "state_dict.half": np.uint8([1]),
+}
+
+
+def same(one, other):
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other
+
+
+def test_values_come_back(tmp_path):
+    path = tmp_path / "new" / "a.ckpt"
+    save_nested(NESTED, path)
+    assert same(load_nested(path), NESTED)
+    assert load_file(path)["state_dict.fc.weight"].tolist() == [[1, 1, 1]] * 2
+    save_nested({"t": cc.ones(2, requires_grad=True), "n": np.float32(0.5)}, path)
+    assert same(load_nested(path), {"t": np.ones(2, np.float32), "n": 0.5})
+    assert [each.name for each in path.parent.iterdir()] == ["a.ckpt"]
+
+
+@pytest.mark.parametrize("bad", [{"f": print}, {"s": {1, 2}}, {"d": {(1, 2): 3}}, {"o": object()}])
+def test_values_that_a_file_cannot_hold(tmp_path, bad):
+    with pytest.raises(cc.UsageError, match="E-CHECKPOINT"):
+        save_nested(bad, tmp_path / "a.ckpt")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[",
+        '"text"',
+        '["tensor", "missing"]',
+        '["dict", ["a"]]',
+        '["dict", [["list"], 1]]',
+        '["set", 1]',
+        "[]",
+        '["dict", ["a", ["tensor"]]]',
+        "[" * 10000,
+        "3",
+    ],
+)
+def test_damage(tmp_path, text):
+    header = json.dumps({"__metadata__": {KEY: text}}).encode()
+    (tmp_path / "a.ckpt").write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(cc.Error):
+        load_nested(tmp_path / "a.ckpt")
+
+
+def test_files_of_others(tmp_path):
+    cc.save_file({"a": np.ones(2)}, tmp_path / "a.safetensors")
+    with pytest.raises(cc.FormatError, match="not a checkpoint"):
+        load_nested(tmp_path / "a.safetensors")
+    with pytest.raises(cc.FileAccessError):
+        load_nested(tmp_path / "missing")

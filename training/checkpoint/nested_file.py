@@ -1,0 +1,123 @@
+"""Nested dictionaries, lists, numbers, strings and arrays as one safetensors file.
+
+Arrays are tensors of the file, named by their path such as ``state_dict.fc.weight``; the rest is a JSON text in the
+file's metadata. A file appears under its name when it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...formats import safetensors
+from ...runtime.base.errors import FileAccessError, FormatError, UsageError
+from ...runtime.base.untrusted.json import parse
+from ...runtime.contract.format import FileLayout, ReadOptions, WriteOptions
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.file import Source
+from ...runtime.tensor.tensor import Tensor
+from ...tensors.core.conversion import array_of
+
+KEY = "candle_convert.nested"
+"""Of the JSON text in the file's metadata."""
+HINT = "Take a checkpoint that a trainer of this package wrote"
+
+
+def save_nested(item: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write nested dictionaries, lists and tuples of arrays, tensors, numbers, strings and None.
+
+    Raises UsageError for anything else, FileAccessError if the file cannot be written.
+    """
+    graph = Graph()
+    graph.metadata[KEY] = json.dumps(_packed(item, (), graph.weights))
+    (layout,) = safetensors.layout(graph, WriteOptions())
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            try:
+                _write(layout, file)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(file.name, target)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise FileAccessError("E-OUT-WRITE", target, f"cannot be written: {error.strerror}") from error
+
+
+def load_nested(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What `save_nested` wrote; tensors as arrays.
+
+    Raises FormatError if the file is another's or damaged.
+    """
+    source = Source(path)
+    try:
+        graph = safetensors.read(source, ReadOptions())
+        text = graph.metadata.get(KEY)
+        if not isinstance(text, str):
+            raise FormatError("E-CHECKPOINT", path, "is safetensors, but not a checkpoint of a trainer", hint=HINT)
+        nested = parse(text.encode(), source, 8, "E-CHECKPOINT", constants=True)
+        found = _unpacked(nested, {name: tensor.numpy() for name, tensor in graph.weights.items()})
+        if not isinstance(found, dict):
+            raise KeyError
+        return found
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise FormatError("E-CHECKPOINT", path, "names tensors or structures that it does not have") from error
+    finally:
+        source.close()
+
+
+def _write(layout: FileLayout, file: Any) -> None:
+    for piece in layout.pieces:
+        file.seek(piece.offset)
+        for chunk in piece.data.chunks() if isinstance(piece.data, Tensor) else (piece.data,):
+            file.write(chunk)
+
+
+def _packed(item: Any, path: tuple[str, ...], tensors: dict[str, Tensor]) -> Any:
+    """JSON in which each list is ``["list" or "tuple", ...]`` or ``["tensor", its name]``, and each dictionary
+    ``["dict", [key, value], ...]``."""
+    if item is None or isinstance(item, bool | int | str) or type(item) is float:
+        return item
+    if isinstance(item, np.generic) and item.dtype.kind in "biuf" and item.ndim == 0:
+        return _packed(item.item(), path, tensors)
+    if isinstance(item, Mapping):
+        return ["dict", *[[_key(key, path), _packed(each, (*path, str(key)), tensors)] for key, each in item.items()]]
+    if isinstance(item, list | tuple):
+        kind = "list" if isinstance(item, list) else "tuple"
+        return [kind, *[_packed(each, (*path, str(place)), tensors) for place, each in enumerate(item)]]
+    if not hasattr(item, "__array__") and not hasattr(item, "__dlpack__"):
+        why = f"{'.'.join(path)} is {type(item).__name__}, which a checkpoint cannot hold"
+        raise UsageError("E-CHECKPOINT", None, why, expected="dictionaries, lists, arrays, numbers, strings")
+    name = ".".join(path)
+    while name in tensors:
+        name += "_"
+    tensors[name] = Tensor.of(array_of(item))
+    return ["tensor", name]
+
+
+def _key(key: Any, path: tuple[str, ...]) -> Any:
+    if not isinstance(key, str | int):
+        why = f"{'.'.join(path)} has the key {key!r}, which a checkpoint cannot hold"
+        raise UsageError("E-CHECKPOINT", None, why, expected="strings and integers")
+    return key
+
+
+def _unpacked(item: Any, tensors: Mapping[str, np.ndarray]) -> Any:
+    if not isinstance(item, list):
+        return item
+    kind, *members = item
+    if kind == "tensor":
+        return tensors[members[0]]
+    if kind == "dict":
+        return {key: _unpacked(each, tensors) for key, each in members}
+    found = [_unpacked(each, tensors) for each in members]
+    return {"list": list, "tuple": tuple}[kind](found)
