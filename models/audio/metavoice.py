@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import HF, Architecture, Config, Key, Row, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, Integer, Listed, Only, flag
 from ...runtime.ir.graph import Graph, Value
@@ -103,7 +102,7 @@ SECOND_STAGE = Submodel(
         Key("nonlinearity", "nonlinearity_type", (), "gelu", Only("gelu")),
     ),
     (
-        Weight("embed.{i}.weight", "transformer.wtes.{i}.weight", layers="inputs"),
+        Weight("embed.{i}.weight", "transformer.wtes.{i}.weight", shape=("vocabularies", "hidden"), layers="inputs"),
         Weight("positions.weight", "transformer.wpe.weight", shape=("positions", "hidden")),
         SPEAKER_WEIGHT,
         *matrix("layers.{i}.attn_norm", "transformer.h.{i}.ln_1", None, shape=("hidden",)),
@@ -113,21 +112,9 @@ SECOND_STAGE = Submodel(
         *matrix("layers.{i}.mlp.up", "transformer.h.{i}.mlp.c_fc", None, shape=("4*hidden", "hidden")),
         *matrix("layers.{i}.mlp.down", "transformer.h.{i}.mlp.c_proj", None, shape=("hidden", "4*hidden")),
         *matrix("norm", "transformer.ln_f", None, shape=("hidden",)),
-        Weight("head.{i}.weight", "lm_heads.{i}.weight", layers="outputs"),
+        Weight("head.{i}.weight", "lm_heads.{i}.weight", shape=("targets", "hidden"), layers="outputs"),
     ),
 )
-
-
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
-    """FormatError for embeddings and heads of other shapes than the vocabularies."""
-    for stem, sizes in (("embed", config.vocabularies), ("head", config.targets)):
-        for i, size in enumerate(sizes):
-            found, expected = weights[f"{stem}.{i}.weight"].shape, (size, config.hidden)
-            if found != expected:
-                why = f"{stem}.{i}.weight does not fit the configuration"
-                raise FormatError(
-                    "E-ARCH-SHAPE", config.values.get("path"), why, expected=list(expected), found=list(found)
-                )
 
 
 def implied(kind: str, first: str) -> Callable[[Mapping[str, Any], Graph], tuple[str, Mapping[str, Any]] | None]:
@@ -210,7 +197,6 @@ ARCHITECTURES = (
         SECOND_STAGE.weight_rows(),
         (Task("text-to-speech", {"model": second_stage}, run_second_stage),),
         implied=implied(SECOND, "lm_heads.1.weight"),
-        settle=settle,
         prefixes=("model.", "_orig_mod."),
     ),
 )

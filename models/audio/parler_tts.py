@@ -66,7 +66,7 @@ DECODER = Submodel(
         *decoder_keys(START, PAD),
         Key("end", "eos_token_id", (), lambda config: config.pad, SIZE, at_most=("vocab",)),
         EqualHeads("kv_heads", "num_key_value_heads", (), _heads, COUNT),
-        EqualHeads("cross_kv_heads", "num_cross_attention_key_value_heads", (), _heads, COUNT),
+        EqualHeads("cross_kv_heads", "num_cross_attention_key_value_heads", (), _heads, COUNT, at_most=("heads",)),
         Key("rotates", "rope_embeddings", (), False, flag),
         frequency_base(10000.0),
     ),

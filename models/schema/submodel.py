@@ -11,7 +11,7 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import HF, SAME, Config, Key, Layout, Row, Stored, Weight, Whole
-from ...runtime.contract.hyperparameter import ParameterError, checked, mapping
+from ...runtime.contract.hyperparameter import SIZE, ParameterError, checked, mapping
 from ...runtime.tensor.tensor import Tensor
 
 
@@ -60,6 +60,7 @@ class Submodel:
         return tuple(
             InnerKey(
                 self.prefix + row.name,
+                kind=row.kind if isinstance(row, Key) else SIZE,
                 at_most=tuple(self.prefix + name for name in (row.at_most if isinstance(row, Key) else ())),
                 row=row,
                 part=self,

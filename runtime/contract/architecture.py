@@ -115,17 +115,18 @@ class Key:
         return (keys,) if isinstance(keys, str) else keys
 
 
-def sizes(shape: Sequence[str | int], config: Config) -> tuple[int, ...]:
+def sizes(shape: Sequence[str | int], config: Config, layer: int = 0) -> tuple[int, ...]:
     """A shape whose lengths are integers, or products of parameters and integers: ``"heads*head_dim"``,
-    ``"2*inner"``."""
+    ``"2*inner"``. Of a parameter that is a list, the element of `layer`."""
     return tuple(
-        length if isinstance(length, int) else math.prod(_factor(name, config) for name in length.split("*"))
+        length if isinstance(length, int) else math.prod(_factor(name, config, layer) for name in length.split("*"))
         for length in shape
     )
 
 
-def _factor(name: str, config: Config) -> int:
-    return int(name) if name.isdigit() else int(getattr(config, name))
+def _factor(name: str, config: Config, layer: int) -> int:
+    value = name if name.isdigit() else getattr(config, name)
+    return int(value[layer] if isinstance(value, list) else value)
 
 
 def value_at(source: Mapping[str, Any], path: str) -> Any:

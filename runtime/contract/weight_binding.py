@@ -361,10 +361,10 @@ def _spelled(name: str, architecture: Architecture, weights: Mapping[str, Tensor
 def _check_shapes(architecture: Architecture, config: Config, found: Gathered, path: str | None) -> None:
     """FormatError for weights whose shapes contradict the configuration."""
     wrong = list(found.misshapen.values())
-    for row, _, name in weight_slots(architecture, config):
+    for row, layer, name in weight_slots(architecture, config):
         if row.shape is None or name not in found.weights:
             continue
-        shape, expected = found.weights[name].shape, sizes(row.shape, config)
+        shape, expected = found.weights[name].shape, sizes(row.shape, config, layer)
         if shape != expected:
             origin = found.stored[name][1][0] if name in found.stored else name
             wrong.append(f"{origin} is {list(shape)}, not {list(expected)}")

@@ -84,7 +84,6 @@ class _Results(NamedTuple):
 
 def _words_of_rows(stride: int) -> Any:
     count = 4 * LANES if MASKS else LANES * (stride + 1)
-    line, masks = vector_type(I8, count), ir.IntType(count)
 
     @intrinsic
     def words_of_rows(
@@ -96,7 +95,7 @@ def _words_of_rows(stride: int) -> Any:
         rows: Any,
         pad: Any,
         fill: Any,
-        turn: Any,
+        flip: Any,
         target: Any,
         pitch: Any,
     ) -> Any:
@@ -104,13 +103,13 @@ def _words_of_rows(stride: int) -> Any:
 
         Args:
             fill: the byte outside the plane.
-            turn: what bytes are combined with by exclusive or.
+            flip: what bytes are combined with by exclusive or.
         """
 
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            plane, width, height, top, rows, pad, fill, turn, target, pitch = args
-            code = Code(builder)
-            filled, flipped = (_splat(builder, builder.trunc(each, I8), line) for each in (fill, turn))
+            plane, width, height, top, rows, pad, fill, flip, target, pitch = args
+            code, line, masks = Code(builder), vector_type(I8, count), ir.IntType(count)
+            filled, flipped = (_splat(builder, builder.trunc(each, I8), line) for each in (fill, flip))
             ones = ir.Constant(masks, -1)
             places = [stride * lane + tap for lane in range(LANES) for tap in range(TAPS)]
             if TABLES:  # LLVM makes a dozen instructions of a permutation that it knows.
@@ -316,8 +315,8 @@ def depthwise_kernel(form: Form, path: str = PATH) -> Any:
         band, many = conv.slices, (conv.kernel_x + TAPS - 1) // TAPS
         words = conv.scratch + part * (words_bytes + results_bytes)
         results = words + words_bytes
-        turn = np.int32(SIGN_OFFSET if conv.signed != 0 else 0)
-        fill = (load_zero_point(conv.x_zero, conv.signed) & np.int32(255)) ^ turn
+        flip = np.int32(SIGN_OFFSET if conv.signed != 0 else 0)
+        fill = (load_zero_point(conv.x_zero, conv.signed) & np.int32(255)) ^ flip
         signed = 1 if conv.form == SIGNED_BYTES else 0
         zero = load_zero_point(conv.y_zero, signed)
         low, high = (np.float32(-128), np.float32(127)) if signed != 0 else (np.float32(0), np.float32(255))
@@ -328,7 +327,7 @@ def depthwise_kernel(form: Form, path: str = PATH) -> Any:
             rows, channel = min(band, out_height - begin), plane % (groups * outputs)
             needed, top = (rows - 1) * stride_y + kernel_y, begin * stride_y - conv.pad_y
             source = conv.source + plane // outputs * height * width
-            words_of_rows(source, width, height, top, needed, conv.pad_x, fill, turn, words, pitch)
+            words_of_rows(source, width, height, top, needed, conv.pad_x, fill, flip, words, pitch)
             weights = conv.weights + channel * kernel_y * many * TAPS
             shift, factor = i32(shifts)[channel], f32(multipliers)[channel]
             y = conv.target + (plane * out_height + begin) * out_width

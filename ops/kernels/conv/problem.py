@@ -200,6 +200,7 @@ def problem(step: Step) -> Problem | None:
         or x.dtype != np.float32
         or len(x.shape) not in (3, 4, 5)
         or w.shape[1] * groups != x.shape[1]
+        or (b is not None and b.shape != w.shape[:1])
     ):
         return None
     axes = window_axes(step, x, w)

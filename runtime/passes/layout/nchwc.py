@@ -60,7 +60,8 @@ def _heavy(graph: Graph, node: Node) -> bool:
     if weight is None or weight.dtype is not F32 or len(weight.shape) != 4:
         return False
     plain = group == 1 or (group == weight.shape[0] and weight.shape[1] == 1 and group >= BLOCK)
-    return plain and all(value is None or constant(graph, value) is not None for value in others)
+    biases = [constant(graph, value) for value in others if value is not None]
+    return plain and all(bias is not None and bias.shape == weight.shape[:1] for bias in biases)
 
 
 def _is_depthwise(node: Node) -> bool:

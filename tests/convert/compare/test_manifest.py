@@ -40,7 +40,9 @@ def test_lines_are_the_tensors_hashes(path, capsys):
 
 
 @pytest.mark.parametrize(
-    "format", [format for format in formats() if format.layout and not format.graphs], ids=lambda format: format.name
+    "format",
+    [format for format in formats() if format.layout and not format.graphs and not format.architecture],
+    ids=lambda format: format.name,
 )
 def test_every_format_gives_the_same_hash(tmp_path, format):
     cc.save_file(PLAIN, tmp_path / "m.safetensors")

@@ -9,7 +9,10 @@ from candle_convert.runtime.passes import pipeline
 from candle_convert.runtime.passes.pattern.stage import BACKENDS, STAGES, PipelineOptions
 from candle_convert.tests.builders.paths import REPOSITORY
 
-CPU = ["LowerOperators", "FuseQDQ", "UseHalfWeights", "FuseLinear", "Simplify", "WidenHalfConvRegions", "UseNchwc"]
+CPU = [
+    "LowerOperators", "FuseByteTables", "FuseQDQ", "FuseTableEpilogue", "UseHalfWeights", "FuseLinear", "Simplify",
+    "FuseGridAttention", "WidenHalfConvRegions", "UseNchwc",
+]  # fmt: skip
 CUDA = ["FuseInt4Dequantize", "FuseLinear", "Simplify"]
 ADDED = '''"""Counts its runs."""
 
