@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import models as models
+from . import nn as nn
 from . import ops as ops
 from .runtime.base.version import __version__ as __version__
 
@@ -93,7 +94,7 @@ _EXPORTS = {
 _MODULES = {"convert": "convert", "data": "training.data", "onnx": "convert.api.onnx"}
 """Modules under the names that they have here; `convert` can be called too."""
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-__all__ = ["__version__", *sorted(("models", "ops", *_MODULES)), *sorted(_MODULE_OF)]
+__all__ = ["__version__", *sorted(("models", "nn", "ops", *_MODULES)), *sorted(_MODULE_OF)]
 models.PROVIDED.provide("load", lambda: importlib.import_module(".convert.load.load_model", __name__).load)
 ops.PROVIDED.provide("missing", lambda: importlib.import_module(".convert.run.operator_coverage", __name__).missing_of)
 

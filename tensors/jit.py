@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.base.errors import UsageError
-from .core.expression import Expression, TensorType, leaf, placeholder
+from .core.expression import Expression, TensorType, apply, leaf, op_named, placeholder
 from .core.grad_mode import GRAD_MODE
 from .core.lazy_tensor import LazyTensor
 from .core.nested import count, flattened, restored
@@ -86,7 +86,9 @@ class Trace:
         self._grads = [(each, now) for each, now in self._grads if now is not changes.grads[each]]
         outputs += [now for _, now in self._changed]
         outputs += [now.expression for _, now in self._grads if now is not None]
+        outputs = [apply(op_named("Identity"), [each]) if each.signature is None else each for each in outputs]
         self._arguments = {each: place for place, each in enumerate(given)}
+        self._settings = changes.settings
         self._before = [(each, before is None) for each, before in changes.grads.items() if each not in self._arguments]
         self._plan_outputs(outputs, start, changes, {each.expression: n for n, each in enumerate(given)})
 
@@ -135,7 +137,10 @@ class Trace:
         self._places = [where[structure.slots[item]] for item in outputs]
 
     def applies(self) -> bool:
-        """Whether the tensors that the function reads from outside are as they were when it was traced."""
+        """Whether the tensors and settings that the function reads from outside are as they were when it was traced."""
+        for (item, name), value in self._settings.items():
+            if getattr(item, name) != value:
+                return False
         for tensor, was_none in self._before:
             if (tensor.grad is None) != was_none:
                 return False

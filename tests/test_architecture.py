@@ -10,12 +10,13 @@ import pytest
 from candle_convert.tests.builders.paths import EXAMPLES
 
 ROOT = Path(candle_convert.__file__).parent
-FOLDERS = ("convert", "formats", "models", "ops", "runtime", "tensors", "training")
+FOLDERS = ("convert", "formats", "models", "nn", "ops", "runtime", "tensors", "training")
 ALLOWED = {
     "runtime": {"runtime"},
     "ops": {"ops", "runtime"},
     "formats": {"formats", "runtime"},
     "tensors": {"tensors", "ops", "runtime"},
+    "nn": {"nn", "tensors", "ops", "runtime"},
     "training": {"training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
     "models": {"models", "tensors", "ops", "runtime"},
     "convert": {"convert", "training", "formats", "models", "tensors", "ops", "runtime", ""},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ...runtime.base.errors import UnsupportedError
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.tensor.tensor import Tensor
-from .expression import Expression, Signature
+from .expression import Expression, Signature, TensorType
 
 if TYPE_CHECKING:
     from ...runtime.session import Session
@@ -61,7 +61,7 @@ class Plan:
         steps: signature, input slots and first output slot of each operator.
         slots: number of slots.
         constants: arrays that the structure itself contains, by slot.
-        feeds: slots of the arrays of a run.
+        feeds: slots of the arrays of a run, with their types.
         wanted: slots of the results.
     """
 
@@ -70,10 +70,11 @@ class Plan:
         steps: Sequence[tuple[Signature, tuple[int | None, ...], int]],
         slots: int,
         constants: dict[int, Expression],
-        feeds: Sequence[int],
+        feeds: Mapping[int, TensorType],
         wanted: Sequence[int],
     ) -> None:
         self.feeds = tuple(feeds)
+        self._types = dict(feeds)
         self.wanted = tuple(wanted)
         self._constants = {slot: item.type.array for slot, item in constants.items()}
         self._empty: list[Any] = [None] * slots
@@ -178,16 +179,9 @@ class Plan:
             assert array is not None
             graph.weights[f"x{slot}"] = held = Tensor.of(array)
             values[slot] = Value(f"x{slot}", held.dtype, held.shape)
-        kinds = {
-            slot: kind
-            for step in self.steps
-            for slot, kind in zip(step.inputs, step.signature.inputs, strict=True)
-            if slot is not None and kind is not None
-        }
-        for slot in self.feeds:
-            if slot in kinds:
-                values[slot] = Value(f"x{slot}", kinds[slot].dtype, kinds[slot].shape)
-                graph.inputs.append(values[slot])
+        for slot, kind in self._types.items():
+            values[slot] = Value(f"x{slot}", kind.dtype, kind.shape)
+            graph.inputs.append(values[slot])
         for step in self.steps:
             signature = step.signature
             outputs = [

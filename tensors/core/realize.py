@@ -9,7 +9,7 @@ from typing import Any
 
 from ...runtime.base.errors import Error, UsageError
 from ...runtime.ir.shape_inference import MALFORMED
-from .expression import Expression
+from .expression import Expression, TensorType
 from .plan import Plan, Step, StepError
 from .source_line import described
 
@@ -142,6 +142,7 @@ class Structure:
         self.slots: dict[Expression, int] = {}
         self.arrays: list[Any] = []
         self.feeds: list[int] = []
+        self._types: list[TensorType] = []
         self._constants: dict[int, Expression] = {}
         self._steps: dict[tuple[Any, ...], tuple[Expression, int]] = {}
         key: list[Any] = []
@@ -158,6 +159,7 @@ class Structure:
                 key.append(expression.type.number)
                 if expression.type.array is None:
                     self.feeds.append(count)
+                    self._types.append(expression.type)
                     self.arrays.append(expression.data)
                 else:
                     self._constants[count] = expression
@@ -185,7 +187,7 @@ class Structure:
         for (_, *inputs), (expression, first) in self._steps.items():
             assert expression.signature is not None
             steps.append((expression.signature, tuple(inputs), first))
-        return Plan(steps, self.count, self._constants, self.feeds, self.wanted)
+        return Plan(steps, self.count, self._constants, dict(zip(self.feeds, self._types, strict=True)), self.wanted)
 
     def expression(self, step: Step) -> Expression:
         """The expression that a step of the plan computes."""

@@ -18,12 +18,14 @@ class Changes:
     Attributes:
         values: the expressions that changed tensors had before; grads: the gradients that they had before.
         draws: functions that draw again what an expression's array holds.
+        settings: values of attributes of objects, such as the modes of modules, that the trace depends on.
     """
 
     def __init__(self) -> None:
         self.values: dict[Any, Expression] = {}
         self.grads: dict[Any, Any] = {}
         self.draws: dict[Expression, Callable[[], np.ndarray]] = {}
+        self.settings: dict[tuple[Any, str], Any] = {}
 
 
 class _Trace(threading.local):

@@ -58,7 +58,7 @@ def common_dtype(items: Sequence[Any]) -> DType:
 def promoted(items: Sequence[Any]) -> list[Expression]:
     """Tensors and numbers as expressions of one dtype."""
     first, second = items[0], items[-1]
-    if len(items) == 2 and type(first) is LazyTensor and type(second) is LazyTensor:
+    if len(items) == 2 and isinstance(first, LazyTensor) and isinstance(second, LazyTensor):
         one, other = first.expression, second.expression
         if one.type.dtype is other.type.dtype:
             return [one, other]
@@ -133,7 +133,7 @@ def remembered(compute: Callable[[Any, Any], LazyTensor]) -> Callable[[Any, Any]
     known: dict[tuple[Any, Any], Op] = {}
 
     def made(input: Any, other: Any) -> LazyTensor:
-        if type(input) is not LazyTensor or type(other) is not LazyTensor:
+        if not isinstance(input, LazyTensor) or not isinstance(other, LazyTensor):
             return compute(input, other)
         one, two = input.expression, other.expression
         op = known.get((one.type, two.type))

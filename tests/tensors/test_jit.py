@@ -110,3 +110,12 @@ def test_values_that_are_not_known():
     with pytest.raises(cc.UsageError, match="hashable"):
         cc.jit(lambda x, y: x)(cc.ones(2), {1, 2})
     assert cc.jit(lambda x: cc.jit(lambda y: y * 2)(x) + 1)(cc.ones(2)).tolist() == [3, 3]
+
+
+def test_arguments_that_are_returned_as_they_are():
+    f = cc.jit(lambda x, y, z: (y, (x * 2 + 1).sum(), x))
+    x, y = cc.rand(1 << 15), cc.rand(3)
+    found = f(x, y, cc.ones(1))
+    np.testing.assert_array_equal(found[0].numpy(), y.numpy())
+    np.testing.assert_array_equal(found[2].numpy(), x.numpy())
+    np.testing.assert_allclose(found[1].item(), (x.numpy() * 2 + 1).sum(), rtol=1e-5)

@@ -1,0 +1,50 @@
+"""Layers, losses and initialisers of neural networks, by PyTorch's names, on tensors with gradients.
+
+Names load on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.plugin.provided import Provided
+
+if TYPE_CHECKING:
+    from . import functional as functional
+    from . import init as init
+    from .core.module import Module as Module
+    from .core.parameter import Buffer as Buffer
+    from .core.parameter import Parameter as Parameter
+    from .layers.activation import *  # noqa: F403
+    from .layers.container import *  # noqa: F403
+    from .layers.linear import *  # noqa: F403
+    from .layers.loss import *  # noqa: F403
+
+PROVIDED = Provided(__name__)
+_FOLDERS = ("functional", "init")
+
+
+if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, misspelled ones too
+
+    def __getattr__(name: str) -> Any:
+        if name in _FOLDERS:
+            return importlib.import_module(f".{name}", __name__)
+        if name.startswith("__"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .namespace import PUBLIC
+
+        if name in PUBLIC:
+            return PUBLIC[name]
+        from ..runtime.base.nearest_name import nearest
+
+        meant = nearest(name, PUBLIC)
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}{f'. Did you mean {meant!r}?' if meant else ''}"
+        )
+
+
+def __dir__() -> list[str]:
+    from .namespace import PUBLIC
+
+    return sorted({*_FOLDERS, *PUBLIC})

@@ -1,0 +1,1 @@
+"""Module, Parameter and containers: trees of layers with named parameters and buffers."""

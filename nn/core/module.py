@@ -1,0 +1,377 @@
+"""Module: a layer or a tree of layers, with PyTorch's interface: parameters, buffers, state dicts, modes and hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from ...runtime.base.errors import UsageError
+from ...tensors.core.conversion import array_of
+from ...tensors.core.expression import leaf
+from ...tensors.core.grad_mode import no_grad
+from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.promotion import named
+from ...tensors.core.trace import TRACE
+from ...tensors.operations.creation import check_device
+from .parameter import Buffer, Parameter
+
+M = TypeVar("M", bound="Module")
+Hook = Callable[..., Any]
+MAX_LISTED = 5
+"""Names that an error lists."""
+
+
+class LoadedKeys(NamedTuple):
+    """What `load_state_dict` did not load."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class RemovableHandle:
+    """Takes a hook away again."""
+
+    def __init__(self, hooks: list[Hook], hook: Hook) -> None:
+        self._hooks = hooks
+        self._hook = hook
+
+    def remove(self) -> None:
+        """Call the hook no more."""
+        if self._hook in self._hooks:
+            self._hooks.remove(self._hook)
+
+
+class Module:
+    """Base of layers and models. Attributes that are a `Parameter`, a `Buffer` or a `Module` are registered by name.
+
+    Subclasses call ``super().__init__()`` first, assign parameters and layers, and define `forward`.
+
+    Attributes:
+        training: whether the module is in training mode; see `train`.
+    """
+
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, LazyTensor | None]
+    _modules: dict[str, Module | None]
+    _transient: set[str]
+    _pre_hooks: list[Hook]
+    _hooks: list[Hook]
+
+    def __init__(self) -> None:
+        for name, value in (
+            ("training", True),
+            ("_parameters", {}),
+            ("_buffers", {}),
+            ("_transient", set()),
+            ("_modules", {}),
+            ("_pre_hooks", []),
+            ("_hooks", []),
+        ):
+            object.__setattr__(self, name, value)
+
+    def forward(self, *arguments: Any, **options: Any) -> Any:
+        """What calling the module computes; defined by subclasses."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward()")
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if TRACE.changes is not None:
+            TRACE.changes.settings[self, "training"] = self.training
+        for hook in self._pre_hooks:
+            changed = hook(self, arguments)
+            if changed is not None:
+                arguments = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*arguments, **options)
+        for hook in self._hooks:
+            changed = hook(self, arguments, result)
+            result = result if changed is None else changed
+        return result
+
+    def register_forward_pre_hook(self, hook: Hook) -> RemovableHandle:
+        """Call ``hook(module, arguments)`` before `forward`; what it returns takes the arguments' place."""
+        self._pre_hooks.append(hook)
+        return RemovableHandle(self._pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Hook) -> RemovableHandle:
+        """Call ``hook(module, arguments, result)`` after `forward`; what it returns takes the result's place."""
+        self._hooks.append(hook)
+        return RemovableHandle(self._hooks, hook)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_modules" not in self.__dict__:
+            if isinstance(value, Parameter | Module):
+                why = f"{type(self).__name__} assigns {name} before it calls super().__init__()"
+                raise UsageError("E-NN-MODULE", None, why, hint="Call super().__init__() first")
+            object.__setattr__(self, name, value)
+            return
+        tables: tuple[tuple[type, dict[str, Any]], ...] = (
+            (Parameter, self._parameters),
+            (Module, self._modules),
+            (Buffer, self._buffers),
+        )
+        for kind, table in tables:
+            if isinstance(value, kind):
+                self._forget(name)
+                table[name] = value
+                if isinstance(value, Buffer) and not value.persistent:
+                    self._transient.add(name)
+                return
+        for _, table in tables:
+            if name in table:
+                if value is not None and not (table is self._buffers and isinstance(value, LazyTensor)):
+                    why = f"{name} of {type(self).__name__} cannot become {type(value).__name__}"
+                    raise UsageError("E-NN-MODULE", None, why, hint="Assign a Parameter, a Module or None")
+                table[name] = value
+                return
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        for table in ("_parameters", "_buffers", "_modules"):
+            found = self.__dict__.get(table)
+            if found is not None and name in found:
+                return found[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        if not self._forget(name):
+            object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
+
+    def _forget(self, name: str) -> bool:
+        """Take a name out of every table; whether it was there."""
+        self._transient.discard(name)
+        tables = (self.__dict__, self._parameters, self._buffers, self._modules)
+        found = [table.pop(name, self) is not self for table in tables]
+        return any(found)
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter; None stands for one that the module does not have."""
+        self._forget(name)
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: LazyTensor | None, persistent: bool = True) -> None:
+        """Add a tensor that is not trained; it is in the state dict if it is `persistent`."""
+        self._forget(name)
+        self._buffers[name] = tensor
+        if not persistent:
+            self._transient.add(name)
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Add a module."""
+        self._forget(name)
+        self._modules[name] = module
+
+    add_module = register_module
+
+    def named_modules(self, memo: set[Module] | None = None, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This module under the name `prefix`, and all below it, each once."""
+        seen = set() if memo is None else memo
+        if self not in seen:
+            seen.add(self)
+            yield prefix, self
+            for name, module in self._modules.items():
+                if module is not None:
+                    yield from module.named_modules(seen, f"{prefix}.{name}" if prefix else name)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules that are attributes of this one."""
+        return ((name, module) for name, module in self._modules.items() if module is not None)
+
+    def children(self) -> Iterator[Module]:
+        """The modules that are attributes of this one."""
+        return (module for _, module in self.named_children())
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Parameters by dotted names; of shared ones the first name, or all."""
+        return self._members("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters, each once."""
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, LazyTensor]]:
+        """Buffers by dotted names."""
+        return self._members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[LazyTensor]:
+        """The buffers, each once."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def _members(self, table: str, prefix: str, recurse: bool, once: bool) -> Iterator[tuple[str, Any]]:
+        seen = set()
+        for path, module in self.named_modules(prefix=prefix) if recurse else [(prefix, self)]:
+            for name, item in getattr(module, table).items():
+                if item is not None and item not in seen:
+                    if once:
+                        seen.add(item)
+                    yield f"{path}.{name}" if path else name, item
+
+    def get_submodule(self, target: str) -> Module:
+        """The module of a dotted name.
+
+        Raises UsageError if it does not exist.
+        """
+        found: Module | None = self
+        for name in target.split(".") if target else ():
+            found = None if found is None else found._modules.get(name)
+        if found is None:
+            raise UsageError("E-NN-NAME", None, f"{type(self).__name__} has no module {target!r}")
+        return found
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter of a dotted name."""
+        path, _, name = target.rpartition(".")
+        found = self.get_submodule(path)._parameters.get(name)
+        if found is None:
+            raise UsageError("E-NN-NAME", None, f"{type(self).__name__} has no parameter {target!r}")
+        return found
+
+    def train(self: M, mode: bool = True) -> M:
+        """Training mode, in which dropout and batch statistics are at work, or evaluation mode."""
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self: M) -> M:
+        """Evaluation mode."""
+        return self.train(False)
+
+    def requires_grad_(self: M, requires_grad: bool = True) -> M:
+        """Train the parameters, or freeze them."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of the parameters, or set them to zero."""
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                parameter.grad = None if set_to_none else parameter.grad.detach().zero_()
+
+    def apply(self: M, fn: Callable[[Module], Any]) -> M:
+        """Call a function with each module below, then with this one."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def to(self: M, *targets: Any, dtype: Any = None, device: Any = None) -> M:
+        """Convert float parameters and buffers to a dtype, in place; `targets` are a dtype, a device, or both."""
+        for target in targets:
+            if isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda"):
+                device = target
+            else:
+                dtype = target.dtype if isinstance(target, LazyTensor) else target
+        check_device(device)
+        if dtype is None:
+            return self
+        wanted = named(dtype)
+        if wanted.kind != "float":
+            why = f"parameters are converted to float dtypes, not to {wanted}"
+            raise UsageError("E-TENSOR-DTYPE", None, why, hint="Use float32, float64, float16 or bfloat16")
+        for tensor in (*self.parameters(), *self.buffers()):
+            if tensor.dtype.kind == "float" and tensor.dtype is not wanted:
+                tensor.data = tensor.data.to(wanted)
+                if tensor.grad is not None:
+                    tensor.grad = tensor.grad.to(wanted)
+        return self
+
+    def float(self: M) -> M:
+        """Parameters and buffers as f32."""
+        return self.to("f32")
+
+    def double(self: M) -> M:
+        """Parameters and buffers as f64."""
+        return self.to("f64")
+
+    def half(self: M) -> M:
+        """Parameters and buffers as f16."""
+        return self.to("f16")
+
+    def bfloat16(self: M) -> M:
+        """Parameters and buffers as bf16."""
+        return self.to("bf16")
+
+    def cpu(self: M) -> M:
+        """The module, which is on the CPU."""
+        return self
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, LazyTensor]:
+        """Parameters and persistent buffers by name, as they are now; with `keep_vars` themselves."""
+        found: dict[str, LazyTensor] = {}
+        for path, module in self.named_modules_with_shared(prefix):
+            for name, item in {**module._parameters, **module._buffers}.items():
+                if item is not None and name not in module._transient:
+                    found[path + name] = item if keep_vars else item.detach()
+        return found
+
+    def named_modules_with_shared(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """All modules by the starts of their parameters' names, shared ones under each name."""
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules_with_shared(f"{prefix}{name}.")
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadedKeys:
+        """Take the values of parameters and persistent buffers by name.
+
+        Args:
+            state_dict: tensors of this package, of torch and of anything that speaks DLPack, or NumPy arrays.
+            strict: refuse missing and unexpected names.
+            assign: keep the dtypes of `state_dict` instead of converting to those of the module.
+
+        Raises UsageError for names and shapes that do not fit; nothing is loaded then.
+        """
+        own = self.state_dict(keep_vars=True)
+        missing = [name for name in own if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in own]
+        if strict and (missing or unexpected):
+            parts = [
+                f"{what} {_listed(names)}" for what, names in (("lacks", missing), ("has also", unexpected)) if names
+            ]
+            why = f"the state dict for {type(self).__name__} {' and '.join(parts)}"
+            raise UsageError("E-NN-STATE", None, why, hint="Rename the tensors, or pass strict=False")
+        arrays = {name: array_of(state_dict[name]) for name in own if name in state_dict}
+        for name, array in arrays.items():
+            if array.shape != own[name].shape:
+                why = f"{name} of {type(self).__name__} has another shape in the state dict"
+                raise UsageError("E-NN-STATE", None, why, expected=list(own[name].shape), found=list(array.shape))
+        with no_grad():
+            for name, array in arrays.items():
+                value = LazyTensor(leaf(array.copy()))
+                if assign:
+                    own[name].data = value
+                else:
+                    own[name].become(value)
+        return LoadedKeys(missing, unexpected)
+
+    def extra_repr(self) -> str:
+        """Settings in the text of the module."""
+        return ""
+
+    def __repr__(self) -> str:
+        settings = self.extra_repr()
+        lines = settings.split("\n") if settings else []
+        below = [f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()]
+        if not below and len(lines) < 2:
+            return f"{type(self).__name__}({settings})"
+        return f"{type(self).__name__}(\n  " + "\n  ".join([*lines, *below]) + "\n)"
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n  ")
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

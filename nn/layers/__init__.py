@@ -1,0 +1,1 @@
+"""Layers and losses by PyTorch's names: modules that hold parameters and settings and call `functional`."""
