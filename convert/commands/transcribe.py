@@ -25,9 +25,11 @@ Examples
   candle-convert transcribe whisper_dir 'talks/*.flac' -o out/ --format srt
 """
 FORMATS = ("txt", "srt", "vtt", "tsv", "json")
-STATED = ("language", "task", "beams", "best_of", "initial_prompt", "seed", "no_speech_threshold")
+STATED = (
+    "language", "task", "beams", "best_of", "temperature", "compression_ratio_threshold", "logprob_threshold",
+    "no_speech_threshold", "condition_on_previous_text", "initial_prompt", "seed",
+)  # fmt: skip
 """Options that are passed on as they are."""
-THRESHOLDS = ("compression_ratio_threshold", "logprob_threshold")
 
 
 @click.command("transcribe", epilog=EPILOG)
@@ -85,8 +87,8 @@ THRESHOLDS = ("compression_ratio_threshold", "logprob_threshold")
 @click.option("--initial-prompt", metavar="TEXT", help="Text before the first window: names, spelling, style.")
 @click.option(
     "--condition-on-previous-text/--no-condition-on-previous-text",
-    default=True,
-    help="Whether the text of a window is the prompt of the next one.",
+    default=None,
+    help="Whether the text of a window is the prompt of the next one (default: it is).",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed at temperatures above 0 (default 0).")
 @click.option("--force", is_flag=True, help="Replace existing outputs.")
@@ -94,9 +96,10 @@ THRESHOLDS = ("compression_ratio_threshold", "logprob_threshold")
 def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa: N802
     """Write what is said in audio.
 
-    FILE is an audio file of any rate and length, a folder or a pattern of names, or - for standard input. Audio is read
-    in windows of 30 s; a window starts where the last sentence of the one before it ended. Text is printed as it is
-    found, a line for each segment; subtitles have their times.
+    FILE is an audio file of any rate and length, a folder or a pattern of names, or - for standard input. MODEL is
+    Whisper, or a model that tells a letter for each frame (wav2vec 2.0, HuBERT, WavLM), which has no options but
+    --word-timestamps. Audio is read in windows of 30 s; a window of Whisper starts where the last sentence of the one
+    before it ended. Text is printed as it is found, a line for each segment; subtitles have their times.
 
     A damaged file among several is left out: it gets a line on standard error, and the exit code is that of its error
     at the end.
@@ -107,8 +110,8 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     out = current()
     given = sounds_of(inputs)
     kind, paths = _outputs(given, values)
-    options = {name: values[name] for name in (*STATED, *THRESHOLDS, "temperature") if values[name] is not None}
-    options |= {name: values[name] for name in ("condition_on_previous_text", "word_timestamps")}
+    options = {name: values[name] for name in STATED if values[name] is not None}
+    options |= {"word_timestamps": True} if values["word_timestamps"] else {}
     found = shared_options.load_for("transcribe", model, values)
 
     def row(path: str) -> dict[str, Any]:

@@ -93,12 +93,17 @@ class TaskModel:
         Raises UsageError if the model predicts nothing, and for options that its task does not have.
         """
         method = self._verb("predict")
-        known = inspect.signature(method).parameters
-        unknown = next((name for name in options if name not in known), None)
-        if unknown is not None:
-            hint = f"Options: {', '.join(list(known)[1:])}"
-            raise UsageError("E-OPTION", None, f"{self.task} has no option {unknown}", hint=hint)
+        check_options(self.task, method, options)
         return method(inputs, **options)
+
+
+def check_options(task: str, method: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """UsageError for options that a method of a task's pipeline does not have."""
+    known = inspect.signature(method).parameters
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        hint = f"Options: {', '.join(list(known)[1:])}"
+        raise UsageError("E-OPTION", None, f"{task} has no option {unknown}", hint=hint)
 
 
 class UnsupportedUse(UsageError, AttributeError):

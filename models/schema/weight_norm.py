@@ -18,9 +18,16 @@ SPELLINGS = ((".weight_g", ".weight_v"), (".parametrizations.weight.original0", 
 """What torch calls lengths and directions, by ``torch.nn.utils.weight_norm`` and by its successor."""
 
 
+@dataclass(frozen=True)
 class WeightNorm(Whole):
-    """The tensors of lengths [rows, 1, ...] and directions [rows, ...] of a weight in f32: each row of the directions
-    is scaled to the length."""
+    """The tensors of lengths and directions of a weight in f32: each slice of the directions along an axis is scaled
+    to its length. The lengths have the rank of the directions, and 1 in place of all other axes.
+
+    Attributes:
+        axis: of the slices.
+    """
+
+    axis: int = 0
 
     @property
     def computed(self) -> bool:
@@ -28,28 +35,29 @@ class WeightNorm(Whole):
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
         lengths, directions = parts
-        if directions.shape[:1] != (lengths.count,) or len(directions.shape) < 2:
+        if len(directions.shape) < max(2, self.axis + 1) or lengths.count != directions.shape[self.axis]:
             raise ValueError(f"lengths {list(lengths.shape)} do not fit directions {list(directions.shape)}")
 
         def scaled(x: np.ndarray) -> np.ndarray:
-            rows = x.reshape(len(x), -1).astype(np.float64)
-            factors = f32(lengths).numpy().reshape(-1, 1) / np.maximum(_lengths(rows), np.finfo(np.float64).tiny)
-            return (rows * factors).astype(np.float32).reshape(x.shape)
+            values = x.astype(np.float64)
+            found = self._lengths(values)
+            factors = f32(lengths).numpy().reshape(found.shape) / np.maximum(found, np.finfo(np.float64).tiny)
+            return (values * factors).astype(np.float32)
 
         return changed(directions, directions.shape, scaled, "f32")
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
-        shape = (whole.shape[0], *(1 for _ in whole.shape[1:]))
+        shape = tuple(size if axis == self.axis else 1 for axis, size in enumerate(whole.shape))
 
         def lengths(x: np.ndarray) -> np.ndarray:
-            return _lengths(x.reshape(len(x), -1).astype(np.float64)).astype(np.float32).reshape(shape)
+            return self._lengths(x.astype(np.float64)).astype(np.float32)
 
         return [changed(whole, shape, lengths, "f32"), f32(whole)]
 
-
-def _lengths(rows: np.ndarray) -> np.ndarray:
-    lengths: np.ndarray = np.sqrt((rows * rows).sum(1, keepdims=True))
-    return lengths
+    def _lengths(self, values: np.ndarray) -> np.ndarray:
+        others = tuple(axis for axis in range(values.ndim) if axis != self.axis)
+        lengths: np.ndarray = np.sqrt(np.square(values).sum(others, keepdims=True))
+        return lengths
 
 
 WEIGHT_NORM = WeightNorm()
@@ -62,10 +70,12 @@ class NormedPart(Part):
     Attributes:
         normed: the conventions that write them so. All conventions read them in either spelling, and scaled weights.
         spellings: of both tensors; the first is written.
+        norm: how they are joined.
     """
 
     normed: tuple[str, ...] = ()
     spellings: tuple[tuple[str, str], ...] = SPELLINGS
+    norm: WeightNorm = WEIGHT_NORM
 
     def read(self, convention: str, name: str) -> tuple[Mapping[str, int], str] | None:
         """As of `Part`; both tensors of a weight are that weight."""
@@ -82,7 +92,7 @@ class NormedPart(Part):
             return plain
         stems = [filled(template, indices) + rest.removesuffix(WEIGHT) for template in self.names(convention)]
         pairs = tuple(
-            Stored((stem + lengths, stem + directions), WEIGHT_NORM)
+            Stored((stem + lengths, stem + directions), self.norm)
             for stem in stems
             for lengths, directions in self.spellings
         )

@@ -11,6 +11,15 @@ AST = {
     "num_mel_bins": 32, "patch_size": 8, "time_stride": 6, "frequency_stride": 5, "num_labels": 5,
 }  # fmt: skip
 """Configuration of a small audio spectrogram transformer."""
+WAV2VEC2 = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+    "conv_dim": [16, 24, 24], "conv_kernel": [10, 3, 2], "conv_stride": [5, 2, 2], "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4, "vocab_size": 32, "pad_token_id": 0,
+    "num_labels": 5, "classifier_proj_size": 12,
+}  # fmt: skip
+"""Configuration of a small wav2vec 2.0, and of its relatives."""
+LARGE = {**WAV2VEC2, "feat_extract_norm": "layer", "do_stable_layer_norm": True, "conv_bias": True}
+"""As the large models have it."""
 
 
 class Crepe(nn.Module):

@@ -12,7 +12,7 @@ from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.architecture import RunOptions
 from ....runtime.ir.graph import Graph
 from ...preprocess.audio.sound import Sound
-from ..task_model import Progress, TaskModel, opened
+from ..task_model import Progress, TaskModel, check_options, opened
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -64,6 +64,21 @@ class AudioModel(TaskModel):
         """
         found: np.ndarray = self._verb("embed")(sounds, progress=progress, **options)
         return found
+
+    @memory_limited
+    def transcribe(self, sound: Sound, rate: int | None = None, **options: Any) -> Any:
+        """What is said in audio, a `Transcript`.
+
+        Args:
+            sound: as `preprocess.audio.sound.Sound` describes it.
+            rate: samples a second, None for the model's; for samples.
+            options: of the task's pipeline: ``on_segment``, ``progress``, ``word_timestamps`` ...
+
+        Raises UsageError if the model does not recognize speech, and for options that it does not have.
+        """
+        method = self._verb("transcribe")
+        check_options(self.task, method, options)
+        return method(sound if rate is None else (sound, rate), **options)
 
 
 _NUMPY = {"i64": "int64", "i32": "int32"}

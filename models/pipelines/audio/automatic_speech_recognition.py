@@ -1,0 +1,159 @@
+"""Speech recognition by models that tell a token for each frame (CTC): wav2vec 2.0 and its relatives."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ....runtime.base.errors import UsageError
+from ...preprocess.audio.overlapping import Window, overlapping
+from ...preprocess.audio.sound import Sound, opened_sound
+from ...preprocess.audio.waveform import FILE, Waveform, stated_waveform
+from ...tokenizer.readers.locate import settings
+from ..labels import configured
+from ..task_model import TaskModel
+from .transcription.ctc_tokens import CtcTokens, TimedText, ctc_tokens
+from .transcription.decoding import compression_ratio
+from .transcription.segments import Segment, Transcript, Word
+
+SAMPLES, LOGITS = "input_values", "logits"
+SIGNATURES = (({SAMPLES: 2}, {LOGITS: 3}),)
+STRIDES = (5, 2, 2, 2, 2, 2, 2)
+"""Of the convolutions of models that do not tell."""
+WINDOW_SECONDS, CONTEXT_SECONDS = 30.0, 5.0
+"""Of a window, and of each end of it that belongs to the neighbours."""
+PAUSE, LONGEST = 0.6, 10.0
+"""Seconds between words that end a segment, and of a segment."""
+PROGRESS = Callable[[float, float | None], None]
+
+
+class SpeechRecognition:
+    """Writes what is said, word by word."""
+
+    def __init__(self, model: TaskModel) -> None:
+        self._model = model
+
+    @functools.cached_property
+    def tokens(self) -> CtcTokens:
+        """The texts of tokens; errors as of `ctc_tokens`."""
+        return ctc_tokens(self._model.options.source)
+
+    @functools.cached_property
+    def waveform(self) -> Waveform:
+        """How samples are prepared, as the files beside the weights say. FormatError for an invalid value."""
+        source = self._model.options.source
+        path = next(iter(source.files), None) if source is not None else None
+        return stated_waveform({} if source is None else settings(source, FILE), path, Waveform())
+
+    @functools.cached_property
+    def hop(self) -> int:
+        """Samples from one frame to the next."""
+        config = self._model.options.config
+        said = None if config is None else config.values.get("strides")
+        said = said or configured(self._model.options).get("conv_stride") or STRIDES
+        return math.prod(said)
+
+    def transcribe(
+        self,
+        sound: Sound,
+        *,
+        on_segment: Callable[[Segment], None] | None = None,
+        progress: PROGRESS | None = None,
+        window: float = WINDOW_SECONDS,
+        context: float = CONTEXT_SECONDS,
+        word_timestamps: bool = False,
+    ) -> Transcript:
+        """What is said in audio: the most probable token of each frame, as transformers' pipeline decodes them.
+
+        Args:
+            sound: as `preprocess.audio.sound.Sound` describes it; samples have the model's rate.
+            on_segment: called with each segment as soon as it is known: words without a pause between them.
+            progress: called with how many seconds are done, and of how many.
+            window: seconds that the model hears at once.
+            context: seconds of each end of a window that are heard twice, and whose text comes from the neighbour.
+            word_timestamps: whether segments have their words.
+
+        Raises UsageError for options out of range, UnsupportedError for models whose tokens nothing tells, FormatError
+        for damaged files.
+        """
+        length, margin = (self.hop * round(self.waveform.rate * each / self.hop) for each in (window, context))
+        if not 0 <= 2 * margin < length:
+            why = f"a window of {window:g} s with {context:g} s of context"
+            raise UsageError("E-SPEECH-OPTION", None, why, expected="more than twice the context")
+        rate, segments = self.waveform.rate, []
+        heard = 0
+        with opened_sound(sound, rate) as opened:
+            total = opened.seconds
+
+            def frames() -> Iterator[tuple[int, float]]:
+                nonlocal heard
+                for each in overlapping(opened.blocks(rate), length, margin):
+                    yield from self._frames(each)
+                    heard = each.start + len(each.samples)
+                    if progress is not None:
+                        progress(heard / rate, total)
+
+            for words in _spoken_together(self.tokens.words(frames()), round(rate / self.hop)):
+                segment = self._segment(words, word_timestamps)
+                segments.append(segment)
+                if on_segment is not None:
+                    on_segment(segment)
+        return Transcript(segments, None, heard / rate)
+
+    def _frames(self, window: Window) -> list[tuple[int, float]]:
+        """The most probable token of each frame of a window, and its log probability."""
+        prepared = self.waveform(window.samples)
+        short = max(0, self.least - len(prepared))
+        logits = np.asarray(self._model(input_values=np.pad(prepared, (0, short))[None])[LOGITS][0], np.float32)
+        before, count, behind = (round(each / self.hop) for each in (window.before, len(window.samples), window.behind))
+        logits = logits[before : count - behind]
+        logprobs = -np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1))
+        return list(zip(logits.argmax(1).tolist(), logprobs.tolist(), strict=True))
+
+    @functools.cached_property
+    def least(self) -> int:
+        """Samples that the convolutions need; shorter sounds are padded."""
+        config = self._model.options.config
+        widths = None if config is None else config.values.get("conv_widths")
+        widths = widths or configured(self._model.options).get("conv_kernel") or ()
+        strides = (None if config is None else config.values.get("strides")) or STRIDES
+        count = 1
+        for width, stride in zip(reversed(widths), reversed(strides), strict=False):
+            count = (count - 1) * stride + width
+        return max(count, self.hop)
+
+    def _segment(self, words: list[TimedText], timed: bool) -> Segment:
+        seconds = self.hop / self.waveform.rate
+        text = " ".join(word.text for word in words)
+        found = [
+            Word(
+                round(word.start * seconds, 2),
+                round(word.end * seconds, 2),
+                f" {word.text}",
+                math.exp(word.mean_logprob),
+            )
+            for word in words
+        ]
+        lengths = [word.end - word.start for word in words]
+        mean = sum(word.mean_logprob * length for word, length in zip(words, lengths, strict=True)) / sum(lengths)
+        start, end = round(words[0].start * seconds, 3), round(words[-1].end * seconds, 3)
+        return Segment(start, end, f" {text}", [], 0.0, mean, compression_ratio(text), 0.0, found if timed else None)
+
+
+def _spoken_together(words: Iterator[TimedText], per_second: int) -> Iterator[list[TimedText]]:
+    """Words without a pause between them."""
+    held: list[TimedText] = []
+    for word in words:
+        paused = bool(held) and word.start - held[-1].end > PAUSE * per_second
+        if held and (paused or word.end - held[0].start > LONGEST * per_second):
+            yield held
+            held = []
+        held.append(word)
+    if held:
+        yield held
+
+
+PIPELINE = SpeechRecognition
