@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...models.audio.moonshine import run_exported_samples
 from ...models.audio.whisper import run_exported_speech
 from ...models.generation.decoder_states import is_state
 from ...models.generation.decoder_tasks import run_decoder
 from ...models.layers.audio.feature_encoder import FEATURES
+from ...models.layers.audio.wave_encoder import SAMPLES
 from ...models.pipelines.encoder_tasks import run_encoder
 from ...models.pipelines.feature_extraction import HIDDEN, WHOLE
 from ...models.schema.audio_hyperparameters import SPEECH_RECOGNITION
@@ -27,6 +30,9 @@ from .codec_network import decodes_audio, run_codec_files
 from .image_network import image_task, run_cascade, run_image_network
 from .memory_map import mapped
 from .native_model import described, with_files
+
+HEARING: Mapping[str, Callable[..., Any]] = {FEATURES: run_exported_speech, SAMPLES: run_exported_samples}
+"""What runs the graphs of speech recognition, by the encoder's input."""
 
 
 def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
@@ -77,8 +83,8 @@ def _run_encoder_decoder(decoder: Graph, options: RunOptions, task: str | None) 
         return run_network(open_model(files[ENCODER]), options, FEATURE_EXTRACTION)
     with_files(decoder)
     graphs = {name: mapped(decoder if file == path else open_model(file)) for name, file in files.items()}
-    hears = any(value.name == FEATURES for value in graphs[ENCODER].inputs)
-    own, run = (SPEECH_RECOGNITION, run_exported_speech) if hears else (TEXT_TO_TEXT, run_exported)
+    heard = next((value.name for value in graphs[ENCODER].inputs if value.name in HEARING), None)
+    own, run = (TEXT_TO_TEXT, run_exported) if heard is None else (SPEECH_RECOGNITION, HEARING[heard])
     if task not in (None, own):
         why, expected = f"the model does not support the task {task!r}", f"{own} or {FEATURE_EXTRACTION}"
         raise UsageError("E-ARCH-TASK", path, why, expected=expected)

@@ -60,16 +60,21 @@ WHISPERS = [
 def whisper(case, seed, folder):
     """Write a checkpoint with its tokenizer and preprocessor; the model as transformers reads it."""
     reference = made(case, seed, folder)
-    bytes_alone = Tokenizer(models.BPE({text: at for at, text in enumerate(_alphabet())}, []))
-    bytes_alone.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bytes_alone.decoder = decoders.ByteLevel()
-    bytes_alone.add_special_tokens([AddedToken(text, special=True) for text in SPECIAL])
-    bytes_alone.save(str(folder / "tokenizer.json"))
+    bytes_tokenizer(SPECIAL).save(str(folder / "tokenizer.json"))
     said = {"feature_size": reference.config.num_mel_bins, "chunk_length": SECONDS, "n_samples": 16000 * SECONDS}
     (folder / "preprocessor_config.json").write_text(
         json.dumps({"feature_extractor_type": "WhisperFeatureExtractor", "hop_length": 160, "n_fft": 400, **said})
     )
     return reference
+
+
+def bytes_tokenizer(special):
+    """A tokenizer whose tokens are bytes and special ones."""
+    found = Tokenizer(models.BPE({text: at for at, text in enumerate(_alphabet())}, []))
+    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    found.decoder = decoders.ByteLevel()
+    found.add_special_tokens([AddedToken(text, special=True) for text in special])
+    return found
 
 
 def _alphabet():
