@@ -134,22 +134,22 @@ def encode(net: WaveEncoder) -> Value:
     for name in ("conv2", "conv3"):
         x = net.Gelu(conv1d(net, x, f"encoder.{name}", stride=STRIDES[name]))
     x = net.frames = net.Transpose(x, perm=[0, 2, 1])
-    turned = rotary(net.config)
+    places = rotary(net.config)
     for i in range(net.config.layers):
         name = f"encoder.layers.{i}"
         y = layer_norm(net, x, f"{name}.attn_norm", EPS)
-        x = net.Add(x, net.self_attention(y, f"{name}.attn", rotary=turned))
+        x = net.Add(x, net.self_attention(y, f"{name}.attn", rotary=places))
         x = net.Add(x, plain(net, layer_norm(net, x, f"{name}.mlp_norm", EPS), f"{name}.mlp", net.config.act))
     return layer_norm(net, x, "encoder.norm", EPS)
 
 
 def decode(net: CrossDecoder) -> None:
     """The decoder's logits."""
-    x, turned = net.begin("embed"), rotary(net.config)
+    x, places = net.begin("embed"), rotary(net.config)
     for i in range(net.config.decoder_layers):
         name = f"decoder.layers.{i}"
         y = layer_norm(net, x, f"{name}.attn_norm", EPS)
-        x = net.Add(x, net.attend_to_itself(y, i, f"{name}.attn", rotary=turned))
+        x = net.Add(x, net.attend_to_itself(y, i, f"{name}.attn", rotary=places))
         x = net.Add(x, net.attend_to_source(layer_norm(net, x, f"{name}.cross_norm", EPS), i, f"{name}.cross"))
         x = net.Add(x, _gated(net, layer_norm(net, x, f"{name}.mlp_norm", EPS), f"{name}.mlp"))
     net.end(layer_norm(net, x, "decoder.norm", EPS), None, tied="embed")
