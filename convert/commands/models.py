@@ -148,18 +148,24 @@ def _said(row: dict[str, Any]) -> str:
 def _file(path: str, values: dict[str, Any]) -> bool:
     """Whether every weight of a model is there and fits."""
     from ...runtime.contract.architecture import GRAPH, HF
-    from ...runtime.contract.weight_binding import bind
+    from ...runtime.contract.naming import bound_to
+    from ...runtime.contract.weight_binding import bind, gather
     from ..inspect.architectures import families, parameters, plain
     from ..load.known_names import modern
     from ..load.native_model import NODES, identified
+    from ..open.graph_files import refuse_lone
     from ..translate.canonical_names import identify_weights
 
     graph = modern(shared_options.open_input(path, values, parts=True))
     weights: Mapping[str, Tensor] = graph.weights
     if graph.format == NODES:
+        if not graph.parts:
+            refuse_lone(graph)
         known = identify_weights(graph)
-        architecture, names, config = known.architecture, known.names, known.config
-        weights = {name: known.weights[name] for _, stored in known.found.stored.values() for name in stored}
+        names, config = known.names, known.config
+        architecture = bound_to(known.architecture, names, known.weights)
+        stored = gather(architecture, config, known.weights, names).stored.values()
+        weights = {name: known.weights[name] for _, each in stored for name in each}
     else:
         architecture, names, config = identified(graph)
     wrong: FormatError | None = None

@@ -144,11 +144,10 @@ def _networks_of(before: Graph, after: Graph) -> dict[str, tuple[Graph, Graph]]:
                 hint="Compare what they compute with --level none --prompt TEXT",
             )  # fmt: skip
         return {name: (part, after.parts[name]) for name, part in before.parts.items()}
-    if after.outputs and not before.outputs and not before.parts:
-        from ..compare.unfolded_network import unfolded_network
+    if (after.outputs or after.parts) and not before.outputs and not before.parts:
+        from ..compare.unfolded_network import unfolded_networks
 
-        unfolded = unfolded_network(before, after)
-        return {} if unfolded is None else {"": (unfolded, after)}
+        return unfolded_networks(before, after)
     return {"": (before, after)} if before.outputs and after.outputs else {}
 
 

@@ -6,11 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ...models.pipelines.image.face_cascade import FaceCascade
 from ...models.pipelines.image.image_tasks import run_image_model
 from ...models.preprocess.as_nodes import BYTES, PIXELS
 from ...models.preprocess.ultralytics_export import DETECTORS, export_of
-from ...models.schema.network_hyperparameters import FACE_DETECTION
 from ...runtime.base.errors import UsageError
 from ...runtime.contract.architecture import MODEL, RunOptions
 from ...runtime.ir.graph import Graph
@@ -48,12 +46,3 @@ def run_image_network(graph: Graph, options: RunOptions, known: str, task: str |
         path = graph.files[0] if graph.files else None
         raise UsageError("E-ARCH-TASK", path, f"the model does not support the task {task!r}", expected=known)
     return run_image_model({MODEL: mapped(graph)}, dataclasses.replace(options, task=known))
-
-
-def run_cascade(graph: Graph, options: RunOptions, task: str | None) -> FaceCascade:
-    """A model of several graphs as a cascade of face detectors; UsageError if another task is asked for."""
-    if task not in (None, FACE_DETECTION):
-        why = f"the model does not support the task {task!r}"
-        raise UsageError("E-ARCH-TASK", graph.files[0], why, expected=FACE_DETECTION)
-    graphs = {name: mapped(part) for name, part in graph.parts.items()}
-    return FaceCascade(graphs, dataclasses.replace(options, task=FACE_DETECTION))

@@ -23,11 +23,11 @@ from ...runtime.base.errors import Error, UsageError
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, MODEL, RunOptions
 from ...runtime.contract.weight_binding import config_from, find_architecture
 from ...runtime.ir.graph import Graph
-from ..open.graph_files import ENCODER, parts_of
+from ..open.graph_files import ENCODER, parts_of, refuse_lone, set_of
 from ..open.open_model import open_model
 from .audio_network import audio_task, run_audio_network
 from .codec_network import decodes_audio, run_codec_files
-from .image_network import image_task, run_cascade, run_image_network
+from .image_network import image_task, run_image_network
 from .memory_map import mapped
 from .native_model import described, with_files
 
@@ -42,7 +42,7 @@ def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
     Raises UsageError if another task is asked for than the file's.
     """
     if graph.parts:
-        return run_cascade(graph, options, task)
+        return _run_set(graph, options, task)
     if attends_to_source(graph):
         return _run_encoder_decoder(graph, options, task)
     if decodes_audio(graph):
@@ -58,6 +58,7 @@ def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
         return run_audio_network(graph, dataclasses.replace(options, config=_config(graph)), heard, task)
     known = network_task(graph)
     if known is None:
+        _refuse_unknown(graph)
         hidden = any(value.name in HIDDEN for value in graph.outputs)
         own = {"task": FEATURE_EXTRACTION, "config": _config(graph)} if hidden else {}
         return run_decoder({MODEL: mapped(graph)}, dataclasses.replace(options, **own))
@@ -65,6 +66,27 @@ def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
         path = graph.files[0] if graph.files else None
         raise UsageError("E-ARCH-TASK", path, f"the model does not support the task {task!r}", expected=known)
     return run_encoder({MODEL: mapped(graph)}, dataclasses.replace(options, task=known, config=_config(graph)))
+
+
+def _refuse_unknown(graph: Graph) -> None:
+    """Raise UsageError for a graph that is neither a language model nor one of another known task."""
+    inputs, outputs = ([value.name for value in values] for values in (graph.inputs, graph.outputs))
+    if "input_ids" not in inputs:
+        refuse_lone(graph)
+        path = graph.files[0] if graph.files else None
+        found, hint = f"{', '.join(inputs)} to {', '.join(outputs)}", "candle-convert run computes any graph"
+        raise UsageError("E-ONNX-TASK", path, "its inputs and outputs tell no task", found=found, hint=hint)
+
+
+def _run_set(graph: Graph, options: RunOptions, task: str | None) -> Any:
+    """A model of several graphs that is no encoder-decoder; UsageError if another task is asked for than its own, and
+    for other graphs than the files' names say."""
+    files = set_of(graph.parts)
+    if task not in (None, files.task):
+        why = f"the model does not support the task {task!r}"
+        raise UsageError("E-ARCH-TASK", graph.files[0], why, expected=files.task)
+    graphs = {name: mapped(part) for name, part in graph.parts.items()}
+    return files.run(graphs, dataclasses.replace(options, task=files.task))
 
 
 def attends_to_source(graph: Graph) -> bool:

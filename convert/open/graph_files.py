@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ...runtime.base.errors import FileAccessError
+from ...runtime.base.errors import FileAccessError, UsageError
 from ...runtime.contract.architecture import MODEL
+from ...runtime.contract.graph_files import GraphFiles
 from ...runtime.ir.graph import Graph
+from ...runtime.plugin.discovery import Plugins
 
 ENCODER, DECODER, WITH_PAST = "encoder", "decoder", "decoder_with_past"
 STEMS = {
@@ -23,18 +26,17 @@ STEMS = {
 ``vision_encoder``, ``embed_tokens``, ``text_encoder`` and ``vae_decoder``."""
 GRAPH = ".onnx"
 """The suffix of files of graphs."""
-MODULES = ("pnet", "rnet", "onet")
-"""File names, without suffix, of the modules of a model that is not stored in one file: of weights, which lack the
-module's name, or of graphs (MTCNN)."""
 MERGED = "_merged"
 """What Optimum appends to the name of a decoder that computes with and without a cache."""
 DECODERS = (STEMS[DECODER] + MERGED, STEMS[DECODER])
 """The names, without suffix, of the decoders that run, the preferred one first."""
-_NAME = re.compile(
-    rf"(?P<stem>{STEMS[DECODER]}{MERGED}|{STEMS[ENCODER]}|{STEMS[DECODER]}|{STEMS[WITH_PAST]})(?P<variant>[._-]\w+)?\.onnx",
-    re.ASCII,
-)
-"""The graphs of an encoder-decoder; a variant of another precision has a suffix, such as ``_quantized``."""
+ENCODER_DECODER = (STEMS[ENCODER], *DECODERS, STEMS[WITH_PAST])
+"""The names, without suffix, of the graphs of an encoder-decoder."""
+SETS = Plugins("models.pipelines", "GRAPH_FILES")
+"""Models of other kinds whose graphs are in files of their own."""
+_END, _VARIANT = re.compile(r"[._-]|$"), re.compile(r"(?:[._-]\w+)?", re.ASCII)
+"""Where the name of a graph may end in that of a file, and what stands behind it in that of a variant of another
+precision, such as ``_quantized``."""
 
 
 def stem(name: str, graph: Graph) -> str:
@@ -51,56 +53,99 @@ def stem(name: str, graph: Graph) -> str:
 
 
 def graphs_of(names: Sequence[str]) -> dict[str, str] | None:
-    """The files of an encoder-decoder, by their names without suffix and variant, if the files of a directory are the
-    graphs of one; of several variants the one without a suffix. So are `MODULES`. None for other directories.
+    """The files of an encoder-decoder, or of a model of `SETS`, by their names without suffix and variant, if the files
+    of a directory are the graphs of one; of several variants the one without a suffix. None for other directories.
 
-    An encoder or a decoder with a past of another variant is taken if its own one is missing.
+    A graph of another variant than the decoder is taken if its own one is missing.
     """
-    modules = modules_of(names)
-    if modules is not None and modules[MODULES[0]].endswith(GRAPH):
-        return modules
-    found = {(match["stem"], match["variant"] or ""): name for name in names if (match := _NAME.fullmatch(name))}
-    if len(found) != len(names) or all(kind != STEMS[ENCODER] for kind, _ in found):
-        return None
-    variants = sorted({variant for kind, variant in found if kind in DECODERS})
-    if not variants or (len(variants) > 1 and variants[0]):
-        return None
-    kinds = (STEMS[ENCODER], *DECODERS, STEMS[WITH_PAST])
-    chosen = {kind: found.get((kind, variants[0]), found.get((kind, ""))) for kind in kinds}
-    return {kind: name for kind, name in chosen.items() if name is not None}
+    chosen = _chosen(names, ENCODER_DECODER, DECODERS)
+    if chosen is not None:
+        return chosen if STEMS[ENCODER] in chosen else None
+    for each in _sets(names):
+        chosen = _chosen(names, tuple(each.graphs), each.needed[-1:])
+        if chosen is not None and chosen.keys() >= set(each.needed):
+            return chosen
+    return None
+
+
+def set_of(graphs: Mapping[str, Graph]) -> GraphFiles:
+    """What the graphs of a model, by name, are; UsageError for graphs with other inputs or outputs."""
+    found = next(each for each in _sets(list(graphs)) if set(each.needed) <= graphs.keys() <= each.graphs.keys())
+    found.check(graphs)
+    return found
 
 
 def modules_of(names: Sequence[str]) -> dict[str, str] | None:
-    """The files of a directory by the names of `MODULES`, if it holds these and no others; None for other
-    directories."""
+    """The files of a directory by the names of modules, if each holds the weights of a module of one model, without the
+    module's name, and the directory no others; None for other directories."""
     suffix = Path(names[0]).suffix if names else ""
-    found = {module: module + suffix for module in MODULES}
-    return found if sorted(found.values()) == sorted(names) else None
+    for each in _sets(names):
+        found = {module: module + suffix for module in each.graphs}
+        if each.modules and suffix != GRAPH and sorted(found.values()) == sorted(names):
+            return found
+    return None
 
 
 def decoder_of(graph: Graph) -> Graph:
-    """Of a model of several graphs the decoder that runs; other models as they are."""
+    """Of an encoder-decoder of several graphs the decoder that runs; other models as they are."""
     return next((graph.parts[kind] for kind in DECODERS if kind in graph.parts), graph)
 
 
 def parts_of(decoder: Path) -> dict[str, Path] | None:
-    """The files of the model that a decoder belongs to, by the names of the graphs; None if its name is not a
+    """The files of the encoder-decoder that a decoder belongs to, by the names of the graphs; None if its name is not a
     decoder's. An encoder or a decoder with a past of another variant is taken if its own one is missing.
 
     Raises FileAccessError if there is no encoder.
     """
-    match = _NAME.fullmatch(decoder.name)
-    if match is None or match["stem"] not in DECODERS:
+    kind, variant = _parsed(decoder.name, ENCODER_DECODER) or ("", "")
+    if kind not in DECODERS:
         return None
-    encoder = _beside(decoder, ENCODER, match["variant"])
+    encoder = _beside(decoder, ENCODER, variant)
     if encoder is None:
         why = f"{STEMS[ENCODER]}.onnx is not beside the decoder"
         raise FileAccessError("E-ONNX-ENCODER", decoder, why, hint="Download the encoder into the same folder")
-    past = _beside(decoder, WITH_PAST, match["variant"]) if match["stem"] == STEMS[DECODER] else None
+    past = _beside(decoder, WITH_PAST, variant) if kind == STEMS[DECODER] else None
     found = {ENCODER: encoder, DECODER: decoder}
     return found if past is None else {**found, WITH_PAST: past}
 
 
-def _beside(decoder: Path, graph: str, variant: str | None) -> Path | None:
-    names = (f"{STEMS[graph]}{suffix}.onnx" for suffix in (variant or "", ""))
+def refuse_lone(graph: Graph) -> None:
+    """Raise UsageError for a graph that is one of a model of `SETS`, which runs with the others."""
+    for each in SETS.all():
+        name = next((name for name, signature in each.graphs.items() if signature.fits(graph)), None)
+        if name is not None:
+            path = Path(graph.files[0]) if graph.files else None
+            why = f"the graph {name} of a model for {each.task} does not run alone"
+            hint = f"Name the folder that has {', '.join(each.needed)}"
+            raise UsageError("E-ONNX-PART", path, why, hint=hint)
+
+
+def _sets(names: Sequence[str]) -> Iterator[GraphFiles]:
+    """What the first file may belong to, by the beginnings of its name; other modules are not imported."""
+    ends = (match.start() for match in _END.finditer(names[0])) if names else ()
+    mentioned = (SETS.mentioning(f'"{names[0][:end]}"') for end in ends)
+    return map(SETS.load, dict.fromkeys(itertools.chain.from_iterable(mentioned)))
+
+
+def _chosen(names: Sequence[str], kinds: Sequence[str], leading: Sequence[str]) -> dict[str, str] | None:
+    """The file of each kind of graph, in the variant of the leading one; None if there are other files too, or only
+    several variants with a suffix."""
+    parsed = {_parsed(name, kinds): name for name in names}
+    found = {key: name for key, name in parsed.items() if key is not None}
+    variants = sorted({variant for kind, variant in found if kind in leading})
+    if len(found) != len(names) or not variants or (len(variants) > 1 and variants[0]):
+        return None
+    chosen = {kind: found.get((kind, variants[0]), found.get((kind, ""))) for kind in kinds}
+    return {kind: name for kind, name in chosen.items() if name is not None}
+
+
+def _parsed(name: str, kinds: Sequence[str]) -> tuple[str, str] | None:
+    """The kind of graph in a file, and its variant, empty for the one without a suffix; None for other files."""
+    plain = name.removesuffix(GRAPH)
+    fits = [kind for kind in kinds if plain.startswith(kind) and _VARIANT.fullmatch(plain, len(kind))]
+    return (kind := max(fits, key=len), plain[len(kind) :]) if fits and plain != name else None
+
+
+def _beside(decoder: Path, graph: str, variant: str) -> Path | None:
+    names = (f"{STEMS[graph]}{suffix}.onnx" for suffix in (variant, ""))
     return next((decoder.parent / name for name in names if (decoder.parent / name).is_file()), None)

@@ -63,7 +63,7 @@ def weights(folder: Path) -> list[str]:
 
 
 def exported(folder: Path) -> tuple[dict[str, Path], list[str]] | None:
-    """The files of an exported encoder-decoder, by the names of its graphs, and the names of those that are other
+    """The files of an exported model of several graphs, by the names of these, and the names of those that are other
     variants of them; None for other directories."""
     names = weights(folder)
     if not names and model_folder(folder / NETWORKS) == folder:

@@ -17,7 +17,7 @@ from ...runtime.tensor.file import Source, contained
 from ...runtime.tensor.storage import Region, Storage
 from . import model_directory
 from .detect_format import detect
-from .graph_files import GRAPH, MODULES, modules_of
+from .graph_files import modules_of
 from .locate import located
 from .model_directory import CONFIG as CONFIG
 from .model_directory import INDEX, listed
@@ -75,7 +75,7 @@ def open_model(
             only named.
         dequantized: whether the weights of a model whose config.json says that it is quantized (GPTQ, bitsandbytes ...)
             are numbers, computed when they are read, or the tensors that the file has.
-        parts: whether a directory of an exported encoder-decoder is opened, as one model with `Graph.parts`, or
+        parts: whether a directory of an exported model with several graphs is opened, as one with `Graph.parts`, or
             refused with the names of its files.
 
     Raises:
@@ -212,7 +212,7 @@ def _joined(folder: Path, files: dict[str, Path], others: list[str], options: Re
 
 def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
     modules = modules_of(model_directory.weights(folder))
-    if modules is not None and not modules[MODULES[0]].endswith(GRAPH):
+    if modules is not None:
         graphs = (_module(name, read_file(folder / file, options, format)) for name, file in modules.items())
         graph = merged(graphs, "a module")
         graph.attachments |= attachments(folder, graph)

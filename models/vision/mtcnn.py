@@ -3,11 +3,9 @@ before proposes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ...runtime.contract.architecture import TIMM, Architecture, RunOptions, Task
+from ...runtime.contract.architecture import TIMM, Architecture, Task
 from ...runtime.contract.naming import Part
-from ...runtime.ir.graph import Graph, Value
+from ...runtime.ir.graph import Value
 from ..layers.image.conv import conv
 from ..layers.image.image_net import ImageNet
 from ..layers.linear import linear
@@ -78,11 +76,6 @@ def _judged(net: ImageNet, x: Value, stem: str) -> None:
     net.output("offsets", linear(net, x, f"{stem}_2"))
 
 
-def run_cascade(graphs: Mapping[str, Graph], options: RunOptions) -> FaceCascade:
-    """The three graphs as a model that takes pictures."""
-    return FaceCascade(graphs, options)
-
-
 BUILDERS = {PROPOSAL: image_graph(propose), REFINEMENT: image_graph(refine), OUTPUT: image_graph(decide)}
 ARCHITECTURES = (
     Architecture(
@@ -92,7 +85,7 @@ ARCHITECTURES = (
         ("mtcnn",),
         (ClassTask("Mtcnn", (("Model", FACE_DETECTION),)),),
         (),
-        (Task(FACE_DETECTION, BUILDERS, run_cascade),),
+        (Task(FACE_DETECTION, BUILDERS, FaceCascade),),
         implied=Implied("mtcnn", "mtcnn", {TIMM: MARKS}, (), task=FACE_DETECTION),
         prefixes=(),
         ignored=(),

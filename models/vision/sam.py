@@ -32,6 +32,7 @@ from ..pipelines.image.promptable_model import (
     EMBEDDINGS,
     ENCODER,
     LABELS,
+    MASK,
     MASK_ENCODER,
     MASKED,
     MASKS,
@@ -40,7 +41,7 @@ from ..pipelines.image.promptable_model import (
     SCORES,
     SINGLE_MASK,
     SINGLE_SCORE,
-    run_promptable,
+    PromptableModel,
 )
 from ..schema.network_hyperparameters import MASK_GENERATION, ClassTask, Nested, count_of, image_act
 
@@ -266,7 +267,7 @@ def encode_mask(net: ImageNet) -> None:
     """``mask_embeddings`` [batch, channels, grid, grid] of a mask's logits [batch, 1, 4 x grid, 4 x grid]: what is
     added to the embeddings of the image."""
     side = 4 * net.config.grid
-    x = net.input("input_masks", "f32", ("batch", 1, side, side))
+    x = net.input(MASK, "f32", ("batch", 1, side, side))
     for i in (0, 3):
         stride = net.kernel(f"prompt_encoder.mask_downscaling.{i}.weight").shape[-1]
         x = conv(net, x, f"prompt_encoder.mask_downscaling.{i}", stride=stride, padding=0)
@@ -378,7 +379,7 @@ def _masks(net: ImageNet, tokens: list[Value], image: Value) -> Value:
 def mask_generation(encode: Callable[[ImageNet], None]) -> Task:
     """The task of a model whose encoder of images `encode` adds."""
     graphs = {ENCODER: encode, DECODER: decode_masks, MASK_ENCODER: encode_mask}
-    return Task(MASK_GENERATION, {name: image_graph(build) for name, build in graphs.items()}, run_promptable)
+    return Task(MASK_GENERATION, {name: image_graph(build) for name, build in graphs.items()}, PromptableModel)
 
 
 def stated(architecture: str, names: Mapping[str, str], source: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

@@ -96,7 +96,7 @@ def find_architecture(names: str, source: Mapping[str, Any], path: str | None = 
     source = StatedValues(source)
     kind = source.get("model_type") if names == HF else source.get("general.architecture")
     for architecture in _likely(str(kind)) if isinstance(kind, str) else ():
-        known = {HF: architecture.model_types, GGUF: architecture.gguf}.get(names, (architecture.name,))
+        known = {HF: architecture.model_types, GGUF: architecture.gguf}.get(names) or (architecture.name,)
         if kind in known and (architecture.accepts is None or architecture.accepts(source)):
             return architecture
     everything = sorted({name for each in architectures() for name in (each.model_types if names == HF else each.gguf)})

@@ -6,18 +6,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ....runtime.base.errors import UsageError
 from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.architecture import RunOptions
+from ....runtime.contract.graph_files import GraphFiles, Signature
 from ....runtime.ir.graph import Graph
 from ....runtime.session import Session
 from ...postprocess.face_windows import Judged
+from ...schema.network_hyperparameters import FACE_DETECTION
 from ..task_model import TaskModel, opened
 
 PROPOSAL, REFINEMENT, OUTPUT = "pnet", "rnet", "onet"
 """Names of the graphs."""
-PIXELS, JUDGED, LANDMARKS = "pixel_values", frozenset(("scores", "offsets")), "landmarks"
-"""The input, and outputs of the graphs; the last graph has landmarks too."""
+PIXELS, SCORES, OFFSETS, LANDMARKS = "pixel_values", "scores", "offsets", "landmarks"
+"""The input, and outputs of the graphs; only the last graph has landmarks."""
 BATCH = 512
 """Windows of one run."""
 
@@ -28,21 +29,11 @@ class FaceCascade(TaskModel):
     Args:
         graphs: made by `candle_convert.models.load`, by name.
         options: threads, device and activations.
-
-    Raises UsageError for graphs with other inputs or outputs.
     """
 
     takes = "pictures"
 
     def __init__(self, graphs: Mapping[str, Graph], options: RunOptions) -> None:
-        for name, graph in graphs.items():
-            expected = JUDGED | {LANDMARKS} if name == OUTPUT else JUDGED
-            inputs, outputs = ({value.name for value in values} for values in (graph.inputs, graph.outputs))
-            if inputs != {PIXELS} or outputs != expected:
-                path = graph.files[0] if graph.files else None
-                shown = (f"{PIXELS} to {', '.join(sorted(expected))}", ", ".join(sorted(inputs | outputs)))
-                why = f"not the network {name} of MTCNN"
-                raise UsageError("E-MODEL-OUTPUT", path, why, expected=shown[0], found=shown[1])
         self._graphs = dict(graphs)
         self.graph, self.options = graphs[PROPOSAL], options
         self._sessions: dict[str, Session] = {}
@@ -65,4 +56,11 @@ class FaceCascade(TaskModel):
         batches = (pixels[start : start + BATCH] for start in range(0, len(pixels), BATCH))
         results = [self._sessions[name].run(None, {PIXELS: each}) for each in batches]
         arrays = dict(zip(names, (np.concatenate(each) for each in zip(*results, strict=True)), strict=True))
-        return Judged(arrays["scores"], arrays["offsets"], arrays.get(LANDMARKS))
+        return Judged(arrays[SCORES], arrays[OFFSETS], arrays.get(LANDMARKS))
+
+
+_JUDGES = Signature(frozenset((PIXELS,)), frozenset((SCORES, OFFSETS)))
+_DECIDES = Signature(_JUDGES.inputs, _JUDGES.outputs | {LANDMARKS})
+GRAPH_FILES = GraphFiles(
+    FACE_DETECTION, {PROPOSAL: _JUDGES, REFINEMENT: _JUDGES, OUTPUT: _DECIDES}, FaceCascade, modules=True
+)

@@ -23,7 +23,7 @@ from ...preprocess.preparation import Preparation
 from ...preprocess.stated_preparation import stated_preparation
 from ..task_model import Progress
 from .image_pipeline import ImagePipeline, listed, named_edges
-from .promptable_model import ENCODER, MASKS, PIXELS, SCORES, Prompts
+from .promptable_model import MASKS, SCORES, Prompts
 
 POINTS_AT_ONCE = 64
 MASKS_AT_ONCE = 8
@@ -83,8 +83,8 @@ class MaskGeneration(ImagePipeline):
     @functools.cached_property
     def preparation(self) -> Preparation:
         """How pictures are prepared, as the model's files state it, else as segment-anything does."""
-        side = self._model.graphs[ENCODER].values[PIXELS].shape[2]  # type: ignore[index]
-        sizes = {"size": {"longest_edge": side}, "pad_size": {"height": side, "width": side}}
+        _, height, width = self._model.image_shape
+        sizes = {"size": {"longest_edge": max(height, width)}, "pad_size": {"height": height, "width": width}}
         usual = preparation_of({"image_processor_type": "SamImageProcessor", **sizes})
         return stated_preparation(self._model.options.source, usual)
 
@@ -108,9 +108,9 @@ class MaskGeneration(ImagePipeline):
         (``xmin``, ``ymin``, ``xmax``, ``ymax``, ends included) and ``mask`` (a `RunLengthMask`) of each object, the
         best first; a list for each of several pictures.
 
-        Points show one object: three masks of a single point, which may mean a part or the whole, else one. Boxes are
-        an object each; one box may be given with points. Without points and boxes, masks of everything that a grid of
-        points finds, with the ``point`` of each.
+        Points show one object: three masks of a single point, which may mean a part or the whole, else one, which is
+        the best of three with a decoder that Optimum exported. Boxes are an object each; one box may be given with
+        points. Without points and boxes, masks of everything that a grid of points finds, with the ``point`` of each.
 
         Args:
             inputs: pictures as `picture_of` takes them: paths, bytes, arrays or images of Pillow.
@@ -161,8 +161,12 @@ class MaskGeneration(ImagePipeline):
         placed = at.to_input(points[None, None, :, :2]) if len(points) else None
         corners = at.to_input(boxes.reshape(1, -1, 2, 2)).reshape(1, -1, 4) if len(boxes) else None
         prompts = Prompts(placed, None if placed is None else points[None, None, :, 2], corners)
-        outputs = self._model.decode(embeddings, prompts, multimask_output=len(points) == 1 and not len(boxes))
+        several = len(points) == 1 and not len(boxes)
+        outputs = self._model.decode(embeddings, prompts, multimask_output=several or not self._model.has_single_mask)
         logits, scores = outputs[MASKS][0].reshape(-1, *outputs[MASKS].shape[-2:]), outputs[SCORES].reshape(-1)
+        if not several and not self._model.has_single_mask:
+            best = scores.argmax(keepdims=True)
+            logits, scores = logits[best], scores[best]
         rows = np.arange(len(scores)) if threshold is None else np.flatnonzero(scores > threshold)
         return _joined(list(_in_picture(logits[rows], scores[rows], at, 0.0)))
 

@@ -11,8 +11,10 @@ from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UsageError
 from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.architecture import RunOptions
+from ....runtime.contract.graph_files import GraphFiles, Signature
 from ....runtime.ir.graph import Graph
 from ....runtime.session import Session
+from ...schema.network_hyperparameters import MASK_GENERATION
 from ..task_model import TaskModel, opened
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 ENCODER, DECODER, MASK_ENCODER = "vision_encoder", "prompt_encoder_mask_decoder", "mask_encoder"
 """Names of the graphs."""
-PIXELS, POINTS, LABELS = "pixel_values", "input_points", "input_labels"
+PIXELS, POINTS, LABELS, MASK = "pixel_values", "input_points", "input_labels", "input_masks"
 EMBEDDINGS, PLACES, MASKED = "image_embeddings", "image_positional_embeddings", "mask_embeddings"
 MASKS, SCORES, SINGLE_MASK, SINGLE_SCORE = "pred_masks", "iou_scores", "single_mask", "single_score"
 PADDING, FIRST_CORNER, LAST_CORNER = -1, 2, 3
@@ -43,8 +45,9 @@ class Prompts:
     boxes: np.ndarray | None = None
     masks: np.ndarray | None = None
 
-    def marked(self) -> tuple[np.ndarray, np.ndarray]:
-        """Points f32 and labels int64, the corners of boxes among them.
+    def marked(self, *, padded: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Points f32 and labels int64, the corners of boxes among them, or a point of padding if there are no boxes and
+        it is `padded`.
 
         Raises UsageError for arrays whose shapes do not fit each other, and if there are neither points nor boxes.
         """
@@ -64,7 +67,7 @@ class Prompts:
                 raise UsageError("E-RUN-SHAPE", None, "boxes of a wrong shape", expected=expected, found=boxes.shape)
             corners = np.broadcast_to([FIRST_CORNER, LAST_CORNER], (*boxes.shape[:2], 2))
             found.append((boxes.reshape(*boxes.shape[:2], 2, 2), corners))
-        elif found:
+        elif found and padded:
             points, _ = found[0]
             found.append((np.zeros((*points.shape[:2], 1, 2)), np.full((*points.shape[:2], 1), PADDING)))
         if not found:
@@ -78,9 +81,15 @@ class Prompts:
 class PromptableModel(TaskModel):
     """A model with an encoder of images and a decoder of prompts.
 
+    Decoders that Optimum exported take points only: they add the padding themselves, and return three masks of each
+    prompt, not the one that is meant for prompts that leave no choice.
+
     Args:
         graphs: made by `candle_convert.models.load`, by name.
         options: threads, device and activations.
+
+    Attributes:
+        has_single_mask: whether the decoder is our own, which takes boxes and has the single mask.
     """
 
     takes = "pictures"
@@ -88,7 +97,20 @@ class PromptableModel(TaskModel):
     def __init__(self, graphs: Mapping[str, Graph], options: RunOptions) -> None:
         self._graphs = dict(graphs)
         self.graph, self.options = graphs[ENCODER], options
+        self.has_single_mask = any(value.name == SINGLE_MASK for value in graphs[DECODER].outputs)
         self._sessions: dict[str, Session] = {}
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of prepared images; UsageError for an encoder that does not state them."""
+        shape = self.graph.values[PIXELS].shape or ()
+        sizes = [length for length in shape[1:] if isinstance(length, int)]
+        if len(shape) != 4 or len(sizes) != 3:
+            path = self.graph.files[0] if self.graph.files else None
+            why = "the encoder of images does not state their size"
+            raise UsageError("E-RUN-SHAPE", path, why, expected="[batch, 3, side, side]", found=shape)
+        channels, height, width = sizes
+        return channels, height, width
 
     @property
     def graphs(self) -> dict[str, Graph]:
@@ -97,12 +119,12 @@ class PromptableModel(TaskModel):
 
     @memory_limited
     def encode(self, pixel_values: ArrayLike) -> dict[str, np.ndarray]:
-        """``image_embeddings`` and ``image_positional_embeddings`` of prepared images [batch, 3, side, side]."""
+        """``image_embeddings`` and ``image_positional_embeddings`` of prepared images [batch, channels, side, side]."""
         pixels = np.asarray(pixel_values, np.float32)
-        expected = self._graphs[ENCODER].values[PIXELS].shape
-        if expected is None or pixels.shape[1:] != tuple(expected[1:]):
+        expected = self.image_shape
+        if pixels.ndim != 4 or pixels.shape[1:] != expected:
             why = "pixel_values have another shape than the model's"
-            raise UsageError("E-RUN-SHAPE", None, why, expected=expected, found=pixels.shape)
+            raise UsageError("E-RUN-SHAPE", None, why, expected=("batch", *expected), found=pixels.shape)
         return self._run(ENCODER, {PIXELS: pixels})
 
     @memory_limited
@@ -116,11 +138,22 @@ class PromptableModel(TaskModel):
             prompts: points, boxes and a mask; several prompts are separate objects.
             multimask_output: whether to return three masks of an ambiguous prompt, or the one that is meant for
                 prompts that leave no choice.
+
+        Raises UsageError for prompts that an exported model does not take.
         """
-        points, labels = prompts.marked()
+        given = {
+            "boxes": prompts.boxes is None or self.has_single_mask,
+            "masks": prompts.masks is None or MASK_ENCODER in self._graphs,
+            "multimask_output=False": multimask_output or self.has_single_mask,
+        }
+        missing = [name for name, takes in given.items() if not takes]
+        if missing:
+            why = f"the exported model does not take {', '.join(missing)}"
+            raise UsageError("E-RUN-PROMPT", self.graph.files[0], why, expected="points and three masks of each prompt")
+        points, labels = prompts.marked(padded=self.has_single_mask)
         image = embeddings[EMBEDDINGS]
         if prompts.masks is not None:
-            image = image + self._run(MASK_ENCODER, {"input_masks": np.asarray(prompts.masks, np.float32)})[MASKED]
+            image = image + self._run(MASK_ENCODER, {MASK: np.asarray(prompts.masks, np.float32)})[MASKED]
         feeds = {POINTS: points, LABELS: labels, EMBEDDINGS: image, PLACES: embeddings[PLACES]}
         found = self._run(DECODER, feeds)
         names = (MASKS, SCORES) if multimask_output else (SINGLE_MASK, SINGLE_SCORE)
@@ -151,6 +184,9 @@ class PromptableModel(TaskModel):
         return dict(zip((value.name for value in self._graphs[name].outputs), results, strict=True))
 
 
-def run_promptable(graphs: Mapping[str, Graph], options: RunOptions) -> PromptableModel:
-    """The graphs as a model that takes prompts."""
-    return PromptableModel(graphs, options)
+_SIGNATURES = {
+    ENCODER: Signature(frozenset((PIXELS,)), frozenset((EMBEDDINGS, PLACES))),
+    MASK_ENCODER: Signature(frozenset((MASK,)), frozenset((MASKED,))),
+    DECODER: Signature(frozenset((POINTS, LABELS, EMBEDDINGS, PLACES)), frozenset((MASKS, SCORES))),
+}
+GRAPH_FILES = GraphFiles(MASK_GENERATION, _SIGNATURES, PromptableModel, optional=(MASK_ENCODER,))

@@ -6,7 +6,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.compare.unfolded_network import unfolded_network
+from candle_convert.convert.compare.unfolded_network import unfolded_networks
 from candle_convert.tests.builders.timm_outputs import recorded, weights
 
 RECORDED = recorded()
@@ -27,9 +27,9 @@ def test_networks(folder, tmp_path):
     for keep in (False, True):
         cc.convert(folder, tmp_path / "m.onnx", keep_branches=keep, force=True)
         assert run(["verify", str(folder), str(tmp_path / "m.onnx"), "-q"]) == 0
-    nodes = unfolded_network(cc.open(folder), cc.open(tmp_path / "m.onnx")).nodes
+    ((unfolded, _),) = unfolded_networks(cc.open(folder), cc.open(tmp_path / "m.onnx")).values()
     stored = sum(name.endswith("running_var") for name in cc.load_file(folder / "model.safetensors"))
-    assert sum(node.op.name == "BatchNormalization" for node in nodes) == stored
+    assert sum(node.op.name == "BatchNormalization" for node in unfolded.nodes) == stored
 
 
 @pytest.mark.parametrize("part", ["weight", "bias"])

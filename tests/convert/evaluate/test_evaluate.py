@@ -217,7 +217,7 @@ REFUSED = [
     ({"x": X, "labels": np.array([0, 1])}, [], "E-EVAL-DATA"),
     ({"x": X, "y": np.zeros((4, 3))}, ["--metric", "mse"], "E-EVAL-SHAPE"),
     ({"labels": np.zeros(4, int)}, [], "E-EVAL-DATA"),
-    ({"x": X, "labels": np.zeros(4, int)}, ["--metric", "ppl"], "E-LM-INPUTS"),
+    ({"x": X, "labels": np.zeros(4, int)}, ["--metric", "ppl"], "E-ONNX-TASK"),
     ({"x": X, "labels": np.zeros(4, int)}, ["--metric", "nothing"], "E-EVAL-METRIC"),
     ({"x": X, "labels": np.zeros(4, int)}, ["--metric", "nothing.py"], "E-EVAL-METRIC"),
     ({"x": X, "labels": np.zeros(4, int)}, ["--value", "z"], "E-RUN-OUTPUT"),
