@@ -91,7 +91,7 @@ _EXPORTS = {
     "runtime.tensor.tensor": ("Tensor",),
     "tensors.core.lazy_tensor": ("LazyTensor",),
 }
-_MODULES = {"convert": "convert", "data": "training.data", "onnx": "convert.api.onnx"}
+_MODULES = {"convert": "convert", "data": "training.data", "onnx": "convert.api.onnx", "optim": "optim"}
 """Modules under the names that they have here; `convert` can be called too."""
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = ["__version__", *sorted(("models", "nn", "ops", *_MODULES)), *sorted(_MODULE_OF)]

@@ -89,7 +89,12 @@ class Trace:
         outputs = [apply(op_named("Identity"), [each]) if each.signature is None else each for each in outputs]
         self._arguments = {each: place for place, each in enumerate(given)}
         self._settings = changes.settings
-        self._before = [(each, before is None) for each, before in changes.grads.items() if each not in self._arguments]
+        self._before = [
+            (each, before is None)
+            for each, before in changes.grads.items()
+            if each in changes.reads and each not in self._arguments
+        ]
+        self._repeats, self._guards, self._is_first = changes.repeats, changes.guards, True
         self._plan_outputs(outputs, start, changes, {each.expression: n for n, each in enumerate(given)})
 
     def _plan_outputs(
@@ -148,10 +153,15 @@ class Trace:
             tensor = owner()
             if tensor is None or tensor.expression.type is not type or tensor.expression.needs_grad != needs_grad:
                 return False
-        return True
+        return all(guard() for guard in self._guards)
 
     def run(self, tensors: Sequence[LazyTensor]) -> Any:
         """The result for these arguments; changes of other tensors are made."""
+        if self._is_first:
+            self._is_first = False
+        else:
+            for repeat in self._repeats:
+                repeat()
         found = self._plan.run([feed(tensors) for feed in self._feeds])
         arrays = iter([found[place] for place in self._places])
         results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count(self._structure))])

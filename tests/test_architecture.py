@@ -10,7 +10,7 @@ import pytest
 from candle_convert.tests.builders.paths import EXAMPLES
 
 ROOT = Path(candle_convert.__file__).parent
-FOLDERS = ("convert", "formats", "models", "nn", "ops", "runtime", "tensors", "training")
+FOLDERS = ("convert", "formats", "models", "nn", "ops", "optim", "runtime", "tensors", "training")
 ALLOWED = {
     "runtime": {"runtime"},
     "ops": {"ops", "runtime"},
@@ -18,6 +18,7 @@ ALLOWED = {
     "tensors": {"tensors", "ops", "runtime"},
     "nn": {"nn", "tensors", "ops", "runtime"},
     "training": {"training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
+    "optim": {"optim", "tensors", "ops", "runtime"},
     "models": {"models", "tensors", "ops", "runtime"},
     "convert": {"convert", "training", "formats", "models", "tensors", "ops", "runtime", ""},
 }

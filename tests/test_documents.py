@@ -6,7 +6,9 @@ import pytest
 from candle_convert.tests.builders.paths import REPOSITORY
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/KERNELS.md", "docs/FORMATS.md")
-WINGS = ("runtime", "ops", "formats", "tensors", "models", "convert", "tests", "benchmarks", "docs", "examples")
+WINGS = (
+    "runtime", "ops", "formats", "tensors", "optim", "models", "convert", "tests", "benchmarks", "docs", "examples",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -39,7 +41,7 @@ def test_the_tree_of_the_architecture():
     assert all(any((REPOSITORY / path.split("/")[0]).rglob(path.split("/")[1])) for path in drawn)
     there = {
         f"{wing}/{path.name}"
-        for wing in ("runtime", "formats", "tensors", "models", "convert")
+        for wing in ("runtime", "formats", "tensors", "optim", "models", "convert")
         for path in (REPOSITORY / wing).iterdir()
         if (path / "__init__.py").exists()
     }

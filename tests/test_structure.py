@@ -66,9 +66,12 @@ FLOORS = (
     ("nn/init", "nn/functional"),
     ("nn/layers",),
     ("nn",),
+    ("optim/core",),
+    ("optim/optimizers", "optim/lr_scheduler"),
+    ("optim",),
 )
-"""Folders of `runtime`, `ops`, `tensors` and `nn`, lowest first. A folder imports from lower floors, and from its own
-without circles."""
+"""Folders of `runtime`, `ops`, `tensors`, `nn` and `optim`, lowest first. A folder imports from lower floors, and from
+its own without circles."""
 
 WINGS = {
     "runtime": {"runtime"},
@@ -77,6 +80,7 @@ WINGS = {
     "tensors": {"tensors", "ops", "runtime"},
     "nn": {"nn", "tensors", "ops", "runtime"},
     "training": {"training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
+    "optim": {"optim", "tensors", "ops", "runtime"},
     "models": {"models", "tensors", "ops", "runtime"},
     "convert": {"convert", "training", "formats", "models", "tensors", "ops", "runtime"},
 }
@@ -153,7 +157,7 @@ def test_every_folder_below_the_models_has_a_floor():
     found = {
         str(path.parent)
         for path in _modules()
-        if path.parts[0] in ("runtime", "ops", "tensors", "nn") and path.name != "__init__.py"
+        if path.parts[0] in ("runtime", "ops", "tensors", "nn", "optim") and path.name != "__init__.py"
     }
     assert found <= named
     assert {folder for folder in named if not (ROOT / folder).is_dir()} == set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from ...runtime.base.errors import UsageError
 from ..core.expression import Expression
 from ..core.grad_mode import set_grad_enabled
@@ -35,9 +37,14 @@ def backward(
         target = target if gradient is None else (self * gradient.detach()).expression
     with set_grad_enabled(create_graph):
         found = differentiated(target, [item for item, _ in held])
+        together = [target]
         for (_, tensor), part in zip(held, found, strict=True):
             slope = zeros_like(tensor) if part is None else LazyTensor(part)
-            tensor.grad = slope if tensor.grad is None else tensor.grad + slope
+            tensor.grad = slope = slope if tensor.grad is None else tensor.grad + slope
+            together.append(slope.expression)
+        companions = list(map(weakref.ref, together))
+        for item in together:
+            item.companions = companions
     if not (create_graph if retain_graph is None else retain_graph):
         _forget(passed)
 

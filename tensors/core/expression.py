@@ -85,11 +85,13 @@ class Expression:
         line: where the user built it.
         tree: of small expressions whose inner ones are used once; see `Tree`.
         used: whether an expression that is not realized has it as an input.
+        companions: of a differentiated expression and its gradients: weak references to them all. Those that tensors
+            hold are realized together, because they are computed from the same values.
     """
 
     __slots__ = (
-        "__weakref__", "data", "depth", "holder", "index", "inputs", "line", "needs_grad", "order", "signature", "tree",
-        "type", "used",
+        "__weakref__", "companions", "data", "depth", "holder", "index", "inputs", "line", "needs_grad", "order",
+        "signature", "tree", "type", "used",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +115,7 @@ class Expression:
         self.order = next(_numbers)
         self.tree: Tree | None = None
         self.used = False
+        self.companions: Sequence[weakref.ref[Expression]] = ()
 
     @property
     def is_leaf(self) -> bool:

@@ -51,6 +51,8 @@ class LazyTensor:
     @property
     def grad(self) -> LazyTensor | None:
         """The gradient that `backward` has added up."""
+        if TRACE.changes is not None:
+            TRACE.changes.read_grad(self, self._grad)
         return self._grad
 
     @grad.setter

@@ -26,7 +26,7 @@ _order = attrgetter("order")
 def realize(roots: Sequence[Expression]) -> None:
     """Compute the data of expressions, and of expressions on the way that tensors hold."""
     with _lock:
-        if len(roots) == 1 and roots[0].tree is not None and _run_tree(roots[0]):
+        if len(roots) == 1 and roots[0].tree is not None and not roots[0].companions and _run_tree(roots[0]):
             return
         pending = [root for root in roots if root.data is None]
         if pending:
@@ -83,6 +83,7 @@ def _settle(expression: Expression) -> None:
     """Drop what a realized expression does not need."""
     expression.depth = 0
     expression.tree = None
+    expression.companions = ()
     if not expression.needs_grad:
         expression.inputs = ()
 
@@ -99,6 +100,10 @@ def _plan_of(structure: Structure) -> Plan:
 
 def _run(roots: list[Expression]) -> None:
     order = collected(roots)
+    companions = _companions(order)
+    if companions:
+        roots += companions
+        order = collected(roots)
     structure = Structure(order, set(roots))
     plan = _plan_of(structure)
     try:
@@ -112,6 +117,13 @@ def _run(roots: list[Expression]) -> None:
             if result is not None:
                 expression.data = result
                 _settle(expression)
+
+
+def _companions(order: Sequence[Expression]) -> list[Expression]:
+    """Unrealized companions that tensors hold and that are not in `order`."""
+    found = {item for each in order if each.companions for reference in each.companions if (item := reference())}
+    found.difference_update(order)
+    return [item for item in found if item.data is None and item.holder is not None and item.holder() is not None]
 
 
 def collected(roots: Sequence[Expression]) -> list[Expression]:

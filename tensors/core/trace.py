@@ -19,6 +19,9 @@ class Changes:
         values: the expressions that changed tensors had before; grads: the gradients that they had before.
         draws: functions that draw again what an expression's array holds.
         settings: values of attributes of objects, such as the modes of modules, that the trace depends on.
+        repeats: functions that are called before each later run of the trace.
+        guards: functions that say whether the trace still is what the function would do.
+        reads: tensors whose gradients were read before they were changed.
     """
 
     def __init__(self) -> None:
@@ -26,6 +29,15 @@ class Changes:
         self.grads: dict[Any, Any] = {}
         self.draws: dict[Expression, Callable[[], np.ndarray]] = {}
         self.settings: dict[tuple[Any, str], Any] = {}
+        self.repeats: list[Callable[[], None]] = []
+        self.guards: list[Callable[[], bool]] = []
+        self.reads: set[Any] = set()
+
+    def read_grad(self, tensor: Any, grad: Any) -> None:
+        """Note that the function depends on a gradient from before the call."""
+        if tensor not in self.grads:
+            self.grads[tensor] = grad
+            self.reads.add(tensor)
 
 
 class _Trace(threading.local):

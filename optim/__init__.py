@@ -1,0 +1,21 @@
+"""Optimizers of tensors that require gradients, schedules of their learning rates, and gradient clipping; names and
+results are those of PyTorch's `torch.optim`."""
+
+from __future__ import annotations
+
+from . import lr_scheduler as lr_scheduler
+from .core.clipping import clip_grad_norm_ as clip_grad_norm_
+from .core.clipping import clip_grad_value_ as clip_grad_value_
+from .core.optimizer import Optimizer as Optimizer
+from .optimizers.adadelta import Adadelta as Adadelta
+from .optimizers.adafactor import Adafactor as Adafactor
+from .optimizers.adagrad import Adagrad as Adagrad
+from .optimizers.adam import Adam as Adam
+from .optimizers.adam import AdamW as AdamW
+from .optimizers.adamax import Adamax as Adamax
+from .optimizers.lion import Lion as Lion
+from .optimizers.muon import Muon as Muon
+from .optimizers.nadam import NAdam as NAdam
+from .optimizers.radam import RAdam as RAdam
+from .optimizers.rmsprop import RMSprop as RMSprop
+from .optimizers.sgd import SGD as SGD

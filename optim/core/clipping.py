@@ -1,0 +1,53 @@
+"""Gradient clipping: gradients scaled down to a norm, or bounded element by element."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Iterable
+
+from ...runtime.base.errors import UsageError
+from ...tensors.core.grad_mode import no_grad
+from ...tensors.core.lazy_tensor import LazyTensor
+
+
+@no_grad()
+def clip_grad_norm_(
+    parameters: LazyTensor | Iterable[LazyTensor], max_norm: float, norm_type: float = 2.0
+) -> LazyTensor:
+    """Scale the gradients of `parameters` so that the norm of all elements together is at most `max_norm`.
+
+    Args:
+        norm_type: the exponent of the norm, which may be infinite.
+
+    Returns: the norm before, 0-d f32.
+    """
+    having = _having_gradients(parameters)
+    if not having:
+        raise UsageError("E-OPTIM-GRAD", None, "no parameter has a gradient", hint="Call backward() before")
+    total = _norm([each.grad.float().flatten() for each in having], float(norm_type))  # type: ignore[union-attr]
+    scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
+    for each in having:
+        each.grad = (each.grad * scale).to(each.dtype)
+    return total
+
+
+@no_grad()
+def clip_grad_value_(parameters: LazyTensor | Iterable[LazyTensor], clip_value: float) -> None:
+    """Bound the elements of the gradients of `parameters` by `clip_value` and its negative."""
+    for each in _having_gradients(parameters):
+        each.grad = each.grad.clamp(-clip_value, clip_value)  # type: ignore[union-attr]
+
+
+def _having_gradients(parameters: LazyTensor | Iterable[LazyTensor]) -> list[LazyTensor]:
+    given = [parameters] if isinstance(parameters, LazyTensor) else parameters
+    return [each for each in given if each.grad is not None]
+
+
+def _norm(flat: list[LazyTensor], exponent: float) -> LazyTensor:
+    if math.isinf(exponent):
+        return functools.reduce(lambda a, b: a.maximum(b), [each.abs().max() for each in flat])
+    if exponent == 2:
+        return functools.reduce(operator.add, [(each * each).sum() for each in flat]).sqrt()
+    return functools.reduce(operator.add, [(each.abs() ** exponent).sum() for each in flat]) ** (1 / exponent)

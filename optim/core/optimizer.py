@@ -1,0 +1,265 @@
+"""Optimizer: parameter groups, state of each parameter, and a step that is one plan; with PyTorch's interface."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ...runtime.tensor.dtype import F32, DType
+from ...tensors.core.expression import cast, leaf
+from ...tensors.core.grad_mode import enable_grad, no_grad
+from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.realize import realize
+from ...tensors.core.trace import TRACE
+from .state_dict import loaded, saved
+from .step_numbers import Bucket, Numbers
+
+Group = dict[str, Any]
+"""Options of parameters, and under ``params`` the parameters."""
+MASTER = "master"
+"""The state that holds the f32 value of a parameter of 16 bits."""
+
+
+class Optimizer:
+    """Base of optimizers: subclasses say how one parameter is updated.
+
+    A parameter of 16-bit floats is updated in f32: its state has a `master` copy, from which the parameter is rounded.
+    Inside of a function under `jit` the step becomes part of the function's plan. Learning rates and other options may
+    change between steps; they are inputs of the plan.
+
+    Args:
+        params: tensors that require gradients, pairs of a name and a tensor, or dictionaries of ``params`` and options.
+        defaults: options of groups that do not give them.
+
+    Attributes:
+        param_groups: the groups; changed options count from the next step on.
+        state: tensors and counters by parameter; a parameter has state from its first step on.
+
+    Raises UsageError for parameters that are not leaf tensors requiring gradients, and for options out of range.
+    """
+
+    counters: ClassVar[Mapping[str, float]] = {"step": 0}
+    """Numbers that the state of a parameter has, and their first values."""
+    unsaved: ClassVar[frozenset[str]] = frozenset()
+    """Counters that PyTorch's state does not have."""
+
+    def __init__(self, params: Iterable[Any], defaults: Group) -> None:
+        self.defaults = defaults
+        self.state: dict[LazyTensor, dict[str, Any]] = {}
+        self.param_groups: list[Group] = []
+        if isinstance(params, LazyTensor):
+            why = "an optimizer takes an iterable of tensors, not one tensor"
+            raise UsageError("E-OPTIM-PARAMS", None, why, hint="Pass a list")
+        given = list(params)
+        if not given:
+            raise UsageError("E-OPTIM-PARAMS", None, "the list of parameters is empty", hint="Pass model.parameters()")
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+            self.add_param_group(group)
+
+    def add_param_group(self, group: Group) -> None:
+        """Add parameters with options of their own."""
+        params = group["params"]
+        params = [params] if isinstance(params, LazyTensor) else list(params)
+        made = {**self.defaults, **group}
+        if params and isinstance(params[0], tuple):
+            made["param_names"] = [name for name, _ in params]
+            params = [each for _, each in params]
+        known = set(itertools.chain.from_iterable(each["params"] for each in self.param_groups))
+        for each in params:
+            self._check_parameter(each)
+            if each in known:
+                raise UsageError("E-OPTIM-PARAMS", None, "a parameter is in the optimizer twice", hint="Remove one")
+            known.add(each)
+        made["params"] = params
+        self.check(made)
+        self.param_groups.append(made)
+
+    @staticmethod
+    def _check_parameter(parameter: Any) -> None:
+        if not isinstance(parameter, LazyTensor):
+            why = f"a parameter is a tensor, not {type(parameter).__name__}"
+            raise UsageError("E-OPTIM-PARAMS", None, why, hint="Pass model.parameters()")
+        if not parameter.is_leaf:
+            why = f"a parameter of shape {list(parameter.shape)} is computed from others"
+            raise UsageError("E-OPTIM-PARAMS", None, why, hint="Pass leaf tensors")
+
+    def check(self, group: Group) -> None:
+        """Raise UsageError for options that the update rule does not take."""
+        require(group, "lr", 0)
+        if "weight_decay" in group:
+            require(group, "weight_decay", 0)
+        if "eps" in group and not isinstance(group["eps"], tuple):
+            require(group, "eps", 0)
+        for beta in group.get("betas", ()):
+            require({"betas": beta}, "betas", 0, 1)
+
+    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+        """The state tensors of a parameter before its first step."""
+        raise NotImplementedError
+
+    def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
+        """Advance the counters in the state of a parameter by a step; the numbers of this step, floats and booleans."""
+        raise NotImplementedError
+
+    def update(
+        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
+    ) -> LazyTensor:
+        """The value of a parameter after a step.
+
+        Args:
+            value, grad: of one shape and dtype.
+            state: new tensors are assigned.
+            group: options; only booleans, words, and whether a number is 0, may decide what is computed.
+            n: the numbers of the step as 0-d tensors.
+        """
+        raise NotImplementedError
+
+    @no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters that have gradients; the result of `closure`, which is called first with gradients
+        recorded."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        changed: list[LazyTensor] = []
+        for group in self.param_groups:
+            having = [each for each in group["params"] if each.grad is not None]
+            for each in having:
+                if each not in self.state:
+                    self.state[each] = self._begun(each, group)
+            for bucket, params in self._buckets(group, having):
+                for each in params:
+                    changed += self._update(each, group, bucket)
+        if TRACE.changes is None:
+            realize([each.expression for each in changed])
+        else:
+            shapes = self._structure()
+            TRACE.changes.guards.append(lambda: self._structure() == shapes)
+        return loss
+
+    def _begun(self, parameter: LazyTensor, group: Group) -> dict[str, Any]:
+        wide = computing_dtype(parameter)
+        state: dict[str, Any] = dict(self.counters)
+        if wide is not parameter.dtype:
+            state[MASTER] = LazyTensor(leaf(parameter.array().astype(wide.as_numpy())))
+        state.update(self.begin(state.get(MASTER, parameter), group))
+        return state
+
+    def _buckets(self, group: Group, params: Iterable[LazyTensor]) -> Iterable[tuple[Bucket, list[LazyTensor]]]:
+        """The parameters by their counters, which are advanced."""
+        alike: dict[tuple[Any, ...], list[LazyTensor]] = {}
+        for each in params:
+            state = self.state[each]
+            alike.setdefault(tuple([state[name] for name in self.counters]), []).append(each)
+        for found in alike.values():
+            yield Bucket(self.advance, group, [self.state[each] for each in found], tuple(self.counters)), found
+
+    def _update(self, parameter: LazyTensor, group: Group, bucket: Bucket) -> list[LazyTensor]:
+        """Give a parameter and its state their next values; the tensors that changed."""
+        state = self.state[parameter]
+        master = state.get(MASTER, parameter)
+        tensors = {name: each for name, each in state.items() if isinstance(each, LazyTensor) and name != MASTER}
+        before = dict(tensors)
+        grad = LazyTensor(cast(parameter.grad.expression, master.dtype))  # type: ignore[union-attr]
+        value = self.update(
+            LazyTensor(master.expression), -grad if group.get("maximize") else grad, tensors, group,
+            bucket.numbers(master.dtype),
+        )  # fmt: skip
+        changed = [parameter]
+        for name, each in before.items():
+            if tensors[name] is not each:
+                changed.append(each.become(tensors[name]))
+        if master is not parameter:
+            changed.append(master.become(value))
+        parameter.become(value)
+        return changed
+
+    def _structure(self) -> Any:
+        """What decides which operators a step consists of, besides gradients."""
+        return [
+            (len(group["params"]), [_kind(group[name]) for name in self.defaults if name != "lr"])
+            for group in self.param_groups
+        ]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or set them to 0."""
+        for group in self.param_groups:
+            for each in group["params"]:
+                if set_to_none:
+                    each.grad = None
+                elif each.grad is not None:
+                    each.grad = LazyTensor(leaf(np.zeros(each.shape, each.dtype.as_numpy())))
+
+    def state_dict(self) -> dict[str, Any]:
+        """State and options in PyTorch's layout: ``state`` by the number of the parameter, and ``param_groups`` with
+        numbers in place of parameters. Counters are 0-d f32 tensors."""
+        return saved(self.state, self.param_groups, self.unsaved)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take state and options of `state_dict`, or of PyTorch's optimizer of the same name; tensors may be arrays.
+
+        Raises UsageError if groups or shapes are different.
+        """
+        groups, by_parameter = loaded(state_dict, self.param_groups)
+        for group, options in zip(self.param_groups, groups, strict=True):
+            self.check({**group, **options})
+        for parameter, (group, given) in by_parameter.items():
+            self._load(parameter, group, given)
+        for group, options in zip(self.param_groups, groups, strict=True):
+            group.update(options)
+
+    def _load(self, parameter: LazyTensor, group: Group, given: Mapping[str, Any]) -> None:
+        """Write state into the tensors that hold it, which plans know."""
+        state = self.state.get(parameter)
+        if state is None:
+            state = self.state[parameter] = self._begun(parameter, group)
+        for name, value in given.items():
+            held = state.get(name)
+            if isinstance(held, LazyTensor):
+                if held.shape != value.shape:
+                    why = f"{name} of a parameter of shape {list(parameter.shape)} has shape {list(value.shape)}"
+                    raise UsageError("E-OPTIM-STATE", None, why, expected=str(list(held.shape)))
+                held.become(LazyTensor(leaf(np.asarray(value))))
+            elif held is not None:
+                state[name] = type(held)(value)
+        self.loaded(state, given)
+
+    def loaded(self, state: dict[str, Any], given: Mapping[str, Any]) -> None:
+        """Set counters that PyTorch's state does not have."""
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for number, group in enumerate(self.param_groups):
+            lines += [f"Parameter Group {number}", *(f"    {n}: {group[n]}" for n in sorted(group) if n != "params")]
+        return "\n".join([*lines, ")"])
+
+
+def computing_dtype(parameter: LazyTensor) -> DType:
+    """The dtype that a parameter is updated in: f32 for 16-bit floats."""
+    return F32 if parameter.dtype.bits < 32 else parameter.dtype
+
+
+def zeros(value: LazyTensor, shape: Iterable[int] | None = None, fill: float = 0) -> LazyTensor:
+    """A state tensor of a parameter's dtype."""
+    wanted = value.shape if shape is None else tuple(shape)
+    return LazyTensor(leaf(np.full(wanted, fill, value.dtype.as_numpy())))
+
+
+def require(group: Mapping[str, Any], name: str, low: float, below: float | None = None) -> None:
+    """Raise UsageError unless an option is at least `low` and less than `below`."""
+    value = group[name]
+    if not (isinstance(value, int | float) and value >= low and (below is None or value < below)):
+        wanted = f"at least {low}" + ("" if below is None else f" and less than {below}")
+        raise UsageError("E-OPTIM-OPTION", None, f"{name} is {value!r}", expected=wanted)
+
+
+def _kind(value: Any) -> Any:
+    """What an update may depend on: numbers only by being 0."""
+    if isinstance(value, tuple):
+        return tuple(map(_kind, value))
+    return value != 0 if isinstance(value, float) else value

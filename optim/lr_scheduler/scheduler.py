@@ -1,0 +1,113 @@
+"""LRScheduler: sets the learning rates of an optimizer's groups from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ...runtime.base.errors import UsageError
+from ..core.optimizer import Group, Optimizer
+
+
+class LRScheduler:
+    """Base of schedules: subclasses compute the next learning rate of each group. The first one is set at once.
+
+    Args:
+        last_epoch: how many steps were made before; -1 starts with the learning rates of the groups.
+
+    Attributes:
+        base_lrs: the learning rates that the groups started with.
+        last_epoch: number of steps so far.
+    """
+
+    external: ClassVar[frozenset[str]] = frozenset({"optimizer"})
+    """Attributes that are no state."""
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        self._take(optimizer)
+        for number, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                why = f"group {number} does not have initial_lr, which a schedule of last_epoch {last_epoch} needs"
+                raise UsageError("E-OPTIM-SCHEDULE", None, why, hint="Load the state of the optimizer first")
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self.begin()
+
+    def _take(self, optimizer: Any) -> None:
+        if not isinstance(optimizer, Optimizer):
+            why = f"a schedule takes an optimizer, not {type(optimizer).__name__}"
+            raise UsageError("E-OPTIM-SCHEDULE", None, why)
+        self.optimizer = optimizer
+
+    def begin(self) -> None:
+        """Set the first learning rates."""
+        self._step_count = 0
+        self._is_initial = True
+        self.step()
+        self._is_initial = False
+
+    @property
+    def groups(self) -> list[Group]:
+        """The groups of the optimizer."""
+        return self.optimizer.param_groups
+
+    def current(self) -> list[float]:
+        """The learning rates that the groups have."""
+        return [group["lr"] for group in self.groups]
+
+    def get_lr(self) -> list[float]:
+        """The learning rates of step `last_epoch`, from those of the step before."""
+        raise NotImplementedError
+
+    def lr_at(self, epoch: int) -> list[float]:
+        """The learning rates of any step."""
+        return self.get_lr()
+
+    def step(self, epoch: int | None = None) -> None:
+        """Set the learning rates of the next step, or of step `epoch`."""
+        self._step_count += 1
+        self.move(epoch)
+
+    def move(self, epoch: int | None) -> None:
+        """Set the learning rates of the next step, or of step `epoch`."""
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        self.set(self.get_lr() if epoch is None else self.lr_at(epoch))
+
+    def set(self, rates: Sequence[float]) -> None:
+        """Give each group its learning rate."""
+        for group, rate in zip(self.groups, rates, strict=True):
+            group["lr"] = rate
+        self._last_lr = self.current()
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rates that were set last."""
+        return self._last_lr
+
+    def state_dict(self) -> dict[str, Any]:
+        """All attributes but the optimizer."""
+        return {name: value for name, value in vars(self).items() if name not in self.external}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take what `state_dict` returned."""
+        vars(self).update({name: value for name, value in state_dict.items() if name not in self.external})
+
+
+def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
+    """One value for each group of an optimizer.
+
+    Raises UsageError if a list is of another length.
+    """
+    count = len(optimizer.param_groups)
+    if not isinstance(value, list | tuple):
+        return [value] * count
+    if len(value) != count:
+        raise UsageError("E-OPTIM-SCHEDULE", None, f"{name} has {len(value)} entries", expected=f"{count}, one a group")
+    return list(value)
+
+
+def require(is_valid: bool, why: str, expected: str) -> None:
+    """Raise UsageError unless an option is valid."""
+    if not is_valid:
+        raise UsageError("E-OPTIM-SCHEDULE", None, why, expected=expected)

@@ -1,0 +1,1 @@
+"""Optimizers: update rules of single parameters, one module a rule."""

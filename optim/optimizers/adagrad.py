@@ -1,0 +1,60 @@
+"""Adagrad: steps that shrink with the gradients seen so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...tensors.core.lazy_tensor import LazyTensor
+from ..core.optimizer import Group, Optimizer, require, zeros
+from ..core.step_numbers import Numbers
+from .rule_terms import decay_numbers, decayed
+
+
+class Adagrad(Optimizer):
+    """``p -= lr / (1 + (step - 1) * lr_decay) * grad / (sqrt(sum of grad ** 2) + eps)`` (Duchi et al. 2011).
+
+    Args:
+        weight_decay: a penalty whose gradient is added to `grad`.
+        initial_accumulator_value: the sum before the first step.
+        maximize: step up the gradient.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay,
+                "initial_accumulator_value": initial_accumulator_value, "eps": eps, "maximize": maximize,
+            },
+        )  # fmt: skip
+
+    def check(self, group: Group) -> None:
+        super().check(group)
+        require(group, "lr_decay", 0)
+        require(group, "initial_accumulator_value", 0)
+
+    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+        return {"sum": zeros(value, fill=group["initial_accumulator_value"])}
+
+    def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
+        state["step"] += 1
+        rate = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
+        return {"rate": rate, "eps": group["eps"], **decay_numbers(group)}
+
+    def update(
+        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
+    ) -> LazyTensor:
+        grad = decayed(grad, value, group, n)
+        total = state["sum"] = state["sum"] + grad * grad
+        return value - n["rate"] * (grad / (total.sqrt() + n["eps"]))

@@ -1,0 +1,85 @@
+"""Adam and AdamW: steps of adaptive size from the first two moments of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...tensors.core.lazy_tensor import LazyTensor
+from ..core.optimizer import Group, Optimizer, zeros
+from ..core.step_numbers import Numbers
+from .rule_terms import decay_numbers, decayed, mixed, mixed_square, moment_numbers, shrunk
+
+
+class Adam(Optimizer):
+    """``p -= lr * m / (sqrt(v) + eps)`` with moving averages `m` of the gradient and `v` of its square, both corrected
+    for their start at 0 (Kingma and Ba 2014, arXiv:1412.6980).
+
+    Args:
+        betas: what `m` and `v` keep at each step.
+        weight_decay: a penalty whose gradient is added to `grad`; with `decoupled_weight_decay` weights shrink by
+            themselves, as in AdamW.
+        amsgrad: divide by the largest `v` so far (Reddi et al. 2018).
+        maximize: step up the gradient.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+                "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay,
+            },
+        )  # fmt: skip
+
+    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+        names = ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []))
+        return {name: zeros(value) for name in names}
+
+    def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
+        state["step"] += 1
+        first, second = (1 - beta ** state["step"] for beta in group["betas"])
+        own = {"rate": group["lr"] / first, "scale": second**0.5, "eps": group["eps"]}
+        return {**own, **moment_numbers(group), **decay_numbers(group)}
+
+    def update(
+        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
+    ) -> LazyTensor:
+        if group["decoupled_weight_decay"]:
+            value = shrunk(value, group, n)
+        else:
+            grad = decayed(grad, value, group, n)
+        mean = state["exp_avg"] = mixed(state["exp_avg"], grad, n["share1"])
+        square = state["exp_avg_sq"] = mixed_square(state["exp_avg_sq"], grad, n["keep2"], n["share2"])
+        if group["amsgrad"]:
+            square = state["max_exp_avg_sq"] = state["max_exp_avg_sq"].maximum(square)
+        return value - n["rate"] * (mean / (square.sqrt() / n["scale"] + n["eps"]))
+
+
+class AdamW(Adam):
+    """Adam whose weight decay does not go through the gradient: ``p *= 1 - lr * weight_decay`` (Loshchilov and Hutter
+    2017, arXiv:1711.05101)."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True)

@@ -1,0 +1,41 @@
+"""Terms that several update rules have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensors.core.lazy_tensor import LazyTensor
+from ..core.step_numbers import Numbers
+
+
+def mixed(old: LazyTensor, new: LazyTensor, share: LazyTensor) -> LazyTensor:
+    """``old + share * (new - old)``: an exponential moving average."""
+    return old + share * (new - old)
+
+
+def mixed_square(old: LazyTensor, new: LazyTensor, keep: LazyTensor, share: LazyTensor) -> LazyTensor:
+    """``keep * old + share * new ** 2``."""
+    return old * keep + share * (new * new)
+
+
+def decayed(grad: LazyTensor, value: LazyTensor, group: dict[str, Any], n: Numbers) -> LazyTensor:
+    """The gradient with that of the penalty ``weight_decay / 2 * value ** 2``."""
+    return grad + value * n["weight_decay"] if group["weight_decay"] else grad
+
+
+def shrunk(value: LazyTensor, group: dict[str, Any], n: Numbers) -> LazyTensor:
+    """The value after weight decay that does not go through the gradient."""
+    return value * n["shrink"] if group["weight_decay"] else value
+
+
+def decay_numbers(group: dict[str, Any]) -> dict[str, float]:
+    """The numbers of both kinds of weight decay."""
+    if not group["weight_decay"]:
+        return {}
+    return {"weight_decay": group["weight_decay"], "shrink": 1 - group["lr"] * group["weight_decay"]}
+
+
+def moment_numbers(group: dict[str, Any]) -> dict[str, float]:
+    """What moving averages of gradients keep of the old value and take of the new one."""
+    first, second = group["betas"]
+    return {"share1": 1 - first, "keep2": second, "share2": 1 - second}
