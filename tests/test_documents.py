@@ -7,7 +7,8 @@ from candle_convert.tests.builders.paths import REPOSITORY
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/KERNELS.md", "docs/FORMATS.md")
 WINGS = (
-    "runtime", "ops", "formats", "tensors", "optim", "models", "convert", "tests", "benchmarks", "docs", "examples",
+    "runtime", "ops", "formats", "tensors", "nn", "optim", "training", "models", "convert", "tests", "benchmarks",
+    "docs", "examples",
 )  # fmt: skip
 
 
