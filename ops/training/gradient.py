@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from ...runtime.base.errors import FormatError, UnsupportedError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
-from ...runtime.ir.op import Op, Undecomposable, upgrade
+from ...runtime.ir.op import Op, upgrade
 from ...runtime.ir.registry import load, registering
 from ...runtime.ir.shape_inference import CHECK, Inference
 from ..rules.expression import Inferring, Term, drop_unused
-from .gradient_rule import differentiated, without_gradient, without_slope
+from .gradient_rule import differentiated, differentiated_as, without_gradient
+from .propagation import captured, propagated
 
 
 def as_differentiated(node: Inference) -> None:
@@ -79,19 +80,8 @@ def between(nodes: Sequence[Node], sources: Sequence[Value], target: Value) -> l
         if any(value in needed and value not in stops for value in node.outputs):
             found.append(node)
             needed.update(value for value in node.inputs if value is not None)
-            needed.update(value for inner in node.subgraphs for value in _captured(inner))
+            needed.update(value for inner in node.subgraphs for value in captured(inner))
     return found[::-1]
-
-
-def _captured(graph: Graph) -> list[Value]:
-    """All values that nodes of a subgraph and of those below it use."""
-    found: list[Value] = []
-    pending = [graph]
-    while pending:
-        inner = pending.pop()
-        found += [value for node in inner.nodes for value in node.inputs if value is not None] + inner.outputs
-        pending += [below for node in inner.nodes for below in node.subgraphs]
-    return found
 
 
 def copied(nodes: Sequence[Node], given: dict[Value, Value], build: Builder) -> tuple[list[Node], dict[Value, Value]]:
@@ -114,65 +104,5 @@ def copied(nodes: Sequence[Node], given: dict[Value, Value], build: Builder) -> 
 
 def derivatives(build: Builder, nodes: Sequence[Node], target: Value, sources: Sequence[Value]) -> list[Term | None]:
     """The derivatives of the sum of `target` by each of `sources`; None where it does not depend on one."""
-    load(registering(differentiated, without_gradient))
-    return _propagated(build, nodes, {target: Term(target, build).filled(1)}, sources)
-
-
-def _propagated(
-    build: Builder, nodes: Sequence[Node], slopes: dict[Value, Term], sources: Sequence[Value]
-) -> list[Term | None]:
-    """The derivatives by each of `sources`, from those by values that `nodes` compute."""
-    active = set(sources)
-    for node in nodes:
-        if node.op.gradients[:1] == [without_slope]:
-            continue
-        if any(value in active for value in node.inputs) or any(
-            value in active for inner in node.subgraphs for value in _captured(inner)
-        ):
-            active.update(node.outputs)
-    missing = {
-        node.op.name
-        for node in nodes
-        if not node.op.gradients and node.op.lower is None and any(value in active for value in node.outputs)
-    }
-    if missing:
-        raise _unknown(*sorted(missing))
-    found = {value: slope for value, slope in slopes.items() if value in active}
-    stops = set(sources)
-    for node in reversed(nodes):
-        given = [found.get(value) if value not in stops else None for value in node.outputs]
-        if any(slope is not None for slope in given):
-            wanted = [value if value in active else None for value in node.inputs]
-            for value, part in zip(wanted, _by_inputs(build, node, given, wanted), strict=False):
-                if value is not None and part is not None:
-                    found[value] = found[value] + part if value in found else part
-    return [found.get(source) for source in sources]
-
-
-def _by_inputs(
-    build: Builder, node: Node, slopes: Sequence[Term | None], wanted: Sequence[Value | None]
-) -> Sequence[Term | None]:
-    """The derivatives by the inputs of a node that are `wanted`: those of its decomposition where the operator has no
-    rule."""
-    if node.op.gradients:
-        parts = node.op.gradients[0](node, build, [None if slope is None else slope.value for slope in slopes])
-        return [None if part is None else Term(part, build) for part in parts]
-    assert node.op.lower is not None
-    outputs = [
-        Value("" if slope is None else build.name("output"), value.dtype, value.shape)
-        for value, slope in zip(node.outputs, slopes, strict=True)
-    ]
-    first = len(build.nodes)
-    try:
-        node.op.lower(Node(node.op, node.inputs, outputs, node.attributes, node.name), build)
-    except Undecomposable as error:
-        raise _unknown(node.op.name) from error
-    once = list(dict.fromkeys(value for value in wanted if value is not None))
-    given = {value: slope for value, slope in zip(outputs, slopes, strict=True) if slope is not None}
-    found = dict(zip(once, _propagated(build, build.nodes[first:], given, once), strict=True))
-    return [None if value is None else found.pop(value, None) for value in wanted]
-
-
-def _unknown(*names: str) -> UnsupportedError:
-    what = f"no derivative of {', '.join(names)} is known"
-    return UnsupportedError("E-OP-GRADIENT", None, what, hint="Compute it in the model itself")
+    load(registering(differentiated, differentiated_as, without_gradient))
+    return propagated(build, nodes, {target: Term(target, build).filled(1)}, sources)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...runtime.base.dataclass import dataclass
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node, Value
-from ...runtime.ir.op import Op, gradient
-from ..rules.expression import Term, without_none
+from ...runtime.ir.op import Op, Undecomposable, gradient
+from ..rules.expression import Inferring, Term, without_none
+from .propagation import through, without_slope
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,19 @@ class Step:
         assert self.g[0] is not None
         return self.g[0]
 
+    def known(self, index: int) -> np.ndarray | None:
+        """The elements of a constant input; None where it is absent.
+
+        Raises Undecomposable if they are only known when the node runs.
+        """
+        term = self.x[index] if index < len(self.x) else None
+        if term is None:
+            return None
+        array = self.build.facts.array(term.value) if isinstance(self.build, Inferring) else None
+        if array is None:
+            raise Undecomposable(f"its input {index} is not a constant")
+        return array
+
     def integers(self, items: Sequence[int] | int) -> Term:
         """An i64 constant."""
         return Term(self.build.constant(items), self.build)
@@ -67,7 +83,7 @@ class Step:
 
 
 Formula = Callable[[Step], Sequence[Term | None]]
-"""Gradients of the inputs; missing ones at the end are None."""
+"""Gradients of the inputs, or the outputs of a formula that is differentiated; missing ones at the end are None."""
 
 
 def differentiated(*operators: Op) -> Callable[[Formula], Formula]:
@@ -76,18 +92,48 @@ def differentiated(*operators: Op) -> Callable[[Formula], Formula]:
 
     def registered(formula: Formula) -> Formula:
         def rule(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
-            def terms(values: Sequence[Value | None]) -> list[Term | None]:
-                return [None if value is None else Term(value, build) for value in values]
-
-            outputs: list[Value | None] = [value if value.name else None for value in node.outputs]
-            attributes = {**node.op.defaults, **node.attributes}
-            found = formula(Step(node, build, terms(node.inputs), terms(outputs), terms(gradients), attributes))
-            return [None if term is None else term.value for term in found]
+            return [None if term is None else term.value for term in formula(_step(node, build, gradients))]
 
         gradient(*operators)(rule)
         return formula
 
     return registered
+
+
+def _step(node: Node, build: Builder, gradients: Sequence[Value | None]) -> Step:
+    def terms(values: Sequence[Value | None]) -> list[Term | None]:
+        return [None if value is None else Term(value, build) for value in values]
+
+    outputs: list[Value | None] = [value if value.name else None for value in node.outputs]
+    attributes = {**node.op.defaults, **node.attributes}
+    return Step(node, build, terms(node.inputs), terms(outputs), terms(gradients), attributes)
+
+
+def differentiated_as(*operators: Op) -> Callable[[Formula], Formula]:
+    """Register a formula of the outputs of operators, whose derivatives are theirs. It may raise `Undecomposable`."""
+
+    def registered(formula: Formula) -> Formula:
+        def rule(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
+            step, first = _step(node, build, gradients), len(build.nodes)
+            slopes: dict[Value, Term] = {}
+            for made, g in zip(formula(step), step.g, strict=False):
+                if g is not None:
+                    if made is None:
+                        raise Undecomposable("one of its outputs has no derivative")
+                    slopes[made.value] = slopes[made.value] + g if made.value in slopes else g
+            wanted = [value if value is not None and _moves(value) else None for value in node.inputs]
+            parts = through(build, build.nodes[first:], slopes, wanted)
+            return [None if part is None else part.value for part in parts]
+
+        gradient(*operators)(rule)
+        return formula
+
+    return registered
+
+
+def _moves(value: Value) -> bool:
+    """Whether a value can have a slope."""
+    return value.dtype is None or value.dtype.is_float
 
 
 def elementwise(table: dict[Op, Callable[..., Term]]) -> None:
@@ -98,11 +144,6 @@ def elementwise(table: dict[Op, Callable[..., Term]]) -> None:
             return [formula(step.input(0), step.y[0], step.slope, **step.attributes)]
 
         differentiated(operator)(rule)
-
-
-def without_slope(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
-    """The rule of operators whose outputs do not change with small changes of their inputs."""
-    return []
 
 
 def without_gradient(*operators: Op) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...runtime.base.errors import UnsupportedError
+import string
+
+from ...runtime.ir.op import Undecomposable
 from ..linalg import einsum, gemm, matmul
 from ..nn import hardmax, log_softmax, softmax
 from ..reduce import arg_min_max, cumulative, reduce
@@ -60,23 +62,39 @@ def _einsum(step: Step) -> list[Term | None]:
     found: list[Term | None] = []
     for index, (term, x) in enumerate(zip(terms, step.x, strict=True)):
         assert x is not None
-        if len(set(term.replace(".", ""))) != len(term.replace(".", "")):
-            raise UnsupportedError(
-                "E-OP-GRADIENT",
-                None,
-                "no derivative of an Einsum along a diagonal is known",
-                hint="Take the diagonal elsewhere",
-            )
         others = [
             (name, other) for place, (name, other) in enumerate(zip(terms, step.x, strict=True)) if place != index
         ]
         names = [output, *(name for name, _ in others), term]
-        whole = term if "..." in term or not any("..." in name for name in names) else f"...{term}"
+        once = "".join(dict.fromkeys(term.replace("...", ".")))
+        whole = once.replace(".", "...") if "." in once or not any("..." in name for name in names) else f"...{once}"
         parts = step.of(
             "Einsum", [step.slope, *(other for _, other in others), x.filled(1)], equation=f"{','.join(names)}->{whole}"
         )
-        found.append(parts.summed_to(x))
+        found.append(_along_diagonals(step, parts, whole, term, x).summed_to(x))
     return found
+
+
+def _along_diagonals(step: Step, parts: Term, whole: str, term: str, x: Term) -> Term:
+    """Slopes with an axis for each index, on the diagonals of a term that has an index several times."""
+    letters = term.replace("...", "")
+    unused = iter(sorted(set(string.ascii_letters) - set(letters)))
+    inputs, names, made = [parts], [whole], ""
+    for place, letter in enumerate(letters):
+        first = letter not in letters[:place]
+        made += letter if first else next(unused)
+        if not first:
+            axis = place - len(letters)
+            places = step.integers(0).call("Range", x.length(axis).scalar, step.integers(1))
+            same = places.call("Equal", places.call("Unsqueeze", step.integers([1])))
+            inputs.append(same.call("CastLike", parts))
+            names.append(letter + made[-1])
+    if len(inputs) == 1:
+        return parts
+    ahead = "..." if "..." in whole else ""
+    if "..." in term and not term.startswith("..."):
+        raise Undecomposable("an ellipsis stands behind an index that is there twice")
+    return step.of("Einsum", inputs, equation=f"{','.join(names)}->{ahead}{made}")
 
 
 @differentiated(cumulative.cum_sum)
@@ -90,13 +108,33 @@ def _cum_sum(step: Step) -> list[Term | None]:
 
 @differentiated(cumulative.cum_prod)
 def _cum_prod(step: Step) -> list[Term | None]:
-    """The products over each element, NaN or infinite where that is zero."""
-    x, axis = step.input(0), step.input(1)
-    parts = step.slope * step.output(0)
-    return [
-        parts.call("CumSum", axis, exclusive=step.attributes["exclusive"], reverse=int(not step.attributes["reverse"]))
-        / x
-    ]
+    """The product before an element, times the sum of the slopes behind it, each times what lies in between.
+
+    These sums S[k] = g[k] + a[k] * S[k + 1] are found in log2(length) steps, in which no element is divided by.
+    """
+    x, g, exclusive = step.input(0), step.slope, step.attributes["exclusive"]
+    axis = step.known(1)
+    assert axis is not None
+    along = int(axis.reshape(())) % x.axes
+    count = x.lengths[along]
+    if step.attributes["reverse"]:
+        x, g = (term.part(along, -1, -count - 1, -1) for term in (x, g))
+    factor = x if exclusive else _moved_on(x, along, 1, 1)
+    sums, distance = g, 1
+    while distance < count:
+        sums = sums + factor * _moved_on(sums, along, distance, 0)
+        factor = factor * _moved_on(factor, along, distance, 1)
+        distance *= 2
+    if exclusive:
+        sums = _moved_on(sums, along, 1, 0)
+    found = x.call("CumProd", step.integers(along), exclusive=1) * sums
+    return [found.part(along, -1, -count - 1, -1) if step.attributes["reverse"] else found]
+
+
+def _moved_on(term: Term, axis: int, distance: int, fill: float) -> Term:
+    """The elements so much further along an axis, numbers behind the end."""
+    start = term.part(axis, 0, distance)
+    return term.part(axis, distance, term.lengths[axis]).call("Concat", start.filled(fill), axis=axis)
 
 
 @differentiated(softmax.softmax)
@@ -144,8 +182,25 @@ def _reduce_extreme(step: Step) -> list[Term | None]:
 
 @differentiated(reduce.reduce_prod)
 def _reduce_prod(step: Step) -> list[Term | None]:
-    """The product over each element, NaN or infinite where that is zero."""
-    return [_spread(step, step.slope * step.output(0)) / step.input(0)]
+    """The product of the elements before each one and of those behind it, which needs no division."""
+    x, g, axes = step.input(0), _spread(step, step.slope), step.known(1)
+    rank = x.axes
+    chosen = sorted(int(axis) % rank for axis in axes.reshape(-1)) if axes is not None and axes.size else None
+    if chosen is None:
+        chosen = [] if step.attributes["noop_with_empty_axes"] else list(range(rank))
+    order = [axis for axis in range(rank) if axis not in chosen] + chosen
+    moved, last = x.transposed(order), step.integers(rank - len(chosen))
+    kept = moved.call("Shape", end=rank - len(chosen)) if len(chosen) < rank else None
+    rest = step.integers([-1]) if kept is None else step.of("Concat", [kept, _count(moved, rank - len(chosen))], axis=0)
+    flat = moved.call("Reshape", rest)
+    others = flat.call("CumProd", last, exclusive=1) * flat.call("CumProd", last, exclusive=1, reverse=1)
+    back = [order.index(axis) for axis in range(rank)]
+    return [g * others.call("Reshape", moved.shape).transposed(back)]
+
+
+def _count(x: Term, start: int) -> Term:
+    """How many elements the axes from one on have, as a tensor of one element."""
+    return x.call("Shape", start=start).call("ReduceProd", keepdims=1)
 
 
 @differentiated(reduce.reduce_l1)
@@ -155,7 +210,9 @@ def _reduce_l1(step: Step) -> list[Term | None]:
 
 @differentiated(reduce.reduce_l2)
 def _reduce_l2(step: Step) -> list[Term | None]:
-    return [step.input(0) * _spread(step, step.slope / step.output(0))]
+    """Zero where the norm is."""
+    norm = step.output(0)
+    return [step.input(0) * _spread(step, step.slope * (norm > 0).where(1 / norm, 0))]
 
 
 @differentiated(reduce.reduce_sum_square)

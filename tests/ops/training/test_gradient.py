@@ -6,7 +6,7 @@ import numpy as np
 import onnx.parser
 import pytest
 import torch
-from candle_convert.ops.training.gradient_rule import differentiated, without_gradient
+from candle_convert.ops.training.gradient_rule import differentiated, differentiated_as, without_gradient
 from candle_convert.runtime.base.errors import FormatError, UnsupportedError, UsageError
 from candle_convert.runtime.ir.op import case
 from candle_convert.runtime.ir.registry import load, operator, operators, registering
@@ -58,7 +58,7 @@ COMPOSED = {"BiasGelu", "FastGelu", "FusedConv", "FusedGemm", "FusedMatMul", "Nh
 
 
 def candidates():
-    load(registering(differentiated, without_gradient))
+    load(registering(differentiated, differentiated_as, without_gradient))
     for op in operators().values():
         for index, example in enumerate(op.examples if op.gradients or op.name in COMPOSED else ()):
             values, moving = differentiable_inputs(op, example)

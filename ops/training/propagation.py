@@ -1,0 +1,109 @@
+"""Propagation: slopes of values are passed backwards through the nodes that compute them, by the operators' rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...runtime.base.errors import UnsupportedError
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.ir.op import Undecomposable
+from ..rules.expression import Term
+
+
+def without_slope(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
+    """The rule of operators whose outputs do not change with small changes of their inputs."""
+    return []
+
+
+def captured(graph: Graph) -> list[Value]:
+    """All values that nodes of a subgraph and of those below it use."""
+    found: list[Value] = []
+    pending = [graph]
+    while pending:
+        inner = pending.pop()
+        found += [value for node in inner.nodes for value in node.inputs if value is not None] + inner.outputs
+        pending += [below for node in inner.nodes for below in node.subgraphs]
+    return found
+
+
+def operands(node: Node) -> list[Value | None]:
+    """The inputs of a node, then what its subgraphs use of the graphs around them, each once."""
+    own = {value for graph in node.subgraphs for value in _inside(graph)}
+    outer = dict.fromkeys(value for graph in node.subgraphs for value in captured(graph) if value not in own)
+    return [*node.inputs, *outer]
+
+
+def _inside(graph: Graph) -> list[Value]:
+    """The values that a subgraph and those below it bring about themselves."""
+    found = [*graph.inputs, *(graph.values[name] for name in graph.weights)]
+    for node in graph.nodes:
+        found += [*node.outputs, *(value for inner in node.subgraphs for value in _inside(inner))]
+    return found
+
+
+def propagated(
+    build: Builder, nodes: Sequence[Node], slopes: dict[Value, Term], sources: Sequence[Value]
+) -> list[Term | None]:
+    """The derivatives by each of `sources`, from those by values that `nodes` compute; None where nothing depends on
+    one.
+
+    Raises UnsupportedError if an operator on the way has neither a rule nor a decomposition.
+    """
+    active = set(sources)
+    for node in nodes:
+        if node.op.gradients[:1] != [without_slope] and any(value in active for value in operands(node)):
+            active.update(node.outputs)
+    missing = {
+        node.op.name
+        for node in nodes
+        if not node.op.gradients and node.op.lower is None and any(value in active for value in node.outputs)
+    }
+    if missing:
+        raise _unknown(*sorted(missing))
+    found = {value: slope for value, slope in slopes.items() if value in active}
+    stops = set(sources)
+    for node in reversed(nodes):
+        given = [found.get(value) if value not in stops else None for value in node.outputs]
+        if any(slope is not None for slope in given):
+            wanted = [value if value in active else None for value in operands(node)]
+            for value, part in zip(wanted, _by_operands(build, node, given, wanted), strict=False):
+                if value is not None and part is not None:
+                    found[value] = found[value] + part if value in found else part
+    return [found.get(source) for source in sources]
+
+
+def _by_operands(
+    build: Builder, node: Node, slopes: Sequence[Term | None], wanted: Sequence[Value | None]
+) -> Sequence[Term | None]:
+    """The derivatives by the operands of a node that are `wanted`: those of its decomposition where the operator has no
+    rule."""
+    try:
+        if node.op.gradients:
+            parts = node.op.gradients[0](node, build, [None if slope is None else slope.value for slope in slopes])
+            return [None if part is None else Term(part, build) for part in parts]
+        assert node.op.lower is not None
+        outputs = [
+            Value("" if slope is None else build.name("output"), value.dtype, value.shape)
+            for value, slope in zip(node.outputs, slopes, strict=True)
+        ]
+        first = len(build.nodes)
+        node.op.lower(Node(node.op, node.inputs, outputs, node.attributes, node.name), build)
+    except Undecomposable as error:
+        raise _unknown(f"{node.op.name} ({error})") from error
+    given = {value: slope for value, slope in zip(outputs, slopes, strict=True) if slope is not None}
+    return through(build, build.nodes[first:], given, wanted)
+
+
+def through(
+    build: Builder, nodes: Sequence[Node], slopes: dict[Value, Term], wanted: Sequence[Value | None]
+) -> list[Term | None]:
+    """The derivatives by each of `wanted`; one that is named twice has all of its slope at the first place."""
+    once = list(dict.fromkeys(value for value in wanted if value is not None))
+    found = dict(zip(once, propagated(build, nodes, slopes, once), strict=True))
+    return [None if value is None else found.pop(value, None) for value in wanted]
+
+
+def _unknown(*names: str) -> UnsupportedError:
+    what = f"no derivative of {', '.join(names)} is known"
+    return UnsupportedError("E-OP-GRADIENT", None, what, hint="Compute it in the model itself")
