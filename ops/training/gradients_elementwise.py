@@ -18,8 +18,9 @@ from ..elementwise import (
     where,
 )
 from ..elementwise.exponential_activation import SQRT_2_OVER_PI, SQRT_HALF
+from ..quantized import quantize_linear
 from ..rules.expression import Term
-from .gradient_rule import Step, differentiated, elementwise, without_gradient
+from .gradient_rule import Step, differentiated, differentiated_as, elementwise, without_gradient
 
 
 def _gelu(x: Term, y: Term, g: Term, approximate: str) -> Term:
@@ -107,6 +108,7 @@ without_gradient(
     logic.bitwise_xor,
     logic.bitwise_not,
     logic.bit_shift,
+    quantize_linear.quantize_linear,
 )
 
 
@@ -202,3 +204,24 @@ def _cast(step: Step) -> list[Term | None]:
     to = step.attributes.get("to")
     whole = to is not None and not cast.element_type(to).is_float
     return [None if whole else step.slope.call("CastLike", step.input(0))]
+
+
+@differentiated_as(quantize_linear.dequantize_linear)
+def _dequantize_linear(step: Step) -> list[Term | None]:
+    """Integers less their zero point, which have no slope, times the scale."""
+    x, scale, zero = (*step.x, None)[:3]
+    assert x is not None
+    assert scale is not None
+    options = step.attributes
+    kept = {name: options[name] for name in ("axis", "block_size")}
+    integers = step.of("DequantizeLinear", [x, scale.filled(1), zero], **kept)
+    rank, block = x.axes, options["block_size"]
+    axis = options["axis"] % rank if rank else 0
+    if block:
+        wide = scale.unsqueezed(axis + 1)
+        wide = wide.call("Expand", step.integers([*(1,) * (axis + 1), block, *(1,) * (rank - axis - 1)]))
+        scale = wide.reshaped(*scale.lengths[:axis], -1, *scale.lengths[axis + 1 :]).part(axis, 0, x.lengths[axis])
+    elif scale.rank and scale.lengths != [1]:
+        scale = scale.reshaped(-1, *(1,) * (rank - 1 - axis))
+    found = integers * scale.scalar if scale.rank and scale.lengths == [1] else integers * scale
+    return [found.call("Cast", to=options["output_dtype"]) if options["output_dtype"] else found]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import string
 
+import numpy as np
+
 from ...runtime.ir.op import Undecomposable
-from ..linalg import einsum, gemm, matmul
+from ...runtime.tensor.dtype import F64
+from ..linalg import det, einsum, gemm, matmul
 from ..nn import hardmax, log_softmax, softmax
 from ..reduce import arg_min_max, cumulative, reduce
 from ..rules.expression import Term
@@ -95,6 +98,31 @@ def _along_diagonals(step: Step, parts: Term, whole: str, term: str, x: Term) ->
     if "..." in term and not term.startswith("..."):
         raise Undecomposable("an ellipsis stands behind an index that is there twice")
     return step.of("Einsum", inputs, equation=f"{','.join(names)}->{ahead}{made}")
+
+
+MAX_DET = 16
+"""Rows of matrices whose adjugate the traces of powers give with enough digits."""
+
+
+@differentiated(det.det)
+def _det(step: Step) -> list[Term | None]:
+    """The transposed adjugate, by Faddeev and LeVerrier in f64: it exists for singular matrices, too."""
+    x, g = step.input(0), step.slope
+    size = x.lengths[-1]
+    if size > MAX_DET:
+        raise Undecomposable(f"of matrices of {size} rows, more than {MAX_DET}")
+    wide = x.cast(F64)
+    eye = wide.constant(np.eye(size), "float64")
+    adjugate = eye.call("Expand", wide.shape)
+    for power in range(1, size):
+        product = wide.call("MatMul", adjugate)
+        trace = (product * eye).call("ReduceSum", step.integers([-2, -1]))
+        adjugate = product - eye * (trace / power)
+    sign = 1.0 if size % 2 else -1.0
+    back = (adjugate * sign).call("CastLike", x)
+    return [
+        g.call("Unsqueeze", step.integers([-2, -1])) * back.transposed([*range(x.axes - 2), x.axes - 1, x.axes - 2])
+    ]
 
 
 @differentiated(cumulative.cum_sum)

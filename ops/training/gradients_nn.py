@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.base.errors import UnsupportedError
+from ..contrib.fused import skip_norm
 from ..conv import conv, conv_transpose
 from ..nn import swiglu
 from ..norm import batch_norm, group_norm, layer_norm, lp_norm
 from ..pool import global_pool, pool
 from ..rules.expression import Term
-from .gradient_rule import Step, differentiated
+from .gradient_rule import Step, differentiated, differentiated_as
 
 
 class Window:
@@ -165,6 +166,45 @@ def _average_pool(step: Step) -> list[Term | None]:
     return [window.moved(whole, window.begin.call("Neg"), window.size).like(x)]
 
 
+@differentiated_as(pool.lp_pool)
+def _lp_pool(step: Step) -> list[Term | None]:
+    """Powers, summed by a convolution with ones."""
+    x, p, y = step.input(0), step.attributes["p"], step.output(0)
+    window = Window(step, x, None, y)
+    flat = _power(x, p).call("Reshape", step.of("Concat", [step.integers([-1, 1]), window.size], axis=0))
+    padded = window.moved(flat, window.begin, window.span)
+    options: dict[str, Any] = {"strides": window.strides, "dilations": window.dilations}
+    return [_root(padded.call("Conv", window.ones(x, window.kernel), **options), p).like(y)]
+
+
+@differentiated_as(global_pool.global_lp_pool)
+def _global_lp_pool(step: Step) -> list[Term | None]:
+    x, p = step.input(0), step.attributes["p"]
+    total = _by_channel(step, _power(x, p)).call("ReduceSum", step.integers([2]))
+    return [_root(total, p).like(step.output(0))]
+
+
+def _power(x: Term, p: float) -> Term:
+    return x.call("Abs") if p == 1 else x * x if p == 2 else x.call("Abs").call("Pow", x.number(p))
+
+
+def _root(total: Term, p: float) -> Term:
+    """Of sums that are not negative; without slope where they are zero."""
+    full = total > 0
+    return total if p == 1 else full.where(full.where(total, 1).call("Pow", total.number(1 / p)), 0)
+
+
+@differentiated_as(lp_norm.lrn)
+def _local_response_normalization(step: Step) -> list[Term | None]:
+    """The sum over neighbouring channels is a convolution with ones."""
+    x, size = step.input(0), step.attributes["size"]
+    ones = x.number(1).call("Expand", step.integers([1, 1, size, 1]))
+    wide = _by_channel(step, x * x).unsqueezed(1)
+    total = wide.call("Conv", ones, pads=[(size - 1) // 2, 0, size // 2, 0]).like(x)
+    scale = total * (step.attributes["alpha"] / size) + step.attributes["bias"]
+    return [x * scale.call("Pow", x.number(-step.attributes["beta"]))]
+
+
 @differentiated(global_pool.global_average_pool)
 def _global_average_pool(step: Step) -> list[Term | None]:
     x, g = step.input(0), step.slope
@@ -227,6 +267,13 @@ def _rms_normalization(step: Step) -> list[Term | None]:
     return [scale * (slope - normal * (slope * normal).call("ReduceMean", axes)), (g * normal).summed_to(weight)]
 
 
+@differentiated_as(skip_norm.simplified_layer_normalization)
+def _simplified_layer_normalization(step: Step) -> list[Term | None]:
+    x, weight = step.input(0), step.input(1)
+    scale = 1 / ((x * x).call("ReduceMean", _last_axes(step)) + step.attributes["epsilon"]).call("Sqrt")
+    return [(x * scale).call("CastLike", weight) * weight, scale]
+
+
 def _by_channel(step: Step, term: Term, groups: int = 0) -> Term:
     """(n, channels, the rest), or so many groups of channels."""
     images, channels = term.length(0), step.integers([groups]) if groups else term.length(1)
@@ -286,7 +333,7 @@ def _lp_normalization(step: Step) -> list[Term | None]:
     x, y, g, axis = step.input(0), step.output(0), step.slope, step.integers([step.attributes["axis"]])
     size = x.call("ReduceL1" if step.attributes["p"] == 1 else "ReduceL2", axis)
     direction = x.call("Sign") if step.attributes["p"] == 1 else y
-    return [(g - direction * (g * y).call("ReduceSum", axis)) / size]
+    return [(size > 0).where((g - direction * (g * y).call("ReduceSum", axis)) / size, 0)]
 
 
 @differentiated(swiglu.swiglu)

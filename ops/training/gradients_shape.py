@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from ...runtime.base.errors import UnsupportedError
+import math
+
+import numpy as np
+
+from ..conv.conv_transpose import col2im
 from ..gather.gather import gather, gather_elements, gather_nd
 from ..gather.non_zero import compress, non_zero
-from ..gather.scatter import scatter_elements, scatter_nd
+from ..gather.scatter import scatter_elements, scatter_nd, tensor_scatter
 from ..generator.constant import constant
 from ..generator.constant_of_shape import constant_of_shape, eye_like
 from ..generator.one_hot import one_hot
 from ..generator.range import range_
 from ..generator.trilu import trilu
+from ..pool.unpool import max_unpool
 from ..rules.expression import Term
+from ..rules.sliding_window import window
 from ..shape.concat import concat
 from ..shape.depth_to_space import depth_to_space, space_to_depth
 from ..shape.expand import expand, tile
-from ..shape.pad import pad
+from ..shape.pad import center_crop_pad, pad
 from ..shape.reshape import flatten, reshape
 from ..shape.reverse_sequence import reverse_sequence
 from ..shape.shape import shape, size
@@ -25,7 +31,8 @@ from ..shape.squeeze import squeeze, unsqueeze
 from ..shape.transpose import transpose
 from ..signal import mel_weight_matrix, window_function
 from ..sort.top_k import top_k
-from .gradient_rule import Step, differentiated, without_gradient
+from ..sort.unique import unique
+from .gradient_rule import Step, differentiated, differentiated_as, without_gradient
 
 without_gradient(shape, size, constant, constant_of_shape, eye_like, non_zero)
 without_gradient(
@@ -135,16 +142,121 @@ def _one_hot(step: Step) -> list[Term | None]:
 
 @differentiated(scatter_elements, scatter_nd)
 def _scatter(step: Step) -> list[Term | None]:
-    """Elements that were written over have no slope; those that were added to keep it."""
-    indices, updates, g, reduction = step.input(1), step.input(2), step.slope, step.attributes["reduction"]
-    if reduction not in ("none", "add"):
-        raise UnsupportedError(
-            "E-OP-GRADIENT", None, f"no derivative of {step.node.op.name} by {reduction} is known", hint="Use add"
-        )
-    along = {"axis": step.attributes["axis"]} if "axis" in step.attributes else {}
-    by_updates = g.call("GatherElements" if along else "GatherND", indices, **along)
-    by_data = g if reduction == "add" else step.of(step.node.op.name, [g, indices, updates.filled(0)], **along)
-    return [by_data, None, by_updates]
+    """Elements that were written over have no slope; those that were added to keep it; of those that are equally far
+    out each has a share."""
+    data, indices, updates, g = step.input(0), step.input(1), step.input(2), step.slope
+    reduction, along = step.attributes["reduction"], {}
+    if "axis" in step.attributes:
+        along = {"axis": step.attributes["axis"]}
+
+    def gathered(term: Term) -> Term:
+        return term.call("GatherElements" if along else "GatherND", indices, **along)
+
+    def scattered(term: Term, values: Term, reduction: str) -> Term:
+        return step.of(step.node.op.name, [term, indices, values], reduction=reduction, **along)
+
+    if reduction in ("none", "add"):
+        by_data = g if reduction == "add" else scattered(g, updates.filled(0), "none")
+        return [by_data, None, gathered(g)]
+    if reduction == "mul":
+        ones, zero, one = updates.filled(1), updates.number(0), updates.number(1)
+        by_data = g * scattered(data.filled(1), updates, "mul")
+        gone, kept = updates.call("Equal", zero), data.call("Equal", zero)
+        product = gathered(scattered(kept.where(1, data), gone.call("Where", ones, updates), "mul"))
+        zeros = gathered(scattered(kept.call("CastLike", data), gone.call("CastLike", data), "add"))
+        others = zeros.call("Equal", zero).where(product / gone.call("Where", one, updates), 0)
+        alone = zeros.call("Equal", one).where(product, 0)
+        return [by_data, None, gathered(g) * gone.call("Where", alone, others)]
+    y = step.output(0)
+    hits = updates.call("Equal", gathered(y)).call("CastLike", g)
+    own = data.call("Equal", y).call("CastLike", g)
+    share = g / scattered(own, hits, "add").call("Max", g.number(1))
+    return [own * share, None, hits * gathered(share)]
+
+
+@differentiated(center_crop_pad)
+def _center_crop_pad(step: Step) -> list[Term | None]:
+    """As `_picked`, with elements that come from nowhere."""
+    x, g, flat = step.input(0), step.slope, step.integers([-1])
+    found = step.of("CenterCropPad", [_numbered(step, x), *step.x[1:]], **step.attributes)
+    return [_returned(x, found, g, flat)]
+
+
+def _numbered(step: Step, x: Term) -> Term:
+    """The number of each element, from 1 on."""
+    one = step.integers(1)
+    return one.call("Range", x.call("Size").call("Add", one), one).like(x)
+
+
+def _returned(x: Term, numbers: Term, g: Term, flat: Term) -> Term:
+    """Each slope at the element of this number; those of number 0 are dropped."""
+    zeros = x.number(0).call("Expand", x.call("Size").call("Add", x.integers(1)).call("Reshape", flat))
+    added = zeros.call(
+        "ScatterElements", numbers.call("Reshape", flat), g.call("Reshape", flat), axis=0, reduction="add"
+    )
+    return added.call("Slice", x.integers([1]), x.integers([1 << 62])).like(x)
+
+
+@differentiated(tensor_scatter)
+def _tensor_scatter(step: Step) -> list[Term | None]:
+    """What was written over has no slope."""
+    cache, update, g, flat = step.input(0), step.input(1), step.slope, step.integers([-1])
+    zeros = step.integers(0).call("Expand", cache.shape)
+    numbers = step.of("TensorScatter", [zeros, _numbered(step, update), *step.x[2:]], **step.attributes)
+    by_cache = (numbers > 0).where(0, g)
+    return [by_cache, _returned(update, numbers, g, flat)]
+
+
+@differentiated(max_unpool)
+def _max_unpool(step: Step) -> list[Term | None]:
+    """The slopes at the places that elements were put to."""
+    x, places, g, flat = step.input(0), step.input(1), step.slope, step.integers([-1])
+    if len(step.x) > 2 and step.x[2] is not None:
+        inner = step.of("MaxUnpool", [x, places], **step.attributes).shape
+        behind = inner.call("Sub", g.shape)
+        none = inner.call("Sub", inner)
+        g = g.call("Pad", none.call("Concat", behind, axis=0))
+    return [g.call("Reshape", flat).call("Gather", places.call("Reshape", flat)).like(x)]
+
+
+@differentiated(unique)
+def _unique(step: Step) -> list[Term | None]:
+    """The slope goes to the first element, or part of an axis, of each kind."""
+    x, flat, axis = step.input(0), step.integers([-1]), step.attributes["axis"]
+    zero, one = step.integers(0), step.integers(1)
+    places = zero.call("Range", x.call("Size"), one)
+    if axis is not None:
+        places = places.like(x)
+    found = places.call("Gather", step.output(1), axis=axis or 0)
+    zeros = x.filled(0).call("Reshape", flat)
+    added = zeros.call(
+        "ScatterElements", found.call("Reshape", flat), step.slope.call("Reshape", flat), axis=0, reduction="add"
+    )
+    return [added.like(x)]
+
+
+@differentiated_as(col2im)
+def _col2im(step: Step) -> list[Term | None]:
+    """A transposed convolution with a kernel for each tap."""
+    x, sizes, kernel, options = step.input(0), step.known(1), step.known(2), step.attributes
+    assert sizes is not None
+    assert kernel is not None
+    image, block = sizes.reshape(-1).tolist(), kernel.reshape(-1).tolist()
+    axes = window("Col2Im", len(image), block, options["strides"], options["pads"], options["dilations"]).axes(image)
+    taps = math.prod(block)
+    batch, channels, _ = x.lengths
+    weight = np.tile(np.eye(taps).reshape(taps, 1, *block), (channels // taps, *(1,) * (len(block) + 1)))
+    reach = [(axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1 for axis in axes]
+    found = x.reshaped(batch, channels, *(axis.out for axis in axes)).call(
+        "ConvTranspose",
+        x.constant(weight, x.dtype.as_numpy()),
+        group=channels // taps,
+        strides=[axis.stride for axis in axes],
+        dilations=[axis.dilation for axis in axes],
+    )
+    ends = [length + axis.begin - span for length, axis, span in zip(image, axes, reach, strict=True)]
+    pads = [0, 0, *(-axis.begin for axis in axes), 0, 0, *ends]
+    return [found.call("Pad", step.integers(pads))]
 
 
 @differentiated(top_k)

@@ -1,0 +1,141 @@
+"""Gradients of attention: formulas of the softmax over scaled products, with what a query may see."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...runtime.ir.op import Undecomposable
+from ..attention.attention import attention
+from ..contrib.attention.multi_head_attention import multi_head_attention
+from ..rules.expression import Term
+from .gradient_rule import Step, differentiated_as
+
+Bounds = tuple[bool, int, int]
+"""Whether a query sees no later key, and how many keys before and after it, -1 for all."""
+
+
+def _in_heads(x: Term, heads: int) -> Term:
+    """[batch, length, heads x size] as [batch, heads, length, size]."""
+    if x.rank == 4:
+        return x
+    return x.call("Reshape", x.integers([0, 0, heads, -1])).transposed([0, 2, 1, 3])
+
+
+def _side_by_side(y: Term) -> Term:
+    """[batch, heads, length, size] as [batch, length, heads x size]."""
+    return y.transposed([0, 2, 1, 3]).call("Reshape", y.integers([0, 0, -1]))
+
+
+def _seen(q: Term, k: Term, bounds: Bounds, offset: Term, length: Term | None) -> Term | None:
+    """Whether a query sees a key, in a shape that broadcasts to [batch, 1, queries, keys]; None where each sees all.
+
+    Args:
+        offset: position of the first query among the keys, [1] or [batch].
+        length: how many keys count, [batch].
+    """
+    causal, left, right = bounds
+    one, zero = q.integers(1), q.integers(0)
+    keys = zero.call("Range", k.length(2).scalar, one)
+    rows = zero.call("Range", q.length(2).scalar, one).unsqueezed(1) + offset.unsqueezed(1, 2)
+    found = [keys <= rows] if causal else []
+    if left >= 0:
+        found.append(keys >= rows - left)
+    if right >= 0:
+        found.append(keys <= rows + right)
+    if length is not None:
+        found.append(keys < length.unsqueezed(1, 2))
+    if not found:
+        return None
+    seen, *others = found
+    for other in others:
+        seen = seen.call("And", other)
+    return seen.unsqueezed(1)
+
+
+def _attended(
+    q: Term, k: Term, v: Term, bias: Term | None, seen: Term | None, options: dict[str, Any]
+) -> tuple[Term, Term]:
+    """What queries find, in heads, and the weights of the values. Queries that see nothing find zeros."""
+    heads, groups = q.lengths[1], k.lengths[1]
+    if heads != groups:
+        k, v = (_repeated(x, heads // groups) for x in (k, v))
+    scores = q.call("MatMul", k.transposed([0, 1, 3, 2])) * options["scale"]
+    if options.get("softcap"):
+        scores = (scores / options["softcap"]).call("Tanh") * options["softcap"]
+    masks = [mask for mask in (bias, seen) if mask is not None]
+    for mask in masks:
+        is_bool = mask.dtype.name == "bool"
+        scores = mask.where(scores, -math.inf) if is_bool else scores + mask.call("CastLike", scores)
+    weights = scores.call("Softmax", axis=-1)
+    if masks:
+        weights = weights.call("IsNaN").where(0.0, weights)
+    return weights.call("MatMul", v), weights
+
+
+def _repeated(x: Term, times: int) -> Term:
+    """[batch, groups, length, size] with each head so many times in a row."""
+    batch, groups, length, size = x.lengths
+    wide = x.unsqueezed(2).call("Expand", x.integers([1, 1, times, 1, 1]))
+    return wide.reshaped(batch, groups * times, length, size)
+
+
+@differentiated_as(attention)
+def _attention(step: Step) -> list[Term | None]:
+    q, k, v, mask, past_key, past_value, length = (*step.x, None, None, None, None)[:7]
+    assert q is not None
+    assert k is not None
+    assert v is not None
+    options, flat = step.attributes, q.rank == 3
+    q, k, v = (_in_heads(x, options[f"{kind}_num_heads"]) for x, kind in ((q, "q"), (k, "kv"), (v, "kv")))
+    offset = step.integers([0])
+    if past_key is not None and past_value is not None:
+        offset = past_key.length(2)
+        k, v = past_key.call("Concat", k, axis=2), past_value.call("Concat", v, axis=2)
+    if length is not None:
+        length = length.reshaped(-1)
+        offset = length.call("Sub", q.length(2))
+    bounds = bool(options["is_causal"]), options["left_window_size"], options["right_window_size"]
+    scale = options["scale"] if options["scale"] is not None else 1 / math.sqrt(max(q.lengths[3], 1))
+    scoring = {"scale": scale, "softcap": options["softcap"]}
+    y, weights = _attended(q, k, v, mask, _seen(q, k, bounds, offset, length), scoring)
+    scores = weights if options["qk_matmul_output_mode"] == 3 else None
+    return [_side_by_side(y) if flat else y, k, v, scores]
+
+
+@differentiated_as(multi_head_attention)
+def _multi_head_attention(step: Step) -> list[Term | None]:
+    query, key, value, bias, padding, added, past_key, past_value, filled = (*step.x, *(None,) * 8)[:9]
+    assert query is not None
+    heads, options = step.attributes["num_heads"], step.attributes
+    new = query.rank == 5 or key is None or key.rank != 4
+    if query.rank == 5:
+        q, k, v = (query.entry(3, part).transposed([0, 2, 1, 3]) for part in range(3))
+    elif key is not None and key.rank == 5:
+        q = _in_heads(query, heads)
+        k, v = (key.entry(3, part).transposed([0, 2, 1, 3]) for part in range(2))
+    elif key is not None and value is not None:
+        q, k, v = (_in_heads(part, heads) for part in (query, key, value))
+    else:
+        raise Undecomposable("without keys and values")
+    if bias is not None:
+        parts, start = [], 0
+        for part in (q, k, v)[: 3 if new else 1]:
+            width = part.lengths[1] * part.lengths[3]
+            parts.append(part + bias.part(0, start, start + width).reshaped(1, part.lengths[1], 1, part.lengths[3]))
+            start += width
+        q, k, v = (*parts, k, v)[:3] if new else (parts[0], k, v)
+    if past_key is not None and past_value is not None and new:
+        if filled is not None:
+            raise Undecomposable("that writes into a cache")
+        k, v = past_key.call("Concat", k, axis=2), past_value.call("Concat", v, axis=2)
+    if padding is not None:
+        if padding.rank != 2 or padding.lengths != [k.lengths[0], k.lengths[2]]:
+            raise Undecomposable("with a mask of another shape than [batch, keys]")
+        hidden = (padding > 0).where(q.number(0), q.number(options["mask_filter_value"])).unsqueezed(1, 2)
+        added = hidden if added is None else hidden + added
+    offset = k.length(2).call("Sub", q.length(2))
+    seen = _seen(q, k, (bool(options["unidirectional"]), -1, -1), offset, None)
+    scale = options["scale"] or 1 / math.sqrt(max(1, q.lengths[3]))
+    y, weights = _attended(q, k, v, added, seen, {"scale": scale})
+    return [_side_by_side(y), k, v, weights]
