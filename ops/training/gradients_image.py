@@ -48,8 +48,8 @@ def _resize(step: Step) -> list[Term | None]:
             outside.append((dim, (position < 0) | (position > axis.size - 1)))
         if not np.array_equal(matrix, eye):
             order = [*(other for other in range(x.axes) if other != dim), dim]
-            turned = y.transposed(order).call("MatMul", y.constant(matrix.T, x.dtype.as_numpy()))
-            y = turned.transposed([order.index(other) for other in range(x.axes)])
+            moved = y.transposed(order).call("MatMul", y.constant(matrix.T, x.dtype.as_numpy()))
+            y = moved.transposed([order.index(other) for other in range(x.axes)])
     for dim, mask in outside:
         y = y.constant(mask.reshape(-1, *(1,) * (x.axes - 1 - dim)), "bool").where(options["extrapolation_value"], y)
     return [y]
