@@ -17,9 +17,18 @@ if TYPE_CHECKING:
     from .core.parameter import Buffer as Buffer
     from .core.parameter import Parameter as Parameter
     from .layers.activation import *  # noqa: F403
+    from .layers.attention import *  # noqa: F403
     from .layers.container import *  # noqa: F403
+    from .layers.conv import *  # noqa: F403
+    from .layers.distance import *  # noqa: F403
+    from .layers.dropout import *  # noqa: F403
     from .layers.linear import *  # noqa: F403
     from .layers.loss import *  # noqa: F403
+    from .layers.norm import *  # noqa: F403
+    from .layers.pooling import *  # noqa: F403
+    from .layers.shape import *  # noqa: F403
+    from .layers.sparse import *  # noqa: F403
+    from .layers.transformer import *  # noqa: F403
 
 PROVIDED = Provided(__name__)
 _FOLDERS = ("functional", "init")

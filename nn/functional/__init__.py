@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .activation import *  # noqa: F403
+    from .attention import *  # noqa: F403
+    from .conv import *  # noqa: F403
+    from .ctc import *  # noqa: F403
+    from .distance import *  # noqa: F403
+    from .dropout import *  # noqa: F403
+    from .image import *  # noqa: F403
     from .linear import *  # noqa: F403
     from .loss import *  # noqa: F403
+    from .norm import *  # noqa: F403
+    from .pooling import *  # noqa: F403
+    from .sparse import *  # noqa: F403
 else:
     from ..core.public_names import public_names
 

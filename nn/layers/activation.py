@@ -170,6 +170,10 @@ class Hardshrink(Activation):
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__(lambd=lambd)
 
+    def extra_repr(self) -> str:
+        """The setting."""
+        return f"{self.lambd}"
+
 
 class Softshrink(Activation):
     """x moved towards 0 by lambd."""
@@ -178,6 +182,10 @@ class Softshrink(Activation):
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__(lambd=lambd)
+
+    def extra_repr(self) -> str:
+        """The setting."""
+        return f"{self.lambd}"
 
 
 class Softplus(Activation):

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import DType
-from .expression import Expression, alias, cast, shape_error
+from .expression import Expression, alias, cast, leaf, shape_error
 from .grad_mode import GRAD_MODE
 from .printing import text_of
 from .realize import MAX_DEPTH, realize
@@ -234,6 +234,9 @@ class LazyTensor:
     def __contains__(self, value: Any) -> bool:
         return bool((self.array() == np.asarray(value)).any())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.array(), self.requires_grad)
+
     def __repr__(self) -> str:
         return text_of(self.array(), self.shape, self.dtype, self.device, self.requires_grad)
 
@@ -257,3 +260,12 @@ class LazyTensor:
         __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
         __pow__ = __matmul__ = __floordiv__ = __mod__ = __add__
         __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __xor__ = __add__
+
+
+def _rebuilt(kind: type[LazyTensor], array: np.ndarray, requires_grad: bool) -> LazyTensor:
+    """A copy of a tensor, from what copies and pickles keep of it."""
+    found = kind.__new__(kind)
+    LazyTensor.__init__(found, leaf(array))
+    if requires_grad:
+        found.requires_grad_()
+    return found

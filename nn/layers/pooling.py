@@ -1,0 +1,380 @@
+"""Pooling, unpooling and padding of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tensors.core.lazy_tensor import LazyTensor
+from ..core.module import Module
+from ..functional import pooling
+from ..functional.conv import pad
+from ..functional.sizes import Size, per_dim
+
+__all__ = [
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "CircularPad1d", "CircularPad2d", "CircularPad3d",
+    "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "LPPool1d", "LPPool2d", "MaxPool1d", "MaxPool2d",
+    "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "ReflectionPad1d", "ReflectionPad2d",
+    "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "ZeroPad1d", "ZeroPad2d",
+    "ZeroPad3d",
+]  # fmt: skip
+
+
+def _own(size: Any, dims: int) -> Any:
+    """Sizes as they are shown: one number stays one."""
+    return size if size is None or isinstance(size, int) else per_dim(size, dims)
+
+
+class _MaxPool(Module):
+    dims = 0
+
+    def __init__(
+        self, kernel_size: Size, stride: Any = None, padding: Size = 0, dilation: Size = 1,
+        return_indices: bool = False, ceil_mode: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.kernel_size = _own(kernel_size, self.dims)
+        self.stride = self.kernel_size if stride is None else _own(stride, self.dims)
+        self.padding = _own(padding, self.dims)
+        self.dilation = _own(dilation, self.dims)
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: LazyTensor) -> Any:
+        """The largest elements; with `return_indices` also their flat places in each image."""
+        return pooling.max_pooled(
+            self.dims, input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
+            self.return_indices,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+        return ", ".join([f"{name}={getattr(self, name)}" for name in names])
+
+
+class _AvgPool(Module):
+    dims = 0
+
+    def __init__(
+        self, kernel_size: Size, stride: Any = None, padding: Size = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        shown = per_dim(kernel_size, 1) if self.dims == 1 else _own(kernel_size, self.dims)
+        self.kernel_size = shown
+        wanted = kernel_size if stride is None else stride
+        self.stride = per_dim(wanted, 1) if self.dims == 1 else _own(wanted, self.dims)
+        self.padding = per_dim(padding, 1) if self.dims == 1 else _own(padding, self.dims)
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
+
+    def forward(self, input: LazyTensor) -> LazyTensor:
+        """The means."""
+        return pooling.averaged(
+            self.dims, input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+            self.divisor_override,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _LPPool(Module):
+    dims = 0
+
+    def __init__(self, norm_type: float, kernel_size: Size, stride: Any = None, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: LazyTensor) -> LazyTensor:
+        """The norms."""
+        function = (pooling.lp_pool1d, pooling.lp_pool2d)[self.dims - 1]
+        return function(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        names = ("norm_type", "kernel_size", "stride", "ceil_mode")
+        return ", ".join([f"{name}={getattr(self, name)}" for name in names])
+
+
+class _Adaptive(Module):
+    dims = 0
+    kind = ""
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: LazyTensor) -> LazyTensor:
+        """One element for each window."""
+        found: LazyTensor = getattr(pooling, f"adaptive_{self.kind}_pool{self.dims}d")(input, self.output_size)
+        return found
+
+    def extra_repr(self) -> str:
+        """The size of the output."""
+        return f"output_size={self.output_size}"
+
+
+class _MaxUnpool(Module):
+    dims = 0
+
+    def __init__(self, kernel_size: Size, stride: Any = None, padding: Size = 0) -> None:
+        super().__init__()
+        self.kernel_size = per_dim(kernel_size, self.dims)
+        self.stride = self.kernel_size if stride is None else per_dim(stride, self.dims)
+        self.padding = per_dim(padding, self.dims)
+
+    def forward(self, input: LazyTensor, indices: LazyTensor, output_size: Sequence[int] | None = None) -> LazyTensor:
+        """Zeros, and the elements where max pooling found them."""
+        function = (pooling.max_unpool1d, pooling.max_unpool2d, pooling.max_unpool3d)[self.dims - 1]
+        return function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _Pad(Module):
+    dims = 0
+    mode = ""
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        self.padding = per_dim(padding, 2 * self.dims, "padding")
+
+    def forward(self, input: LazyTensor) -> LazyTensor:
+        """The padded images."""
+        return pad(input, self.padding, self.mode, getattr(self, "value", None))
+
+    def extra_repr(self) -> str:
+        """Elements before and after each dim, the last dim first."""
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    mode = "constant"
+
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"padding={self.padding}, value={self.value}"
+
+
+class MaxPool1d(_MaxPool):
+    """The largest element of each window of [N, C, L]."""
+
+    dims = 1
+
+
+class MaxPool2d(_MaxPool):
+    """The largest element of each window of [N, C, H, W]."""
+
+    dims = 2
+
+
+class MaxPool3d(_MaxPool):
+    """The largest element of each window of [N, C, D, H, W]."""
+
+    dims = 3
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of each window of [N, C, L]."""
+
+    dims = 1
+
+
+class AvgPool2d(_AvgPool):
+    """The mean of each window of [N, C, H, W]."""
+
+    dims = 2
+
+
+class AvgPool3d(_AvgPool):
+    """The mean of each window of [N, C, D, H, W]."""
+
+    dims = 3
+
+
+class LPPool1d(_LPPool):
+    """The p-norm of each window of [N, C, L]."""
+
+    dims = 1
+
+
+class LPPool2d(_LPPool):
+    """The p-norm of each window of [N, C, H, W]."""
+
+    dims = 2
+
+
+class AdaptiveAvgPool1d(_Adaptive):
+    """The means of as many windows of [N, C, L] as `output_size` says."""
+
+    dims = 1
+    kind = "avg"
+
+
+class AdaptiveAvgPool2d(_Adaptive):
+    """The means of as many windows of [N, C, H, W] as `output_size` says."""
+
+    dims = 2
+    kind = "avg"
+
+
+class AdaptiveAvgPool3d(_Adaptive):
+    """The means of as many windows of [N, C, D, H, W] as `output_size` says."""
+
+    dims = 3
+    kind = "avg"
+
+
+class AdaptiveMaxPool1d(_Adaptive):
+    """The largest elements of as many windows of [N, C, L] as `output_size` says."""
+
+    dims = 1
+    kind = "max"
+
+
+class AdaptiveMaxPool2d(_Adaptive):
+    """The largest elements of as many windows of [N, C, H, W] as `output_size` says."""
+
+    dims = 2
+    kind = "max"
+
+
+class AdaptiveMaxPool3d(_Adaptive):
+    """The largest elements of as many windows of [N, C, D, H, W] as `output_size` says."""
+
+    dims = 3
+    kind = "max"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """The inverse of MaxPool1d, with zeros where elements were lost."""
+
+    dims = 1
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """The inverse of MaxPool2d, with zeros where elements were lost."""
+
+    dims = 2
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """The inverse of MaxPool3d, with zeros where elements were lost."""
+
+    dims = 3
+
+
+class ConstantPad1d(_ConstantPad):
+    """A number beyond the edges of [N, C, L]."""
+
+    dims = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """A number beyond the edges of [N, C, H, W]."""
+
+    dims = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """A number beyond the edges of [N, C, D, H, W]."""
+
+    dims = 3
+
+
+class ReflectionPad1d(_Pad):
+    """Mirrored elements beyond the edges of [N, C, L]."""
+
+    dims = 1
+    mode = "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    """Mirrored elements beyond the edges of [N, C, H, W]."""
+
+    dims = 2
+    mode = "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """Mirrored elements beyond the edges of [N, C, D, H, W]."""
+
+    dims = 3
+    mode = "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """The nearest element beyond the edges of [N, C, L]."""
+
+    dims = 1
+    mode = "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """The nearest element beyond the edges of [N, C, H, W]."""
+
+    dims = 2
+    mode = "replicate"
+
+
+class ReplicationPad3d(_Pad):
+    """The nearest element beyond the edges of [N, C, D, H, W]."""
+
+    dims = 3
+    mode = "replicate"
+
+
+class CircularPad1d(_Pad):
+    """Elements of the other side beyond the edges of [N, C, L]."""
+
+    dims = 1
+    mode = "circular"
+
+
+class CircularPad2d(_Pad):
+    """Elements of the other side beyond the edges of [N, C, H, W]."""
+
+    dims = 2
+    mode = "circular"
+
+
+class CircularPad3d(_Pad):
+    """Elements of the other side beyond the edges of [N, C, D, H, W]."""
+
+    dims = 3
+    mode = "circular"
+
+
+class ZeroPad1d(_Pad):
+    """Zeros beyond the edges of [N, C, L]."""
+
+    dims = 1
+    mode = "constant"
+
+
+class ZeroPad2d(_Pad):
+    """Zeros beyond the edges of [N, C, H, W]."""
+
+    dims = 2
+    mode = "constant"
+
+
+class ZeroPad3d(_Pad):
+    """Zeros beyond the edges of [N, C, D, H, W]."""
+
+    dims = 3
+    mode = "constant"
