@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .layers.loss import *  # noqa: F403
     from .layers.norm import *  # noqa: F403
     from .layers.pooling import *  # noqa: F403
+    from .layers.recurrent import *  # noqa: F403
     from .layers.shape import *  # noqa: F403
     from .layers.sparse import *  # noqa: F403
     from .layers.transformer import *  # noqa: F403

@@ -114,13 +114,13 @@ def _filter(length: int, out: int, scale: float | None, cubic: bool, aligned: bo
         step = length / out if scale is None else scale
         centers = (np.arange(out) + 0.5) * step - 0.5
     wide = antialias and step > 1
-    stretch = step if wide else 1.0
-    reach = math.ceil((2 if cubic else 1) * stretch)
+    spread = step if wide else 1.0
+    reach = math.ceil((2 if cubic else 1) * spread)
     if not cubic and not antialias:
         centers = np.maximum(centers, 0)
     for place, center in enumerate(centers):
         near = np.arange(math.floor(center) - reach + 1, math.floor(center) + reach + 1)
-        distance = (near - center) / stretch
+        distance = (near - center) / spread
         share = _cubic(distance, -0.5 if antialias else -0.75) if cubic else np.maximum(0, 1 - np.abs(distance))
         if antialias:
             inside = (near >= 0) & (near < length)

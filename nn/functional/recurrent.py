@@ -1,0 +1,133 @@
+"""Recurrent cells and layers in torch's order of gates.
+
+Without gradients a layer is one operator; with them the steps are expressions, which gradients flow through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...tensors.core.expression import apply_all, op_named, shape_error
+from ...tensors.core.grad_mode import is_grad_enabled
+from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.operations.joining import cat, stack
+from .linear import linear
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+"""Gates of each kind of cell."""
+ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
+"""The place in torch's order of each gate in ONNX's."""
+OPERATORS = {"LSTM": "LSTM", "GRU": "GRU", "RNN_TANH": "RNN", "RNN_RELU": "RNN"}
+
+
+class Weights(NamedTuple):
+    """The weights of one direction of a layer: of the input, the hidden state, their biases, and the projection."""
+
+    ih: LazyTensor
+    hh: LazyTensor
+    bias_ih: LazyTensor | None = None
+    bias_hh: LazyTensor | None = None
+    hr: LazyTensor | None = None
+
+
+State = tuple[LazyTensor, ...]
+"""The hidden state [N, hidden]; of LSTM also the cell state."""
+
+
+def _step(kind: str, added: LazyTensor, state: State, weights: Weights) -> State:
+    """The next state; `added` [N, gates] is what the input adds to the gates."""
+    h = state[0]
+    if kind == "GRU":
+        r, z, n = added.chunk(3, -1)
+        hr, hz, hn = linear(h, weights.hh, weights.bias_hh).chunk(3, -1)
+        update = (z + hz).sigmoid()
+        new = (n + (r + hr).sigmoid() * hn).tanh()
+        return (new + update * (h - new),)
+    gates = added + h @ weights.hh.T
+    if kind != "LSTM":
+        return (gates.tanh() if kind == "RNN_TANH" else gates.relu(),)
+    i, f, g, o = gates.chunk(4, -1)
+    c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if weights.hr is None else h @ weights.hr.T), c
+
+
+def _added(kind: str, input: LazyTensor, weights: Weights) -> LazyTensor:
+    """What inputs [..., width] add to the gates. In GRU the bias of the hidden state belongs to its own product."""
+    bias = weights.bias_ih
+    if bias is not None and weights.bias_hh is not None and kind != "GRU":
+        bias = bias + weights.bias_hh
+    return linear(input, weights.ih, bias)
+
+
+def _direction(kind: str, x: LazyTensor, state: State, weights: Weights, backwards: bool) -> tuple[LazyTensor, State]:
+    """Hidden states [T, N, hidden] of inputs [T, N, width], and the last state."""
+    added = _added(kind, x, weights).unbind(0)
+    found = []
+    for each in reversed(added) if backwards else added:
+        state = _step(kind, each, state, weights)
+        found.append(state[0])
+    return stack(found[::-1] if backwards else found), state
+
+
+def _in_order(kind: str, x: LazyTensor) -> LazyTensor:
+    """Gates along the first dim in ONNX's order."""
+    order = ORDERS[kind]
+    if len(order) == 1:
+        return x
+    parts = x.chunk(len(order), 0)
+    return cat([parts[place] for place in order])
+
+
+def _operator(kind: str, x: LazyTensor, state: State, directions: Sequence[Weights]) -> tuple[LazyTensor, State]:
+    """A layer as one operator: x [T, N, width], states [directions, N, hidden]."""
+
+    def joined(name: str) -> LazyTensor:
+        return stack([_in_order(kind, getattr(weights, name)) for weights in directions])
+
+    inputs: list[LazyTensor | None] = [x, joined("ih"), joined("hh"), None, None, *state]
+    if directions[0].bias_ih is not None:
+        inputs[3] = cat([joined("bias_ih"), joined("bias_hh")], 1)
+    hidden = directions[0].hh.shape[1]
+    options: dict[str, Any] = {
+        "hidden_size": hidden,
+        "direction": "bidirectional" if len(directions) == 2 else "forward",
+    }
+    if kind == "GRU":
+        options["linear_before_reset"] = 1
+    elif kind != "LSTM":
+        options["activations"] = [kind.removeprefix("RNN_").title()] * len(directions)
+    expressions = [None if each is None else each.expression for each in inputs]
+    outputs = apply_all(op_named(OPERATORS[kind]), expressions, options, 1 + len(state))
+    y, *last = [LazyTensor(each) for each in outputs]
+    return y.transpose(1, 2).reshape(*y.shape[:1], y.shape[2], -1), tuple(last)
+
+
+def layer(kind: str, x: LazyTensor, state: State, directions: Sequence[Weights]) -> tuple[LazyTensor, State]:
+    """One layer: hidden states [T, N, directions * hidden] of inputs [T, N, width], and last states.
+
+    Args:
+        kind: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".
+        state: first states [directions, N, hidden].
+        directions: weights forwards, and backwards if there are two.
+    """
+    tensors = [x, *state, *[each for weights in directions for each in weights if each is not None]]
+    needs_grad = is_grad_enabled() and any(each.requires_grad for each in tensors)
+    if not needs_grad and directions[0].hr is None and x.dtype.bits >= 32:
+        return _operator(kind, x, state, directions)
+    outputs, last = [], []
+    for place, weights in enumerate(directions):
+        output, end = _direction(kind, x, tuple(each[place] for each in state), weights, bool(place))
+        outputs.append(output)
+        last.append(end)
+    return cat(outputs, -1), tuple(stack(list(each)) for each in zip(*last, strict=True))
+
+
+def cell(kind: str, input: LazyTensor, state: State, weights: Weights) -> State:
+    """The next state [N, hidden] of a cell."""
+    gates, width = GATES[kind] * state[0].shape[-1], weights.ih.shape[1]
+    if input.shape[-1] != width or weights.ih.shape[0] != gates:
+        why = f"an input of shape {list(input.shape)} and a state of {list(state[0].shape)}"
+        raise shape_error(f"{why} for a weight of shape {list(weights.ih.shape)}")
+    return _step(kind, _added(kind, input, weights), state, weights)
