@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...models.pipelines.audio.transcription.speech_tokens import BASE, special_names
+from ...models.pipelines.audio.transcription.speech_tokens import BASE, GENERATION, HEADS, special_names
+from ...models.tokenizer.readers.locate import settings
 from ...runtime.base.errors import FormatError
 from ...runtime.base.string_array import StringArray
 from ...runtime.ir.graph import Graph
@@ -83,6 +84,8 @@ CT2_WHOLE = {
     "decoder/layer_norm/beta": "decoder.layer_norm.bias",
     **{f"encoder/conv{i}/{part}": f"encoder.conv{i}.{part}" for i in (1, 2) for part in ("weight", "bias")},
 }
+CT2_LISTS = {"suppress_ids": "suppress_tokens", "suppress_ids_begin": "begin_suppress_tokens", HEADS: HEADS}
+"""What the config.json beside CTranslate2's files lists, and transformers' names in generation_config.json."""
 
 
 def modern(graph: Graph) -> Graph:
@@ -139,6 +142,10 @@ def _completed(graph: Graph, weights: dict[str, Tensor], sizes: Mapping[str, int
         CONFIG: _json(_config(sizes)),
         **{name: held for name, held in graph.attachments.items() if name != CONFIG},
     }
+    said = settings(graph, CONFIG) if graph.format == "ctranslate2" else {}
+    lists = {ours: said[theirs] for theirs, ours in CT2_LISTS.items() if said.get(theirs)}
+    if lists and GENERATION not in attachments:
+        attachments[GENERATION] = _json(lists)
     metadata = dict(graph.metadata)
     tokens = metadata.pop("tokenizer.ggml.tokens", None)
     if isinstance(tokens, list | StringArray) and len(tokens):

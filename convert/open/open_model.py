@@ -26,6 +26,8 @@ from .module_files import module_files
 CONFIG_LIMIT = 2**24
 MODEL_KEYS = ("model_type", "architectures", "architecture", "vocab_size", "prompt_embed_dim", "encoder_rates")
 """What the config.json of a model has, one of them at least."""
+CTRANSLATE2_KEY = "suppress_ids"
+"""A key of the config.json beside a Whisper of CTranslate2."""
 ARCHITECTURE = "general.architecture"
 SHARD = re.compile(r"-\d{5}-of-\d{5}\.")
 LAYERS = "darknet.cfg"
@@ -129,7 +131,7 @@ def _is_whole_model(path: Path, graph: Graph) -> bool:
         config = parse(source.read(0, min(source.size, CONFIG_LIMIT)), source, 0, "E-CONFIG-JSON", constants=True)
     except Error:
         return False
-    return isinstance(config, dict) and any(key in config for key in MODEL_KEYS)
+    return isinstance(config, dict) and any(key in config for key in (*MODEL_KEYS, CTRANSLATE2_KEY))
 
 
 def read_file(path: Path, options: ReadOptions, format: str | None = None) -> Graph:

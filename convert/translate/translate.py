@@ -147,8 +147,10 @@ def translated(
         return ()
     newer = modern(graph)
     found = described(newer)
-    multimodal = newer is not graph and wanted == HF and (stated(graph) or ("",))[0] == HF
-    if found is None or multimodal or (newer is graph and found[0] == wanted and found == stated(graph)):
+    said = stated(graph)
+    in_hf_names = said is not None and said[0] == HF and "model_type" in said[1]
+    multimodal = newer is not graph and wanted == HF and in_hf_names
+    if found is None or multimodal or (newer is graph and found[0] == wanted and found == said):
         return ()
     if options.names in (None, found[0]) and wanted == HF and found[0] in (TIMM, TORCHVISION, CANDLE, ORIGINAL):
         return ()
@@ -384,7 +386,7 @@ def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
 
     said = config_keys(model.architecture, HF, model.config)
     files = files_for_hf(graph, model.config.values.get("context")) if carried else {}
-    generation = _json(files.get(GENERATION)) | sampling(graph)
+    generation = _json(files.get(GENERATION)) | _json(graph.attachments.get(GENERATION)) | sampling(graph)
     if generation:
         files[GENERATION] = Held(json.dumps(generation, indent=2, ensure_ascii=False).encode())
     files |= files_of_pooling(graph, model) if carried else {}

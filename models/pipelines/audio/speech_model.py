@@ -21,7 +21,7 @@ from ..task_model import opened
 from .transcription.options import transcription_options
 from .transcription.sample_windows import SampleWindows, peak_energy
 from .transcription.segments import Segment, Transcript
-from .transcription.speech_tokens import SpeechTokens, speech_tokens
+from .transcription.speech_tokens import GENERATION, HEADS, SpeechTokens, speech_tokens
 from .transcription.transcriber import Progress, Transcriber
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 448
 """Tokens of the longest text of models that do not tell."""
-GENERATION, HEADS = "generation_config.json", "alignment_heads"
 STREAM_SECONDS = 1.0
 """Of a block of audio that arrives while it is transcribed."""
 

@@ -1,5 +1,6 @@
 """Whisper from files of OpenAI, whisper.cpp and CTranslate2 against transformers."""
 
+import json
 import struct
 
 import candle_convert as cc
@@ -50,6 +51,19 @@ def test_ctranslate2(checkpoint, arrays, wanted, quantized, tolerance, tmp_path)
     (tmp_path / "model.bin").write_bytes(ctranslate2_file(*ctranslate2_variables(checkpoint[1], quantized)))
     assert cc.open(tmp_path / "model.bin").format == "ctranslate2"
     assert distance(tmp_path / "model.bin", arrays, wanted) < tolerance
+
+
+def test_lists_of_ctranslate2(checkpoint, tmp_path):
+    """Suppressed tokens and alignment heads of the config.json beside the file, also in what it is converted to."""
+    (tmp_path / "model.bin").write_bytes(ctranslate2_file(*ctranslate2_variables(checkpoint[1], False)))
+    said = {"suppress_ids": [1, 2, 7], "suppress_ids_begin": [220, END], "alignment_heads": [[1, 0], [0, 1]]}
+    (tmp_path / "config.json").write_text(json.dumps({**said, "lang_ids": [50259]}))
+    cc.convert(tmp_path / "model.bin", tmp_path / "hf", to="safetensors")
+    for path in (tmp_path / "model.bin", tmp_path / "hf"):
+        model = models.load(path, threads=1)
+        assert model.settings.constraints.suppressed == (1, 2, 7)
+        assert model.settings.constraints.suppressed_at_begin == (220, END)
+        assert model.alignment_heads == [(1, 0), (0, 1)]
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("f32", 3e-5), ("f16", 3e-3)])

@@ -18,6 +18,8 @@ ENGLISH_END = 50256
 """The end token of models that know English only; their tokenizers have tokens of other languages all the same."""
 PRECISION = 0.02
 """Seconds from one timestamp to the next."""
+GENERATION, HEADS = "generation_config.json", "alignment_heads"
+"""The file and the key that list the layers and heads of the decoder which follow the speech."""
 
 
 @dataclass(frozen=True)
