@@ -23,6 +23,7 @@ Examples
   candle-convert transcribe whisper_dir talk.mp3
   candle-convert transcribe whisper_dir de.wav --language de --task translate
   candle-convert transcribe whisper_dir 'talks/*.flac' -o out/ --format srt
+  candle-convert transcribe whisper_dir calls.ogg --vad silero_vad.onnx
 """
 FORMATS = ("txt", "srt", "vtt", "tsv", "json")
 STATED = (
@@ -84,6 +85,12 @@ STATED = (
 @click.option(
     "--word-timestamps", is_flag=True, help="Times of every word, in JSON; segments begin and end with words."
 )
+@click.option(
+    "--vad",
+    metavar="FILE",
+    type=shared_options.PATH,
+    help="Model of Silero VAD: only what it takes for speech is heard.",
+)
 @click.option("--initial-prompt", metavar="TEXT", help="Text before the first window: names, spelling, style.")
 @click.option(
     "--condition-on-previous-text/--no-condition-on-previous-text",
@@ -114,6 +121,8 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     options = {name: values[name] for name in STATED if values[name] is not None}
     options |= {"word_timestamps": True} if values["word_timestamps"] else {}
     found = shared_options.load_for("transcribe", model, values)
+    if values["vad"] is not None:
+        options["vad"] = _speech_finder(values["vad"], values)
 
     def row(path: str) -> dict[str, Any]:
         if len(given) > 1 and not paths:
@@ -127,6 +136,18 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     facts = {"inputs": [model], "results": readable.results, "warnings": []}
     out.emit({**facts, **readable.errors_json(given)}, ok=not readable.errors)
     return readable.exit_code
+
+
+def _speech_finder(path: str, values: dict[str, Any]) -> Any:
+    """The model that finds speech."""
+    from ...models.schema.audio_hyperparameters import VOICE_ACTIVITY
+
+    found = shared_options.load_for("predict", path, values)
+    if found.task != VOICE_ACTIVITY:
+        raise UsageError(
+            "E-SPEECH-VAD", path, "the model does not find speech", expected=VOICE_ACTIVITY, found=found.task
+        )
+    return found
 
 
 def _outputs(given: list[str], values: dict[str, Any]) -> tuple[str, dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from ...seq2seq.alignment_decoder import ALIGNMENT, SCORES
 from ...seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...tokenizer.readers.locate import settings
 from ..task_model import opened
+from .transcription.found_speech import SpeechFinder, found_speech, moved
 from .transcription.options import transcription_options
 from .transcription.sample_windows import SampleWindows, peak_energy
 from .transcription.segments import Segment, Transcript
@@ -112,6 +114,7 @@ class SpeechModel(EncoderDecoderModel):
         *,
         on_segment: Callable[[Segment], None] | None = None,
         progress: Progress | None = None,
+        vad: SpeechFinder | None = None,
         **options: Any,
     ) -> Transcript:
         """What is said in audio.
@@ -121,6 +124,8 @@ class SpeechModel(EncoderDecoderModel):
             rate: samples a second, None for the model's; for samples.
             on_segment: called with each segment as soon as it is known.
             progress: called with how many seconds are done, and of how many.
+            vad: a model of voice activity detection: only what it takes for speech is heard, with the defaults of
+                faster-whisper; times are those of the whole sound, which has to be one that can be read twice.
             options: fields of `TranscriptionOptions`.
 
         Raises UsageError for unknown options and those out of range, and for a language that the model does not know;
@@ -130,25 +135,33 @@ class SpeechModel(EncoderDecoderModel):
         streamed = hasattr(sound, "read")
         known_rate = mel.rate if rate is None else rate
         given = (sound, known_rate) if hasattr(sound, "__array__") or isinstance(sound, list) else sound
+        if streamed and vad is not None:
+            raise UsageError("E-SPEECH-VAD", None, "speech is found in files only, not in what is read once")
+        speech = None if vad is None else found_speech(vad, given, mel.rate)
         peak = -np.inf
         if not streamed:
             with opened_sound(given, known_rate) as opened:
-                peak = peak_energy(opened.blocks(mel.rate), mel)
+                whole = opened.blocks(mel.rate)
+                peak = peak_energy(whole if speech is None else speech.blocks(whole), mel)
         segments: list[Segment] = []
         with opened_sound(given, known_rate) as opened:
             total = opened.seconds
 
             def told(seconds: float) -> None:
                 if progress is not None:
-                    progress(seconds, total)
+                    progress(seconds if speech is None else speech.original(seconds, end=True), total)
 
             blocks = opened.blocks(mel.rate, seconds=STREAM_SECONDS) if streamed else opened.blocks(mel.rate)
-            transcriber = Transcriber(self, SampleWindows(blocks, mel, peak), chosen, told)
-            for segment in transcriber.segments():
+            heard = blocks if speech is None else speech.blocks(blocks)
+            transcriber = Transcriber(
+                self, SampleWindows(heard, mel, peak, time.monotonic if streamed else None), chosen, told
+            )
+            for found in transcriber.segments():
+                segment = found if speech is None else moved(found, speech)
                 segments.append(segment)
                 if on_segment is not None:
                     on_segment(segment)
-            return Transcript(segments, transcriber.language, transcriber.seconds)
+            return Transcript(segments, transcriber.language, transcriber.seconds if speech is None else total or 0.0)
 
     def features(self, samples: ArrayLike) -> np.ndarray:
         """Features f32 [bands, frames] of samples f32 [count] of at most one window, at the model's rate."""

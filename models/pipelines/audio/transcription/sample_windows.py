@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from ....preprocess.audio.log_mel import LogMel
+
+LIVE_SECONDS, LIVE_SHARE = 3.0, 0.5
+"""Seconds of sound that arrive before a window is read again, and the share of them that it takes at least where the
+sound arrives as it is heard."""
 
 
 class SampleWindows:
@@ -15,16 +19,25 @@ class SampleWindows:
     Args:
         blocks: samples f32 [count] each, at the rate of `log_mel`.
         peak: energy of the loudest element of all, where it is known; else that of what was heard so far.
+        clock: seconds now, for sounds that may arrive as slowly as they are heard: windows do not wait for all of their
+            samples then. None for others.
 
     Attributes:
         frames: of all samples that have arrived.
         ended: whether all have.
     """
 
-    def __init__(self, blocks: Iterable[np.ndarray], log_mel: LogMel, peak: float = -np.inf) -> None:
+    def __init__(
+        self,
+        blocks: Iterable[np.ndarray],
+        log_mel: LogMel,
+        peak: float = -np.inf,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         self._blocks: Iterator[np.ndarray] = iter(blocks)
         self._mel = log_mel
         self._peak = peak
+        self._clock = clock
         self._held = np.zeros(0, np.float32)
         self._dropped = 0
         self.ended = False
@@ -32,6 +45,10 @@ class SampleWindows:
     @property
     def frames(self) -> int:
         return (self._dropped + len(self._held)) // self._mel.hop
+
+    def complete(self, first: int) -> bool:
+        """Whether all samples of the window from frame `first` on have arrived, or no further ones will."""
+        return self.ended or self.frames - first >= self._mel.frames
 
     @property
     def seconds(self) -> float:
@@ -45,6 +62,8 @@ class SampleWindows:
         half = mel.fft // 2
         start, stop = first * mel.hop - half, first * mel.hop + mel.samples + half
         self._read(stop)
+        while self.frames <= first and not self.ended:
+            self._read(stop)
         self._drop(start)
         known = self.frames - first
         if known <= 0:
@@ -61,15 +80,20 @@ class SampleWindows:
         return features, min(known, mel.frames)
 
     def _read(self, stop: int) -> None:
-        """Wait for the samples before `stop`."""
+        """Wait for the samples before `stop`, or for some of them where they arrive slowly."""
         arrived = [self._held]
-        count = self._dropped + len(self._held)
+        first = count = self._dropped + len(self._held)
+        clock = self._clock or (lambda: 0.0)
+        began = clock()
         while count < stop and not self.ended:
             block = next(self._blocks, None)
             self.ended = block is None
             if block is not None:
                 arrived.append(np.asarray(block, np.float32))
                 count += len(block)
+            heard = (count - first) / self._mel.rate
+            if heard >= LIVE_SECONDS and clock() - began >= LIVE_SHARE * heard:
+                break
         self._held = np.concatenate(arrived) if len(arrived) > 1 else self._held
 
     def _drop(self, start: int) -> None:

@@ -26,6 +26,8 @@ from .word_alignment import (
 
 FORGETFUL = 0.5
 """Texts of higher temperatures are no prompt of the next window."""
+UNSETTLED = 1.0
+"""Seconds before the last sample that has arrived, whose text may change with the next ones."""
 Progress = Callable[[float, float | None], None]
 """Called with how many seconds of audio are done, and of how many, None if that is not known."""
 
@@ -70,7 +72,8 @@ class Transcriber:
         return self._windows.seconds
 
     def segments(self) -> Iterator[Segment]:
-        """The segments, window by window."""
+        """The segments, window by window; of a window whose samples have not all arrived, those that end well before
+        the last sample: what follows them is read again with more samples."""
         mel, options = self._model.log_mel, self._options
         first, per_frame = 0, self._model.log_mel.hop / self._model.log_mel.rate
         while (window := self._windows.at(first)) is not None:
@@ -83,11 +86,17 @@ class Transcriber:
             source = self._model.encode(features, activations="q8")[1]
             decoder = self._decoder or self._begin(source)
             made = decoder.decode(source, self._previous)
+            complete = self._windows.complete(first)
             if decoder.is_silent(made):
-                first += frames
+                first += frames if complete else 0
                 self._tell(first * per_frame)
                 continue
             pieces, behind = pieces_of(made.tokens, self._model.tokens, seconds)
+            if not complete:
+                pieces = [piece for piece in pieces if piece.end <= seconds - UNSETTLED]
+                if not pieces:
+                    continue
+                behind = pieces[-1].end
             found = [segment for piece in pieces if (segment := self._segment(piece, made, offset)) is not None]
             if options.word_timestamps and found:
                 found = self._with_words(found, source, offset, frames)
