@@ -110,7 +110,7 @@ if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, miss
 
             if name in PUBLIC:
                 return PUBLIC[name]
-            meant = nearest(name, (*__all__, *PUBLIC))
+            meant = None if name.startswith("_") else nearest(name, (*__all__, *PUBLIC))
             raise AttributeError(
                 f"module {__name__!r} has no attribute {name!r}{f'. Did you mean {meant!r}?' if meant else ''}"
             )

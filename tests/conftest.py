@@ -39,7 +39,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 left_out.append(item)
             seen[name] += 1
     if left_out:
-        items[:] = [item for item in items if item not in set(left_out)]
+        skipped = set(left_out)
+        items[:] = [item for item in items if item not in skipped]
         config.hook.pytest_deselected(items=left_out)
 
 

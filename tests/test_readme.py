@@ -20,7 +20,8 @@ from candle_convert.tests.builders.paths import DOCS, EXAMPLES, REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 SHOWN = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+"""A program, and what is shown below it, empty for nothing."""
 SETUP = re.compile(
     r"^<!-- setup -->\n```sh\n.*?^(candle-convert [^\n]*)\n```\n.*?^```text\n(.*?)^```", re.MULTILINE | re.DOTALL
 )
@@ -78,9 +79,10 @@ def _try_commands(folder):
 
 def test_commands_print_what_is_shown_and_python_runs(folder):
     _try_commands(folder)
-    (program,) = PYTHON.findall(README)
-    done = _run(["-c", program], folder)
-    assert done.returncode == 0, done.stderr
+    for program, shown in PYTHON.findall(README):
+        done = _run(["-c", program], folder)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith(shown)
 
 
 def test_figures_are_those_of_the_registries():
