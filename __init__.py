@@ -62,7 +62,14 @@ if TYPE_CHECKING:
     from .tensors.operations.creation import ones as ones
     from .tensors.operations.creation import tensor as tensor
     from .tensors.operations.creation import zeros as zeros
+    from .training import callbacks as callbacks
     from .training import data as data
+    from .training import loggers as loggers
+    from .training.keras.model import Model as Model
+    from .training.keras.model import Sequential as Sequential
+    from .training.lightning.data_module import LightningDataModule as LightningDataModule
+    from .training.lightning.lightning_module import LightningModule as LightningModule
+    from .training.lightning.trainer import Trainer as Trainer
 
 _EXPORTS = {
     "convert.api.convert": ("hash", "load_file", "open", "plan", "save_file"),
@@ -90,8 +97,19 @@ _EXPORTS = {
     "runtime.base.limits": ("limits",),
     "runtime.tensor.tensor": ("Tensor",),
     "tensors.core.lazy_tensor": ("LazyTensor",),
+    "training.keras.model": ("Model", "Sequential"),
+    "training.lightning.data_module": ("LightningDataModule",),
+    "training.lightning.lightning_module": ("LightningModule",),
+    "training.lightning.trainer": ("Trainer",),
 }
-_MODULES = {"convert": "convert", "data": "training.data", "onnx": "convert.api.onnx", "optim": "optim"}
+_MODULES = {
+    "convert": "convert",
+    "onnx": "convert.api.onnx",
+    "optim": "optim",
+    "callbacks": "training.callbacks",
+    "data": "training.data",
+    "loggers": "training.loggers",
+}
 """Modules under the names that they have here; `convert` can be called too."""
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = ["__version__", *sorted(("models", "nn", "ops", *_MODULES)), *sorted(_MODULE_OF)]

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.base.dataclass import dataclass
 from ..runtime.base.errors import UsageError
+from ..runtime.ir.graph import Graph
 from .core.expression import Expression, TensorType, apply, leaf, op_named, placeholder
 from .core.grad_mode import GRAD_MODE
 from .core.lazy_tensor import LazyTensor
@@ -60,8 +62,30 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     return traced
 
 
+@dataclass(frozen=True)
+class Source:
+    """What an input of a trace's plan is.
+
+    Attributes:
+        array: gives the elements for a run whose arguments are these tensors.
+        place: number of the argument, None for anything else.
+        tensor: from outside of the function, whose values are read at each run.
+        draw: makes new elements for each run, as of random numbers.
+    """
+
+    array: Callable[[Sequence[LazyTensor]], np.ndarray]
+    place: int | None = None
+    tensor: LazyTensor | None = None
+    draw: Callable[[], np.ndarray] | None = None
+
+
 class Trace:
-    """What one call of a function computed, and from what."""
+    """What one call of a function computed, and from what.
+
+    Attributes:
+        sources: what the inputs of its graph are.
+        repeats: functions that are called before each run but the first.
+    """
 
     def __init__(self, function: Callable[..., Any], structure: Any, tensors: Sequence[LazyTensor]) -> None:
         realize([each.expression for each in tensors])
@@ -94,7 +118,7 @@ class Trace:
             for each, before in changes.grads.items()
             if each in changes.reads and each not in self._arguments
         ]
-        self._repeats, self._guards, self._is_first = changes.repeats, changes.guards, True
+        self.repeats, self._guards, self._is_first = changes.repeats, changes.guards, True
         self._plan_outputs(outputs, start, changes, {each.expression: n for n, each in enumerate(given)})
 
     def _plan_outputs(
@@ -118,7 +142,7 @@ class Trace:
         self._plan: Plan = structure.plan()
         self._plan.compile()
         by_slot = {slot: item for item, slot in structure.slots.items() if item.data is not None or item in places}
-        self._feeds: list[Callable[[Sequence[LazyTensor]], np.ndarray]] = []
+        self.sources: list[Source] = []
         self._expected: list[tuple[Callable[[], LazyTensor | None], TensorType, bool]] = []
         for slot in structure.feeds:
             item = by_slot[slot]
@@ -127,17 +151,18 @@ class Trace:
                 assert item.inputs[0] is not None
                 item = item.inputs[0]
             if item in places:
-                self._feeds.append(functools.partial(_argument_array, places[item]))
+                self.sources.append(Source(functools.partial(_argument_array, places[item]), place=places[item]))
             elif item in changes.draws:
-                self._feeds.append(functools.partial(_drawn_array, changes.draws[item], [item.data]))
+                draw = changes.draws[item]
+                self.sources.append(Source(functools.partial(_drawn_array, draw, [item.data]), draw=draw))
             elif item in owners or _is_held(item, start):
                 assert item.holder is not None or item in owners
                 owner = owners.get(item) or functools.partial(_itself, item.holder())  # type: ignore[misc]
-                self._feeds.append(functools.partial(_owned_array, owner))
+                self.sources.append(Source(functools.partial(_owned_array, owner), tensor=owner()))
                 self._expected.append((owner, item.type, item.needs_grad))
             else:
                 assert array is not None
-                self._feeds.append(functools.partial(_same_array, array))
+                self.sources.append(Source(functools.partial(_same_array, array)))
         where = {slot: place for place, slot in enumerate(self._plan.wanted)}
         self._places = [where[structure.slots[item]] for item in outputs]
 
@@ -160,9 +185,9 @@ class Trace:
         if self._is_first:
             self._is_first = False
         else:
-            for repeat in self._repeats:
+            for repeat in self.repeats:
                 repeat()
-        found = self._plan.run([feed(tensors) for feed in self._feeds])
+        found = self._plan.run([source.array(tensors) for source in self.sources])
         arrays = iter([found[place] for place in self._places])
         results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count(self._structure))])
         for target, now in self._changed:
@@ -177,6 +202,18 @@ class Trace:
             added = slope is not None and tensor is not target and tensor.grad is not None
             tensor.grad = tensor.grad + slope if added else slope  # type: ignore[operator]
         return restored(self._structure, results)
+
+    @property
+    def changed(self) -> list[LazyTensor]:
+        """The tensors to which the function gives other values."""
+        return [tensor for tensor, _ in self._changed]
+
+    def graph(self) -> Graph:
+        """The plan as a graph: inputs are those of `sources`, outputs the results, then the values of `changed`."""
+        graph = self._plan.graph()
+        outputs = count(self._structure) + len(self._changed)
+        graph.outputs = [graph.outputs[place] for place in self._places[:outputs]]
+        return graph
 
     def _target(self, tensor: LazyTensor, tensors: Sequence[LazyTensor]) -> LazyTensor:
         """The tensor that is changed: the argument for which another one stood in."""

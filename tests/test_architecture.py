@@ -20,7 +20,7 @@ ALLOWED = {
     "training": {"training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
     "optim": {"optim", "tensors", "ops", "runtime"},
     "models": {"models", "tensors", "ops", "runtime"},
-    "convert": {"convert", "training", "formats", "models", "tensors", "ops", "runtime", ""},
+    "convert": {"convert", "training", "optim", "nn", "formats", "models", "tensors", "ops", "runtime", ""},
 }
 HEAVY = {"numba", "onnx", "torch"}
 NUMBA_FILES = ("ops/", "runtime/")

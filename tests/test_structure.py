@@ -82,7 +82,7 @@ WINGS = {
     "training": {"training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
     "optim": {"optim", "tensors", "ops", "runtime"},
     "models": {"models", "tensors", "ops", "runtime"},
-    "convert": {"convert", "training", "formats", "models", "tensors", "ops", "runtime"},
+    "convert": {"convert", "training", "optim", "nn", "formats", "models", "tensors", "ops", "runtime"},
 }
 """What each top folder may import."""
 

@@ -1,4 +1,4 @@
-"""ONNX models from Python: read, simplify, choose an opset, write.
+"""ONNX models from Python: read, simplify, choose an opset, write; export modules and steps of training.
 
 cc.onnx.read("net.onnx").simplify(max_fold="1MiB").to_opset(21).save("slim.onnx", external_data="auto")
 """
@@ -6,8 +6,9 @@ cc.onnx.read("net.onnx").simplify(max_fold="1MiB").to_opset(21).save("slim.onnx"
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Graph
@@ -15,6 +16,11 @@ from ..write import pipeline
 from ..write.conversion_options import Options
 from ..write.plan import plan_graph
 from . import convert
+
+if TYPE_CHECKING:
+    from ...nn.core.module import Module
+    from ...optim import Optimizer
+    from ...training.export.training_step import TrainingStep
 
 
 class Network:
@@ -94,6 +100,65 @@ class Network:
         """
         options = Options(to="onnx", external_data=external_data, opset=self.opset, verify=verify, force=force)
         return pipeline.execute(plan_graph(self.graph, Path(path), options))
+
+
+def export(
+    model: Any,
+    args: Any,
+    path: str | os.PathLike[str] | None = None,
+    input_names: Sequence[str] = (),
+    output_names: Sequence[str] = (),
+    *,
+    dynamic_batch: bool = False,
+    opset: int | None = None,
+) -> Network:
+    """A module of `cc.nn` in evaluation mode, or a function of tensors, as a network; with a path also as a file.
+
+        cc.onnx.export(model, x, "model.onnx", dynamic_batch=True)
+
+    Args:
+        args: an example of the argument, or a tuple of examples, which say dtypes and shapes.
+        input_names, output_names: by default input and output, with numbers where there are several.
+        dynamic_batch: whether the first dim of inputs may have any length.
+        opset: of ai.onnx; None for the lowest from 17 on that fits.
+
+    Raises UsageError for functions that need values of their arguments, UnsupportedError for functions that draw random
+    numbers or change tensors, or whose batch cannot be of any length.
+    """
+    from ...training.export.function_graph import graph_of
+
+    given = args if isinstance(args, tuple) else (args,)
+    network = Network(graph_of(model, given, input_names, output_names, dynamic_batch=dynamic_batch))
+    network.opset = opset
+    if path is not None:
+        network.save(path)
+    return network
+
+
+def export_step(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    path: str | os.PathLike[str],
+    model: Module,
+    optimizer: Optimizer,
+    input_names: Sequence[str] = (),
+    output_names: Sequence[str] = (),
+) -> TrainingStep:
+    """Write a step of training as an ONNX file: forward, backward and update in one graph.
+
+    Args:
+        function: drops gradients, computes the loss of its arguments, calls backward and ``optimizer.step()``; its
+            results become outputs.
+        args: examples of the arguments, which say dtypes and shapes.
+        model, optimizer: whose parameters, buffers and state have names in the graph.
+
+    Returns what the file's inputs begin with, and the numbers of each step; see `TrainingStep`.
+    """
+    from ...training.export.training_step import step_of
+
+    step = step_of(function, args, model, optimizer, input_names, output_names)
+    Network(step.graph).save(path)
+    return step
 
 
 def read(path: str | os.PathLike[str]) -> Network:

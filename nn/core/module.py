@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from ...runtime.base.errors import UsageError
+from ...tensors import namespace as namespace  # tensors get their operations
 from ...tensors.core.conversion import array_of
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad

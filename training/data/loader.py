@@ -93,13 +93,17 @@ class DataLoader:
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
+        return self.after(0)
+
+    def after(self, count: int) -> Iterator[Any]:
+        """An iteration without its first batches, which are not read where items have numbers."""
         seed_of(self.generator or GENERATOR)  # torch draws a seed for its processes here
         if not self._by_number:
-            return self._of_iterable()
+            return itertools.islice(self._of_iterable(), count, None)
         groups = self.sampler if self.batch_sampler is None else self.batch_sampler
         assert groups is not None
         # the order is drawn now, so that it does not depend on what else draws numbers until the first batch is read
-        listed = iter(list(groups))
+        listed = iter(list(groups)[count:])
         return self._in_threads(listed) if self.num_workers else map(self._batch, listed)
 
     def _batch(self, group: Any) -> Any:

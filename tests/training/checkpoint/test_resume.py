@@ -1,0 +1,145 @@
+"""A run that is killed goes on to the same losses, bit by bit."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+
+import candle_convert as cc
+import pytest
+from candle_convert.tests.builders.paths import REPOSITORY
+
+SCRIPT = """
+import os, random, signal, sys
+import numpy as np
+import candle_convert as cc
+
+folder, die_at, resume = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "resume"
+options = eval(sys.argv[4])
+
+
+class Noisy(cc.data.Dataset):
+    def __len__(self):
+        return 26
+
+    def __getitem__(self, index):
+        x = np.full(4, index / 26, np.float32) + np.float32(random.random()) + np.random.standard_normal(4)
+        return x.astype(np.float32), np.float32(index % 3)
+
+
+class Net(cc.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = cc.nn.Sequential(cc.nn.Linear(4, 16), cc.nn.GELU(), cc.nn.Linear(16, 1))
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        x = x * (cc.rand(x.shape) > 0.2)
+        loss = ((self.net(x)[:, 0] - y) ** 2).mean()
+        self.log("loss", loss, on_step=True, on_epoch=True)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", ((self.net(batch[0])[:, 0] - batch[1]) ** 2).mean())
+
+    def configure_optimizers(self):
+        optimizer = cc.optim.AdamW(self.parameters(), lr=0.03)
+        plateau = cc.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": plateau, "monitor": "val_loss"}}
+
+
+class Print(cc.callbacks.Callback):
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        print("step", trainer.current_epoch, batch_idx, outputs.item().hex(), flush=True)
+
+    def on_train_epoch_end(self, trainer, module):
+        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        print("epoch", trainer.current_epoch, trainer.callback_metrics["val_loss"].hex(), rate, flush=True)
+
+
+class Die(cc.callbacks.Callback):
+    order = 3
+
+    def __init__(self):
+        self.batches = 0
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.batches += 1
+        if self.batches == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+cc.manual_seed(1)
+random.seed(2)
+np.random.seed(3)
+trainer = cc.Trainer(
+    max_epochs=3,
+    default_root_dir=folder,
+    logger=False,
+    enable_progress_bar=False,
+    enable_model_summary=False,
+    callbacks=[cc.callbacks.ModelCheckpoint(dirpath=folder, **options.pop("checkpoint")), Print(), Die()],
+    **options,
+)
+generator = cc.Generator().manual_seed(9) if options.get("own") else None
+train = cc.data.DataLoader(Noisy(), 4, shuffle=True, generator=generator)
+trainer.fit(Net(), train, cc.data.DataLoader(Noisy(), 13), ckpt_path="last" if resume else None)
+print("end", trainer.global_step, trainer.callback_metrics["loss_epoch"].hex())
+"""
+
+
+def run(folder, die_at, resume, options):
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder), str(die_at), resume, repr(options)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY.parent, check=False)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("die_at", "options"),
+    [
+        (11, {"checkpoint": {"every_n_train_steps": 1}, "accumulate_grad_batches": 3, "gradient_clip_val": 1.0}),
+        (12, {"checkpoint": {}}),
+    ],
+    ids=["in an epoch", "after an epoch"],
+)
+def test_a_killed_run_goes_on(tmp_path, die_at, options):
+    code, expected = run(tmp_path / "whole", 0, "start", options)
+    assert code == 0
+    code, before = run(tmp_path / "killed", die_at, "start", options)
+    assert code == -signal.SIGKILL
+    code, after = run(tmp_path / "killed", 0, "resume", options)
+    assert code == 0
+    assert before == expected[: len(before)]
+    assert after == expected[-len(after) :]
+    assert len(before) + len(after) >= len(expected)
+
+
+def test_checkpoints_that_do_not_fit(tmp_path):
+    class Net(cc.LightningModule):
+        def __init__(self, width):
+            super().__init__()
+            self.save_hyperparameters()
+            self.net = cc.nn.Linear(3, width)
+
+        def training_step(self, batch, batch_idx):
+            return self.net(batch).mean()
+
+    trainer = cc.Trainer(
+        max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False
+    )
+    module = Net(2)
+    batches = [cc.ones(4, 3)] * 3
+    trainer.fit(module, batches)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    trainer.save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
+    loaded = Net.load_from_checkpoint(tmp_path / "a.ckpt")
+    assert loaded.hparams.width == 2
+    assert loaded.net.weight.tolist() == module.net.weight.tolist()
+    with pytest.raises(cc.FormatError, match="optimizer_states"):
+        trainer.fit(Net(2), batches, ckpt_path=tmp_path / "weights.ckpt")
+    with pytest.raises(cc.UsageError, match="shape"):
+        trainer.fit(Net(5), batches, ckpt_path=tmp_path / "a.ckpt")
+    (tmp_path / "a.ckpt").write_bytes((tmp_path / "a.ckpt").read_bytes()[:-7])
+    with pytest.raises(cc.FormatError):
+        trainer.fit(Net(2), batches, ckpt_path=tmp_path / "a.ckpt")

@@ -1,0 +1,128 @@
+"""Exported modules and steps of training compute in onnxruntime what they compute here."""
+
+import candle_convert as cc
+import numpy as np
+import onnxruntime
+import pytest
+
+
+def session(path):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options)
+
+
+class Residual(cc.nn.Module):
+    """Views, splits, attention over positions, and shapes that depend on the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = cc.nn.Linear(8, 24)
+        self.out = cc.nn.Linear(8, 8)
+        self.register_buffer("scale", cc.tensor(0.5))
+
+    def forward(self, x):
+        batch, rows, width = x.shape
+        q, k, v = self.project(x).view(batch, rows, 3, width).permute(2, 0, 1, 3)
+        weights = (q @ k.transpose(1, 2) * self.scale).softmax(-1)
+        mixed = (weights @ v).reshape(batch * rows, width)
+        return x + self.out(mixed).view(batch, rows, width).expand(batch, rows, width)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_modules(tmp_path, dynamic):
+    model, x = Residual(), cc.randn(3, 5, 8)
+    model.train()
+    network = cc.onnx.export(model, x, tmp_path / "m.onnx", ["x"], ["y"], dynamic_batch=dynamic)
+    assert model.training
+    assert {"project.weight", "project.bias", "out.weight", "out.bias", "scale"} <= set(network.graph.weights)
+    run = session(tmp_path / "m.onnx")
+    assert run.get_inputs()[0].shape == ["batch" if dynamic else 3, 5, 8]
+    for given in (x, cc.randn(7, 5, 8)) if dynamic else (x,):
+        np.testing.assert_allclose(run.run(["y"], {"x": given.numpy()})[0], model(given).detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_functions_of_several_tensors(tmp_path):
+    cc.onnx.export(lambda pair, n: (pair["a"] + n, n * 2, n), ({"a": cc.ones(2, 3)}, cc.ones(3)), tmp_path / "f.onnx")
+    run = session(tmp_path / "f.onnx")
+    found = run.run(None, {"input_0": np.ones((2, 3), np.float32), "input_1": np.arange(3, dtype=np.float32)})
+    assert [each.tolist() for each in found] == [[[1, 2, 3]] * 2, [0, 2, 4], [0, 1, 2]]
+
+
+def test_functions_that_are_not_graphs():
+    for function, code in (
+        (lambda x: x + cc.rand(10), "E-EXPORT"),
+        (lambda x: x.add_(1), "E-EXPORT"),
+        (lambda x: x if x.sum() > 0 else -x, "E-TENSOR-TRACE"),
+        (lambda x: x.reshape(-1)[: len(x) ** 2], "E-EXPORT-BATCH"),
+    ):
+        with pytest.raises(cc.Error, match=code):
+            cc.onnx.export(function, cc.ones(3, 10), dynamic_batch=code == "E-EXPORT-BATCH")
+    with pytest.raises(cc.UsageError, match="2 names are given for 1"):
+        cc.onnx.export(cc.nn.Linear(3, 3), cc.ones(2, 3), input_names=["a", "b"])
+
+
+OPTIMIZERS = {"SGD": {"lr": 0.1, "momentum": 0.9, "nesterov": True}, "AdamW": {"lr": 0.02}, "RMSprop": {"lr": 0.02}}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_of_training(tmp_path, name):
+    """onnxruntime trains: the losses of 12 steps are those of this package, with a schedule of the learning rate."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((16, 6)).astype(np.float32), rng.integers(0, 3, 16)
+
+    def start():
+        cc.manual_seed(1)
+        model = cc.nn.Sequential(cc.nn.Linear(6, 12), cc.nn.GELU(), cc.nn.Linear(12, 3))
+        optimizer = getattr(cc.optim, name)(model.parameters(), **OPTIMIZERS[name])
+        loss_function = cc.nn.CrossEntropyLoss(label_smoothing=0.1)
+
+        def step(inputs, targets):
+            optimizer.zero_grad()
+            loss = loss_function(model(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return model, optimizer, cc.optim.lr_scheduler.StepLR(optimizer, 4, 0.5), step
+
+    model, optimizer, schedule, step = start()
+    expected = []
+    for _ in range(12):
+        expected.append(step(cc.tensor(x), cc.tensor(y)).item())
+        schedule.step()
+    weights = {f"{name}.next": each.numpy() for name, each in model.state_dict().items()}
+
+    model, optimizer, schedule, step = start()
+    made = cc.onnx.export_step(step, (x, y), tmp_path / "step.onnx", model, optimizer, ["x", "y"], ["loss"])
+    run, state, found = session(tmp_path / "step.onnx"), made.state, []
+    for _ in range(12):
+        loss, *after = run.run(None, {"x": x, "y": y, **state, **made.numbers()})
+        state = dict(zip(state, after, strict=True))
+        found.append(float(loss))
+        schedule.step()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for each, array in weights.items():
+        np.testing.assert_allclose(state[each.removesuffix(".next")], array, rtol=1e-3, atol=1e-5)
+
+
+def test_a_trained_model_in_other_formats(tmp_path):
+    """Trained, saved as ONNX, safetensors and GGUF, and run from there."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((64, 32)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.int64)
+    model = cc.Sequential(cc.nn.Linear(32, 32), cc.nn.ReLU(), cc.nn.Linear(32, 2))
+    model.compile("adam", "cross_entropy")
+    model.fit(x, y, epochs=3, verbose=0)
+    expected = model.predict(x)
+
+    cc.onnx.export(model, x, tmp_path / "m.onnx")
+    np.testing.assert_allclose(session(tmp_path / "m.onnx").run(None, {"input": x})[0], expected, rtol=1e-4, atol=1e-5)
+    ours = cc.InferenceSession(tmp_path / "m.onnx").run(None, {"input": x})[0]
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+    for suffix in ("safetensors", "gguf"):
+        path = tmp_path / f"m.{suffix}"
+        cc.save(model.state_dict(), path)
+        other = cc.Sequential(cc.nn.Linear(32, 32), cc.nn.ReLU(), cc.nn.Linear(32, 2))
+        other.load_state_dict(cc.load(path))
+        np.testing.assert_array_equal(other.predict(x), expected)

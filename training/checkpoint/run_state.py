@@ -1,0 +1,51 @@
+"""The state of a run as a nested dictionary, under Lightning's names such as ``optimizer_states``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...runtime.base.errors import FormatError
+
+VERSION = 1
+"""Of the layout."""
+NEEDED = ("state_dict", "optimizer_states", "lr_schedulers", "callbacks", "loop", "epoch", "global_step")
+
+
+def stateful(callbacks: Sequence[Any]) -> dict[str, Any]:
+    """The callbacks that have a state, by their keys."""
+    return {_key(each): each for each in callbacks if hasattr(each, "state_dict") and hasattr(each, "load_state_dict")}
+
+
+def _key(callback: Any) -> str:
+    return str(getattr(callback, "state_key", type(callback).__qualname__))
+
+
+def optimizer_states(optimizers: Sequence[Any], schedules: Sequence[Any]) -> dict[str, Any]:
+    """The states of optimizers and schedules."""
+    return {
+        "optimizer_states": [each.state_dict() for each in optimizers],
+        "lr_schedulers": [each.scheduler.state_dict() for each in schedules],
+    }
+
+
+def load_optimizer_states(checkpoint: Mapping[str, Any], optimizers: Sequence[Any], schedules: Sequence[Any]) -> None:
+    """Go on from the states of a checkpoint."""
+    for optimizer, state in zip(optimizers, checkpoint["optimizer_states"], strict=True):
+        optimizer.load_state_dict(state)
+    for schedule, state in zip(schedules, checkpoint["lr_schedulers"], strict=True):
+        schedule.scheduler.load_state_dict(state)
+
+
+def check(checkpoint: Mapping[str, Any], path: str, optimizers: int, schedules: int) -> None:
+    """FormatError for a checkpoint that a run cannot go on from."""
+    missing = [name for name in NEEDED if name not in checkpoint]
+    if missing or checkpoint.get("version") != VERSION:
+        what = f"does not have {missing[0]}" if missing else f"is of version {checkpoint.get('version')}"
+        hint = "It holds weights only; load it with load_from_checkpoint" if missing else "Train again"
+        raise FormatError("E-CHECKPOINT", path, what, hint=hint)
+    counts = len(checkpoint["optimizer_states"]), len(checkpoint["lr_schedulers"])
+    if counts != (optimizers, schedules):
+        why = "is of other optimizers or schedules"
+        found = f"{counts[0]} and {counts[1]}"
+        raise FormatError("E-CHECKPOINT", path, why, expected=f"{optimizers} and {schedules}", found=found)

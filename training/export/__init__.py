@@ -1,0 +1,1 @@
+"""Export: functions of tensors, modules and steps of training as graphs, which become files of ONNX."""

@@ -1,0 +1,1 @@
+"""Models with Keras' interface: compile, fit, evaluate, predict, summary."""

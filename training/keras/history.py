@@ -1,0 +1,74 @@
+"""History: what `fit` returns: the metrics of each epoch."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..callbacks import Callback
+from ..loop.run import Run
+from ..report.plot import plot
+
+
+class History(Callback):
+    """Metrics of each epoch by name.
+
+    Attributes:
+        epoch: numbers of the epochs, from 0 on.
+        history: values by name, one for each epoch.
+    """
+
+    order = 1
+
+    def __init__(self) -> None:
+        self.epoch: list[int] = []
+        self.history: dict[str, list[float]] = {}
+
+    def on_train_epoch_end(self, trainer: Run, module: Any) -> None:
+        """Note the values of an epoch."""
+        self.epoch.append(trainer.current_epoch)
+        for name, value in trainer.progress_bar_metrics.items():
+            self.history.setdefault(name, []).append(value)
+
+    def plot(self, path: str | os.PathLike[str], *names: str) -> None:
+        """Draw the curves into a picture; with `names` some of them."""
+        plot({name: self.history[name] for name in names or self.history}, path)
+
+
+class OfEpochs(Callback):
+    """An object with Keras' hooks, ``on_epoch_end(epoch, logs)`` and others, or a function of them, as a callback."""
+
+    order = 1
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        method = getattr(self._given, name, None)
+        if method is not None:
+            method(*arguments)
+        elif name == "on_epoch_end" and callable(self._given):
+            self._given(*arguments)
+
+    def on_train_start(self, trainer: Run, module: Any) -> None:
+        """Keras' ``on_train_begin``."""
+        self._call("on_train_begin", {})
+
+    def on_train_end(self, trainer: Run, module: Any) -> None:
+        """Keras' ``on_train_end``."""
+        self._call("on_train_end", dict(trainer.progress_bar_metrics))
+
+    def on_train_epoch_start(self, trainer: Run, module: Any) -> None:
+        """Keras' ``on_epoch_begin``."""
+        self._call("on_epoch_begin", trainer.current_epoch, {})
+
+    def on_train_epoch_end(self, trainer: Run, module: Any) -> None:
+        """Keras' ``on_epoch_end``; its values are floats by name."""
+        self._call("on_epoch_end", trainer.current_epoch, dict(trainer.progress_bar_metrics))
+        stops = getattr(self._given, "stop_training", False)
+        trainer.should_stop = trainer.should_stop or bool(stops)
+
+    def on_train_batch_end(self, trainer: Run, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Keras' ``on_train_batch_end``."""
+        if hasattr(self._given, "on_train_batch_end"):
+            self._call("on_train_batch_end", batch_idx, dict(trainer.progress_bar_metrics))

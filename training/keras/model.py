@@ -1,0 +1,287 @@
+"""Model and Sequential: modules with Keras' methods: compile, fit, evaluate, predict, summary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import nn
+from ...runtime.base.errors import UsageError
+from ...tensors.core.conversion import array_of
+from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.nested import mapped
+from ..callbacks import Callback, ProgressBar
+from ..checkpoint.nested_file import load_nested, save_nested
+from ..data.dataset import Subset, TensorDataset
+from ..data.loader import DataLoader
+from ..lightning.lightning_module import LightningModule
+from ..lightning.trainer import Trainer
+from ..report.layers import example_of, print_layers
+from .history import History, OfEpochs
+from .names import fitting, loss_of, metrics_of, optimizer_of
+
+BATCH = 32
+VERBOSE = ("auto", 0, 1, 2)
+
+
+class Model(nn.Module):
+    """A module with Keras' methods. Subclasses define `forward`; `cc.Model(module)` gives any module these methods.
+
+    A step of training is one native plan: forward, backward and the update.
+
+    Args:
+        module: what is trained; None for subclasses.
+    """
+
+    def __init__(self, module: nn.Module | None = None) -> None:
+        super().__init__()
+        if module is not None:
+            self.module = module
+
+    def forward(self, *arguments: Any) -> Any:
+        """What the module computes."""
+        return self.module(*arguments)
+
+    def compile(self, optimizer: Any = "adamw", loss: Any = None, metrics: Sequence[Any] = ()) -> None:
+        """Choose how the model is trained.
+
+        Args:
+            optimizer: a name such as "adamw" or "sgd", an optimizer, or a function of parameters that makes one.
+            loss: a name such as "cross_entropy" or "mse", or a function of outputs and targets. Losses of classes
+                take logits.
+            metrics: names such as "accuracy", or functions of outputs and targets that give the mean over a batch.
+
+        Raises UsageError for names that there are not.
+        """
+        compiled = _Compiled(self, optimizer, None if loss is None else loss_of(loss), metrics)
+        object.__setattr__(self, "_compiled", compiled)
+
+    @property
+    def optimizer(self) -> Any:
+        """The optimizer that `compile` has chosen."""
+        return self._ready().optimizer
+
+    def fit(
+        self,
+        x: Any,
+        y: Any = None,
+        epochs: int = 1,
+        batch_size: int | None = None,
+        verbose: str | int = "auto",
+        callbacks: Sequence[Any] = (),
+        **data: Any,
+    ) -> History:
+        """Train.
+
+        Args:
+            x: inputs, an array or a tensor with one item a row; or a dataset or loader of pairs, without `y`.
+            y: targets, one a row.
+            epochs: how often all items are seen.
+            batch_size: items of a step, 32 if it is None; loaders have their own.
+            verbose: 0 shows nothing, 1 a live bar, 2 a line for each epoch; auto is 1 on a terminal and 2 elsewhere.
+            callbacks: those of `cc.callbacks`, objects with Keras' ``on_epoch_end(epoch, logs)``, or such functions.
+            data: ``validation_split``: share of the items, from the end, that is validated with and not trained;
+                ``validation_data``: a pair of arrays, a dataset or a loader; ``shuffle``: whether items are in new
+                random order in each epoch, by default True, by the seed of `cc.manual_seed`.
+
+        Raises UsageError before `compile`, and for data that does not fit.
+        """
+        compiled = self._ready()
+        split, validation = data.pop("validation_split", 0.0), data.pop("validation_data", None)
+        shuffle = data.pop("shuffle", True)
+        if data:
+            raise UsageError("E-OPTION", None, f"fit does not have the option {sorted(data)[0]!r}")
+        if verbose not in VERBOSE:
+            raise UsageError("E-OPTION", None, f"verbose is {verbose!r}", expected="auto, 0, 1 or 2")
+        train: Any = _dataset(x, y)
+        if split:
+            train, held = _split(train, split)
+            validation = held if validation is None else validation
+        if isinstance(validation, tuple | list):
+            validation = _dataset(*validation)
+        history = History()
+        shown = [] if verbose == 0 else [ProgressBar({"auto": None, 1: True, 2: False}[verbose], first=1)]
+        given = [each if isinstance(each, Callback) else OfEpochs(each) for each in callbacks]
+        loader = _loader(train, batch_size or BATCH, shuffle)
+        trainer = _trainer([*shown, history, *given], epochs)
+        trainer.fit(compiled, loader, None if validation is None else _loader(validation, batch_size or BATCH, False))
+        return history
+
+    def evaluate(
+        self, x: Any, y: Any = None, batch_size: int | None = None, verbose: str | int = 0, return_dict: bool = False
+    ) -> Any:
+        """The loss and the metrics of data: a number, a list of the loss and the metrics in their order, or with
+        `return_dict` a dictionary. `verbose` other than 0 prints them."""
+        loader = _loader(_dataset(x, y), batch_size or BATCH, False)
+        compiled = self._ready()
+        found = _trainer([], 1).validate(compiled, loader, verbose=bool(verbose))[0]
+        values = {name.removeprefix("val_"): value for name, value in found.items()}
+        if return_dict:
+            return values
+        return next(iter(values.values())) if len(values) == 1 else list(values.values())
+
+    def predict(self, x: Any, batch_size: int | None = None) -> np.ndarray:
+        """The outputs for inputs, one a row, in evaluation mode.
+
+        Args:
+            x: an array, a tensor, or a dataset or loader of inputs or of pairs, of which the first is the input.
+        """
+        module = self.__dict__.get("_compiled") or _Compiled(self, None, None, ())
+        given = TensorDataset(x) if isinstance(x, np.ndarray | LazyTensor | list) else x
+        found = _trainer([], 1).predict(module, _loader(given, batch_size or BATCH, False))
+        return np.concatenate([each.array() for each in found])
+
+    def summary(self, input_shape: Sequence[int | None] | None = None) -> None:
+        """Print the layers with the shapes of their outputs and the numbers of their parameters.
+
+        Args:
+            input_shape: of one item; None for that of the last `fit`, or shapes are not known.
+        """
+        known = self.__dict__.get("_input_shape")
+        shape = known if input_shape is None else input_shape
+        print_layers(self, None if shape is None else example_of(shape))
+
+    def save_weights(self, path: str | os.PathLike[str]) -> None:
+        """Write parameters and buffers to a safetensors file."""
+        save_nested(self.state_dict(), path)
+
+    def load_weights(self, path: str | os.PathLike[str]) -> None:
+        """Take parameters and buffers from a file that `save_weights` wrote."""
+        self.load_state_dict(load_nested(path))
+
+    def _ready(self) -> _Compiled:
+        compiled: _Compiled | None = self.__dict__.get("_compiled")
+        if compiled is None:
+            why = f"{type(self).__name__} is not compiled"
+            raise UsageError("E-TRAIN-COMPILE", None, why, hint='Call compile("adamw", "cross_entropy") first')
+        return compiled
+
+
+class Sequential(Model, nn.Sequential):
+    """Layers one after another, with Keras' methods.
+
+        model = cc.Sequential(cc.nn.Linear(64, 128), cc.nn.ReLU(), cc.nn.Linear(128, 10))
+        model.compile("adamw", "cross_entropy", ["accuracy"])
+        model.fit(x, y, epochs=10, validation_split=0.1)
+
+    Args:
+        layers: modules, or one dictionary or list of them.
+    """
+
+    def __init__(self, *layers: Any) -> None:
+        given = layers[0] if len(layers) == 1 and isinstance(layers[0], list | tuple) else layers
+        nn.Sequential.__init__(self, *given)
+
+    def forward(self, *arguments: Any) -> Any:
+        """The output of the last layer."""
+        return nn.Sequential.forward(self, *arguments)
+
+
+class _Compiled(LightningModule):
+    """A model with its optimizer, loss and metrics."""
+
+    def __init__(self, model: Model, optimizer: Any, loss: Callable[..., Any] | None, metrics: Iterable[Any]) -> None:
+        super().__init__()
+        self.model = model
+        self._given = optimizer
+        self._made: Any = None if optimizer is None else optimizer_of(optimizer, list(model.parameters()))
+        self._loss = [loss]
+        self._metrics = metrics_of(metrics)
+
+    @property
+    def optimizer(self) -> Any:
+        """The optimizer of the model's parameters."""
+        return self._made
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer, which keeps its state from one `fit` to the next."""
+        return self._made
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Note the shape of inputs for `summary`."""
+        inputs = batch[0] if isinstance(batch, list | tuple) else None
+        if isinstance(inputs, LazyTensor):
+            object.__setattr__(self.model, "_input_shape", inputs.shape[1:])
+
+    def training_step(self, batch: Any, batch_idx: Any) -> Any:
+        """The loss, with the metrics logged."""
+        return self._measured(batch, "")
+
+    def validation_step(self, batch: Any, batch_idx: Any) -> Any:
+        """The loss and the metrics under names with val_ in front."""
+        return self._measured(batch, "val_")
+
+    def predict_step(self, batch: Any, batch_idx: Any) -> Any:
+        """The outputs."""
+        inputs = batch[0] if isinstance(batch, list | tuple) else batch
+        return self.model(self._as_input(inputs))
+
+    def _measured(self, batch: Any, prefix: str) -> LazyTensor:
+        if not isinstance(batch, list | tuple) or len(batch) != 2:
+            why = "the data does not give pairs of inputs and targets"
+            raise UsageError("E-TRAIN-DATA", None, why, hint="Pass x and y, or a loader of pairs")
+        inputs, given = self._as_input(batch[0]), batch[1]
+        output = self.model(inputs)
+        loss = self._loss[0]
+        if loss is None:
+            raise UsageError("E-TRAIN-LOSS", None, "the model is compiled without a loss", hint="compile(loss=...)")
+        target = fitting(output, given, loss)
+        value = loss(output, target)
+        self.log(f"{prefix}loss", value, prog_bar=True, on_step=False, on_epoch=True)
+        for name, measure in self._metrics.items():
+            self.log(f"{prefix}{name}", measure(output, target), prog_bar=True, on_step=False, on_epoch=True)
+        return value
+
+    def _as_input(self, inputs: Any) -> Any:
+        """Floats in the dtype of the parameters."""
+        first = next((each for each in self.model.parameters() if each.dtype.kind == "float"), None)
+        if first is None:
+            return inputs
+
+        def converted(item: Any) -> Any:
+            is_float = isinstance(item, LazyTensor) and item.dtype.kind == "float"
+            return item.to(first.dtype) if is_float else item
+
+        return mapped(inputs, converted)
+
+
+def _trainer(callbacks: list[Any], epochs: int) -> Trainer:
+    return Trainer(
+        max_epochs=epochs,
+        callbacks=callbacks,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+
+
+def _dataset(x: Any, y: Any = None) -> Any:
+    """Pairs of arrays as a dataset; without `y` data as it is."""
+    if y is None:
+        return x
+    return TensorDataset(*[each if isinstance(each, np.ndarray) else array_of(each) for each in (x, y)])
+
+
+def _split(data: Any, share: float) -> tuple[Any, Any]:
+    """The first items, and the last ones."""
+    if not 0 < share < 1 or not hasattr(data, "__getitem__"):
+        why = f"a validation_split of {share} is not possible"
+        raise UsageError("E-OPTION", None, why, expected="a share between 0 and 1 of items with numbers")
+    count = len(data)
+    first = int(count * (1 - share))
+    if not 0 < first < count:
+        raise UsageError("E-OPTION", None, f"a validation_split of {share} leaves {first} of {count} items to train")
+    return Subset(data, range(first)), Subset(data, range(first, count))
+
+
+def _loader(data: Any, batch_size: int, shuffle: bool) -> Any:
+    """A loader of a dataset; what gives batches already as it is."""
+    has_items = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    if not has_items or isinstance(data, Mapping):
+        return data
+    return DataLoader(data, batch_size, shuffle)

@@ -1,0 +1,1 @@
+"""Modules and trainers with Lightning's interface."""

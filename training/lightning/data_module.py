@@ -1,0 +1,43 @@
+"""LightningDataModule: loaders of training, validation, test and prediction in one object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class LightningDataModule:
+    """Base of data modules: a subclass defines the loaders that it has."""
+
+    def setup(self, stage: str) -> None:
+        """Called before loaders are asked for; `stage` is fit, validate, test or predict."""
+
+    def train_dataloader(self) -> Any:
+        """Batches to train with."""
+        return None
+
+    def val_dataloader(self) -> Any:
+        """Batches to validate with."""
+        return None
+
+    def test_dataloader(self) -> Any:
+        """Batches to test with."""
+        return None
+
+    def predict_dataloader(self) -> Any:
+        """Batches to predict from."""
+        return None
+
+
+def loaders_of(name: str, given: Any, *owners: Any) -> Any:
+    """What is given, or what the first owner with a method of this name makes."""
+    for owner in owners:
+        if given is None and hasattr(owner, name):
+            given = getattr(owner, name)()
+    return given
+
+
+def as_list(loaders: Any) -> list[Any]:
+    """Loaders of evaluation: one or several."""
+    if loaders is None:
+        return []
+    return list(loaders) if isinstance(loaders, list | tuple) else [loaders]

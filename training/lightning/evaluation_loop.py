@@ -1,0 +1,107 @@
+"""The loop of validation, test and prediction: batches of each loader through the module's step, without gradients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ...runtime.base.dataclass import dataclass
+from ...tensors.core.grad_mode import no_grad
+from ...tensors.core.nested import mapped
+from ..data.collate import rows_of
+from ..loop.logged import Epoch, Values
+from ..loop.traced_step import TracedStep, detached, positional
+from .engine import Engine
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is done with batches.
+
+    Attributes:
+        name: validation, test or predict, as in the names of hooks.
+        step: name of the module's method.
+        limit: name of the setting that limits batches.
+    """
+
+    name: str
+    step: str
+    limit: str
+
+
+VALIDATION = Stage("validation", "validation_step", "limit_val_batches")
+TEST = Stage("test", "test_step", "limit_test_batches")
+PREDICTION = Stage("predict", "predict_step", "limit_predict_batches")
+
+
+class EvaluationLoop:
+    """Runs the engine's module over loaders, one after another."""
+
+    def __init__(self, engine: Engine, stage: Stage, loaders: Sequence[Iterable[Any]]) -> None:
+        self._engine = engine
+        self._stage = stage
+        self._loaders = loaders
+        self._step = TracedStep(engine, engine.module, stage.step, self._body, engine.settings.jit)
+
+    def _body(self, batch: Any, number: Any, check: Callable[[], None], loader: int) -> Any:
+        step = getattr(self._engine.module, self._stage.step)
+        with no_grad():
+            result = step(*[batch, number, loader][: positional(step, 3 if len(self._loaders) > 1 else 2)])
+        check()
+        return mapped(result, detached)
+
+    def run(self, limit: int | None = None) -> tuple[list[dict[str, float]], list[list[Any]]]:
+        """Go through the loaders, in evaluation mode.
+
+        Args:
+            limit: batches of each loader, in place of the setting.
+
+        Returns the metrics of each loader, and of predictions the results of the steps.
+        """
+        engine, name = self._engine, self._stage.name
+        modes = [(each, each.training) for each in engine.module.modules()]
+        engine.module.eval()
+        try:
+            with engine.collecting() as collector:
+                engine.call(f"on_{name}_start")
+                engine.call(f"on_{name}_epoch_start")
+                epochs = [Epoch() for _ in self._loaders]
+                results = [self._one(place, epoch, limit) for place, epoch in enumerate(epochs)]
+                engine.call(f"on_{name}_epoch_end")
+            several = len(epochs) > 1
+            found = []
+            for place, epoch in enumerate(epochs):
+                if place == 0 and not several:
+                    epoch.add(collector.entries)
+                found.append(self._published(epoch.end().renamed(f"/dataloader_idx_{place}" if several else "")))
+            if several:
+                of_hooks = Epoch()
+                of_hooks.add(collector.entries)
+                self._published(of_hooks.end())
+            engine.call(f"on_{name}_end")
+        finally:
+            for each, mode in modes:
+                each.training = mode
+        return found, results
+
+    def _one(self, place: int, epoch: Epoch, limit: int | None) -> list[Any]:
+        engine, name, loader = self._engine, self._stage.name, self._loaders[place]
+        count = engine.limit(loader, getattr(engine.settings, self._stage.limit)) if limit is None else limit
+        kept: list[Any] = []
+        for number, given in enumerate(itertools.islice(iter(loader), count)):
+            batch = engine.converted(given)
+            arguments = (place,) if len(self._loaders) > 1 else ()
+            engine.call(f"on_{name}_batch_start", batch, number, *arguments)
+            result, logged = self._step(batch, number, place)
+            epoch.add(logged, rows_of(batch))
+            engine.call(f"on_{name}_batch_end", result, batch, number, *arguments)
+            if self._stage is PREDICTION:
+                kept.append(result)
+        return kept
+
+    def _published(self, found: Values) -> dict[str, float]:
+        engine = self._engine
+        if not engine.sanity_checking:
+            engine.publish(found, max(0, engine.global_step - 1) if engine.training else engine.global_step)
+        return found.known

@@ -1,0 +1,289 @@
+"""The loop of training: epochs of batches, steps of the optimizer, validation in between; and going on from a state."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...optim import clip_grad_norm_, clip_grad_value_
+from ...runtime.base.errors import UsageError
+from ...tensors.core.expression import leaf
+from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.nested import mapped
+from ...tensors.jit import jit
+from ..data.collate import rows_of
+from ..data.loader import DataLoader
+from ..loop.logged import Epoch, metric
+from ..loop.random_state import random_state, set_random_state
+from ..loop.traced_step import TracedStep, detached, positional
+from .engine import Engine
+from .evaluation_loop import VALIDATION, EvaluationLoop
+from .lightning_module import defines
+
+DEFAULT_EPOCHS = 1000
+"""Of Lightning, where neither epochs nor steps are limited."""
+HOOKS = ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step")
+"""Hooks inside of a training step; where one is defined, the step is not a plan."""
+
+
+class FitLoop:
+    """Trains the engine's module.
+
+    Args:
+        loader: batches to train with.
+        val_loaders: batches to validate with; none for no validation.
+    """
+
+    def __init__(self, engine: Engine, loader: Iterable[Any], val_loaders: Sequence[Iterable[Any]]) -> None:
+        self._engine = engine
+        self._loader = loader
+        settings = engine.settings
+        self._epoch = Epoch()
+        self._epoch_random: Mapping[str, Any] = {}
+        self._validated_at = -1
+        self._ended = False
+        self._resumed: Mapping[str, Any] | None = None
+        self._manual = not engine.module.automatic_optimization
+        if not self._manual and len(engine.optimizers) > 1:
+            why = f"configure_optimizers() gives {len(engine.optimizers)} optimizers"
+            hint = "Set automatic_optimization = False, and call them in training_step"
+            raise UsageError("E-TRAIN-OPTIMIZER", None, why, hint=hint)
+        if self._manual:
+            for optimizer in engine.optimizers:
+                self._count_steps(optimizer)
+        traced = settings.jit and not self._manual and not self._has_inner_hooks()
+        self._step = TracedStep(engine, engine.module, "training_step", self._body, traced)
+        self._update_alone = jit(self._update) if settings.jit else self._update
+        engine.batches = engine.limit(loader, settings.limit_train_batches)
+        self._validation = EvaluationLoop(engine, VALIDATION, val_loaders) if val_loaders else None
+        engine.has_validation = self._validation is not None
+
+    def _has_inner_hooks(self) -> bool:
+        own = any(defines(self._engine.module, name) for name in HOOKS)
+        return own or self._engine.defines_hook(HOOKS)
+
+    def run(self) -> None:
+        """Train until epochs or steps are done, or a callback says so."""
+        engine, settings = self._engine, self._engine.settings
+        if self._resumed is None and self._validation is not None and settings.num_sanity_val_steps:
+            self._try_validation(settings.num_sanity_val_steps)
+        engine.module.train()
+        engine.call("on_train_start")
+        while not self._is_done():
+            if not self._ended:
+                self._one_epoch()
+            self._step_schedules("epoch", engine.current_epoch + 1)
+            self._ended = False
+            engine.current_epoch += 1
+        engine.call("on_train_end")
+
+    def _try_validation(self, batches: int) -> None:
+        """A few batches of validation, which show errors before training; nothing of it is kept."""
+        engine = self._engine
+        assert self._validation is not None
+        before = random_state(self._loader)
+        engine.sanity_checking = True
+        engine.call("on_sanity_check_start")
+        self._validation.run(None if batches < 0 else batches)
+        engine.call("on_sanity_check_end")
+        engine.sanity_checking = False
+        set_random_state(before, self._loader)
+
+    def _is_done(self) -> bool:
+        engine, settings = self._engine, self._engine.settings
+        if self._ended:
+            return False
+        most = engine.epochs
+        if (most is not None and engine.current_epoch >= most) or self._has_all_steps():
+            return True
+        early = engine.current_epoch < (settings.min_epochs or 0) or engine.global_step < (settings.min_steps or 0)
+        return engine.should_stop and not early
+
+    def _has_all_steps(self) -> bool:
+        return 0 <= self._engine.settings.max_steps <= self._engine.global_step
+
+    def _one_epoch(self) -> None:
+        engine, module = self._engine, self._engine.module
+        batches = self._begun()
+        for number, given in batches:
+            batch = engine.converted(given)
+            if engine.call("on_train_batch_start", batch, number) == -1:
+                break
+            self._one_batch(batch, number)
+            if self._validates_after(engine.batch_count):
+                self._validate()
+            if self._has_all_steps():
+                break
+        if engine.batch_count % engine.settings.accumulate_grad_batches and _gradients(engine.optimizers):
+            self._update_alone()
+            engine.global_step += 1
+        if self._validates_after(None) and self._validated_at != engine.batch_count:
+            self._validate()
+        module.train()
+        self._ended = True
+        engine.call("on_train_epoch_end", between=self._publish)
+
+    def _publish(self) -> None:
+        """Publish the values over the epoch, with those that hooks logged."""
+        self._epoch.add(self._engine.collector.taken())
+        self._engine.publish(self._epoch.end(), max(0, self._engine.global_step - 1))
+
+    def _begun(self) -> Iterator[tuple[int, Any]]:
+        """The numbered batches of an epoch, of one that was begun before those that are left."""
+        engine, resumed = self._engine, self._resumed
+        self._resumed = None
+        if resumed is None:
+            engine.batch_count = 0
+            self._validated_at = -1
+            self._epoch = Epoch()
+            engine.call("on_train_epoch_start")
+            self._epoch_random = random_state(self._loader)
+            found = iter(self._loader)
+        else:
+            set_random_state(self._epoch_random, self._loader)
+            found = _after(self._loader, engine.batch_count)
+            set_random_state(resumed["random"], None)
+        stop = None if engine.batches is None else max(0, engine.batches - engine.batch_count)
+        return zip(itertools.count(engine.batch_count), itertools.islice(found, stop))
+
+    def _one_batch(self, batch: Any, number: int) -> None:
+        engine = self._engine
+        every = engine.settings.accumulate_grad_batches
+        update = (number + 1) % every == 0
+        logs_now = engine.logs_now
+        result, logged = self._step(batch, number, update, every)
+        rows = rows_of(batch)
+        found = self._epoch.add(logged, rows, on_step=True)
+        step = engine.global_step
+        if update and not self._manual and result is not None:
+            engine.global_step += 1
+        engine.batch_count = number + 1
+        engine.callback_metrics.update(found.known)
+        engine.progress_bar_metrics.update(found.shown)
+        if found.to_write and logs_now:
+            engine.write_metrics(found.to_write, step)
+        if update:
+            self._step_schedules("step", engine.global_step)
+        engine.call("on_train_batch_end", result, batch, number)
+
+    def _body(self, batch: Any, number: Any, check: Callable[[], None], update: bool, every: int) -> Any:
+        engine, module = self._engine, self._engine.module
+        result = module.training_step(*[batch, number][: positional(module.training_step, 2)])
+        check()
+        if self._manual:
+            return mapped(result, detached)
+        loss = result.get("loss") if isinstance(result, Mapping) else result
+        if loss is None:
+            return None
+        if not isinstance(loss, LazyTensor):
+            why = f"training_step() gives {type(loss).__name__}"
+            raise UsageError("E-TRAIN-LOSS", None, why, expected='a loss, a dictionary with "loss", or None')
+        scaled = loss / every if every > 1 else loss
+        engine.call("on_before_backward", scaled)
+        scaled.backward()
+        engine.call("on_after_backward")
+        if update:
+            self._update()
+        return mapped(result, detached)
+
+    def _update(self) -> None:
+        """A step of the optimizer with the gradients that there are, which are dropped then."""
+        engine, settings = self._engine, self._engine.settings
+        for optimizer in engine.optimizers:
+            engine.call("on_before_optimizer_step", optimizer)
+            limit = settings.gradient_clip_val
+            if limit:
+                parameters = [each for group in optimizer.param_groups for each in group["params"]]
+                clip = clip_grad_norm_ if settings.gradient_clip_algorithm == "norm" else clip_grad_value_
+                clip(parameters, limit)
+            optimizer.step()
+            engine.call("on_before_zero_grad", optimizer)
+            optimizer.zero_grad()
+
+    def _count_steps(self, optimizer: Any) -> None:
+        """Let a step that `training_step` makes itself count."""
+        step = optimizer.step
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self._engine.global_step += 1
+            return step(*arguments, **options)
+
+        optimizer.step = counted
+
+    def _step_schedules(self, interval: str, count: int) -> None:
+        engine = self._engine
+        if self._manual:
+            return
+        for each in engine.schedules:
+            if each.interval != interval or count % each.frequency:
+                continue
+            if not each.needs_metric:
+                each.scheduler.step()
+            elif each.strict or each.monitor in engine.callback_metrics:
+                each.scheduler.step(metric(engine.callback_metrics, each.monitor, type(each.scheduler).__name__))
+
+    def _validates_after(self, count: int | None) -> bool:
+        """Whether there is a validation after a number of batches, or (None) at the end of the epoch."""
+        engine, interval = self._engine, self._engine.settings.val_check_interval
+        if self._validation is None or (engine.current_epoch + 1) % engine.settings.check_val_every_n_epoch:
+            return False
+        if isinstance(interval, float) and interval == 1:
+            return count is None
+        if isinstance(interval, float):
+            if engine.batches is None:
+                why = "val_check_interval is a share of an epoch whose number of batches is not known"
+                raise UsageError("E-OPTION", None, why, hint="Give a number of batches")
+            interval = max(1, math.floor(engine.batches * interval))
+        return count is not None and count % interval == 0
+
+    def _validate(self) -> None:
+        assert self._validation is not None
+        self._validated_at = self._engine.batch_count
+        self._validation.run()
+        self._engine.module.train()
+
+    def state(self) -> dict[str, Any]:
+        """Where the loop is."""
+        return {
+            "batch_count": self._engine.batch_count,
+            "validated_at": self._validated_at,
+            "ended": self._ended,
+            "epoch_random": dict(self._epoch_random),
+            "random": random_state(self._loader),
+            "logged": self._epoch.state(),
+            "gradients": _gradients(self._engine.optimizers),
+        }
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self._resumed = state
+        self._validated_at, self._ended = state["validated_at"], state["ended"]
+        self._engine.batch_count = state["batch_count"]
+        self._epoch_random = state["epoch_random"]
+        self._epoch.restore(state["logged"])
+        if self._ended:
+            self._resumed = None
+            set_random_state(state["random"], self._loader)
+        _set_gradients(self._engine.optimizers, state["gradients"])
+
+
+def _after(loader: Iterable[Any], count: int) -> Iterator[Any]:
+    """The batches of a loader after the first ones."""
+    if isinstance(loader, DataLoader):
+        return loader.after(count)
+    return itertools.islice(iter(loader), count, None)
+
+
+def _gradients(optimizers: Sequence[Any]) -> list[Any]:
+    """The gradients that wait for a step of the optimizer, None where there are no more; empty without any."""
+    parameters = [each for one in optimizers for group in one.param_groups for each in group["params"]]
+    found = [None if each.grad is None else each.grad.array() for each in parameters]
+    return found if any(each is not None for each in found) else []
+
+
+def _set_gradients(optimizers: Sequence[Any], gradients: Sequence[Any]) -> None:
+    parameters = [each for one in optimizers for group in one.param_groups for each in group["params"]]
+    for parameter, gradient in zip(parameters, gradients, strict=False):
+        parameter.grad = None if gradient is None else LazyTensor(leaf(gradient))

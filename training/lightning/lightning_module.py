@@ -1,0 +1,190 @@
+"""LightningModule: a model with its training step, for `Trainer`. The interface is that of Lightning's class."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from ...nn.core.module import Module
+from ...runtime.base.errors import UsageError
+from ...tensors.core.lazy_tensor import LazyTensor
+from ..checkpoint.nested_file import load_nested
+from ..loop.logged import Entry
+from ..loop.run import Run
+from ..loop.traced_step import read_in_python
+from .hooks import ModuleHooks
+from .hyper_parameters import HyperParameters, arguments_of
+
+M = TypeVar("M", bound="LightningModule")
+
+
+class LightningModule(ModuleHooks, Module):
+    """A module with steps: a subclass defines `training_step`, and what else of the steps it needs.
+
+    A step that depends on its batch and the parameters alone is traced and becomes one native plan with the backward
+    pass and the update. A step that reads the number of the batch, needs values in Python or changes attributes runs as
+    Python each time; the trainer says so.
+
+    Attributes:
+        automatic_optimization: whether the trainer calls backward and the optimizer; where it is False, the training
+            step does so with `manual_backward` and `optimizers`.
+        hparams: what `save_hyperparameters` kept.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "_trainer", None)
+        self.automatic_optimization = True
+
+    @property
+    def trainer(self) -> Run:
+        """The trainer that runs the module; UsageError outside of one."""
+        read_in_python("the trainer")
+        trainer: Run | None = self.__dict__.get("_trainer")
+        if trainer is None:
+            why = f"{type(self).__name__} is not attached to a trainer"
+            raise UsageError("E-TRAIN-TRAINER", None, why, hint="Call Trainer().fit(module, ...)")
+        return trainer
+
+    @trainer.setter
+    def trainer(self, trainer: Run | None) -> None:
+        object.__setattr__(self, "_trainer", trainer)
+
+    @property
+    def current_epoch(self) -> int:
+        """Number of the epoch, from 0 on."""
+        return self.trainer.current_epoch if self.__dict__.get("_trainer") else 0
+
+    @property
+    def global_step(self) -> int:
+        """Steps that optimizers have made."""
+        return self.trainer.global_step if self.__dict__.get("_trainer") else 0
+
+    @property
+    def logger(self) -> Any:
+        """The first logger of the trainer."""
+        return self.trainer.logger
+
+    @property
+    def device(self) -> str:
+        """Where the parameters are."""
+        return "cpu"
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """The loss of a batch, or a dictionary with the loss under ``loss``; None skips the batch."""
+        raise _missing(self, "training_step")
+
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
+        """Log what is measured on a batch."""
+        raise _missing(self, "validation_step")
+
+    def test_step(self, batch: Any, batch_idx: int) -> Any:
+        """Log what is measured on a batch."""
+        raise _missing(self, "test_step")
+
+    def predict_step(self, batch: Any, batch_idx: int) -> Any:
+        """The predictions of a batch: by default what calling the module with it gives."""
+        return self(batch)
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer, or anything else that Lightning takes: ``[optimizers], [schedulers]``, a dictionary of
+        ``optimizer`` and ``lr_scheduler``, or None for no optimizer."""
+        raise _missing(self, "configure_optimizers")
+
+    def log(self, name: str, value: Any, prog_bar: bool = False, logger: bool | None = None, **options: Any) -> None:
+        """Note a number by name.
+
+        Args:
+            value: a number or a tensor of one element.
+            prog_bar: show it beside the progress bar.
+            logger: hand it to the loggers.
+            options: ``on_step`` and ``on_epoch``: log each value, the mean over the epoch, or both; by default each
+                value of training steps and the mean of others. ``reduce_fx``: mean, sum, min or max. ``batch_size``:
+                weight of the mean, by default the length of the batch's first tensor. Lightning's options of several
+                devices are taken without effect.
+        """
+        entry = Entry(
+            name,
+            prog_bar,
+            logger is not False,
+            options.get("on_step"),
+            options.get("on_epoch"),
+            options.get("reduce_fx", "mean"),
+            options.get("batch_size") or 0,
+        )
+        trainer: Run | None = self.__dict__.get("_trainer")
+        if trainer is not None:
+            trainer.collector.add(entry, value)
+
+    def log_dict(self, dictionary: Mapping[str, Any], prog_bar: bool = False, **options: Any) -> None:
+        """Note several numbers; see `log`."""
+        for name, value in dictionary.items():
+            self.log(name, value, prog_bar, **options)
+
+    def print(self, *items: Any, **options: Any) -> None:
+        """Print, as the built-in function does."""
+        print(*items, **options)
+
+    def optimizers(self) -> Any:
+        """The optimizer, or a list of several."""
+        found = self.trainer.optimizers
+        return found[0] if len(found) == 1 else found
+
+    def lr_schedulers(self) -> Any:
+        """The schedule of learning rates, a list of several, or None."""
+        found = [each.scheduler for each in self.trainer.schedules]
+        return found[0] if len(found) == 1 else found or None
+
+    def manual_backward(self, loss: LazyTensor, **options: Any) -> None:
+        """Compute gradients of a loss; for steps without automatic optimization."""
+        loss.backward(**options)
+
+    def save_hyperparameters(self, *names: str, ignore: str | Sequence[str] = (), logger: bool = True) -> None:
+        """Keep the arguments of ``__init__``, which calls this, in `hparams` and in checkpoints.
+
+        Args:
+            names: of the arguments; none for all but `ignore`.
+        """
+        frame = inspect.currentframe()
+        assert frame is not None
+        left = (ignore,) if isinstance(ignore, str) else ignore
+        object.__setattr__(self, "_log_hparams", logger)
+        self.hparams.update(arguments_of(frame.f_back, names, left))
+
+    @property
+    def hparams(self) -> HyperParameters:
+        """Hyper-parameters by name."""
+        found: HyperParameters = self.__dict__.setdefault("_hparams", HyperParameters())
+        return found
+
+    def freeze(self) -> None:
+        """Train no parameter, and go to evaluation mode."""
+        self.requires_grad_(False)
+        self.eval()
+
+    def unfreeze(self) -> None:
+        """Train all parameters, and go to training mode."""
+        self.requires_grad_(True)
+        self.train()
+
+    @classmethod
+    def load_from_checkpoint(
+        cls: type[M], checkpoint_path: str | os.PathLike[str], strict: bool = True, **arguments: Any
+    ) -> M:
+        """A module made with the hyper-parameters of a checkpoint and `arguments`, with its weights."""
+        checkpoint = load_nested(checkpoint_path)
+        made = cls(**{**checkpoint.get("hyper_parameters", {}), **arguments})
+        made.on_load_checkpoint(checkpoint)
+        made.load_state_dict(checkpoint["state_dict"], strict=strict)
+        return made
+
+
+def _missing(module: LightningModule, name: str) -> UsageError:
+    return UsageError("E-TRAIN-MODULE", None, f"{type(module).__name__} does not define {name}()")
+
+
+def defines(module: LightningModule, name: str) -> bool:
+    """Whether a module has a method of its own, and not that of `LightningModule`."""
+    return getattr(type(module), name) is not getattr(LightningModule, name)

@@ -1,0 +1,108 @@
+"""Settings of a trainer, by Lightning's names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ...runtime.base.errors import UnsupportedError, UsageError
+
+DTYPES = {
+    "32": None, "32-true": None, "64": "f64", "64-true": "f64", "16-true": "f16", "bf16-true": "bf16",
+}  # fmt: skip
+"""What parameters are converted to for each precision."""
+MIXED = ("16", "bf16", "16-mixed", "bf16-mixed", "transformer-engine", "transformer-engine-float16")
+HERE = ("auto", "cpu")
+
+
+@dataclass(eq=False)
+class Settings:
+    """Settings of a trainer.
+
+    Attributes:
+        accelerator: auto or cpu.
+        devices: auto, 1 or "1".
+        precision: 32-true, 64-true, 16-true or bf16-true. Of 16-bit parameters the optimizer keeps f32 values, from
+            which they are rounded after each step.
+        logger: a logger, a list of loggers, True for TensorBoard's event files, False for none.
+        callbacks: callbacks.
+        fast_dev_run: True or a number of batches that are tried, without logs and checkpoints.
+        max_epochs: epochs of `fit`; None for 1000, or without end where `max_steps` is given. -1: without end.
+        min_epochs: before which nothing stops training.
+        max_steps: steps of the optimizer; -1: without end.
+        min_steps: before which nothing stops training.
+        limit_train_batches, limit_val_batches, limit_test_batches, limit_predict_batches: batches of a loader, as a
+            number (int) or a share (float).
+        val_check_interval: batches after which there is a validation, as a number (int) or a share of the epoch
+            (float).
+        check_val_every_n_epoch: epochs with validation.
+        num_sanity_val_steps: batches of validation that are tried before training.
+        log_every_n_steps: steps whose values loggers are given.
+        accumulate_grad_batches: batches whose gradients one step of the optimizer is made of.
+        gradient_clip_val: norm, or absolute value, beyond which gradients are cut; None for no limit.
+        gradient_clip_algorithm: norm or value.
+        enable_checkpointing: write a checkpoint after each epoch where there is no `ModelCheckpoint`.
+        enable_progress_bar: show progress.
+        enable_model_summary: show the parts of the model before training.
+        default_root_dir: folder of logs and checkpoints; None for the current one.
+        jit: whether steps become plans where they can.
+    """
+
+    accelerator: str = "auto"
+    devices: Any = "auto"
+    precision: str | int = "32-true"
+    logger: Any = True
+    callbacks: Any = None
+    fast_dev_run: bool | int = False
+    max_epochs: int | None = None
+    min_epochs: int | None = None
+    max_steps: int = -1
+    min_steps: int | None = None
+    limit_train_batches: int | float = 1.0
+    limit_val_batches: int | float = 1.0
+    limit_test_batches: int | float = 1.0
+    limit_predict_batches: int | float = 1.0
+    val_check_interval: int | float = 1.0
+    check_val_every_n_epoch: int = 1
+    num_sanity_val_steps: int = 2
+    log_every_n_steps: int = 50
+    accumulate_grad_batches: int = 1
+    gradient_clip_val: float | None = None
+    gradient_clip_algorithm: str = "norm"
+    enable_checkpointing: bool = True
+    enable_progress_bar: bool = True
+    enable_model_summary: bool = True
+    default_root_dir: str | os.PathLike[str] | None = None
+    jit: bool = True
+
+    def checked(self) -> None:
+        """UsageError for values that make no sense, UnsupportedError for devices and precisions that there are not."""
+        if str(self.accelerator) not in HERE:
+            why = f"models are trained on the CPU, not on {self.accelerator!r}"
+            raise UnsupportedError("E-TRAIN-DEVICE", None, why, hint='Use accelerator="cpu"')
+        if self.devices not in ("auto", 1, "1", [0]):
+            why = f"models are trained on one device, not on {self.devices!r}"
+            raise UnsupportedError("E-TRAIN-DEVICE", None, why, hint="Use devices=1")
+        if str(self.precision) not in DTYPES:
+            kind = UnsupportedError if str(self.precision) in MIXED else UsageError
+            why = f"the precision {self.precision!r} is not one that models are trained in"
+            raise kind("E-TRAIN-PRECISION", None, why, expected=", ".join(DTYPES), hint="Use bf16-true or 32-true")
+        if self.gradient_clip_algorithm not in ("norm", "value"):
+            why = f"gradient_clip_algorithm is {self.gradient_clip_algorithm!r}"
+            raise UsageError("E-OPTION", None, why, expected="norm or value")
+        for name in ("accumulate_grad_batches", "check_val_every_n_epoch"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise UsageError("E-OPTION", None, f"{name} is {getattr(self, name)!r}", expected="at least 1")
+        for name in ("limit_train_batches", "limit_val_batches", "limit_test_batches", "limit_predict_batches"):
+            value = getattr(self, name)
+            if value < 0 or (isinstance(value, float) and value > 1):
+                raise UsageError("E-OPTION", None, f"{name} is {value!r}", expected="a number, or a share from 0 to 1")
+
+    def listed(self, name: str) -> list[Any]:
+        """A setting that is one object or several, as a list."""
+        value = getattr(self, name)
+        if value is None or isinstance(value, bool):
+            return []
+        return list(value) if isinstance(value, Iterable) else [value]

@@ -1,0 +1,1 @@
+"""Reports for people: tables of layers and metrics, and drawn curves."""

@@ -1,0 +1,59 @@
+"""The table of `summary`: each layer with the shape of its output and its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...nn.core.module import Module
+from ...tensors.core.grad_mode import no_grad
+from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.operations.creation import made
+from .tables import counted, print_table
+
+
+def print_layers(model: Module, example: LazyTensor | None) -> None:
+    """Print the layers of a model, and how many parameters it has.
+
+    Args:
+        example: a batch of inputs, with which the model is called once to learn the shapes of outputs.
+    """
+    layers = [(name, each) for name, each in model.named_modules() if name and not any(True for _ in each.children())]
+    shapes = {} if example is None else _output_shapes(model, [each for _, each in layers], example)
+    rows = []
+    for name, each in layers:
+        shape = shapes.get(id(each))
+        shown = "?" if shape is None else f"({', '.join(['None', *map(str, shape[1:])])})"
+        rows.append((f"{name} ({type(each).__name__})", shown, f"{counted(each)[0]:,}"))
+    print_table(("layer (type)", "output shape", "parameters"), rows)
+    total, trained = counted(model)
+    print(f"{total:,} parameters, of which {trained:,} are trained")
+
+
+def _output_shapes(model: Module, layers: Sequence[Module], example: LazyTensor) -> dict[int, tuple[int, ...]]:
+    """The shapes of the layers' outputs, where they are tensors."""
+    shapes: dict[int, tuple[int, ...]] = {}
+
+    def note(module: Module, arguments: Any, result: Any) -> None:
+        if isinstance(result, LazyTensor):
+            shapes[id(module)] = result.shape
+
+    handles = [each.register_forward_hook(note) for each in layers]
+    modes = [(each, each.training) for each in model.modules()]
+    model.eval()
+    try:
+        with no_grad():
+            model(example)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for each, mode in modes:
+            each.training = mode
+    return shapes
+
+
+def example_of(shape: Sequence[int | None]) -> LazyTensor:
+    """A batch of one item of zeros; lengths that are None are 1."""
+    return made(np.zeros((1, *[length or 1 for length in shape]), np.float32))

@@ -1,0 +1,103 @@
+"""Curves of metrics over epochs, drawn with Pillow."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...runtime.base.errors import FileAccessError, UnsupportedError, UsageError
+
+WIDTH, HEIGHT = 960, 540
+LEFT, RIGHT, TOP, BOTTOM = 80, 220, 30, 50
+"""Pixels around the curves: values, names, nothing, epochs."""
+COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf")
+TICKS = 5
+
+
+def plot(curves: Mapping[str, Sequence[float]], path: str | os.PathLike[str], first: int = 1) -> None:
+    """Draw curves into a picture, whose suffix says the format.
+
+    Args:
+        curves: values by name; those that are not finite leave gaps.
+        first: number of the first value's epoch.
+
+    Raises UsageError without a finite value, FileAccessError if the picture cannot be written.
+    """
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ModuleNotFoundError as cause:
+        hint = "pip install candle-convert[image]"
+        raise UnsupportedError("E-OP-PILLOW", None, "drawing needs Pillow", hint=hint) from cause
+    finite = [value for curve in curves.values() for value in curve if math.isfinite(value)]
+    if not finite:
+        raise UsageError("E-TRAIN-PLOT", None, "there is no value to draw", hint="Call fit() first")
+    low, high = min(finite), max(finite)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    longest = max(map(len, curves.values()))
+    picture = Image.new("RGB", (WIDTH, HEIGHT), "white")
+    draw, font = ImageDraw.Draw(picture), ImageFont.load_default(15)
+    place = _Place(low, high, longest)
+    _axes(draw, font, place, first)
+    for number, (name, curve) in enumerate(curves.items()):
+        color = COLORS[number % len(COLORS)]
+        for points in _runs([(index, value) for index, value in enumerate(curve)]):
+            at = [place(*point) for point in points]
+            if len(at) > 1:
+                draw.line(at, color, 2, "curve")
+            for x, y in at:
+                draw.ellipse((x - 2, y - 2, x + 2, y + 2), color)
+        y = TOP + 22 * number
+        draw.line((WIDTH - RIGHT + 15, y + 9, WIDTH - RIGHT + 40, y + 9), color, 3)
+        draw.text((WIDTH - RIGHT + 48, y), name, "black", font)
+    try:
+        picture.save(Path(path))
+    except OSError as error:
+        raise FileAccessError("E-OUT-WRITE", path, f"cannot be written: {error.strerror or error}") from error
+    except ValueError as error:
+        why = f"{Path(path).suffix!r} is not the suffix of a picture"
+        raise UsageError("E-TRAIN-PLOT", os.fspath(path), why, expected=".png, .jpg, .webp") from error
+
+
+class _Place:
+    """Where a value of an epoch is drawn."""
+
+    def __init__(self, low: float, high: float, count: int) -> None:
+        self.low = low
+        self.high = high
+        self.count = count
+
+    def __call__(self, index: float, value: float) -> tuple[float, float]:
+        across = index / max(1, self.count - 1)
+        up = (value - self.low) / (self.high - self.low)
+        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+
+def _axes(draw: Any, font: Any, place: _Place, first: int) -> None:
+    left, bottom = place(0, place.low)
+    right, top = place(max(1, place.count - 1), place.high)
+    for tick in range(TICKS + 1):
+        value = place.low + (place.high - place.low) * tick / TICKS
+        _, y = place(0, value)
+        draw.line((left, y, right, y), "#e0e0e0")
+        draw.text((LEFT - 8, y), f"{value:.3g}", "black", font, "rm")
+    step = max(1, round((place.count - 1) / (2 * TICKS)))
+    for index in range(0, place.count, step):
+        x, _ = place(index, place.low)
+        draw.text((x, bottom + 8), str(index + first), "black", font, "mt")
+    draw.line((left, top, left, bottom, right, bottom), "black")
+    draw.text(((left + right) / 2, HEIGHT - 18), "epoch", "black", font, "mt")
+
+
+def _runs(points: Sequence[tuple[int, float]]) -> list[list[tuple[int, float]]]:
+    """The points without gaps between them."""
+    runs: list[list[tuple[int, float]]] = [[]]
+    for point in points:
+        if math.isfinite(point[1]):
+            runs[-1].append(point)
+        elif runs[-1]:
+            runs.append([])
+    return [each for each in runs if each]

@@ -1,0 +1,43 @@
+"""Tables of a trainer: the parts of a module before training, and the metrics of an evaluation."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...nn.core.module import Module
+
+
+def counted(module: Module) -> tuple[int, int]:
+    """Elements of the parameters of a module: all, and those that are trained."""
+    parameters = list(module.parameters())
+    return sum(each.numel() for each in parameters), sum(each.numel() for each in parameters if each.requires_grad)
+
+
+def print_parts(module: Module) -> None:
+    """Print the modules that a module consists of, on standard error."""
+    rows = [(name, type(each).__name__, f"{counted(each)[0]:,}") for name, each in module.named_children()]
+    print_table(("part", "type", "parameters"), rows, to_errors=True)
+    total, trained = counted(module)
+    print(f"{trained:,} of {total:,} parameters are trained", file=sys.stderr)
+
+
+def print_metrics(found: Sequence[Mapping[str, float]], stage: str) -> None:
+    """Print metrics, a table for each loader."""
+    for each in found:
+        print_table((f"{stage} metric", "value"), [(name, f"{value:.6g}") for name, value in each.items()])
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, to_errors: bool = False) -> None:
+    """Print a table, whose columns but the first are flushed right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place == len(columns) - 1 else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*[Text(str(cell)) for cell in row])
+    Console(stderr=to_errors).print(table)
