@@ -114,6 +114,8 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = ["__version__", *sorted(("models", "nn", "ops", *_MODULES)), *sorted(_MODULE_OF)]
 models.PROVIDED.provide("load", lambda: importlib.import_module(".convert.load.load_model", __name__).load)
+nn.PROVIDED.provide("read_weights", lambda: importlib.import_module(".convert.api.tensor_files", __name__).read_weights)
+nn.PROVIDED.provide("write_tensors", lambda: importlib.import_module(".convert.api.tensor_files", __name__).save)
 ops.PROVIDED.provide("missing", lambda: importlib.import_module(".convert.run.operator_coverage", __name__).missing_of)
 
 

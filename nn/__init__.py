@@ -8,11 +8,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.plugin.provided import Provided
+from .core.provided import PROVIDED as PROVIDED
 
 if TYPE_CHECKING:
     from . import functional as functional
     from . import init as init
+    from . import utils as utils
+    from .adapters.lora import *  # noqa: F403
+    from .build.constructors import *  # noqa: F403
+    from .build.var_builder import *  # noqa: F403
     from .core.module import Module as Module
     from .core.parameter import Buffer as Buffer
     from .core.parameter import Parameter as Parameter
@@ -31,8 +35,7 @@ if TYPE_CHECKING:
     from .layers.sparse import *  # noqa: F403
     from .layers.transformer import *  # noqa: F403
 
-PROVIDED = Provided(__name__)
-_FOLDERS = ("functional", "init")
+_FOLDERS = ("functional", "init", "utils")
 
 
 if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, misspelled ones too

@@ -1,4 +1,4 @@
-"""Names of `nn`: layers, losses, Module and Parameter."""
+"""Names of `nn`: layers, losses, builders, adapters, Module and Parameter."""
 
 from __future__ import annotations
 
@@ -6,5 +6,10 @@ from .core.module import Module
 from .core.parameter import Buffer, Parameter
 from .core.public_names import public_names
 
-PUBLIC = {**public_names("nn.layers"), "Module": Module, "Parameter": Parameter, "Buffer": Buffer}
+PUBLIC = {
+    **{name: each for folder in ("layers", "build", "adapters") for name, each in public_names(f"nn.{folder}").items()},
+    "Module": Module,
+    "Parameter": Parameter,
+    "Buffer": Buffer,
+}
 """Attributes of `nn` besides its folders."""

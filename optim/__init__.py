@@ -3,9 +3,9 @@ results are those of PyTorch's `torch.optim`."""
 
 from __future__ import annotations
 
+from ..tensors.autograd.clipping import clip_grad_norm_ as clip_grad_norm_
+from ..tensors.autograd.clipping import clip_grad_value_ as clip_grad_value_
 from . import lr_scheduler as lr_scheduler
-from .core.clipping import clip_grad_norm_ as clip_grad_norm_
-from .core.clipping import clip_grad_value_ as clip_grad_value_
 from .core.optimizer import Optimizer as Optimizer
 from .optimizers.adadelta import Adadelta as Adadelta
 from .optimizers.adafactor import Adafactor as Adafactor

@@ -6,6 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ...runtime.contract.format import ReadOptions
+from ...runtime.passes.weights.collect import collect_weights
+from ...runtime.tensor.tensor import Tensor
+from ..open.open_model import open_model
 from .convert import load_file, save_file
 
 
@@ -24,3 +28,8 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     from ...tensors.operations.creation import from_numpy
 
     return {name: from_numpy(array) for name, array in load_file(path, dequantize="f32").items()}
+
+
+def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """The tensors of a model file, directory or hf:// repository by name; elements are read when they are used."""
+    return dict(collect_weights(open_model(path, ReadOptions(), upgraded=False, dequantized=True, parts=True)))

@@ -112,7 +112,7 @@ class Module:
         )
         for kind, table in tables:
             if isinstance(value, kind):
-                self._forget(name)
+                self._forget(name, table)
                 table[name] = value
                 if isinstance(value, Buffer) and not value.persistent:
                     self._transient.add(name)
@@ -140,28 +140,28 @@ class Module:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
 
-    def _forget(self, name: str) -> bool:
-        """Take a name out of every table; whether it was there."""
+    def _forget(self, name: str, kept: dict[str, Any] | None = None) -> bool:
+        """Take a name out of every table but one; whether it was there."""
         self._transient.discard(name)
         tables = (self.__dict__, self._parameters, self._buffers, self._modules)
-        found = [table.pop(name, self) is not self for table in tables]
+        found = [table.pop(name, self) is not self for table in tables if table is not kept]
         return any(found)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter; None stands for one that the module does not have."""
-        self._forget(name)
+        self._forget(name, self._parameters)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: LazyTensor | None, persistent: bool = True) -> None:
         """Add a tensor that is not trained; it is in the state dict if it is `persistent`."""
-        self._forget(name)
+        self._forget(name, self._buffers)
         self._buffers[name] = tensor
         if not persistent:
             self._transient.add(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """Add a module."""
-        self._forget(name)
+        self._forget(name, self._modules)
         self._modules[name] = module
 
     add_module = register_module

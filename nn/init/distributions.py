@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import threading
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -17,6 +20,23 @@ __all__ = [
 ]  # fmt: skip
 
 
+class _Drawing(threading.local):
+    on = True
+
+
+_DRAWING = _Drawing()
+
+
+@contextlib.contextmanager
+def skipped(skip: bool = True) -> Iterator[None]:
+    """A context in which new layers do not draw initial values, because they get others."""
+    before, _DRAWING.on = _DRAWING.on, not skip
+    try:
+        yield
+    finally:
+        _DRAWING.on = before
+
+
 def filled(tensor: LazyTensor, array: np.ndarray) -> LazyTensor:
     """Let a tensor have the elements of an array."""
     with no_grad():
@@ -25,12 +45,16 @@ def filled(tensor: LazyTensor, array: np.ndarray) -> LazyTensor:
 
 def uniform_(tensor: LazyTensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> LazyTensor:
     """Uniform numbers from `a` on and below `b`."""
+    if not _DRAWING.on:
+        return tensor
     with no_grad():
         return tensor.uniform_(a, b, generator)
 
 
 def normal_(tensor: LazyTensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> LazyTensor:
     """Normal numbers."""
+    if not _DRAWING.on:
+        return tensor
     with no_grad():
         return tensor.normal_(mean, std, generator)
 

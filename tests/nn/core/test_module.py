@@ -89,7 +89,7 @@ def test_modes_freezing_dtypes_and_gradients():
 def test_assignment_and_hooks():
     net = network(nn)
     net.heads = nn.Linear(2, 2)
-    assert [name for name, _ in net.named_children()] == ["body", "extra", "heads"]
+    assert [name for name, _ in net.named_children()] == ["body", "heads", "extra"]
     net.scale = None
     assert "scale" not in net.state_dict()
     with pytest.raises(cc.UsageError, match="E-NN-MODULE"):

@@ -8,8 +8,8 @@ import operator
 from collections.abc import Iterable
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ..core.grad_mode import no_grad
+from ..core.lazy_tensor import LazyTensor
 
 
 @no_grad()

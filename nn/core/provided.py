@@ -1,0 +1,7 @@
+"""What wings above provide to `nn`: readers and writers of files."""
+
+from ...runtime.plugin.provided import Provided
+
+PROVIDED = Provided("candle_convert.nn")
+"""`read_weights`: tensors of a file of any format by name, whose elements are read when they are used.
+`write_tensors`: write lazy tensors by name to a file."""

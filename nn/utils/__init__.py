@@ -1,0 +1,7 @@
+"""What training does with the parameters of a module: gradient clipping, vectors of all, padded sequences."""
+
+from ...tensors.autograd.clipping import clip_grad_norm_ as clip_grad_norm_
+from ...tensors.autograd.clipping import clip_grad_value_ as clip_grad_value_
+from . import rnn as rnn
+from .vectors import parameters_to_vector as parameters_to_vector
+from .vectors import vector_to_parameters as vector_to_parameters

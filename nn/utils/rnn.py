@@ -1,0 +1,41 @@
+"""Sequences of different lengths as one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ...tensors.core.expression import leaf
+from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.operations.joining import stack
+from ..functional.conv import pad
+
+
+def pad_sequence(
+    sequences: Sequence[LazyTensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> LazyTensor:
+    """Tensors [length, ...] as one [longest, N, ...], or [N, longest, ...] with `batch_first`."""
+    if padding_side not in ("left", "right"):
+        raise UsageError("E-NN-VALUE", None, f"{padding_side!r} is not a side", expected="left or right")
+    longest = max(each.shape[0] for each in sequences)
+    padded = []
+    for each in sequences:
+        missing = longest - each.shape[0]
+        ends = [0, missing] if padding_side == "right" else [missing, 0]
+        padded.append(pad(each, [0, 0] * (each.ndim - 1) + ends, "constant", padding_value))
+    return stack(padded, 0 if batch_first else 1)
+
+
+def unpad_sequence(padded_sequences: LazyTensor, lengths: LazyTensor, batch_first: bool = False) -> list[LazyTensor]:
+    """The tensors that `pad_sequence` joined; lengths are read."""
+    rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    return [rows[place, :length] for place, length in enumerate(np.asarray(lengths.array()).tolist())]
+
+
+def length_mask(lengths: LazyTensor, longest: int | None = None) -> LazyTensor:
+    """Booleans [N, longest] that are true beyond the lengths [N], as `key_padding_mask` of attention has them."""
+    found = np.asarray(lengths.array())
+    count = int(found.max(initial=0)) if longest is None else longest
+    return LazyTensor(leaf(np.arange(count) >= found[:, None]))
