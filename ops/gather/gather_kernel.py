@@ -308,7 +308,7 @@ def plan_gather_nd(step: Step) -> Planned:
     return _tuples(step, x, indices, step.output(), x.shape, batch, False)
 
 
-def _base(step: Step, x: Buffer) -> tuple[Buffer, list[Launch]]:
+def base_of(step: Step, x: Buffer) -> tuple[Buffer, list[Launch]]:
     """The output with the elements of `x`, which it takes over where nothing else uses them."""
     if step.may_overwrite(x):
         step.outputs[0] = x
@@ -334,7 +334,7 @@ def plan_scatter_elements(step: Step) -> Planned:
         return None
     if step.attributes.get("reduction", "none") != "none":
         return None
-    y, launches = _base(step, x)
+    y, launches = base_of(step, x)
     return [*launches, _elements(step, updates, indices, y, x.shape, True)]
 
 
@@ -358,5 +358,5 @@ def plan_scatter_nd(step: Step) -> Planned:
         or step.attributes["reduction"] != "none"
     ):
         return None
-    y, launches = _base(step, x)
+    y, launches = base_of(step, x)
     return [*launches, _tuples(step, updates, indices, y, x.shape, 0, True)]

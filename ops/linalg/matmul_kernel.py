@@ -36,13 +36,15 @@ def stacked_product(
     b_matrix: int,
     zero: Address,
     scratch: Address,
+    a_row: int,
+    a_column: int,
     b_row: int,
     b_column: int,
     part: int,
     parts: int,
 ) -> None:
-    """Products of two stacks of matrices; `a_matrix` and `b_matrix` are elements from matrix to matrix, b is packed
-    into the scratch memory."""
+    """Products of two stacks of matrices; `a_matrix` and `b_matrix` are elements from matrix to matrix, `a_row` to
+    `b_column` those between rows and columns; b is packed into the scratch memory."""
     room = (depth + ROWS) * 4 * PANEL
     panel_of = scratch + part * room
     packed = f32(panel_of)
@@ -59,8 +61,8 @@ def stacked_product(
                 packed[k * PANEL + column] = np.float32(0)
         column_of_tiles(
             a + matrix * a_matrix * 4,
-            depth * 4,
-            4,
+            a_row * 4,
+            a_column * 4,
             panel_of,
             depth,
             c + (matrix * rows * columns + panel * PANEL) * 4,
@@ -96,20 +98,26 @@ def plan_matmul(step: Step) -> Planned:
     rows = a.shape[-2]
     if right == 1:
         rows, stack, left = a.count // depth, 1, 1
-    return stacked_launch(
-        step,
-        a,
-        b,
-        y,
-        (stack, rows, columns, depth),
-        (0 if left == 1 else rows * depth, 0 if right == 1 else depth * columns),
-    )
+    matrices = (0 if left == 1 else rows * depth, 0 if right == 1 else depth * columns)
+    return stacked_launch(step, (a, b, y), (stack, rows, columns, depth), matrices, (depth, 1, columns, 1))
 
 
 def stacked_launch(
-    step: Step, a: Buffer, b: Buffer, y: Buffer, lengths: tuple[int, int, int, int], steps: tuple[int, int]
+    step: Step,
+    buffers: tuple[Buffer, Buffer, Buffer],
+    lengths: tuple[int, int, int, int],
+    matrices: tuple[int, int],
+    strides: tuple[int, int, int, int],
 ) -> Launch:
-    """Products of stacks, the right matrices packed while they are used."""
+    """Products of stacks, the right matrices packed while they are used.
+
+    Args:
+        buffers: both factors and the product.
+        lengths: of the stack, rows, columns, and what is summed over.
+        matrices: elements from one matrix to the next, of both factors.
+        strides: elements from row to row and from column to column, of both factors.
+    """
+    a, b, y = buffers
     stack, rows, columns, depth = lengths
     parts = step.parts(stack * -(-columns // PANEL), math.prod(lengths) / 16)
     scratch = step.scratch(parts * (depth + ROWS) * 4 * PANEL)
@@ -123,23 +131,27 @@ def stacked_launch(
         rows=rows,
         columns=columns,
         depth=depth,
-        a_matrix=steps[0],
-        b_matrix=steps[1],
+        a_matrix=matrices[0],
+        b_matrix=matrices[1],
         zero=zeros(step),
         scratch=scratch,
-        b_row=columns,
-        b_column=1,
+        a_row=strides[0],
+        a_column=strides[1],
+        b_row=strides[2],
+        b_column=strides[3],
     )
 
 
 @native(gemm)
 def plan_gemm(step: Step) -> Planned:
-    """Constant matrices on the right, and a bias for the columns or none."""
+    """Constant matrices on the right with a bias for the columns or none, and any matrices without a bias."""
     a, b = step.inputs[:2]
     c = step.inputs[2] if len(step.inputs) > 2 else None
-    if a is None or b is None or a.dtype != F32 or not step.is_constant(1) or step.attributes["alpha"] != 1:
+    if a is None or b is None or a.dtype != F32 or step.attributes["alpha"] != 1:
         return None
     rows, columns = step.output().shape
+    if not step.is_constant(1):
+        return None if c is not None else _of_variables(step, a, b)
     bias = None
     if c is not None:
         bias = step.constant(2)
@@ -157,6 +169,16 @@ def plan_gemm(step: Step) -> Planned:
     depth = a.count // rows
     steps = (1, rows) if step.attributes["transA"] else (depth, 1)
     return packed_launch(step, a, packed, step.output(), bias, (rows, columns, depth), steps)
+
+
+def _of_variables(step: Step, a: Buffer, b: Buffer) -> Launch:
+    """Either matrix may be transposed."""
+    y = step.output()
+    rows, columns = y.shape
+    depth = a.count // max(rows, 1)
+    of_a = (1, rows) if step.attributes["transA"] else (depth, 1)
+    of_b = (1, depth) if step.attributes["transB"] else (columns, 1)
+    return stacked_launch(step, (a, b, y), (1, rows, columns, depth), (0, 0), (*of_a, *of_b))
 
 
 def _transposed_rows(step: Step, a: Buffer, b: Buffer, bias: np.ndarray | None) -> Launch:

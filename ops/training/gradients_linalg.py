@@ -18,6 +18,8 @@ from .gradient_rule import Step, differentiated, without_gradient
 @differentiated(matmul.matmul)
 def _matmul(step: Step) -> list[Term | None]:
     a, b, g = step.input(0), step.input(1), step.slope
+    if min(a.rank or 0, b.rank or 0) > 1:
+        return [_by_left(a, b, g), _by_right(a, b, g)]
     left, middle, right = {
         (True, True): ("k", "k", ""),
         (True, False): ("k", "...kn", "...n"),
@@ -26,6 +28,29 @@ def _matmul(step: Step) -> list[Term | None]:
     by_a = step.of("Einsum", [g, b], equation=f"{right},{middle}->{_stacked(left, middle)}")
     by_b = step.of("Einsum", [a, g], equation=f"{left},{right}->{_stacked(middle, left)}")
     return [by_a.summed_to(a), by_b.summed_to(b)]
+
+
+def _by_left(a: Term, b: Term, g: Term) -> Term:
+    if b.rank == 2:
+        return _matrix(g).call("Gemm", b, transB=1).like(a)
+    return g.call("MatMul", _swapped(b)).summed_to(a)
+
+
+def _by_right(a: Term, b: Term, g: Term) -> Term:
+    """A matrix that all of a stack were multiplied with has the sum of the products, which is one product."""
+    if b.rank == 2:
+        return _matrix(a).call("Gemm", _matrix(g), transA=1)
+    return _swapped(a).call("MatMul", g).summed_to(b)
+
+
+def _matrix(x: Term) -> Term:
+    """A stack of matrices as one."""
+    return x if x.rank == 2 else x.call("Flatten", axis=-1)
+
+
+def _swapped(x: Term) -> Term:
+    """Matrices with rows and columns swapped."""
+    return x.transposed([*range(x.axes - 2), x.axes - 1, x.axes - 2])
 
 
 def _stacked(term: str, other: str) -> str:

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from ...runtime.ir.op import Undecomposable
+from ...runtime.tensor.dtype import I64
 from ..conv.conv_transpose import col2im
 from ..gather.gather import gather, gather_elements, gather_nd
 from ..gather.non_zero import compress, non_zero
@@ -86,7 +88,40 @@ def _range(step: Step) -> list[Term | None]:
     return [g.call("ReduceSum", keepdims=0), None, (g * counts).call("ReduceSum", keepdims=0)]
 
 
-@differentiated(gather, gather_elements, gather_nd, slice_, tile, compress)
+@differentiated(gather)
+def _gather(step: Step) -> list[Term | None]:
+    """Slopes of entries of the first axis are added to them."""
+    if step.attributes["axis"] != 0:
+        return _picked(step)
+    x, indices = step.input(0), step.input(1)
+    places = indices.cast(I64).call("Unsqueeze", step.integers([-1]))
+    return [x.filled(0).call("ScatterND", places, step.slope, reduction="add")]
+
+
+@differentiated(slice_)
+def _slice(step: Step) -> list[Term | None]:
+    """The slope between zeros, where it is known which elements were left out."""
+    try:
+        pads = _left_out(step)
+    except Undecomposable:
+        return _picked(step)
+    return _picked(step) if pads is None else [step.slope.call("Pad", step.integers(pads))]
+
+
+def _left_out(step: Step) -> list[int] | None:
+    """How many entries of each axis a slice leaves out before it, then behind it; None if it leaves out others."""
+    lengths = step.input(0).lengths
+    starts, ends, axes, steps = (step.known(place) for place in range(1, 5))
+    if starts is None or ends is None or (steps is not None and (steps != 1).any()):
+        return None
+    before, behind = [0] * len(lengths), [0] * len(lengths)
+    for place, axis in enumerate(range(len(starts)) if axes is None else axes.tolist()):
+        first, last, _ = slice(int(starts[place]), int(ends[place])).indices(lengths[axis])
+        before[axis], behind[axis] = first, lengths[axis] - max(first, last)
+    return [*before, *behind]
+
+
+@differentiated(gather_elements, gather_nd, tile, compress)
 def _picked(step: Step) -> list[Term | None]:
     """The operator on the places of the elements says where each slope belongs; those of one place are added."""
     x, flat = step.input(0), step.integers([-1])

@@ -1,0 +1,70 @@
+"""Native ScatterND that adds rows, as the gradient of an embedding does. Each part adds some columns of all rows, so
+that rows of one place are added in their order."""
+
+# mypy: disable-error-code="untyped-decorator"
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...runtime.jit.address import f32, share
+from ...runtime.jit.kernel_arguments import Address
+from ...runtime.jit.range_kernel import range_kernel
+from ...runtime.plan.kernel_api import Launch, Planned, Step, native
+from .gather_kernel import INDICES, base_of, index_at, plan_scatter_nd
+from .scatter import scatter_nd
+
+MIN_COLUMNS = 64
+"""Columns of a part."""
+
+
+@range_kernel
+def rows_added(
+    source: Address,
+    indices: Address,
+    target: Address,
+    count: int,
+    height: int,
+    columns: int,
+    nbytes: int,
+    bailout: Address,
+    part: int,
+    parts: int,
+) -> None:
+    """Add `count` rows of the source to rows of the target, which has `height`, by indices of `nbytes` bytes."""
+    source, target = f32(source), f32(target)
+    first, last = share(columns, part, parts)
+    for row in range(count):
+        place = index_at(indices, nbytes, row, height, bailout) * columns
+        for column in range(first, last):
+            target[place + column] += source[row * columns + column]
+
+
+@native(scatter_nd)
+def plan_scatter_nd_add(step: Step) -> Planned:
+    """Sums of f32 by one index each; what is not added as the other kernel takes it."""
+    if step.attributes["reduction"] != "add":
+        return plan_scatter_nd(step)
+    x, indices, updates = step.inputs
+    if x is None or indices is None or updates is None or x.dtype != np.float32 or indices.dtype.name not in INDICES:
+        return None
+    if not x.shape or not indices.shape or indices.shape[-1] != 1:
+        return None
+    if updates.shape != (*indices.shape[:-1], *x.shape[1:]):
+        return None
+    y, launches = base_of(step, x)
+    columns = math.prod(x.shape[1:])
+    added = Launch(
+        rows_added,
+        step.parts(max(1, columns // MIN_COLUMNS), updates.count),
+        source=updates,
+        indices=indices,
+        target=y,
+        count=indices.count,
+        height=x.shape[0],
+        columns=columns,
+        nbytes=indices.dtype.itemsize,
+        bailout=step.bailout,
+    )
+    return [*launches, added]
