@@ -19,7 +19,7 @@ from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
-from candle_convert.models.pipelines.audio.codec import CodecModel
+from candle_convert.models.pipelines.audio.codec.codec_model import CodecModel
 from candle_convert.models.pipelines.audio.speech_model import SpeechModel
 from candle_convert.models.pipelines.audio.synthesis.codebook_model import CodebookModel
 from candle_convert.models.pipelines.audio.synthesis.delay_pattern import UNKNOWN, DelayPattern

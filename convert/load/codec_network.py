@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from ...models.pipelines.audio.codec_task import run_codec
+from ...models.pipelines.audio.codec.codec_task import run_codec
 from ...models.schema.codec_hyperparameters import AUDIO_CODEC, CODES
 from ...runtime.base.errors import UsageError
 from ...runtime.contract.architecture import RunOptions

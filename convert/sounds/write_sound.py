@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -37,13 +36,31 @@ def check_sound_suffix(path: str | os.PathLike[str]) -> None:
 def write_sound(
     path: str | os.PathLike[str], samples: np.ndarray, rate: int, *, dtype: str = "i16", force: bool = False
 ) -> None:
-    """Write samples f32 [frames] or [channels, frames], clipped to -1 to 1; the file appears under its name when it is
+    """Write samples f32 [frames] or [channels, frames]; other arguments as of `write_sound_blocks`."""
+    rows = np.asarray(samples, np.float32)
+    if rows.ndim not in (1, 2):
+        raise _invalid(str(list(rows.shape)))
+    rows = np.atleast_2d(rows)
+    write_sound_blocks(path, [rows], rate, len(rows), dtype=dtype, force=force)
+
+
+def write_sound_blocks(
+    path: str | os.PathLike[str],
+    blocks: Iterable[np.ndarray],
+    rate: int,
+    channels: int,
+    *,
+    dtype: str = "i16",
+    force: bool = False,
+) -> None:
+    """Write blocks of samples f32 [channels, frames], clipped to -1 to 1; the file appears under its name when it is
     complete.
 
     Args:
         path: its suffix tells the format; ``-`` is WAV on standard output.
-        samples: of a model.
+        blocks: of a model, one after the other.
         rate: samples a second.
+        channels: of each block.
         dtype: of samples in WAV files: ``i16``, ``i24`` or ``f32``.
         force: whether an existing file is replaced.
 
@@ -53,13 +70,18 @@ def write_sound(
     kind, coding = WRITTEN.get(Path(path).suffix.lower(), WRITTEN[".wav"])
     if kind == "WAV":
         coding = _coding(dtype)
-    frames = np.atleast_2d(_checked(samples, rate)).T
-    made = io.BytesIO()
-    with soundfile().SoundFile(made, "w", rate, frames.shape[1], coding, format=kind) as sound:
-        for start in range(0, len(frames), BLOCK):  # libsndfile's Vorbis encoder overflows its stack on long arrays
-            sound.write(np.ascontiguousarray(frames[start : start + BLOCK]))
-    with replacing(path, force=force) as file:
-        file.write(made.getvalue())
+    if rate not in RATES:
+        expected = f"{RATES.start:,} to {RATES.stop:,}"
+        raise UsageError("E-SOUND-RATE", None, f"{rate:,} samples a second", expected=expected)
+    library = soundfile()
+    with (
+        replacing(path, force=force) as file,
+        library.SoundFile(file, "w", rate, channels, coding, format=kind, closefd=False) as sound,
+    ):
+        for block in blocks:
+            frames = _finite(block).T
+            for start in range(0, len(frames), BLOCK):  # libsndfile's Vorbis encoder overflows its stack on long arrays
+                sound.write(np.ascontiguousarray(frames[start : start + BLOCK]))
 
 
 def _coding(dtype: str) -> str:
@@ -68,13 +90,12 @@ def _coding(dtype: str) -> str:
     return CODINGS[dtype]
 
 
-def _checked(samples: np.ndarray, rate: int) -> Any:
+def _finite(samples: np.ndarray) -> np.ndarray:
     array = np.asarray(samples, np.float32)
-    if array.ndim not in (1, 2) or not np.isfinite(array).all():
-        what = "values that are not finite" if array.ndim in (1, 2) else str(list(array.shape))
-        raise UsageError("E-SOUND-ARRAY", None, "not samples [frames] or [channels, frames]", found=what)
-    if rate not in RATES:
-        raise UsageError(
-            "E-SOUND-RATE", None, f"{rate:,} samples a second", expected=f"{RATES.start:,} to {RATES.stop:,}"
-        )
+    if not np.isfinite(array).all():
+        raise _invalid("values that are not finite")
     return array
+
+
+def _invalid(found: str) -> UsageError:
+    return UsageError("E-SOUND-ARRAY", None, "not samples [frames] or [channels, frames]", found=found)

@@ -17,7 +17,8 @@ from ..layers.audio.conv1d import conv1d, kernel, transposed_conv1d
 from ..layers.audio.residual_quantizer import factorized_codes, factorized_sum
 from ..layers.audio.snake import residual_unit, snake
 from ..layers.net import Net
-from ..pipelines.audio.codec_task import Codec, codec_task
+from ..pipelines.audio.codec.codec_parts import Codec, LocalPart
+from ..pipelines.audio.codec.codec_task import codec_task
 from ..schema.codec_hyperparameters import CODEBOOK_DIM, CODEBOOK_SIZE, QUANTIZERS, STRIDES, hop_key, rate_key
 from ..schema.network_hyperparameters import Stated, count_of
 from ..schema.weight_norm import SPELLINGS, NormedPart
@@ -209,7 +210,7 @@ ARCHITECTURES = (
         ("dac",),
         KEYS,
         (),
-        (codec_task(Codec(encode, quantize, dequantize, decode)),),
+        (codec_task(Codec((LocalPart(encode),), quantize, dequantize, (LocalPart(decode),))),),
         implied=OriginalNames(),
         settle=settle,
         prefixes=(),

@@ -18,9 +18,18 @@ from ...runtime.contract.naming import Part
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.residual_quantizer import codebook_sum, residual_codes
-from ..layers.audio.seanet import MODES, seanet_decoder, seanet_encoder
+from ..layers.audio.seanet import (
+    MODES,
+    seanet_decoder_lstm,
+    seanet_down,
+    seanet_encoder_lstm,
+    seanet_first,
+    seanet_latents,
+    seanet_up,
+)
 from ..layers.net import Net
-from ..pipelines.audio.codec_task import Codec, codec_task
+from ..pipelines.audio.codec.codec_parts import Codec, LocalPart, RecurrentPart
+from ..pipelines.audio.codec.codec_task import codec_task
 from ..schema.codec_hyperparameters import CHANNELS, CODEBOOK_DIM, CODEBOOK_SIZE, QUANTIZERS, STRIDES, hop_key, rate_key
 from ..schema.network_hyperparameters import Stated, count_of
 from ..schema.weight_norm import NormedPart
@@ -240,7 +249,21 @@ class OriginalNames:
         return implied(source, graph)
 
 
-TASKS = (codec_task(Codec(seanet_encoder, quantize, dequantize, seanet_decoder)),)
+def _states(config: Config) -> int:
+    """States of the LSTM: two of each layer."""
+    return 2 * int(config.lstm_layers)
+
+
+TASKS = (
+    codec_task(
+        Codec(
+            (LocalPart(seanet_down), RecurrentPart(seanet_encoder_lstm, _states), LocalPart(seanet_latents)),
+            quantize,
+            dequantize,
+            (LocalPart(seanet_first), RecurrentPart(seanet_decoder_lstm, _states), LocalPart(seanet_up)),
+        )
+    ),
+)
 BUFFERS = (r"codebook\.(cluster_size|embed_avg|inited)$",)
 """What training keeps of codebooks."""
 

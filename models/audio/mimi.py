@@ -17,13 +17,14 @@ from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.conv1d import kernel, pointwise1d
 from ..layers.audio.residual_quantizer import codebook_sum, residual_codes
-from ..layers.audio.seanet import padded_conv, seanet_decoder, seanet_encoder, trimmed_conv
+from ..layers.audio.seanet import padded_conv, seanet_down, seanet_first, seanet_latents, seanet_up, trimmed_conv
 from ..layers.linear import linear
 from ..layers.mlp import ACTIVATIONS
 from ..layers.net import Net
 from ..layers.norm import layer_norm
 from ..layers.rope import Rotary, Scaling
-from ..pipelines.audio.codec_task import Codec, codec_task
+from ..pipelines.audio.codec.codec_parts import Codec, LocalPart
+from ..pipelines.audio.codec.codec_task import codec_task
 from ..schema.codec_hyperparameters import CODEBOOK_DIM, CODEBOOK_SIZE, MAX_HOP, QUANTIZERS, rate_key
 from ..schema.computed_weights import f32
 from ..schema.hyperparameters import HEAD_DIM, KV_HEADS, LAYERS, THETA, act
@@ -64,13 +65,13 @@ class Usage(Whole):
 
 def _stride(config: Config) -> int:
     """Frames of the convolutions for each frame of codes."""
-    frames = math.ceil(config.rate / math.prod(config.ratios))
+    frames = math.ceil(config.rate / _frame(config))
     return int(frames / config.frame_rate)
 
 
 def _frame_rate(config: Config) -> float:
     """Frames a second where the file does not tell: half as many as the convolutions make."""
-    return float(config.rate / (2 * math.prod(config.ratios)))
+    return float(config.rate / (2 * _frame(config)))
 
 
 KEYS: tuple[Row, ...] = (
@@ -80,7 +81,7 @@ KEYS: tuple[Row, ...] = (
     Key("lstm_layers", (), (), 0, SIZE),
     Key("frame_rate", ("frame_rate", "_frame_rate"), "frame_rate", _frame_rate, POSITIVE),
     Key("stride", (), (), _stride, Integer(1, 64)),
-    Key("hop", (), (), lambda config: config.stride * math.prod(config.ratios), Integer(1, MAX_HOP)),
+    Key("hop", (), (), lambda config: config.stride * _frame(config), Integer(1, MAX_HOP)),
     CODEBOOK_SIZE,
     CODEBOOK_DIM,
     Key("quantizers", "num_quantizers", "quantizers", 32, QUANTIZERS),
@@ -147,20 +148,40 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
         raise FormatError("E-ARCH-KEY", config.path, why)
 
 
+def convolved(net: Net, x: Value) -> Value:
+    """[batch, hidden, frames] of samples [batch, channels, samples], without the transformer."""
+    return seanet_latents(net, seanet_down(net, x))
+
+
 def encode(net: Net, x: Value) -> Value:
-    """[batch, hidden, frames] of samples [batch, channels, samples]."""
-    x = _transformed(net, seanet_encoder(net, x), "encoder_transformer")
+    """[batch, hidden, frames of codes] of what the convolutions make."""
+    x = _transformed(net, x, "encoder_transformer")
     if not net.has("downsample.conv.weight"):
         return x
     return padded_conv(net, x, "downsample", stride=net.config.stride, mode="replicate")
 
 
 def decode(net: Net, x: Value) -> Value:
-    """Samples [batch, channels, samples] of [batch, hidden, frames]."""
+    """What the convolutions make samples of, [batch, hidden, frames], of [batch, hidden, frames of codes]."""
     if net.has("upsample.conv.weight"):
         groups = max(1, net.config.hidden // kernel(net, "upsample.conv").shape[1])
         x = trimmed_conv(net, x, "upsample", net.config.stride, groups)
-    return seanet_decoder(net, _transformed(net, x, "decoder_transformer"))
+    return _transformed(net, x, "decoder_transformer")
+
+
+def deconvolved(net: Net, x: Value) -> Value:
+    """Samples [batch, channels, samples] of what the transformer makes."""
+    return seanet_up(net, seanet_first(net, x))
+
+
+def _frame(config: Config) -> int:
+    """Samples of a frame of the convolutions."""
+    return math.prod(config.ratios)
+
+
+def _attended(config: Config) -> tuple[int, int]:
+    """Samples before and behind a frame on which it depends through the layers of a transformer."""
+    return int(config.layers) * int(config.window) * _frame(config), 0
 
 
 def _transformed(net: Net, x: Value, name: str) -> Value:
@@ -238,7 +259,16 @@ ARCHITECTURES = (
         ("mimi",),
         KEYS,
         (),
-        (codec_task(Codec(encode, quantize, dequantize, decode)),),
+        (
+            codec_task(
+                Codec(
+                    (LocalPart(convolved, _frame), LocalPart(encode, context=_attended)),
+                    quantize,
+                    dequantize,
+                    (LocalPart(decode, _frame, _attended), LocalPart(deconvolved)),
+                )
+            ),
+        ),
         settle=settle,
         prefixes=(),
         ignored=(r"codebook\.initialized$",),

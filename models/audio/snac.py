@@ -22,7 +22,8 @@ from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import layer_norm
 from ..layers.rope import inverse
-from ..pipelines.audio.codec_task import Codec, codec_task
+from ..pipelines.audio.codec.codec_parts import Codec, LocalPart
+from ..pipelines.audio.codec.codec_task import codec_task
 from ..schema.codec_hyperparameters import CODEBOOK_DIM, CODEBOOK_SIZE, QUANTIZERS, STRIDES, hop_key, rate_key
 from ..schema.network_hyperparameters import Stated, count_of
 from ..schema.weight_norm import SPELLINGS, NormedPart
@@ -181,6 +182,11 @@ def _rotated(net: Net, x: Value, window: int, size: int) -> Value:
     return value
 
 
+def _attended(config: Config) -> tuple[int, int]:
+    """Samples before and behind a frame that are in its window of attention."""
+    return (int(config.hop) * int(config.window),) * 2
+
+
 def quantize(net: Net, x: Value) -> Sequence[Value]:
     """Codes of each codebook, [batch, frames / stride]."""
     names = [QUANTIZER.format(i=i) for i in range(net.config.quantizers)]
@@ -218,7 +224,17 @@ ARCHITECTURES = (
         ("snac",),
         KEYS,
         (),
-        (codec_task(Codec(encode, quantize, dequantize, decode, multiscale=True)),),
+        (
+            codec_task(
+                Codec(
+                    (LocalPart(encode, context=_attended),),
+                    quantize,
+                    dequantize,
+                    (LocalPart(decode, context=_attended),),
+                    multiscale=True,
+                )
+            ),
+        ),
         implied=OriginalNames(),
         settle=settle,
         prefixes=(),

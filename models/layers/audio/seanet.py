@@ -7,20 +7,24 @@ Layers are numbered as in torch's sequence, activations included. Hyper-paramete
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ....runtime.base.errors import FormatError
 from ....runtime.ir.graph import Value
 from ..net import Net
-from ..recurrent.lstm import lstm
+from ..recurrent.lstm import lstm, lstm_cell
 from .conv1d import conv1d, kernel, transposed_conv1d
 
 MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
 """What ONNX calls the ways of padding."""
 NORM_EPS = 1e-5
+Recurred = tuple[Value, list[Value]]
+"""A result, and the states behind it."""
 
 
-def seanet_encoder(net: Net, x: Value, name: str = "encoder") -> Value:
-    """[batch, hidden, frames] of samples [batch, channels, samples]."""
+def seanet_down(net: Net, x: Value, name: str = "encoder") -> Value:
+    """The convolutions of the encoder before the LSTM, [batch, channels, frames] of samples [batch, channels,
+    samples]."""
     config = net.config
     x, place = padded_conv(net, x, f"{name}.layers.0"), 1
     for ratio in reversed(config.ratios):
@@ -28,17 +32,38 @@ def seanet_encoder(net: Net, x: Value, name: str = "encoder") -> Value:
             x = _residual_block(net, x, f"{name}.layers.{place}", config.growth**j)
             place += 1
         x, place = padded_conv(net, net.Elu(x), f"{name}.layers.{place + 1}", stride=ratio), place + 2
-    if config.lstm_layers:
-        x, place = _with_lstm(net, x, f"{name}.layers.{place}.lstm"), place + 1
-    return padded_conv(net, net.Elu(x), f"{name}.layers.{place + 1}")
+    return x
 
 
-def seanet_decoder(net: Net, x: Value, name: str = "decoder") -> Value:
-    """Samples [batch, channels, samples] of [batch, hidden, frames]."""
-    config, shortest = net.config, 1
-    x, place = padded_conv(net, x, f"{name}.layers.0"), 1
-    if config.lstm_layers:
-        x, place = _with_lstm(net, x, f"{name}.layers.{place}.lstm"), place + 1
+def seanet_encoder_lstm(net: Net, x: Value, states: Sequence[Value], name: str = "encoder") -> Recurred:
+    """The encoder's LSTM, if it has one; see `_with_lstm`."""
+    return _with_lstm(net, x, f"{name}.layers.{_down(net)}.lstm", states)
+
+
+def seanet_latents(net: Net, x: Value, name: str = "encoder") -> Value:
+    """The encoder's last convolution, [batch, hidden, frames]."""
+    return padded_conv(net, net.Elu(x), f"{name}.layers.{_down(net) + bool(net.config.lstm_layers) + 1}")
+
+
+def _down(net: Net) -> int:
+    """Layers of `seanet_down`."""
+    return 1 + len(net.config.ratios) * (int(net.config.residual_layers) + 2)
+
+
+def seanet_first(net: Net, x: Value, name: str = "decoder") -> Value:
+    """The decoder's first convolution, [batch, channels, frames] of [batch, hidden, frames]."""
+    return padded_conv(net, x, f"{name}.layers.0")
+
+
+def seanet_decoder_lstm(net: Net, x: Value, states: Sequence[Value], name: str = "decoder") -> Recurred:
+    """The decoder's LSTM, if it has one; see `_with_lstm`."""
+    return _with_lstm(net, x, f"{name}.layers.1.lstm", states)
+
+
+def seanet_up(net: Net, x: Value, name: str = "decoder") -> Value:
+    """The convolutions of the decoder behind the LSTM, samples [batch, channels, samples] of [batch, channels,
+    frames]."""
+    config, shortest, place = net.config, 1, 1 + bool(net.config.lstm_layers)
     for ratio in config.ratios:
         x = trimmed_conv(net, net.Elu(x), f"{name}.layers.{place + 1}", ratio)
         shortest, place = shortest * ratio, place + 2
@@ -48,14 +73,20 @@ def seanet_decoder(net: Net, x: Value, name: str = "decoder") -> Value:
     return padded_conv(net, net.Elu(x), f"{name}.layers.{place + 1}", shortest=shortest)
 
 
-def _with_lstm(net: Net, x: Value, name: str) -> Value:
-    """Layers of an LSTM, whose result is added to their input."""
+def _with_lstm(net: Net, x: Value, name: str, states: Sequence[Value]) -> Recurred:
+    """Layers of an LSTM, whose result is added to their input, and the states behind it: hidden and cell state of each
+    layer, [1, batch, channels]. Without `states` it begins with zeros."""
+    if not net.config.lstm_layers:
+        return x, []
     x = net.Transpose(x, perm=[2, 0, 1])
-    y = x
+    y, last = x, []
     for layer in range(net.config.lstm_layers):
-        y = lstm(net, y, name, layer=layer)
-    value: Value = net.Transpose(net.Add(y, x), perm=[1, 2, 0])
-    return value
+        if states:
+            y, *state = lstm_cell(net, y, name, *states[2 * layer : 2 * layer + 2], layer=layer)
+            last += state
+        else:
+            y = lstm(net, y, name, layer=layer)
+    return net.Transpose(net.Add(y, x), perm=[1, 2, 0]), last
 
 
 def _residual_block(net: Net, x: Value, name: str, dilation: int, shortest: int = 1) -> Value:

@@ -28,10 +28,12 @@ def lstm(net: Net, x: Value, name: str, directions: Sequence[str] = FORWARD, lay
     return net.merge_heads(net.Transpose(y, perm=[0, 2, 1, 3]))
 
 
-def lstm_cell(net: Net, x: Value, name: str, hidden_state: Value, cell_state: Value) -> tuple[Value, Value, Value]:
-    """torch's LSTMCell over [length, batch, channels] from a state, [1, batch, hidden] each: the results [length,
-    batch, hidden], and the state behind them."""
-    hidden, given = _weights(net, name, [""])
+def lstm_cell(
+    net: Net, x: Value, name: str, hidden_state: Value, cell_state: Value, *, layer: int | None = None
+) -> tuple[Value, Value, Value]:
+    """torch's LSTMCell, or a `layer` of its LSTM, over [length, batch, channels] from a state, [1, batch, hidden] each:
+    the results [length, batch, hidden], and the state behind them."""
+    hidden, given = _weights(net, name, ["" if layer is None else f"_l{layer}"])
     y, last, cell = net.LSTM(x, *given, None, hidden_state, cell_state, hidden_size=hidden, outputs=3)
     return net.Squeeze(y, [1]), last, cell
 

@@ -79,6 +79,17 @@ def music(tmp_path_factory):
     return music_folder(tmp_path_factory.mktemp("music"))
 
 
+@pytest.fixture(scope="module")
+def codec(tmp_path_factory):
+    """The directory of an audio codec."""
+    pytest.importorskip("torch")
+    from candle_convert.tests.builders.audio_codecs import CASES, codec
+    from candle_convert.tests.builders.image_checkpoints import saved
+
+    kind, settings = CASES["encodec"]
+    return saved(codec(kind, **settings), tmp_path_factory.mktemp("encodec"))
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A working folder with a model, another one, a network, a manifest, shards and a model directory."""
@@ -209,6 +220,8 @@ SUCCESS = [
         ["speak", "music", "-p", "a piano", "-o", "piano.wav", "--max-seconds", "0.1"],
         {"outputs": LIST, "seconds": NUMBER, "rate": NUMBER},
     ),
+    (["codec", "encode", "encodec", "tone.wav", "tone.npz", "--codebooks", "2"], {"inputs": LIST, "results": LIST}),
+    (["codec", "decode", "encodec", "tone.npz", "again.wav"], {"inputs": LIST, "results": LIST}),
     (["bench", "net.onnx", "--runs", "1"], {"engines": LIST}),
     (["profile", "net.onnx", "--runs", "1"], {"nodes": LIST, "operators": LIST, "seconds": NUMBER, "outside": NUMBER}),
     (
@@ -247,7 +260,7 @@ SUCCESS = [
 ]
 
 
-GROUPS = ("metadata", "recipes", "graph", "tokenizer", "template", "models", "cache")
+GROUPS = ("codec", "metadata", "recipes", "graph", "tokenizer", "template", "models", "cache")
 
 
 def schema(words, properties):
@@ -257,13 +270,16 @@ def schema(words, properties):
 
 
 @pytest.mark.parametrize(("words", "properties"), SUCCESS, ids=[" ".join(words) for words, _ in SUCCESS])
-def test_json_of_success(folder, classifier, vision, speech, music, capsys, words, properties):
+def test_json_of_success(folder, classifier, vision, speech, music, codec, capsys, words, properties):
     (folder / "classes").symlink_to(classifier)
     (folder / "vision").symlink_to(vision)
     (folder / "speech").symlink_to(speech)
     (folder / "music").symlink_to(music)
-    if words[0] == "transcribe":
+    (folder / "encodec").symlink_to(codec)
+    if words[0] in ("transcribe", "codec"):
         write_sound("tone.wav", np.sin(np.arange(16000) / 9), 16000)
+    if words[:2] == ["codec", "decode"]:
+        run(["codec", "encode", "encodec", "tone.wav", "tone.npz", "--quiet"])
     for label in "ab":
         (folder / "known" / label).mkdir(parents=True)
         (folder / "known" / label / "x.ppm").write_bytes(b"P6 1 1 255\n" + label.encode() * 3)

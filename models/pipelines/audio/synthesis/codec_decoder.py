@@ -13,7 +13,7 @@ from .....runtime.ir.graph import Graph
 from ....schema.codec_hyperparameters import DECODER, ENCODER
 from ....schema.inner_codec import AUDIO, CODEC
 from ....schema.submodel import part_config
-from ..codec import CodecModel
+from ..codec.codec_model import CodecModel
 
 
 class CodecDecoder:
@@ -33,8 +33,8 @@ class CodecDecoder:
             path = options.source.files[0] if options.source is not None and options.source.files else None
             why = "the model has no audio decoder: its file lacks the weights of the codec"
             raise UsageError("E-SPEAK-CODEC", path, why, hint="Use the whole checkpoint")
-        self.config = part_config(options.config, f"{CODEC}.")
-        self.codec = CodecModel(inner, replace(options, config=self.config, variant=None))
+        config = part_config(options.config, f"{CODEC}.")
+        self.codec = CodecModel(inner, replace(options, config=config, variant=None))
         self.channels = channels
 
     @property
@@ -45,7 +45,7 @@ class CodecDecoder:
     @property
     def frame_rate(self) -> float:
         """Frames of codes in a second."""
-        return float(self.config.values.get("frame_rate") or self.config.rate / self.config.hop)
+        return self.codec.frame_rate
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """Samples f32 [channels, length] of codes int64 [codebooks, frames]; none for no frames."""

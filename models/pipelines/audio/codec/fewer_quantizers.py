@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ....runtime.ir.graph import Graph, Node
+from .....runtime.ir.graph import Graph, Node
 
 
 def fewer_quantizers(graph: Graph, count: int) -> Graph:

@@ -1,0 +1,170 @@
+"""``codec``: audio as the codes of a neural codec, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..cli import output_path, shared_options
+from ..console.output import current
+from ..console.status_line import busy
+
+if TYPE_CHECKING:
+    from ...models.pipelines.audio.codec.codec_model import CodecModel
+
+EXAMPLES = {
+    "": (
+        "encode encodec_24khz voice.wav voice.npz --bandwidth 6",
+        "decode encodec_24khz voice.npz again.wav",
+        "encode dac_44khz 'songs/*.flac' codes/ --codebooks 4",
+    ),
+    "encode": (
+        "encode encodec_24khz voice.wav voice.npz --bandwidth 6",
+        "encode mimi.gguf talk.mp3 talk.npz --codebooks 8",
+        "encode dac_44khz 'songs/*.flac' codes/",
+    ),
+    "decode": (
+        "decode encodec_24khz voice.npz voice.wav",
+        "decode snac.gguf voice.npz voice.flac --force",
+        "decode dac_44khz codes/ songs/ --format ogg",
+    ),
+}
+SOUNDS = ("wav", "flac", "ogg", "mp3")
+
+
+def _examples(command: str) -> str:
+    return "\n".join(["\b", "Examples", *(f"  candle-convert codec {line}" for line in EXAMPLES[command])])
+
+
+@click.group("codec", epilog=_examples(""))
+def COMMAND() -> None:  # noqa: N802
+    """Compress audio to the codes of EnCodec, DAC, SNAC or Mimi, and make audio of codes."""
+
+
+def _command(name: str, metavar: str, *options: Any) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """A command MODEL IN... OUT with its own options and those of models."""
+
+    def made(function: Callable[..., int]) -> Callable[..., int]:
+        force = click.option("-f", "--force", is_flag=True, help="Replace existing outputs.")
+        running = (shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
+        named = output_path.output(shared_options.options((*options, force), *running)(function))
+        inputs = click.argument("inputs", metavar=metavar, nargs=-1, required=True, type=shared_options.PATH)
+        model = click.argument("model", metavar="MODEL", type=shared_options.PATH)
+        return COMMAND.command(name, cls=output_path.Writing, epilog=_examples(name))(model(inputs(named)))
+
+    return made
+
+
+@_command(
+    "encode",
+    "FILE...",
+    click.option(
+        "--bandwidth",
+        type=click.FloatRange(0, min_open=True),
+        metavar="KBPS",
+        help="Most kbit/s; as many codebooks are used as fit (default: all).",
+    ),
+    click.option(
+        "--codebooks", type=click.IntRange(1), metavar="N", help="How many codebooks are used (default: all)."
+    ),
+)
+def encode(model: str, inputs: tuple[str, ...], output: str, **values: Any) -> int:
+    """Write the codes of audio.
+
+    FILE is an audio file of any rate and length, a folder or a pattern of names, or - for standard input; OUT is an
+    .npz file, or for several inputs a folder of them. Long audio is coded in windows that overlap as far as codes
+    depend on samples around them: the codes are those of the whole, and memory is bounded.
+    """
+    from ..console.atomic_replace import replacing
+    from ..sounds.codes_file import SUFFIX, write_codes
+    from ..sounds.output_files import output_files
+    from ..sounds.sound_inputs import sound_at, sounds_of
+
+    given = sounds_of(inputs)
+    paths = output_files(given, output, SUFFIX, force=values["force"])
+    found: CodecModel = shared_options.load_for("encode", model, values)
+    chosen = {"bandwidth": values["bandwidth"], "num_quantizers": values["codebooks"]}
+    count = found.quantizers(**chosen)
+    rate = found.bandwidths[0 if found.multiscale else count - 1]
+
+    def encoded(path: str, told: Callable[[float, float | None], None]) -> dict[str, Any]:
+        codes = found.encode_sound(sound_at(path), progress=told, **chosen)
+        with replacing(paths[path], force=values["force"]) as file:
+            write_codes(file, codes, found)
+        seconds = (codes.length or 0) / found.rate
+        current().say(f"✓ {paths[path]}  {seconds:.1f} s in {count} codebooks · {rate:.2f} kbit/s")
+        return {"output": paths[path], "seconds": seconds, "rate": found.rate, "codebooks": count, "kbps": rate}
+
+    return _each(model, given, "encoding", encoded, values)
+
+
+@_command(
+    "decode",
+    "FILE...",
+    click.option("--format", "kind", type=click.Choice(SOUNDS), help="Of the files in a folder (default: wav)."),
+)
+def decode(model: str, inputs: tuple[str, ...], output: str, **values: Any) -> int:
+    """Make audio of codes.
+
+    FILE is what `codec encode` wrote with the same model, or a folder of such files; OUT is a .wav, .flac, .ogg or .mp3
+    file, or for several inputs a folder.
+    """
+    from ..run.input_files import files_of
+    from ..sounds.codes_file import SUFFIX, read_codes
+    from ..sounds.output_files import output_files
+    from ..sounds.write_sound import check_sound_suffix, write_sound_blocks
+
+    given = files_of(inputs, {SUFFIX}, "E-CODES-NONE", "codes")
+    suffix = f".{values['kind'] or 'wav'}"
+    paths = output_files(given, output, suffix, force=values["force"])
+    for path in paths.values():
+        check_sound_suffix(path)
+    found: CodecModel = shared_options.load_for("decode", model, values)
+
+    def decoded(path: str, told: Callable[[float, float | None], None]) -> dict[str, Any]:
+        codes = read_codes(path, found)
+        made = 0
+
+        def blocks() -> Any:
+            nonlocal made
+            for block in found.decoded_blocks(codes):
+                made += block.shape[2]
+                told(made / found.rate, None if codes.length is None else codes.length / found.rate)
+                yield block[0]
+
+        write_sound_blocks(paths[path], blocks(), found.rate, found.channels, force=values["force"])
+        current().say(f"✓ {paths[path]}  {made / found.rate:.1f} s of {found.rate:,} Hz")
+        return {"output": paths[path], "seconds": made / found.rate, "rate": found.rate}
+
+    return _each(model, given, "decoding", decoded, values)
+
+
+def _each(
+    model: str,
+    given: list[str],
+    phase: str,
+    compute: Callable[[str, Callable[[float, float | None], None]], dict[str, Any]],
+    values: dict[str, Any],
+) -> int:
+    """Convert every file; a damaged one among several is left out. The exit code is that of the worst error."""
+    from ..run.counter import Counter
+    from ..run.readable_files import over_readable
+
+    shown = shared_options.progress(values)
+
+    def converted(path: str) -> dict[str, Any]:
+        counter = Counter(shown, phase, "seconds")
+
+        def told(done: float, total: float | None) -> None:
+            if total is not None:
+                counter(round(done), max(round(total), round(done)))
+
+        return {"input": path, **compute(path, told)}
+
+    readable = over_readable(given, 1, lambda some: [converted(path) for path in some], lambda done, total: None)
+    busy().stop()
+    facts = {"inputs": [model], "results": readable.results, "warnings": []}
+    current().emit({**facts, **readable.errors_json(given)}, ok=not readable.errors)
+    return readable.exit_code
