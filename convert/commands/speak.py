@@ -19,6 +19,8 @@ Examples
 """
 DRAWN = ("guidance", "max_seconds", "temperature", "top_k")
 """Options that are passed on as they are."""
+VOICE = {"description": "describe", "speaker": "speaker"}
+"""Those that say how the voice sounds, by their names in Python."""
 
 
 @click.command("speak", epilog=EPILOG)
@@ -27,6 +29,7 @@ DRAWN = ("guidance", "max_seconds", "temperature", "top_k")
     "-p", "--prompt", required=True, metavar="TEXT", help="What is said, or what the music is like; - reads stdin."
 )
 @click.option("--describe", metavar="TEXT", help="How the voice sounds, for models that read a description.")
+@click.option("--speaker", metavar="N|FILE", help="Whose voice it is: a speaker's number, or a sound of the voice.")
 @click.option(
     "-o", "--output", required=True, metavar="OUT", type=shared_options.PATH, help="A .wav, .flac, .ogg or .mp3 file."
 )
@@ -62,8 +65,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     refuse_existing(output, force=force)
     text = sys.stdin.read() if values["prompt"] == STREAM else values["prompt"]
     options = {name: values[name] for name in DRAWN if values[name] is not None}
-    if values["describe"] is not None:
-        options["description"] = values["describe"]
+    options |= {name: values[option] for name, option in VOICE.items() if values[option] is not None}
     found = shared_options.load_for("speak", model, values)
     counter = Counter(shared_options.progress(values), "speaking", "frames")
     samples, rate = found.speak(text, seed=values["seed"], on_progress=counter, **options)

@@ -25,6 +25,7 @@ from ..layers.rope import Rotary, Scaling
 from ..pipelines.audio.synthesis.synthesis_tasks import run_csm
 from ..schema.decoder_weights import ATTN_NORM, GATED, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import HF_HEAD_DIM, INTERMEDIATE, KV_HEADS, LAYERS, RMS_EPS_5, act, frequency_base
+from ..schema.inner_codec import with_codec
 from ..schema.network_hyperparameters import Stated
 from ..schema.submodel import Submodel
 from ..schema.weight_layout import Permuted
@@ -168,16 +169,20 @@ def depth_decoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *
 
 
 ARCHITECTURES = (
-    Architecture(
-        "csm",
-        "CSM",
-        ("csm",),
-        ("csm",),
-        KEYS,
-        WEIGHTS,
-        (Task("text-to-speech", {"backbone": backbone, "lm_head": head, "depth_decoder": depth_decoder}, run_csm),),
-        settle=settle,
-        prefixes=(),
-        ignored=(r"^codec_model\.", r"audio_tokens_offsets$"),
+    with_codec(
+        Architecture(
+            "csm",
+            "CSM",
+            ("csm",),
+            ("csm",),
+            KEYS,
+            WEIGHTS,
+            (Task("text-to-speech", {"backbone": backbone, "lm_head": head, "depth_decoder": depth_decoder}, run_csm),),
+            settle=settle,
+            prefixes=(),
+            ignored=(r"audio_tokens_offsets$",),
+        ),
+        "codec_config",
+        "codec_model",
     ),
 )

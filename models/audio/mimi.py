@@ -35,6 +35,15 @@ from .encodec import conv_parts, seanet_keys
 SEMANTIC, ACOUSTIC = "quantizer.semantic", "quantizer.acoustic"
 """Our names of both quantizers, and what follows in transformers."""
 RVQ = "_residual_vector_quantizer"
+LAYER = {
+    "attn_norm": "input_layernorm",
+    "attn": "self_attn",
+    "attn_scale": "self_attn_layer_scale",
+    "mlp_norm": "post_attention_layernorm",
+    "mlp": "mlp",
+    "mlp_scale": "mlp_layer_scale",
+}
+"""Our names of the modules of a layer of a transformer, and those of transformers."""
 LEAST_USE = 1e-5
 """Least number by which the sums of a codebook are divided."""
 
@@ -107,7 +116,11 @@ def parts(names: str, weights: Collection[str]) -> tuple[Part, ...]:
     """The modules, under the names of transformers but for quantizers."""
     return (
         *conv_parts(Part, weights),
-        *(Part(f"{side}_transformer.layers.{{i}}") for side in ("encoder", "decoder")),
+        *(
+            Part(f"{layer}.{own}", f"{layer}.{theirs}")
+            for layer in (f"{side}_transformer.layers.{{i}}" for side in ("encoder", "decoder"))
+            for own, theirs in LAYER.items()
+        ),
         Part("downsample.conv"),
         Part("upsample.conv"),
         *(row for name in (SEMANTIC, ACOUSTIC) for row in _quantizer(name)),
@@ -136,13 +149,13 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
         "quantizers": sum(counts),
         "codebook_size": table[0],
         "codebook_dim": table[1],
-        "hidden": weights["encoder_transformer.layers.0.self_attn.q_proj.weight"].shape[1],
+        "hidden": weights["encoder_transformer.layers.0.attn.q_proj.weight"].shape[1],
         "channels": weights["encoder.layers.0.conv.weight"].shape[1],
         "filters": weights["encoder.layers.0.conv.weight"].shape[0],
-        "attention_bias": "encoder_transformer.layers.0.self_attn.q_proj.bias" in weights,
+        "attention_bias": "encoder_transformer.layers.0.attn.q_proj.bias" in weights,
         "layers": count_of(weights, "encoder_transformer.layers.{i}.mlp.fc1.weight"),
     }
-    rows = weights["encoder_transformer.layers.0.self_attn.q_proj.weight"].shape[0]
+    rows = weights["encoder_transformer.layers.0.attn.q_proj.weight"].shape[0]
     if rows != config.heads * config.head_dim:
         why = f"{config.heads} heads of {config.head_dim} elements do not fit queries of {rows}"
         raise FormatError("E-ARCH-KEY", config.path, why)
@@ -198,23 +211,23 @@ def _transformed(net: Net, x: Value, name: str) -> Value:
     positions = net.Expand(net.Unsqueeze(places, [0]), net.Shape(x, start=0, end=2))
     for i in range(config.layers):
         layer = f"{name}.layers.{i}"
-        y = _attention(net, layer_norm(net, x, f"{layer}.input_layernorm", config.eps), layer, rotary, positions, mask)
-        x = net.Add(x, net.Mul(y, net.vector(f"{layer}.self_attn_layer_scale.scale")))
-        y = linear(net, layer_norm(net, x, f"{layer}.post_attention_layernorm", config.eps), f"{layer}.mlp.fc1")
+        y = _attention(net, layer_norm(net, x, f"{layer}.attn_norm", config.eps), layer, rotary, positions, mask)
+        x = net.Add(x, net.Mul(y, net.vector(f"{layer}.attn_scale.scale")))
+        y = linear(net, layer_norm(net, x, f"{layer}.mlp_norm", config.eps), f"{layer}.mlp.fc1")
         y = linear(net, ACTIVATIONS[config.act](net, y), f"{layer}.mlp.fc2")
-        x = net.Add(x, net.Mul(y, net.vector(f"{layer}.mlp_layer_scale.scale")))
+        x = net.Add(x, net.Mul(y, net.vector(f"{layer}.mlp_scale.scale")))
     value: Value = net.Transpose(x, perm=[0, 2, 1])
     return value
 
 
 def _attention(net: Net, x: Value, layer: str, rotary: Rotary, positions: Value, mask: Value) -> Value:
     config = net.config
-    q, k, v = (linear(net, x, f"{layer}.self_attn.{part}_proj") for part in "qkv")
+    q, k, v = (linear(net, x, f"{layer}.attn.{part}_proj") for part in "qkv")
     q, k = rotary.rotate(net, q, config.heads, positions), rotary.rotate(net, k, config.kv_heads, positions)
     heads = ((q, config.heads), (k, config.kv_heads), (v, config.kv_heads))
     split = (net.Transpose(net.split_heads(y, count, config.head_dim), perm=[0, 2, 1, 3]) for y, count in heads)
     y = net.merge_heads(net.Transpose(net.Attention(*split, mask), perm=[0, 2, 1, 3]))
-    return linear(net, y, f"{layer}.self_attn.o_proj")
+    return linear(net, y, f"{layer}.attn.o_proj")
 
 
 def quantize(net: Net, x: Value) -> Sequence[Value]:

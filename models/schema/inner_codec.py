@@ -25,12 +25,12 @@ WRAPPED = "model."
 """How the names of the authors' weights begin inside Parler-TTS."""
 
 
-def with_codec(architecture: Architecture, place: str) -> Architecture:
+def with_codec(architecture: Architecture, place: str, stem: str | None = None) -> Architecture:
     """The architecture, completed by the codec that a file states in the object `place` of its config.json and has the
-    weights of; `place` is also how their names begin. A file may lack the codec."""
+    weights of, whose names begin with `stem`, by default `place`. A file may lack the codec."""
 
     def specialize(names: str, source: Mapping[str, Any], weights: Collection[str]) -> Architecture:
-        empty = Submodel(CODEC, place, f"{place}.", (), ())
+        empty = Submodel(CODEC, place, f"{stem or place}.", (), ())
         prefix = empty.hf if names == HF else empty.prefix
         found = [name.removeprefix(prefix) for name in weights if name.startswith(prefix)]
         if not found:

@@ -43,6 +43,16 @@ def codec(kind, **settings):
     """A codec of the class `kind` of transformers, whose codebooks hold different vectors. Weights of DAC are small, so
     that tanh and sines of large values do not magnify what rounding changes."""
     model = randomized(transformers.AutoModel.from_config(getattr(transformers, f"{kind}Config")(**settings)))
+    fill_codebooks(model)
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            if kind == "Dac" and not name.endswith("alpha") and tensor.ndim == 3:
+                tensor.mul_(0.4)
+    return model
+
+
+def fill_codebooks(model):
+    """Fill the codebooks of a codec, which transformers makes of zeros, and what else has to differ from zero."""
     random = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
@@ -50,9 +60,6 @@ def codec(kind, **settings):
                 tensor.copy_(torch.randn(tensor.shape, generator=random))
             elif name.endswith(("cluster_usage", "alpha")):
                 tensor.copy_(0.5 + torch.rand(tensor.shape, generator=random))
-            elif kind == "Dac" and tensor.ndim == 3:
-                tensor.mul_(0.4)
-    return model
 
 
 def sound(*shape, seed=1):

@@ -1,6 +1,7 @@
 """A small MusicGen of transformers with random weights, and a directory of it with a tokenizer."""
 
 import torch
+from candle_convert.tests.builders.audio_codecs import fill_codebooks
 from candle_convert.tests.builders.trained_tokenizers import byte_bpe
 from candle_convert.tests.oracles.transformers import transformers
 
@@ -31,8 +32,7 @@ def musicgen(channels=1, width=32, words=60):
     model = kinds.MusicgenForConditionalGeneration(config).float().eval()
     for parameter in model.decoder.parameters():
         parameter.data = torch.randn(parameter.shape) / (parameter.shape[-1] ** 0.5 if parameter.ndim > 1 else 4)
-    for layer in model.audio_encoder.quantizer.layers:  # zeros of their own accord: every sound would be the same
-        layer.codebook.embed.copy_(torch.randn(layer.codebook.embed.shape))
+    fill_codebooks(model.audio_encoder)
     for name in ("pad_token_id", "bos_token_id", "decoder_start_token_id"):
         setattr(model.generation_config, name, VOCABULARY)
     return model

@@ -1,16 +1,21 @@
 """CSM against transformers: both decoders, greedy codes, other formats, exported graphs."""
 
-import json
+import math
 
 import candle_convert as cc
 import numpy as np
 import onnxruntime
 import pytest
+import soundfile
 import torch
+from candle_convert.convert.cli.main import run
 from candle_convert.models.generation.sampling import Sampling
 from candle_convert.models.pipelines.audio.synthesis.synthesis_model import CodeRequest, Speech
-from candle_convert.runtime.base.errors import FormatError
+from candle_convert.tests.builders.audio_codecs import fill_codebooks
+from candle_convert.tests.builders.changed_config import refused
+from candle_convert.tests.builders.trained_tokenizers import byte_bpe
 from candle_convert.tests.oracles.transformers import transformers
+from transformers import PreTrainedTokenizerFast
 
 TOLERANCE = 2e-5
 CODEBOOKS, VOCABULARY, TEXT = 4, 35, 60
@@ -28,7 +33,7 @@ DEPTH = {
     "rope_parameters": {**ROPE, "rope_theta": 500000.0, "original_max_position_embeddings": 8},
 }  # fmt: skip
 CODEC = {
-    "model_type": "mimi", "codebook_size": 32, "num_quantizers": CODEBOOKS, "hidden_size": 16, "num_filters": 2,
+    "model_type": "mimi", "codebook_size": 64, "num_quantizers": CODEBOOKS, "hidden_size": 16, "num_filters": 2,
     "codebook_dim": 8, "vector_quantization_hidden_dimension": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
     "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 16, "upsample_groups": 16,
     "upsampling_ratios": [4, 2],
@@ -38,17 +43,23 @@ WORDS, FRAMES = RANDOM.integers(9, TEXT, (2, 7)), RANDOM.integers(1, 30, (2, 6, 
 CODES, STATE = RANDOM.integers(1, 30, (2, CODEBOOKS)), RANDOM.standard_normal((2, 32)).astype(np.float32)
 
 
-def csm(*, tied=True):
+def csm(*, tied=True, words=TEXT):
     """A model with random weights."""
     kinds = transformers()
     torch.manual_seed(0)
-    config = kinds.CsmConfig(**BACKBONE, depth_decoder_config=DEPTH, codec_config=CODEC, tie_codebooks_embeddings=tied)
+    config = kinds.CsmConfig(
+        **BACKBONE | {"text_vocab_size": words},
+        depth_decoder_config=DEPTH,
+        codec_config=CODEC,
+        tie_codebooks_embeddings=tied,
+    )
     model = kinds.CsmForConditionalGeneration(config).float().eval()
     for part in (model.backbone_model, model.depth_decoder, model.lm_head, model.embed_text_tokens):
         for parameter in part.parameters():
             if parameter.ndim > 1:
                 parameter.data = torch.randn(parameter.shape) / parameter.shape[1 if parameter.ndim == 3 else -1] ** 0.5
     model.tie_weights()
+    fill_codebooks(model.codec_model)
     return model
 
 
@@ -102,6 +113,47 @@ def test_greedy_codes(model, folder):
         assert np.array_equal(ours.codes(request).T, reference)
 
 
+@torch.no_grad()
+def sound_of(model, words, frames):
+    """The greedy sound of transformers."""
+    ids = torch.tensor([words])
+    greedy = {"do_sample": False, "depth_decoder_do_sample": False, "max_new_tokens": frames}
+    (found,) = model.generate(ids, attention_mask=torch.ones_like(ids), output_audio=True, **greedy)
+    return found.numpy()
+
+
+def test_sound(model, folder, tmp_path):
+    """From the checkpoint, whose codec is under names of its own, and from a GGUF file of it."""
+    cc.convert(folder, tmp_path / "m.gguf")
+    expected = np.clip(sound_of(model, WORDS[0].tolist(), 9), -1, 1)
+    for path in (folder, tmp_path / "m.gguf"):
+        ours = cc.models.load(path, activations="f32")
+        seconds = 9 / ours.audio_decoder.frame_rate
+        samples, rate = ours.speak(WORDS[0].tolist(), temperature=0.0, max_seconds=seconds)
+        assert rate == 24000
+        assert samples.shape == expected.shape
+        assert np.abs(samples - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+def test_speakers_of_the_command(tmp_path, capsys):
+    """A text begins with the number of its speaker, between the tokens of its begin and end."""
+    tokenizer = byte_bpe((), 300)
+    model = csm(words=tokenizer.get_vocab_size())
+    model.save_pretrained(tmp_path)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+    fast.save_pretrained(tmp_path)
+    out = tmp_path / "a.wav"
+    words = ["speak", str(tmp_path), "-p", "Hello", "--speaker", "7", "--temperature", "0", "--max-seconds", "0.01"]
+    assert run([*words, "-o", str(out)]) == 0
+    found, rate = soundfile.read(out, dtype="float32")
+    expected = sound_of(model, fast.encode("<s>[7]Hello</s>"), math.ceil(0.01 * 24000 / 16))
+    assert rate == 24000
+    assert np.abs(found - np.clip(expected, -1, 1)).max() <= 2**-13
+    capsys.readouterr()
+    assert run([*words, "--speaker", "me.wav", "-o", str(tmp_path / "b.wav")]) == 2
+    assert "not a speaker of CSM" in capsys.readouterr().err
+
+
 def test_gguf_and_back(model, folder, tmp_path):
     cc.convert(folder, tmp_path / "m.gguf")
     compare(tmp_path / "m.gguf", model)
@@ -150,10 +202,9 @@ HOSTILE = (
 
 @pytest.mark.parametrize("changes", HOSTILE)
 def test_hostile_configurations(changes, folder, tmp_path):
-    for path in folder.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    config = json.loads((folder / "config.json").read_text()) | changes
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(FormatError) as caught:
-        cc.models.load(tmp_path)
-    assert "\n" not in str(caught.value)
+    refused(folder, tmp_path, lambda config: config | changes)
+
+
+@pytest.mark.parametrize("stated", [7, {"model_type": "mimi", "upsampling_ratios": [10**9]}])
+def test_hostile_codecs(stated, folder, tmp_path):
+    assert "codec_config" in refused(folder, tmp_path, lambda config: config | {"codec_config": stated})

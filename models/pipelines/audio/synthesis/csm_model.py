@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 BACKBONE, HEAD, DEPTH = "backbone", "lm_head", "depth_decoder"
 HIDDEN = "last_hidden_state"
-SPEAKER = "[0]"
-"""What stands before the text of a speaker who is not named."""
+SPEAKERS = range(1000)
+"""Numbers of speakers; the published model knows a few."""
 
 
 class CSMModel(SynthesisModel):
@@ -37,6 +37,8 @@ class CSMModel(SynthesisModel):
         graphs: ``backbone``, ``lm_head`` and ``depth_decoder``.
         options: as of `SynthesisModel`.
     """
+
+    reads = ("speaker",)
 
     def __init__(self, graphs: Mapping[str, Graph], options: RunOptions) -> None:
         super().__init__(graphs, options)
@@ -106,7 +108,7 @@ class CSMModel(SynthesisModel):
         end = self.options.config.end
         sampler = Sampler(request.sampling, 1)
         cache = self.backbone.start(1)
-        following = self.frames(np.array([self._ids(request.text)]))
+        following = self.frames(np.array([self._ids(request.text, request.speech.speaker)]))
         found: list[np.ndarray] = []
         while len(found) < request.frames:
             state = self.backbone.advance(following, cache)
@@ -130,12 +132,19 @@ class CSMModel(SynthesisModel):
             codes.append(int(sampler.choose(logits, [])[0]))
         return np.array(codes)
 
-    def _ids(self, text: str | Sequence[int]) -> Sequence[int]:
-        """Ids of a text, with its speaker in front. UsageError for ids beyond the vocabulary."""
+    def _ids(self, text: str | Sequence[int], speaker: Any) -> Sequence[int]:
+        """Ids of a text, with the number of its speaker in front, 0 for None; begin and end of text are added.
+        UsageError for ids beyond the vocabulary, and what is no number of a speaker."""
         assert self.options.config is not None
         count = self.options.config.text_vocab
         if not isinstance(text, str):
             return checked(list(map(int, text)), count)
-        said = text if text.lstrip().startswith("[") else SPEAKER + text
+        said = "0" if speaker is None else str(speaker)
+        if not said.isdecimal() or int(said) not in SPEAKERS:
+            expected = f"a number, {SPEAKERS.start} to {SPEAKERS.stop - 1}"
+            raise UsageError("E-SPEAK-SPEAKER", None, "not a speaker of CSM", expected=expected, found=said)
         tokenizer: Any = self.tokenizer
-        return checked(tokenizer.encode(said), count)
+        ids = list(tokenizer.encode(f"[{int(said)}]{text}"))
+        roles = tokenizer.vocabulary.roles
+        begin, end = ([roles[role]] if role in roles else [] for role in ("bos", "eos"))
+        return checked((begin if ids[:1] != begin else []) + ids + (end if ids[-1:] != end else []), count)

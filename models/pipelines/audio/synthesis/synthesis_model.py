@@ -34,11 +34,13 @@ class Speech:
 
     Attributes:
         description: how the voice sounds, for models that read one.
+        speaker: whose voice it is: a number, or a sound of the voice, as the model says.
         max_seconds: limit of the sound's length.
         guidance: scale of classifier-free guidance; 1 for none.
     """
 
     description: str | None = None
+    speaker: Any = None
     max_seconds: float | None = None
     guidance: float | None = None
 
@@ -138,7 +140,7 @@ class SynthesisModel(TextModel):
             hint = did_you_mean(unknown[0], sorted(own | drawn), f"Options: {', '.join(sorted(own | drawn))}")
             raise UsageError("E-SPEAK-OPTION", None, f"unknown option {unknown[0]!r}", hint=hint)
         speech = Speech(**{name: value for name, value in options.items() if name in own})
-        for name in ("description", "guidance"):
+        for name in ("description", "speaker", "guidance"):
             if getattr(speech, name) is not None and name not in self.reads:
                 known = ", ".join(self.reads) or "no such options"
                 title = self.graph.arch or "the model"
