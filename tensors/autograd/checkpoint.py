@@ -11,15 +11,14 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import Inference
-from ..core.expression import Expression, Signature, TensorType, alias, apply_all
+from ..core.expression import Expression, TensorType, alias, apply_all
 from ..core.grad_mode import GRAD_MODE
 from ..core.lazy_tensor import LazyTensor
 from ..core.nested import flattened, mapped, restored
 from ..core.plan import Plan
 from ..core.registry import function
+from .traced import Parts, repeated
 
-Part = tuple[Signature, tuple[int | None, ...], int]
-"""An operator, the slots of its inputs, and the slot of its first output."""
 MAX_OPERATORS = 1024
 """Operators of checkpoints that are kept; all are dropped when there are more."""
 _operators: dict[Any, Op] = {}
@@ -68,61 +67,31 @@ def checkpoint(made: Callable[..., Any], *arguments: Any, **options: Any) -> Any
 
 def _applied(results: list[Expression], outer: dict[Expression, Expression], start: int) -> list[Expression]:
     """One operator that computes `results` from what was there before; those that it does not compute as they are."""
-    inside: set[Expression] = set()
-    stack = list(results)
-    while stack:
-        item = stack.pop()
-        if item not in inside and item not in outer and item.order > start and item.inputs:
-            inside.add(item)
-            stack += [each for each in item.inputs if each is not None]
-    if not inside:
+    found = Parts(results, list(outer), start)
+    if not found.inside:
         return [outer.get(each, each) for each in results]
-    order = sorted(inside, key=lambda item: item.order)
-    slots: dict[Expression, int] = {}
-    inputs: list[Expression] = []
-    for item in order:
-        for each in item.inputs:
-            if each is not None and each not in inside and each not in slots:
-                slots[each] = len(inputs)
-                inputs.append(outer.get(each, each))
-    parts: list[Part] = []
-    known: dict[Any, int] = {}
-    count = len(inputs)
-    for item in order:
-        if item.signature is None:
-            assert item.inputs[0] is not None
-            slots[item] = slots[item.inputs[0]]
-            continue
-        places = tuple([None if each is None else slots[each] for each in item.inputs])
-        first = known.get((item.signature, places))
-        if first is None:
-            first = known[item.signature, places] = count
-            parts.append((item.signature, places, first))
-            count += len(item.signature.outputs)
-        slots[item] = first + item.index
-    computed = [each for each in results if each in inside]
+    computed = [each for each in results if each in found.inside]
+    inputs = [outer.get(each, each) for each in found.inputs]
+    wanted = tuple([found.slots[each] for each in computed])
     key = (
         tuple([each.type.number for each in inputs]),
-        tuple([(signature.number, places) for signature, places, _ in parts]),
-        tuple([slots[each] for each in computed]),
+        tuple([(signature.number, places) for signature, places, _ in found.parts]),
+        wanted,
     )
     op = _operators.get(key)
     if op is None:
         if len(_operators) >= MAX_OPERATORS:
             _operators.clear()
-        wanted = [slots[each] for each in computed]
         op = _operators[key] = _operator(
-            parts, [each.type for each in inputs], wanted, [each.type for each in computed]
+            found, [each.type for each in inputs], wanted, [each.type for each in computed]
         )
     made = iter(apply_all(op, inputs, None, len(computed)))
-    return [next(made) if each in inside else outer.get(each, each) for each in results]
+    return [next(made) if each in found.inside else outer.get(each, each) for each in results]
 
 
-def _operator(
-    parts: Sequence[Part], inputs: Sequence[TensorType], wanted: Sequence[int], types: Sequence[TensorType]
-) -> Op:
-    """The operator that computes the slots `wanted` by other operators; slots from 0 on are its inputs."""
-    slots = max(first + len(signature.outputs) for signature, _, first in parts)
+def _operator(found: Parts, inputs: Sequence[TensorType], wanted: Sequence[int], types: Sequence[TensorType]) -> Op:
+    """The operator that computes the slots `wanted` of the parts."""
+    parts, slots = found.parts, found.count
     kept = sorted(set(wanted))
     plan = Plan(parts, slots, {}, dict(enumerate(inputs)), kept)
 
@@ -135,17 +104,8 @@ def _operator(
         for index, kind in enumerate(types):
             node.set(index, kind.dtype, kind.shape)
 
-    def built(values: Sequence[Value | None], build: Builder) -> list[Value | None]:
-        """The nodes of the parts; the values of all slots."""
-        known: list[Value | None] = [*values, *[None] * (slots - len(values))]
-        for signature, places, first in parts:
-            given = [None if slot is None else known[slot] for slot in places]
-            node = build.node(signature.op, given, signature.attributes, outputs=len(signature.outputs))
-            known[first : first + len(signature.outputs)] = node.outputs
-        return known
-
     def lower(node: Node, build: Builder) -> None:
-        known = built(node.inputs, build)
+        known = repeated(parts, slots, node.inputs, build)
         for slot, output in zip(wanted, node.outputs, strict=True):
             build.add("Identity", [known[slot]], outputs=[output])
 
@@ -153,7 +113,7 @@ def _operator(
         first = next(value for value in gradients if value is not None)
         again = [build.add(AFTER, [value, first]) if _moves(value) else value for value in node.inputs]
         start = len(build.nodes)
-        known = built(again, build)
+        known = repeated(parts, slots, again, build)
         slopes: dict[Value, Term] = {}
         for slot, g in zip(wanted, gradients, strict=True):
             value = known[slot]
@@ -161,8 +121,8 @@ def _operator(
                 term = Term(g, build)
                 slopes[value] = slopes[value] + term if value in slopes else term
         moves = [value if _moves(value) else None for value in again]
-        found = through(build, build.nodes[start:], slopes, moves)
-        return [None if term is None else term.value for term in found]
+        made = through(build, build.nodes[start:], slopes, moves)
+        return [None if term is None else term.value for term in made]
 
     return Op("Checkpoint", "candle", compute=compute, infer=infer, lower=lower, gradients=[gradient])
 
