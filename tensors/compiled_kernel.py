@@ -12,18 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.custom.rows_kernel import ROWS, Rows, register_rows
 from ..ops.elementwise.declare import broadcast_to_one
 from ..ops.rules.expression import Term
-from ..runtime.base.dataclass import dataclass
 from ..runtime.base.errors import UsageError
 from ..runtime.ir.builder import Builder
 from ..runtime.ir.graph import Graph, Node, Value
 from ..runtime.ir.op import Op, Undecomposable
 from ..runtime.ir.shape_inference import Inference
-from ..runtime.jit import address, kernel_arguments, range_kernel
-from ..runtime.jit.range_kernel import inner
-from ..runtime.plan.elementwise_fusion import FUNCTIONS, POINTERS, code_digest, module_kernel
-from ..runtime.plan.kernel_api import BaseStep, Buffer, Launch, Planned, Step, native
+from ..runtime.plan.elementwise_fusion import FUNCTIONS, code_digest
 from ..runtime.session import Session
 from ..runtime.tensor.dtype import of_numpy
 from .autograd.traced import Traced
@@ -33,8 +30,6 @@ from .operations.operands import default_float, expression_of, promoted
 
 DOMAIN, CODE = "kernel", "E-TENSOR-KERNEL"
 Body = Callable[..., Any]
-WORK = 64
-"""Scalar operations for each element of arguments and results that rows are assumed to take."""
 MAX_SESSIONS = 256
 """Sessions of single operators that are kept; all are dropped when there are more."""
 COMPILED = ("f32", "f64", "i64", "i32", "i16", "i8", "u8")
@@ -48,29 +43,6 @@ class _Running(threading.local):
 
 _running = _Running()
 """Operators that this thread computes by their kernels."""
-BODIES: dict[str, Body] = {}
-"""Bodies of row kernels by the key that generated modules use."""
-ROWS: dict[Op, Rows] = {}
-"""What each operator of rows computes, in the order in which they were made."""
-LATER: list[Callable[[Op], None]] = []
-"""What is told of operators of rows that are made later."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A row kernel for arguments of certain types.
-
-    Attributes:
-        rows: how many there are.
-        options: arguments of the body after the arrays.
-        results: types of the results; several: whether they are a tuple for the user.
-    """
-
-    kernel: RowKernel
-    rows: int
-    options: tuple[float, ...]
-    results: tuple[TensorType, ...]
-    several: bool
 
 
 class Kernel:
@@ -172,10 +144,9 @@ class RowKernel(Kernel):
     def __init__(self, body: Body, rows: Body, results: Body) -> None:
         super().__init__(body)
         self._rows, self._results = rows, results
-        BODIES[self.name] = body
         given = inspect.signature(body).parameters.values()
         self._options = {each.name: each.default for each in given if each.default is not each.empty}
-        self._known: dict[Any, Op] = {}
+        self._known: dict[Any, tuple[Op, bool]] = {}
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         inputs = [expression_of(each) for each in arguments]
@@ -187,13 +158,14 @@ class RowKernel(Kernel):
             raise UsageError(CODE, None, why, expected=", ".join(self._options), hint="Pass tensors by position")
         given = {**self._options, **options}
         key = tuple([(each.type.dtype, each.type.shape) for each in inputs]), tuple(given.items())
-        op = self._known.get(key)
-        if op is None:
-            op = self._known[key] = self._operator([each.type for each in inputs], given)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._operator([each.type for each in inputs], given)
+        op, several = known
         found = [LazyTensor(each) for each in apply_all(op, inputs, given, len(ROWS[op].results))]
-        return tuple(found) if ROWS[op].several else found[0]
+        return tuple(found) if several else found[0]
 
-    def _operator(self, inputs: Sequence[TensorType], options: dict[str, Any]) -> Op:
+    def _operator(self, inputs: Sequence[TensorType], options: dict[str, Any]) -> tuple[Op, bool]:
         made = self._results(*inputs)
         several = isinstance(made, list)
         dtype = inputs[0].dtype
@@ -202,14 +174,15 @@ class RowKernel(Kernel):
         if strange:
             why = f"{self.body.__name__} does not take {strange[0]}"
             raise UsageError(CODE, None, why, expected=", ".join(COMPILED), hint="Convert it with to(dtype)")
-        rows = Rows(self, int(self._rows(*inputs)), tuple(options.values()), results, several)
+        types = tuple([(each.dtype.as_numpy(), each.shape) for each in results])
+        rows = Rows(self.body, self.name, int(self._rows(*inputs)), tuple(options.values()), types)
 
         def infer(node: Inference) -> None:
             for index, kind in enumerate(results):
                 node.set(index, kind.dtype, kind.shape)
 
         def compute(*arrays: np.ndarray, **attributes: Any) -> Any:
-            if rows.rows and all(math.prod(each.shape) for each in (*inputs, *results)):
+            if rows.count and all(math.prod(each.shape) for each in (*inputs, *results)):
                 found = tuple(_run(op, arrays, len(results)))
             else:
                 found = tuple(np.zeros(each.shape, each.dtype.as_numpy()) for each in results)
@@ -218,61 +191,8 @@ class RowKernel(Kernel):
         name = f"{self.name}_{len(self._known)}"
         slopes = functools.partial(self._slopes, several=several)
         op = Op(name, DOMAIN, compute=compute, infer=infer, gradients=[slopes])
-        ROWS[op] = rows
-        native(op)(plan_rows)
-        for register in LATER:
-            register(op)
-        return op
-
-
-def plan_rows(step: Step) -> Planned:
-    """The launch of a row kernel."""
-
-    rows = ROWS[step.node.op]
-    arrays = arrays_of(step, rows)
-    lines = [
-        f'"""Generated from {rows.kernel.body.__name__}."""',
-        "from __future__ import annotations",
-        f"# {code_digest(rows.kernel.body)}",
-        "from numba import carray",
-        f"from {address.__name__} import *",
-        f"from {kernel_arguments.__name__} import Words",
-        f"from {range_kernel.__name__} import range_kernel",
-        f"from {__name__} import row_body",
-        f"body = row_body({rows.kernel.name!r})",
-        "@range_kernel",
-        "def compute(rows: int, arrays: Words, lengths: Words, part: int, parts: int):",
-    ]
-    place = 0
-    for index, each in enumerate(arrays):
-        dims = "".join(f"lengths[{place + axis}], " for axis in range(len(each.shape)))
-        lines.append(f"    x{index} = carray({POINTERS[str(each.dtype)]}(arrays[{index}]), ({dims}))")
-        place += len(each.shape)
-    lines.append("    for row in range(rows * part // parts, rows * (part + 1) // parts):")
-    lines.append(f"        body({called(len(arrays), rows.options)})")
-    lengths = [length for each in arrays for length in each.shape]
-    parts = step.parts(rows.rows, sum(each.count for each in arrays) * WORK)
-    text = "\n".join(lines) + "\n"
-    return Launch(module_kernel("rows", text), parts, rows=rows.rows, arrays=arrays, lengths=lengths)
-
-
-def arrays_of(step: BaseStep, rows: Rows) -> list[Buffer]:
-    """The buffers of arguments and results; memory of its own for a result that nobody asks for."""
-    found = [each for each in step.inputs if each is not None]
-    for index, kind in enumerate(rows.results):
-        used = step.is_used(index)
-        found.append(step.output(index) if used else step.temporary(kind.dtype.as_numpy(), kind.shape))
-    return found
-
-
-def called(arrays: int, options: Sequence[float]) -> str:
-    """The arguments of a body in generated text."""
-    return ", ".join(["row", *(f"x{index}" for index in range(arrays)), *map(repr, options)])
-
-
-def row_body(name: str) -> Body:
-    """The body of a row kernel as generated modules call it."""
-    return inner(BODIES[name])
+        register_rows(op, rows)
+        return op, several
 
 
 def _run(op: Op, arrays: Sequence[np.ndarray], outputs: int) -> list[np.ndarray]:

@@ -46,7 +46,7 @@ FLOORS = (
     ("runtime/cuda/execute",),
     ("runtime/cuda",),
     ("runtime",),
-    ("ops/rules", "ops/cast", "ops/quants/layout", "ops/quants/encoders/simd"),
+    ("ops/rules", "ops/cast", "ops/custom", "ops/quants/layout", "ops/quants/encoders/simd"),
     ("ops/elementwise", "ops/random", "ops/quants/encoders"),
     ("ops/reduce", "ops/nn", "ops/collective", "ops/quants"),
     ("ops/norm", "ops/loss", "ops/quants/llvm", "ops/quants/cuda", "ops/quants/schemes"),

@@ -1,5 +1,6 @@
 """kernel: compiled functions of elements and of rows compute what torch and NumPy do, on the CPU and the device."""
 
+import importlib.util
 import math
 import os
 import subprocess
@@ -11,8 +12,10 @@ import pytest
 import torch
 from candle_convert.tests.builders.paths import REPOSITORY
 
-sys.path.insert(0, str(REPOSITORY / "examples"))
-from flash_attention import flash_attention
+SPEC = importlib.util.spec_from_file_location("flash_attention", REPOSITORY / "examples" / "flash_attention.py")
+example = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(example)
+flash_attention = example.flash_attention
 
 
 @cc.kernel

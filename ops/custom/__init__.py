@@ -1,0 +1,1 @@
+"""Kernels of functions that a program brings itself."""
