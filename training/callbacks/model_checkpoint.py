@@ -91,7 +91,7 @@ class ModelCheckpoint(Callback):
 
     def folder(self, trainer: Run) -> Path:
         """Where files are written."""
-        return Path(trainer.loggers_root) / "checkpoints" if self.dirpath is None else Path(self.dirpath)
+        return Path(trainer.log_dir) / "checkpoints" if self.dirpath is None else Path(self.dirpath)
 
     def on_train_batch_end(self, trainer: Run, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Write, if it is time."""

@@ -185,11 +185,6 @@ class Trainer(Engine):
         return next((each for each in self.callbacks if isinstance(each, ModelCheckpoint)), None)
 
     @property
-    def log_dir(self) -> str:
-        """The folder of the run."""
-        return self.loggers_root
-
-    @property
     def default_root_dir(self) -> str:
         """The folder of logs and checkpoints."""
         return self.root

@@ -55,7 +55,7 @@ class Run(ABC):
         return self.loggers[0] if self.loggers else None
 
     @property
-    def loggers_root(self) -> str:
+    def log_dir(self) -> str:
         """The folder of the run: that of the first logger that has one, or where the trainer writes."""
         return next((each.log_dir for each in self.loggers if each.log_dir is not None), self.root)
 

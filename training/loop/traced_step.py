@@ -168,7 +168,7 @@ class _Attributes:
 
 def _tables(module: Module) -> Iterator[tuple[str, dict[str, Any]]]:
     for path, each in module.named_modules():
-        yield f"{path}." if path else "self", vars(each)
+        yield path or type(module).__name__, vars(each)
 
 
 def _content(item: Any) -> Any:

@@ -111,11 +111,15 @@ def test_items_that_are_asked_for_at_once():
 
 
 def test_hugging_face_datasets():
-    datasets = pytest.importorskip("datasets")
-    made = datasets.Dataset.from_dict({"x": [[1.0, 2], [3, 4], [5, 6]], "label": [0, 1, 0]}).with_format("numpy")
-    first, second = cc.data.DataLoader(made, 2)
+    datasets, pyarrow = pytest.importorskip("datasets"), pytest.importorskip("pyarrow")
+    table = pyarrow.table({"x": [[1.0, 2], [3, 4], [5, 6]], "label": [0, 1, 0], "text": ["a", "b", "c"]})
+    made = datasets.Dataset(datasets.table.InMemoryTable(table), fingerprint="made")
+    first, second = cc.data.DataLoader(made.with_format("numpy"), 2)
     assert first["x"].tolist() == [[1, 2], [3, 4]]
     assert second["label"].tolist() == [0]
+    (plain,) = cc.data.DataLoader(made, 3)
+    assert [each.tolist() for each in plain["x"]] == [[1, 3, 5], [2, 4, 6]]
+    assert plain["text"] == ["a", "b", "c"]
 
 
 def test_arrays_and_lists():
