@@ -18,6 +18,7 @@ Examples
 """
 OPTIONS = (
     "context", "top", "batch", "threshold", "iou", "classes", "points", "boxes", "stability", "grid", "min_area",
+    "crop_layers",
 )  # fmt: skip
 """Options of tasks; those of a model's task are known to its pipeline."""
 
@@ -77,6 +78,9 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
 @click.option("--stability", type=click.FloatRange(0, 1), metavar="P", help="Least stability of masks (default 0.95).")
 @click.option("--grid", type=click.IntRange(1, 256), metavar="N", help="N x N points find masks (default 32).")
 @click.option("--min-area", type=click.IntRange(0), metavar="N", help="Remove holes and islands of fewer pixels.")
+@click.option(
+    "--crop-layers", type=click.IntRange(0, 4), metavar="N", help="Also search N layers of crops for small objects."
+)
 @shared_options.PREPROCESSOR
 @click.option("--force", is_flag=True, help="Replace existing annotated pictures.")
 @shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.errors import UsageError
@@ -88,22 +88,30 @@ class TaskModel:
     @memory_limited
     def predict(self, inputs: Any, **options: Any) -> Any:
         """What the model finds in an input, as a list of dictionaries, the most probable first; a list of such lists
-        for a list of inputs. Each task's pipeline describes its options: ``top``, ``batch``, ``context`` ...
+        for a list of inputs. Each task's pipeline describes its options: ``top``, ``batch``, ``context`` ...; that of a
+        task with many has them as the dataclass ``options``.
 
         Raises UsageError if the model predicts nothing, and for options that its task does not have.
         """
         method = self._verb("predict")
-        check_options(self.task, method, options)
-        return method(inputs, **options)
+        record = getattr(self._pipeline, "options", None)
+        fields = {} if record is None else record.__dataclass_fields__
+        check_options(self.task, method, options, fields)
+        if record is None:
+            return method(inputs, **options)
+        asked = record(**{name: value for name, value in options.items() if name in fields})
+        return method(inputs, asked, **{name: value for name, value in options.items() if name not in fields})
 
 
-def check_options(task: str, method: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """UsageError for options that a method of a task's pipeline does not have."""
-    known = inspect.signature(method).parameters
+def check_options(
+    task: str, method: Callable[..., Any], options: Mapping[str, Any], recorded: Iterable[str] = ()
+) -> None:
+    """UsageError for options that a method of a task's pipeline does not have, nor the record that it takes."""
+    parameters = inspect.signature(method).parameters.values()
+    known = [*recorded, *(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)]
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
-        hint = f"Options: {', '.join(list(known)[1:])}"
-        raise UsageError("E-OPTION", None, f"{task} has no option {unknown}", hint=hint)
+        raise UsageError("E-OPTION", None, f"{task} has no option {unknown}", hint=f"Options: {', '.join(known)}")
 
 
 class UnsupportedUse(UsageError, AttributeError):

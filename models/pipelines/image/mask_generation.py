@@ -6,18 +6,17 @@ Source: SamPredictor and SamAutomaticMaskGenerator of segment-anything (Kirillov
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UsageError
-from ...postprocess.run_lengths import RunLengthMask, run_lengths
-from ...postprocess.segments import THRESHOLD, boxes_around, distinct, picture_masks, stability
-from ...postprocess.small_regions import without_small_regions
+from ...postprocess.segments import Segments, cleaned, distinct, in_picture, joined
 from ...preprocess.image_processor import preparation_of
-from ...preprocess.picture import Picture
+from ...preprocess.picture import Picture, picture_of
+from ...preprocess.picture_crops import crops_of
 from ...preprocess.placement import Placement
 from ...preprocess.preparation import Preparation
 from ...preprocess.stated_preparation import stated_preparation
@@ -25,11 +24,12 @@ from ..task_model import Progress
 from .image_pipeline import ImagePipeline, listed, named_edges
 from .promptable_model import MASKS, SCORES, Prompts
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 POINTS_AT_ONCE = 64
-MASKS_AT_ONCE = 8
-"""Masks that are scaled to the picture at once."""
-SCORE, STABLE, GRID = 0.88, 0.95, 32
-"""What masks of everything need by default, and points in each direction."""
+MOST_LAYERS = 4
+"""Layers of crops: the last one has 256."""
 Embeddings = Mapping[str, np.ndarray]
 
 
@@ -40,45 +40,107 @@ class Everything:
     Attributes:
         threshold: the predicted overlap with the true mask that they exceed.
         stability: the least overlap of a mask at a higher and at a lower threshold.
-        iou: masks whose boxes overlap that of a better one by more are left out.
+        iou: masks whose boxes overlap that of a better one by more are left out; of several crops those of smaller ones
+            are better.
         grid: points in each direction.
         min_area: holes and islands of fewer pixels are removed; 0 leaves them.
+        crop_layers: layers of crops that are searched beside the whole picture; layer i has 4^i crops.
+        crop_overlap: of the crops in layer 1, as a share of the picture's shorter side.
+        crop_divisor: crops of layer i have `grid` / `crop_divisor`^i points in each direction.
     """
 
-    threshold: float = SCORE
-    stability: float = STABLE
+    threshold: float = 0.88
+    stability: float = 0.95
     iou: float = 0.7
-    grid: int = GRID
+    grid: int = 32
     min_area: int = 0
+    crop_layers: int = 0
+    crop_overlap: float = 512 / 1500
+    crop_divisor: int = 1
+
+    def __post_init__(self) -> None:
+        rules = (
+            ("grid", self.grid >= 1, "1 or more"),
+            ("crop_layers", 0 <= self.crop_layers <= MOST_LAYERS, f"0 to {MOST_LAYERS}"),
+            ("crop_overlap", 0 <= self.crop_overlap < 1, "0 or more, and less than 1"),
+            ("crop_divisor", self.crop_divisor >= 1, "1 or more"),
+        )
+        for name, right, expected in rules:
+            if not right:
+                raise UsageError("E-OPTION", None, f"{name} is {getattr(self, name)!r}", expected=expected)
+
+    def points(self, layer: int) -> np.ndarray:
+        """x and y in shares of a crop of points in each of its parts, f64 [points, 2]."""
+        count = max(1, int(self.grid / self.crop_divisor**layer))
+        places = np.linspace(1 / (2 * count), 1 - 1 / (2 * count), count)
+        y, x = np.meshgrid(places, places, indexing="ij")
+        return np.stack([x, y], -1).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
-class Segments:
-    """Masks of a picture, by rows of arrays.
+class MaskOptions:
+    """What is cut out of a picture: what points and boxes show, or, without these, everything.
 
     Attributes:
-        masks: the masks.
-        scores: f32 [count]: predicted overlap with the true mask.
-        stability: f32 [count].
-        boxes: f32 [count, 4]: x0, y0, x1, y1, ends included.
-        points: f32 [count, 2]: x and y of the point that gave the mask; None for those of prompts.
+        points: x and y in pixels of the picture, and 1 (default) for points of the object or 0 for others.
+        boxes: left, top, right and bottom in pixels of the picture.
+        threshold: the score that masks exceed; None for 0.88 of everything, and any with prompts.
+        top: how many masks of a picture, None for all.
+        stability, iou, grid, min_area, crop_layers, crop_overlap, crop_divisor: of masks of everything, as of
+            `Everything`; None for its defaults.
     """
 
-    masks: list[RunLengthMask]
-    scores: np.ndarray
-    stability: np.ndarray
-    boxes: np.ndarray
-    points: np.ndarray | None = None
+    points: Sequence[Sequence[float]] | None = None
+    boxes: Sequence[Sequence[float]] | None = None
+    threshold: float | None = None
+    top: int | None = None
+    stability: float | None = None
+    iou: float | None = None
+    grid: int | None = None
+    min_area: int | None = None
+    crop_layers: int | None = None
+    crop_overlap: float | None = None
+    crop_divisor: int | None = None
 
-    def at(self, rows: np.ndarray) -> Segments:
-        """Some of them."""
-        points = None if self.points is None else self.points[rows]
-        masks = [self.masks[row] for row in rows]
-        return Segments(masks, self.scores[rows], self.stability[rows], self.boxes[rows], points)
+    def shown(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Points f32 [points, 3] with labels, and boxes f32 [boxes, 4]; None if there are neither.
+
+        Raises UsageError for prompts that do not fit each other, and for rules of everything beside them.
+        """
+        if not self.points and not self.boxes:
+            return None
+        misplaced = ", ".join(sorted(self._said().keys() - {"threshold"}))
+        if misplaced:
+            raise UsageError("E-OPTION", None, f"{misplaced}: for masks of everything, without points and boxes")
+        rows = [[*point, 1.0] if len(point) == 2 else [*point] for point in self.points or ()]
+        corners = [[*box] for box in self.boxes or ()]
+        if any(len(row) != 3 or row[2] not in (0, 1) or not np.isfinite(row).all() for row in rows):
+            expected = "x, y and the label 1 or 0"
+            raise UsageError("E-PROMPT-POINT", None, "not a point", expected=expected, found=str(self.points))
+        if any(len(box) != 4 or not (box[0] < box[2] and box[1] < box[3]) for box in corners):
+            expected = "left < right and top < bottom"
+            raise UsageError("E-PROMPT-BOX", None, "not a box", expected=expected, found=str(self.boxes))
+        if rows and len(corners) > 1:
+            why = "points show one object and cannot be given with several boxes"
+            raise UsageError("E-PROMPT-BOX", None, why, hint="Give one box with the points, or boxes alone")
+        return np.array(rows, np.float32).reshape(-1, 3), np.array(corners, np.float32).reshape(-1, 4)
+
+    def everything(self) -> Everything:
+        """Which masks of everything are kept."""
+        return Everything(**self._said())
+
+    def _said(self) -> dict[str, Any]:
+        said = {name: getattr(self, name) for name in Everything.__dataclass_fields__}
+        return {name: value for name, value in said.items() if value is not None}
+
+
+EVERYTHING = MaskOptions()
 
 
 class MaskGeneration(ImagePipeline):
     """Cuts objects out of pictures."""
+
+    options = MaskOptions
 
     @functools.cached_property
     def preparation(self) -> Preparation:
@@ -91,15 +153,8 @@ class MaskGeneration(ImagePipeline):
     def predict(
         self,
         inputs: Picture | Sequence[Picture],
+        asked: MaskOptions = EVERYTHING,
         *,
-        points: Sequence[Sequence[float]] | None = None,
-        boxes: Sequence[Sequence[float]] | None = None,
-        threshold: float | None = None,
-        stability: float | None = None,
-        iou: float | None = None,
-        grid: int | None = None,
-        min_area: int | None = None,
-        top: int | None = None,
         batch: int = 1,
         preparation: Preparation | None = None,
         progress: Progress | None = None,
@@ -114,38 +169,31 @@ class MaskGeneration(ImagePipeline):
 
         Args:
             inputs: pictures as `picture_of` takes them: paths, bytes, arrays or images of Pillow.
-            points: x and y in pixels of the picture, and 1 (default) for points of the object or 0 for others.
-            boxes: left, top, right and bottom in pixels of the picture.
-            threshold: the score that masks exceed; None for 0.88 of everything, and any with prompts.
-            stability: the least stability of masks of everything, None for 0.95.
-            iou: masks of everything whose boxes overlap that of a better one by more are left out; None for 0.7.
-            grid: points in each direction, None for 32.
-            min_area: holes and islands of fewer pixels are removed from masks of everything.
-            top: how many masks of a picture, None for all.
-            batch: pictures that are encoded at once.
+            asked: what is cut out.
+            batch: pictures, or crops of a picture, that are encoded at once.
             preparation: how pictures are prepared, in place of what the model's files state.
             progress: told how many pictures are done.
 
         Raises UsageError for prompts that do not fit each other or the picture.
         """
-        said = {"threshold": threshold, "stability": stability, "iou": iou, "grid": grid, "min_area": min_area}
-        rules: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
-        shown = _shown(points, boxes)
-        if shown is not None and rules.keys() - {"threshold"}:
-            misplaced = ", ".join(sorted(rules.keys() - {"threshold"}))
-            raise UsageError("E-OPTION", None, f"{misplaced}: for masks of everything, without points and boxes")
+        shown, rules = asked.shown(), asked.everything()
         single, pictures = listed(inputs)
-        found: list[list[dict[str, Any]]] = []
-        for seen in self._seen(pictures, batch, preparation, progress):
-            for row, at in enumerate(seen.placements):
-                embeddings = {name: array[row : row + 1] for name, array in seen.outputs.items()}
-                if shown is None:
-                    segments = self._everything(embeddings, at, Everything(**rules))
-                else:
-                    segments = self._shown(embeddings, at, shown, threshold)
-                order = np.argsort(-segments.scores, kind="stable")[:top]
-                found.append(_rows(segments.at(order)))
-        return found[0] if single else found
+        found: list[Segments] = []
+        if shown is None and rules.crop_layers:
+            for picture in pictures:
+                found.append(self._cropped(picture_of(picture), rules, batch, preparation))
+                if progress is not None:
+                    progress(len(found), len(pictures))
+        else:
+            for seen in self._seen(pictures, batch, preparation, progress):
+                for row, at in enumerate(seen.placements):
+                    embeddings = _of_row(seen.outputs, row)
+                    if shown is None:
+                        found.append(_distinct(self._everything(embeddings, at, rules, rules.points(0)), rules))
+                    else:
+                        found.append(self._shown(embeddings, at, shown, asked.threshold))
+        rows = [_rows(each.at(np.argsort(-each.scores, kind="stable")[: asked.top])) for each in found]
+        return rows[0] if single else rows
 
     def _shown(
         self, embeddings: Embeddings, at: Placement, shown: tuple[np.ndarray, np.ndarray], threshold: float | None
@@ -168,11 +216,25 @@ class MaskGeneration(ImagePipeline):
             best = scores.argmax(keepdims=True)
             logits, scores = logits[best], scores[best]
         rows = np.arange(len(scores)) if threshold is None else np.flatnonzero(scores > threshold)
-        return _joined(list(_in_picture(logits[rows], scores[rows], at, 0.0)))
+        return joined(list(in_picture(logits[rows], scores[rows], at, 0.0)))
 
-    def _everything(self, embeddings: Embeddings, at: Placement, rules: Everything) -> Segments:
-        """Masks of what a grid of points finds, those that overlap a better one left out."""
-        points = _grid_points(rules.grid) * at.size[::-1]
+    def _cropped(self, image: Image, rules: Everything, batch: int, preparation: Preparation | None) -> Segments:
+        """Masks of everything in a picture and in its crops."""
+        size = image.height, image.width
+        crops = list(crops_of(size, rules.crop_layers, rules.crop_overlap))
+        parts, areas = [], []
+        for seen in self._seen([image.crop(crop) for _, crop in crops], batch, preparation, None):
+            for row, (number, at) in enumerate(zip(seen.rows, seen.placements, strict=True)):
+                layer, crop = crops[number]
+                some = self._everything(_of_row(seen.outputs, row), at, rules, rules.points(layer)).placed(crop, size)
+                parts.append(some.at(distinct(some.boxes, some.scores, rules.iou)))
+                areas += [at.size[0] * at.size[1]] * len(parts[-1].scores)
+        found = joined(parts)
+        return _clean(found.at(distinct(found.boxes, 1 / np.array(areas, np.float32), rules.iou)), rules)
+
+    def _everything(self, embeddings: Embeddings, at: Placement, rules: Everything, shares: np.ndarray) -> Segments:
+        """Masks of what points, in shares of the picture, find."""
+        points = shares * at.size[::-1]
         parts: list[Segments] = []
         for start in range(0, len(points), POINTS_AT_ONCE):
             some = points[start : start + POINTS_AT_ONCE]
@@ -181,79 +243,22 @@ class MaskGeneration(ImagePipeline):
             scores = outputs[SCORES][0]
             asked, choice = np.nonzero(scores > rules.threshold)
             logits = outputs[MASKS][0, asked, choice]
-            parts += _in_picture(logits, scores[asked, choice], at, rules.stability, some[asked])
-        found = _joined(parts)
-        found = found.at(distinct(found.boxes, found.scores, rules.iou))
-        return _cleaned(found, rules) if rules.min_area else found
+            parts += in_picture(logits, scores[asked, choice], at, rules.stability, some[asked])
+        return joined(parts)
 
 
-def _shown(
-    points: Sequence[Sequence[float]] | None, boxes: Sequence[Sequence[float]] | None
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Points f32 [points, 3] with labels, and boxes f32 [boxes, 4]; None if there are neither."""
-    if not points and not boxes:
-        return None
-    rows = [[*point, 1.0] if len(point) == 2 else [*point] for point in points or ()]
-    corners = [[*box] for box in boxes or ()]
-    if any(len(row) != 3 or row[2] not in (0, 1) or not np.isfinite(row).all() for row in rows):
-        expected = "x, y and the label 1 or 0"
-        raise UsageError("E-PROMPT-POINT", None, "not a point", expected=expected, found=str(points))
-    if any(len(box) != 4 or not (box[0] < box[2] and box[1] < box[3]) for box in corners):
-        raise UsageError("E-PROMPT-BOX", None, "not a box", expected="left < right and top < bottom", found=str(boxes))
-    if rows and len(corners) > 1:
-        why = "points show one object and cannot be given with several boxes"
-        raise UsageError("E-PROMPT-BOX", None, why, hint="Give one box with the points, or boxes alone")
-    return np.array(rows, np.float32).reshape(-1, 3), np.array(corners, np.float32).reshape(-1, 4)
+def _of_row(outputs: Embeddings, row: int) -> dict[str, np.ndarray]:
+    """What the model computed of one picture."""
+    return {name: array[row : row + 1] for name, array in outputs.items()}
 
 
-def _grid_points(count: int) -> np.ndarray:
-    """x and y in shares of the picture of `count` x `count` points, f64 [points, 2]."""
-    places = np.linspace(1 / (2 * count), 1 - 1 / (2 * count), count)
-    y, x = np.meshgrid(places, places, indexing="ij")
-    return np.stack([x, y], -1).reshape(-1, 2)
+def _distinct(found: Segments, rules: Everything) -> Segments:
+    """Masks that overlap no better one."""
+    return _clean(found.at(distinct(found.boxes, found.scores, rules.iou)), rules)
 
 
-def _in_picture(
-    logits: np.ndarray, scores: np.ndarray, at: Placement, least: float, points: np.ndarray | None = None
-) -> Iterator[Segments]:
-    """Masks in the size of the picture, those of less stability than `least` left out."""
-    for start in range(0, len(logits), MASKS_AT_ONCE):
-        rows = np.arange(start, min(len(logits), start + MASKS_AT_ONCE))
-        scaled = picture_masks(logits[rows], at)
-        stable = stability(scaled)
-        kept = np.flatnonzero(stable >= least)
-        inside = scaled[kept] > THRESHOLD
-        yield Segments(
-            [run_lengths(mask) for mask in inside],
-            scores[rows[kept]],
-            stable[kept],
-            boxes_around(inside),
-            None if points is None else points[rows[kept]],
-        )
-
-
-def _joined(parts: Sequence[Segments]) -> Segments:
-    """All of the masks."""
-    if not parts:
-        return Segments([], np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros((0, 4), np.float32))
-    points = None if parts[0].points is None else np.concatenate([each.points for each in parts])
-    masks = [mask for each in parts for mask in each.masks]
-    scores, stable, boxes = (
-        np.concatenate([getattr(each, name) for each in parts]) for name in ("scores", "stability", "boxes")
-    )
-    return Segments(masks, scores, stable, boxes, points)
-
-
-def _cleaned(segments: Segments, rules: Everything) -> Segments:
-    """Masks without small holes and islands; of those that overlap then, unchanged ones are preferred."""
-    pairs = [without_small_regions(np.asarray(mask), rules.min_area) for mask in segments.masks]
-    boxes = [boxes_around(mask[None])[0] for mask, _ in pairs]
-    masks = [run_lengths(mask) for mask, _ in pairs]
-    unchanged = np.array([not changed for _, changed in pairs], np.float32)
-    found = Segments(
-        masks, segments.scores, segments.stability, np.array(boxes, np.float32).reshape(-1, 4), segments.points
-    )
-    return found.at(distinct(found.boxes, unchanged, rules.iou))
+def _clean(found: Segments, rules: Everything) -> Segments:
+    return cleaned(found, rules.min_area, rules.iou) if rules.min_area else found
 
 
 def _rows(segments: Segments) -> list[dict[str, Any]]:

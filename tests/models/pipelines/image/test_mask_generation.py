@@ -5,6 +5,10 @@ import numpy as np
 import pytest
 import torch
 from candle_convert import models
+from candle_convert.models.pipelines.image.mask_generation import Everything
+from candle_convert.models.postprocess.run_lengths import run_lengths
+from candle_convert.models.postprocess.segments import Segments, boxes_around
+from candle_convert.models.preprocess.picture_crops import crops_of
 from candle_convert.tests.builders.image_checkpoints import saved
 from candle_convert.tests.builders.pictures import MADE
 from candle_convert.tests.builders.segment_anything import SIDE, segment_anything
@@ -95,6 +99,46 @@ def test_everything(ours, theirs, processor):
     best = ours.predict(PICTURE, grid=9, threshold=threshold, stability=stable, iou=0.5, top=3)
     assert 0 < len(best) <= 3
     assert best[0]["mask"].to_coco() == found[0]["mask"].to_coco()
+
+
+def test_everything_in_crops(ours, theirs, processor):
+    """The masks of a picture and its crops; those at the edge of a crop are left out."""
+    picture, rules = np.kron(PICTURE, np.ones((3, 3, 1), np.uint8)), {"threshold": 1e-3, "stability": 0.0, "iou": 1.0}
+    crops, points, pieces, labels = processor.generate_crop_boxes(picture, SIDE, crop_n_layers=1, points_per_crop=4)
+    assert [list(crop) for _, crop in crops_of(picture.shape[:2], 1, 512 / 1500)] == crops.int().tolist()
+    scores = []
+    for place, piece in enumerate(pieces):
+        inputs, some = processor(piece, return_tensors="pt"), slice(place, place + 1)
+        with torch.no_grad():
+            outputs = theirs(inputs["pixel_values"], input_points=points[:, :, some], input_labels=labels[:, :, some])
+        sizes = [inputs[each] for each in ("original_sizes", "reshaped_input_sizes")]
+        (masks,) = processor.post_process_masks(outputs.pred_masks, *sizes, binarize=False)
+        _, kept, _ = processor.filter_masks(masks, outputs.iou_scores[0], picture.shape[:2], crops[place], 1e-3, 0.0)
+        scores += kept.tolist()
+    found = ours.predict(picture, grid=4, crop_layers=1, batch=4, **rules)
+    assert len(found) == len(scores)
+    assert np.allclose([row["score"] for row in found], sorted(scores, reverse=True), atol=1e-4)
+
+
+def test_masks_of_crops_lie_in_the_picture():
+    masks = np.zeros((2, 60, 80), bool)
+    masks[0, 22:30, 25:40] = masks[1, 10:30, 30:40] = True
+    rows = [run_lengths(mask) for mask in masks]
+    found = Segments(rows, np.ones(2), np.ones(2), boxes_around(masks), np.zeros((2, 2)))
+    placed = found.placed((50, 40, 130, 100), (200, 300))
+    assert placed.boxes.tolist() == [[75, 62, 89, 69]], "the other one is cut off"
+    (mask,) = map(np.asarray, placed.masks)
+    assert mask.shape == (200, 300)
+    assert mask[62:70, 75:90].all()
+    assert mask.sum() == masks[0].sum()
+    assert placed.points.tolist() == [[50, 40]]
+    assert [len(Everything(grid=4, crop_divisor=2).points(layer)) for layer in range(3)] == [16, 4, 1]
+
+
+@pytest.mark.parametrize("name", ["crop_layers", "crop_divisor", "grid"])
+def test_rules_out_of_range_are_refused(ours, name):
+    with pytest.raises(cc.Error, match=f"{name} is -1"):
+        ours.predict(PICTURE, **{name: -1})
 
 
 def test_small_regions_are_removed(ours):
