@@ -82,7 +82,8 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
         (each["input"], each["label"], f"{each['score']:.3f}", f"{each['cosine']:.3f}", each["nearest"])
         for each in results
     ]
-    current().table(("picture", "label", "score", "cosine", "nearest"), rows, right=(2, 3))
+    if rows:
+        current().table(("picture", "label", "score", "cosine", "nearest"), rows, right=(2, 3))
     facts = {"inputs": [model], "against": values["against"], "results": results, "warnings": []}
     current().emit({**facts, **readable.errors_json(pictures)}, ok=not readable.errors)
     return readable.exit_code

@@ -31,7 +31,8 @@ def pictures_by_folder(folder: str) -> list[tuple[str, str]]:
     Raises UsageError for a folder without labeled pictures.
     """
     if not os.path.isdir(folder):
-        raise FileAccessError("E-IO-OPEN", folder, "not a folder")
+        why = "not a folder" if os.path.lexists(folder) else "no such folder"
+        raise FileAccessError("E-IO-OPEN", folder, why)
     found = [
         (str(path), label.name)
         for label in sorted(Path(folder).iterdir())

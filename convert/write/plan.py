@@ -176,6 +176,9 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     folder, stem, beside = output_location(output, format)
     if not format.graphs:
         refuse_graphs(graph, format, output)
+        if options.with_preprocessing:
+            why = f"{format.name} files hold weights, and --with-preprocessing is about nodes"
+            raise UsageError("E-OPTION", output, why, hint="Write ONNX with it")
         weights_only(graph)
     _refuse_part(graph, options)
     dtype = options.dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,10 +49,17 @@ def picture_of(given: Picture, channels: int = 3) -> Image:
 
 def _read(path: str, channels: int) -> Image:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileAccessError("E-IO-READ", path, "not a regular file")
             return _decoded(file, path, channels)
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise FileAccessError("E-IO-READ", path, f"cannot be read: {error.strerror}") from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A file descriptor; of a pipe that nothing writes to, too."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _decoded(stream: Any, path: str | None, channels: int) -> Image:

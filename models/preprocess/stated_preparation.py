@@ -9,7 +9,7 @@ from typing import Any
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import Config
 from ...runtime.ir.graph import Graph
-from ..tokenizer.readers.locate import settings
+from ..tokenizer.readers.locate import json_value
 from .image_processor import preparation_of
 from .open_clip_transform import FILE, open_clip_preparation
 from .preparation import Preparation, letterbox
@@ -41,21 +41,27 @@ def letterbox_of(config: Config | None) -> Preparation | None:
     return None if size is None else letterbox(*size)
 
 
+def _settings(source: Graph, name: str) -> Mapping[str, Any]:
+    """A JSON object beside the weights, empty if missing."""
+    found = json_value(source, name, "E-CONFIG-JSON")
+    return found if isinstance(found, dict) else {}
+
+
 def stated_preparation(source: Graph | None, otherwise: Preparation | None = None) -> Preparation:
     """The preparation that the files of a model state, else `otherwise`. UnsupportedError if there is none."""
     path = source.files[0] if source is not None and source.files else None
     if source is not None:
         for name in FILES:
-            found = preparation_from(settings(source, name), path)
+            found = preparation_from(_settings(source, name), path)
             if found is not None:
                 return found
         export = export_of(source.metadata)
         if export is not None:
             return letterbox(*export.size)
-        config = settings(source, CONFIG)
+        config = _settings(source, CONFIG)
         if isinstance(config.get(TIMM), Mapping):
             return timm_preparation(config[TIMM], path)
-        found = preparation_from(settings(source, FILE), path)
+        found = preparation_from(_settings(source, FILE), path)
         if found is not None:
             return found
     if otherwise is not None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 
 import numpy as np
@@ -136,6 +137,25 @@ def test_folders_without_pictures(folder, capsys):
     (folder / "empty").mkdir()
     assert run(["predict", "model", "empty", "-q"]) == 2
     assert "holds no pictures" in capsys.readouterr().err
+
+
+def test_preparations_that_cannot_be_exported_get_one_line(folder, capsys):
+    assert run(["convert", "model", "m.gguf", "--with-preprocessing"]) == 2
+    assert "--with-preprocessing is about nodes" in capsys.readouterr().err
+    (folder / "model" / "preprocessor_config.json").write_text("{")
+    assert run(["convert", "model", "m.onnx", "--with-preprocessing"]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("✗ E-CONFIG-JSON")
+    assert said.count("\n") == 1
+
+
+def test_folders_of_labels_that_cannot_be_read(folder, capsys):
+    (folder / "labeled" / "dog").mkdir(parents=True)
+    os.mkfifo(folder / "labeled" / "dog" / "pipe.png")
+    (folder / "labeled" / "dog" / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    assert run(["classify", "model", "photos/0.png", "--against", "labeled", "-q"]) == 2
+    said = [line.split()[1] for line in capsys.readouterr().err.splitlines() if line.startswith("✗")]
+    assert said == ["E-PICTURE-FORMAT", "E-IO-READ", "E-PICTURE-NONE"]
 
 
 def test_masks(tmp_path, capsys, monkeypatch):

@@ -1,6 +1,7 @@
 """Pictures from files, bytes and arrays: modes, orientation, and damaged or hostile files."""
 
 import io
+import os
 import struct
 import zlib
 
@@ -116,6 +117,14 @@ def _png(width, height):
     return (
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(4000))) + chunk(b"IEND", b"")
     )
+
+
+def test_pipes_and_devices_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "zero.png").symlink_to("/dev/zero")
+    for name in ("pipe.png", "zero.png"):
+        with pytest.raises(cc.Error, match=f"{name}: not a regular file"):
+            picture_of(tmp_path / name)
 
 
 def test_decompression_bombs():
