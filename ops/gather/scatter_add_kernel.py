@@ -1,5 +1,5 @@
-"""Native ScatterND that adds rows, as the gradient of an embedding does. Each part adds some columns of all rows, so
-that rows of one place are added in their order."""
+"""Native ScatterND and ScatterElements that add, as the gradients of an embedding and of MaxPool do. Whatever is added
+to one place is added by one part, in order."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ...runtime.jit.address import f32, share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Launch, Planned, Step, native
-from .gather_kernel import INDICES, base_of, index_at, plan_scatter_nd
-from .scatter import scatter_nd
+from .gather_kernel import INDICES, base_of, index_at, plan_scatter_elements, plan_scatter_nd
+from .scatter import scatter_elements, scatter_nd
 
 MIN_COLUMNS = 64
 """Columns of a part."""
@@ -39,6 +39,52 @@ def rows_added(
         place = index_at(indices, nbytes, row, height, bailout) * columns
         for column in range(first, last):
             target[place + column] += source[row * columns + column]
+
+
+@range_kernel
+def elements_added(
+    source: Address,
+    indices: Address,
+    target: Address,
+    count: int,
+    height: int,
+    nbytes: int,
+    bailout: Address,
+    part: int,
+    parts: int,
+) -> None:
+    """Add `count` elements by index to those of a vector of `height`. Each part adds those in its range of places."""
+    source, target = f32(source), f32(target)
+    low, high = share(height, part, parts)
+    for at in range(count):
+        place = index_at(indices, nbytes, at, height, bailout)
+        if low <= place < high:
+            target[place] += source[at]
+
+
+@native(scatter_elements)
+def plan_scatter_elements_add(step: Step) -> Planned:
+    """Sums of f32 in a vector; what is not added as the other kernel takes it."""
+    if step.attributes["reduction"] != "add":
+        return plan_scatter_elements(step)
+    x, indices, updates = step.inputs
+    if x is None or indices is None or updates is None or x.dtype != np.float32 or indices.dtype.name not in INDICES:
+        return None
+    if len(x.shape) != 1 or indices.shape != updates.shape:
+        return None
+    y, launches = base_of(step, x)
+    added = Launch(
+        elements_added,
+        step.parts(2, 2.0 * updates.count),
+        source=updates,
+        indices=indices,
+        target=y,
+        count=indices.count,
+        height=x.count,
+        nbytes=indices.dtype.itemsize,
+        bailout=step.bailout,
+    )
+    return [*launches, added]
 
 
 @native(scatter_nd)

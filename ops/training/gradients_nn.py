@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.base.errors import UnsupportedError
+from ...runtime.ir.op import Undecomposable
 from ..contrib.fused import skip_norm
 from ..conv import conv, conv_transpose
 from ..nn import swiglu
@@ -100,17 +101,51 @@ class Window:
         found = image.call("Conv", self.swap_axes(slope), strides=self.dilations, dilations=self.strides, group=group)
         return self.swap_axes(found)
 
+    def flipped(self, kernel: Term, group: int) -> Term:
+        """The kernel that takes the slopes of a convolution without strides back to its input: mirrored, inputs and
+        outputs exchanged."""
+        axes = list(range(2, self.axes + 2))
+        ends = [-(1 << 62)] * self.axes
+        mirrored = kernel.call("Slice", *map(self.step.integers, ([-1] * self.axes, ends, axes, [-1] * self.axes)))
+        if group == 1:
+            return self.swap_axes(mirrored)
+        outputs, inputs, *lengths = kernel.lengths
+        grouped = mirrored.reshaped(group, outputs // group, inputs, *lengths)
+        swapped = grouped.transposed([0, 2, 1, *range(3, self.axes + 3)])
+        return swapped.reshaped(group * inputs, outputs // group, *lengths)
+
     def bias_slope(self, slope: Term) -> Term:
         """The derivative by the bias."""
         return slope.call("ReduceSum", self.step.integers([0, *range(2, self.axes + 2)]), keepdims=0)
+
+
+def _flipped_pads(step: Step, window: Window) -> list[int] | None:
+    """Padding of slopes that are convolved with the mirrored kernel; None with strides, where lengths are unknown, or
+    where the padding is larger than the kernel."""
+    if step.attributes["auto_pad"] not in ("NOTSET", "VALID") or set(window.strides) != {1}:
+        return None
+    try:
+        size, kernel, out = (term.lengths[2:] for term in (step.input(0), step.input(1), step.slope))
+    except Undecomposable:
+        return None
+    given = step.attributes["pads"] if step.attributes["auto_pad"] == "NOTSET" else None
+    begin = list(given[: window.axes]) if given else [0] * window.axes
+    reach = [(length - 1) * dilation for length, dilation in zip(kernel, window.dilations, strict=True)]
+    before = [whole - left for whole, left in zip(reach, begin, strict=True)]
+    pads = [*before, *(s + r - b - o for s, r, b, o in zip(size, reach, before, out, strict=True))]
+    return None if min(pads) < 0 else pads
 
 
 @differentiated(conv.conv)
 def _conv(step: Step) -> list[Term | None]:
     x, w, g, group = step.input(0), step.input(1), step.slope, step.attributes["group"]
     window = Window(step, x, w, g)
-    whole = g.call("ConvTranspose", w, strides=window.strides, dilations=window.dilations, group=group)
-    by_x = window.moved(whole, window.begin.call("Neg"), window.size)
+    pads = _flipped_pads(step, window)
+    if pads is None:
+        whole = g.call("ConvTranspose", w, strides=window.strides, dilations=window.dilations, group=group)
+        by_x = window.moved(whole, window.begin.call("Neg"), window.size)
+    else:
+        by_x = g.call("Conv", window.flipped(w, group), dilations=window.dilations, group=group, pads=pads)
     return [
         by_x,
         window.kernel_slope(window.moved(x, window.begin, window.span), g, group),

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...ops.training.adam_step import adam_step
+from ...tensors.core.expression import apply_all
 from ...tensors.core.lazy_tensor import LazyTensor
 from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
-from .rule_terms import decay_numbers, decayed, mixed, mixed_square, moment_numbers, shrunk
+from .rule_terms import decayed, mixed, mixed_square, moment_numbers, shrunk
+
+
+NUMBERS = ("rate", "scale", "eps", "share1", "keep2", "share2", "shrink", "weight_decay")
+"""Numbers of a step in the order of AdamStep's inputs."""
 
 
 class Adam(Optimizer):
@@ -50,21 +56,32 @@ class Adam(Optimizer):
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         state["step"] += 1
         first, second = (1 - beta ** state["step"] for beta in group["betas"])
-        own = {"rate": group["lr"] / first, "scale": second**0.5, "eps": group["eps"]}
-        return {**own, **moment_numbers(group), **decay_numbers(group)}
+        decay, lr = group["weight_decay"], group["lr"]
+        shrink, added = (1 - lr * decay, 0) if group["decoupled_weight_decay"] else (1, decay)
+        own = {"rate": lr / first, "scale": second**0.5, "eps": group["eps"], "shrink": shrink, "weight_decay": added}
+        return {**own, **moment_numbers(group)}
 
     def update(
         self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
     ) -> LazyTensor:
+        if not group["amsgrad"]:
+            return _in_one(value, grad, state, n)
         if group["decoupled_weight_decay"]:
             value = shrunk(value, group, n)
         else:
             grad = decayed(grad, value, group, n)
         mean = state["exp_avg"] = mixed(state["exp_avg"], grad, n["share1"])
         square = state["exp_avg_sq"] = mixed_square(state["exp_avg_sq"], grad, n["keep2"], n["share2"])
-        if group["amsgrad"]:
-            square = state["max_exp_avg_sq"] = state["max_exp_avg_sq"].maximum(square)
+        square = state["max_exp_avg_sq"] = state["max_exp_avg_sq"].maximum(square)
         return value - n["rate"] * (mean / (square.sqrt() / n["scale"] + n["eps"]))
+
+
+def _in_one(value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], n: Numbers) -> LazyTensor:
+    """The next value by one operator."""
+    inputs = [value, grad, state["exp_avg"], state["exp_avg_sq"], *(n[name] for name in NUMBERS)]
+    found = apply_all(adam_step, [each.expression for each in inputs], outputs=3)
+    value, state["exp_avg"], state["exp_avg_sq"] = map(LazyTensor, found)
+    return value
 
 
 class AdamW(Adam):
