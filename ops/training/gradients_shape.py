@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -89,7 +90,7 @@ def _range(step: Step) -> list[Term | None]:
 
 
 @differentiated(gather)
-def _gather(step: Step) -> list[Term | None]:
+def _gather(step: Step) -> Sequence[Term | None]:
     """Slopes of entries of the first axis are added to them."""
     if step.attributes["axis"] != 0:
         return _picked(step)
@@ -99,7 +100,7 @@ def _gather(step: Step) -> list[Term | None]:
 
 
 @differentiated(slice_)
-def _slice(step: Step) -> list[Term | None]:
+def _slice(step: Step) -> Sequence[Term | None]:
     """The slope between zeros, where it is known which elements were left out."""
     try:
         pads = _left_out(step)

@@ -12,7 +12,6 @@ from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decayed, mixed, mixed_square, moment_numbers, shrunk
 
-
 NUMBERS = ("rate", "scale", "eps", "share1", "keep2", "share2", "shrink", "weight_decay")
 """Numbers of a step in the order of AdamStep's inputs."""
 

@@ -30,3 +30,9 @@ def test_gradients_of_rows_and_parts():
         (cc.jit(step) if m is cc else step)()
         found.append(weight.grad.numpy())
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_sums_of_elements():
+    places = RNG.integers(-50, 50, 300)
+    x, updates = (RNG.standard_normal(count).astype(np.float32) for count in (50, 300))
+    natively("ScatterElements", case(x, places, updates, reduction="add"), rtol=1e-5, atol=1e-5)
