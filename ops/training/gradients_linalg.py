@@ -7,10 +7,11 @@ import string
 import numpy as np
 
 from ...runtime.ir.op import Undecomposable
-from ...runtime.tensor.dtype import F64
-from ..linalg import det, einsum, gemm, matmul
+from ...runtime.tensor.dtype import F64, BlockType
+from ..linalg import det, einsum, gemm, linear, linear_transposed, matmul
 from ..nn import hardmax, log_softmax, softmax
 from ..reduce import arg_min_max, cumulative, reduce
+from ..rules.domain import CANDLE
 from ..rules.expression import Term
 from .gradient_rule import Step, differentiated, without_gradient
 
@@ -51,6 +52,26 @@ def _matrix(x: Term) -> Term:
 def _swapped(x: Term) -> Term:
     """Matrices with rows and columns swapped."""
     return x.transposed([*range(x.axes - 2), x.axes - 1, x.axes - 2])
+
+
+@differentiated(linear.linear)
+def _linear(step: Step) -> list[Term | None]:
+    """By a weight that is stored in blocks there is none; it stays in blocks."""
+    x, weight, g = step.input(0), step.input(1), step.slope
+    by_bias = g.summed_to(step.input(2)) if len(step.x) > 2 and step.x[2] is not None else None
+    by_x = g.calls("LinearTransposed", weight, domain=CANDLE)[0]
+    if isinstance(weight.value.dtype, BlockType):
+        return [by_x, None, by_bias]
+    return [by_x, _matrix(g).call("Gemm", _matrix(x), transA=1), by_bias]
+
+
+@differentiated(linear_transposed.linear_transposed)
+def _linear_transposed(step: Step) -> list[Term | None]:
+    x, weight, g = step.input(0), step.input(1), step.slope
+    by_x = g.calls("Linear", weight, domain=CANDLE)[0]
+    if isinstance(weight.value.dtype, BlockType):
+        return [by_x]
+    return [by_x, _matrix(x).call("Gemm", _matrix(g), transA=1)]
 
 
 def _stacked(term: str, other: str) -> str:

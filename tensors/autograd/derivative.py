@@ -17,8 +17,7 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import MAX_DATA
-from ...runtime.tensor.tensor import Tensor
-from ..core.expression import Expression, apply_all, constant, leaf
+from ..core.expression import Expression, apply_all, constant, held_tensor, leaf
 
 MAX_RECIPES = 4096
 """Structures whose derivatives are kept; all are dropped when there are more."""
@@ -132,7 +131,7 @@ def _recipe(
         values.append(value)
         graph.values[value.name] = value
         if item.type.array is not None:
-            graph.weights[value.name] = Tensor.of(item.type.array)
+            graph.weights[value.name] = held_tensor(item.type.array)
         if not item.needs_grad or item in stops or item.is_leaf:
             continue
         inputs = [None if each is None else values[slots[each]] for each in item.inputs]
@@ -203,9 +202,10 @@ def _as_recipe(build: Inferring, first: int, values: Sequence[Value], found: Seq
 
 
 def _known(build: Inferring, value: Value) -> np.ndarray | None:
-    """The elements of a small integer tensor that follow from shapes."""
-    if value.name in build.graph.weights:
-        return build.graph.weights[value.name].numpy()
+    """The elements of a constant, or of a small integer tensor that follow from shapes."""
+    held = build.graph.weights.get(value.name)
+    if held is not None:
+        return held.numpy() if held.qtype is None else None
     array = build.facts.array(value)
     return array if array is not None and array.size <= MAX_DATA else None
 

@@ -21,7 +21,9 @@ from ...runtime.ir.operand_types import mismatch
 from ...runtime.ir.registry import operator
 from ...runtime.ir.shape_inference import MAX_DATA, Facts
 from ...runtime.tensor.dtype import DType, of_numpy
+from ...runtime.tensor.storage import Held
 from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.weight_array import Blocks
 from .grad_mode import GRAD_MODE
 from .source_line import SourceLine, source_line
 
@@ -37,13 +39,14 @@ class TensorType:
 
     Attributes:
         number: unique.
-        array: the elements of a constant, which plans and shape inference know; None otherwise.
+        array: the elements of a constant, which plans and shape inference know: a small array, or a quantized weight;
+            None otherwise.
         differentiable: whether elements are floats.
     """
 
     __slots__ = ("array", "differentiable", "dtype", "number", "shape")
 
-    def __init__(self, dtype: DType, shape: tuple[int, ...], array: np.ndarray | None = None) -> None:
+    def __init__(self, dtype: DType, shape: tuple[int, ...], array: np.ndarray | Blocks | None = None) -> None:
         self.number = next(_numbers)
         self.dtype = dtype
         self.shape = shape
@@ -163,6 +166,16 @@ def constant(elements: Any, dtype: Any = np.int64) -> Expression:
     return found
 
 
+def block_leaf(blocks: Blocks) -> Expression:
+    """An expression of a quantized weight, which belongs to the plans that use it and stays in blocks there."""
+    return Expression(TensorType(blocks.dtype, blocks.shape, blocks), data=blocks)  # type: ignore[arg-type]
+
+
+def held_tensor(array: np.ndarray | Blocks) -> Tensor:
+    """The elements of a constant as a weight of a graph; memory is shared."""
+    return Tensor(array.dtype, array.shape, Held(array.data.data)) if isinstance(array, Blocks) else Tensor.of(array)
+
+
 def placeholder(type: TensorType) -> Expression:
     """An expression whose array is not known yet."""
     return Expression(type)
@@ -280,7 +293,7 @@ def _inferred(op: Op, attributes: Mapping[str, Any], types: Sequence[TensorType 
         value = Value(f"input {index}", kind.dtype, kind.shape)
         graph.values[value.name] = value
         if kind.array is not None:
-            graph.weights[value.name] = Tensor.of(kind.array)
+            graph.weights[value.name] = held_tensor(kind.array)
         values.append(value)
     node = Node(op, values, [Value(f"output {index}") for index in range(outputs)], dict(attributes))
     given = ", ".join("nothing" if kind is None else repr(kind) for kind in types)

@@ -15,8 +15,8 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Graph, Node, Value
-from ...runtime.tensor.tensor import Tensor
-from .expression import Expression, Signature, TensorType
+from ...runtime.tensor.weight_array import Blocks, as_array
+from .expression import Expression, Signature, TensorType, held_tensor
 
 if TYPE_CHECKING:
     from ...runtime.session import Session
@@ -177,7 +177,7 @@ class Plan:
         values: dict[int, Value] = {}
         for slot, array in self._constants.items():
             assert array is not None
-            graph.weights[f"x{slot}"] = held = Tensor.of(array)
+            graph.weights[f"x{slot}"] = held = held_tensor(array)
             values[slot] = Value(f"x{slot}", held.dtype, held.shape)
         for slot, kind in self._types.items():
             values[slot] = Value(f"x{slot}", kind.dtype, kind.shape)
@@ -225,7 +225,18 @@ def _compute(signature: Signature) -> Callable[..., Any]:
     compute = op.compute
     if all(kind is None or kind.dtype.bits >= 32 or kind.dtype.kind != "float" for kind in signature.inputs):
         compute = inspect.unwrap(compute, stop=lambda each: each.__globals__ not in _CONVERTING)
+    if not op.stored and any(kind is not None and isinstance(kind.array, Blocks) for kind in signature.inputs):
+        compute = _decoding(compute)
     return functools.partial(compute, **attributes) if attributes else compute
+
+
+def _decoding(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with quantized weights decoded for each call."""
+
+    def decoded(*inputs: Any, **attributes: Any) -> Any:
+        return compute(*map(as_array, inputs), **attributes)
+
+    return decoded
 
 
 def _without_subgraphs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:

@@ -63,7 +63,7 @@ KNOWN = {
     "AffineGrid", "Col2Im", "CumProd", "DFT", "ReduceProd", "Resize", "STFT",
 }  # fmt: skip
 """Operators whose rules need lengths and axes as constants."""
-AT_KINKS = {"LpNormalization-2", "Pow-4", "Range-0", "Range-3"}
+AT_KINKS = {"Linear-4", "LpNormalization-2", "Pow-4", "Range-0", "Range-3"}
 IN_F32 = {"Attention-5", "DequantizeLinear", "LinearAttention", "MultiHeadAttention"}
 """Compute in f32 whatever their inputs are; `test_gradients_in_f32.py` compares them with torch."""
 WITHOUT_RULE = {"RoiAlign-0", "RoiAlign-2", "RoiAlign-3", "Unique"}
@@ -120,6 +120,7 @@ def graphs(op, example, moving, weights):
         helper.make_opsetid("", NEWEST_OPSET),
         helper.make_opsetid(TRAINING, 1),
         helper.make_opsetid("com.microsoft", 1),
+        helper.make_opsetid("candle", 1),
     ]
 
     def session(nodes, outputs):
