@@ -116,6 +116,9 @@ __all__ = ["__version__", *sorted(("models", "nn", "ops", *_MODULES)), *sorted(_
 models.PROVIDED.provide("load", lambda: importlib.import_module(".convert.load.load_model", __name__).load)
 nn.PROVIDED.provide("read_weights", lambda: importlib.import_module(".convert.api.tensor_files", __name__).read_weights)
 nn.PROVIDED.provide("write_tensors", lambda: importlib.import_module(".convert.api.tensor_files", __name__).save)
+models.PROVIDED.provide_classes(
+    lambda name: importlib.import_module(".convert.trainable.front", __name__).model_class(name)
+)
 ops.PROVIDED.provide("missing", lambda: importlib.import_module(".convert.run.operator_coverage", __name__).missing_of)
 
 

@@ -23,10 +23,16 @@ def without_none(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 class Inferring(Builder):
-    """A builder that infers what it adds, so that derivatives of known shapes take few nodes."""
+    """A builder that infers what it adds, so that derivatives of known shapes take few nodes. It shares what it learns
+    with an inferring builder that it is made of."""
+
+    facts: Facts
 
     def __init__(self, build: Builder) -> None:
         super().__init__(build.graph, build.nodes, build.stem)
+        if isinstance(build, Inferring):
+            self.facts = build.facts
+            return
         self.facts = Facts()
         around: Graph | None = build.graph
         while around is not None:

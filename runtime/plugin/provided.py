@@ -16,13 +16,21 @@ class Provided:
     def __init__(self, package: str) -> None:
         self._package = package
         self._loaders: dict[str, Callable[[], Any]] = {}
+        self._search: Callable[[str], Any] | None = None
 
     def provide(self, name: str, loader: Callable[[], Any]) -> None:
         """Give the package a name; `loader` returns the object."""
         self._loaders[name] = loader
 
+    def provide_classes(self, search: Callable[[str], Any]) -> None:
+        """Give the package classes; `search` returns that of a capitalized name, None for other names."""
+        self._search = search
+
     def get(self, name: str) -> Any:
         """The object of a name. Raises AttributeError for a name that was not provided."""
-        if name not in self._loaders:
+        if name in self._loaders:
+            return self._loaders[name]()
+        found = self._search(name) if self._search is not None and name[:1].isupper() and "_" not in name else None
+        if found is None:
             raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
-        return self._loaders[name]()
+        return found

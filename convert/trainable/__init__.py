@@ -1,0 +1,1 @@
+"""Models by the names of transformers' classes, whose weights are trained."""

@@ -1,0 +1,66 @@
+"""Losses of models by their tasks, as transformers computes them from the labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...models.schema.encoder_hyperparameters import FILL_MASK, QUESTION_ANSWERING, TOKEN_CLASSIFICATION
+from ...models.schema.network_hyperparameters import IMAGE_CLASSIFICATION
+from ...nn.functional.loss import binary_cross_entropy_with_logits, cross_entropy, mse_loss
+from ...runtime.base.errors import UsageError
+from ...runtime.contract.architecture import TEXT_CLASSIFICATION, TEXT_GENERATION
+from ...tensors.core.lazy_tensor import LazyTensor
+
+IGNORED = -100
+"""Labels of tokens that do not count."""
+REGRESSION, SINGLE, MULTIPLE = "regression", "single_label_classification", "multi_label_classification"
+"""Values of config.json's ``problem_type``."""
+
+
+def labeled_loss(task: str, outputs: dict[str, LazyTensor], labels: dict[str, LazyTensor], problem: str | None) -> Any:
+    """The loss of a batch.
+
+    Args:
+        outputs: ``logits``, or ``start_logits`` and ``end_logits``.
+        labels: ``labels``, or ``start_positions`` and ``end_positions``.
+        problem: config.json's ``problem_type``; None to tell it from the labels.
+
+    Raises UsageError for tasks without a loss.
+    """
+    if task == QUESTION_ANSWERING:
+        ends = [(outputs["start_logits"], labels["start_positions"]), (outputs["end_logits"], labels["end_positions"])]
+        parts = [_spans(logits, places) for logits, places in ends]
+        return (parts[0] + parts[1]) / 2
+    wanted, logits = labels["labels"], outputs["logits"]
+    if task == TEXT_GENERATION:
+        return _tokens(logits[:, :-1], wanted[:, 1:])
+    if task in (FILL_MASK, TOKEN_CLASSIFICATION):
+        return _tokens(logits, wanted)
+    if task in (TEXT_CLASSIFICATION, IMAGE_CLASSIFICATION):
+        return _classes(logits, wanted, problem or problem_of(logits.shape[-1], wanted))
+    raise UsageError("E-MODEL-LOSS", None, f"models for {task} have no loss", hint="Leave out the labels")
+
+
+def problem_of(classes: int, labels: LazyTensor) -> str:
+    """What a classifier is trained for, as transformers tells it from the labels."""
+    if classes == 1:
+        return REGRESSION
+    return SINGLE if labels.dtype.kind in ("int", "uint") else MULTIPLE
+
+
+def _classes(logits: LazyTensor, labels: LazyTensor, problem: str) -> Any:
+    if problem == REGRESSION:
+        return mse_loss(logits.squeeze(), labels.squeeze().to(logits.dtype))
+    if problem == MULTIPLE:
+        return binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+    return cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+
+
+def _tokens(logits: LazyTensor, labels: LazyTensor) -> Any:
+    return cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=IGNORED)
+
+
+def _spans(logits: LazyTensor, places: LazyTensor) -> Any:
+    """Places behind the text do not count."""
+    length = logits.shape[-1]
+    return cross_entropy(logits, places.clamp(0, length), ignore_index=length)

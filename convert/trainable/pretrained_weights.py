@@ -1,0 +1,275 @@
+"""The weights of a model directory for a class of transformers: which tensors it has by transformers' names, what the
+graph's weights are of them, and heads that a checkpoint lacks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from ...models.layers.image.conv import KEEP_NORMS
+from ...models.schema.network_hyperparameters import IMAGE_CLASSIFICATION
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.contract.architecture import HF, MODEL, Architecture, Config, Weight, sizes, weight_slots
+from ...runtime.contract.naming import bound_to, parts_of
+from ...runtime.contract.weight_binding import (
+    add_computed_weights,
+    check_layers,
+    config_from,
+    find_architecture,
+    gather,
+    list_names,
+    settle,
+)
+from ...runtime.ir.graph import Graph
+from ...runtime.ir.shape_inference import infer
+from ...runtime.tensor.tensor import Tensor
+from ...tensors.operations.random import GENERATOR
+from ..open.open_model import open_model
+from ..open.prequantized import configuration
+from .class_names import AUTO, ClassName, with_end
+from .weight_moves import Move, move_of
+
+INITIAL = 0.02
+"""Standard deviation of new weights, where config.json has no ``initializer_range``."""
+HEADS = ("classifier.", "cls_classifier.", "distillation_classifier.")
+"""How the names of heads of image models begin in transformers."""
+
+
+@dataclass
+class Pretrained:
+    """A model that was opened for a class.
+
+    Attributes:
+        source: what was opened, as a model directory of transformers would have it.
+        stated: config.json.
+        tensors: by transformers' names; weights: by the architecture's own names, f32 or in blocks.
+        moves: what own weights are of the tensors.
+        new: tensors that the checkpoint lacks and were drawn.
+    """
+
+    source: Graph
+    stated: dict[str, Any]
+    architecture: Architecture
+    config: Config
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    moves: dict[str, Move] = field(default_factory=dict)
+    new: list[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> str | None:
+        """The file, for messages."""
+        return self.source.files[0] if self.source.files else None
+
+    def graph(self, weights: Mapping[str, Tensor]) -> Graph:
+        """The graph of the task, with growing caches, norms and branches apart."""
+        task = self.architecture.task(self.config.task)
+        if MODEL not in task.graphs:
+            why = f"{self.architecture.title} models have several graphs: {', '.join(task.graphs)}"
+            raise UsageError("E-MODEL-CLASS", self.path, why, expected="a model of one graph")
+        graph = Graph(name=self.architecture.name, arch=self.architecture.name)
+        task.graphs[MODEL](graph, self.config, weights, fixed=False)
+        return graph
+
+
+def opened(path: Any, name: ClassName, changes: Mapping[str, Any], **reading: Any) -> Pretrained:
+    """A model of any format for a class.
+
+    Args:
+        changes: keys of config.json that take the place of the file's.
+        reading: options of `open_model`.
+
+    Raises UsageError for a model of another family, or without the class's task; FormatError for missing weights.
+    """
+    graph = as_directory(open_model(path, **reading))
+    stated = configuration(graph)
+    source = graph.files[0] if graph.files else str(path)
+    if stated is None:
+        raise FormatError("E-ARCH-NONE", source, "the model has no config.json", hint="Open the model's directory")
+    before = str((stated.get("architectures") or [name])[0])
+    stated = {**stated, **changes, "architectures": [with_end(before, name.end) if name.stem == AUTO else str(name)]}
+    architecture = find_architecture(HF, stated, source)
+    if not name.fits(architecture):
+        why = f"the model is of {architecture.title}, not of the class {name}"
+        raise UsageError("E-MODEL-CLASS", source, why, hint=f"Use {ClassName(AUTO, name.end)}")
+    found = Pretrained(graph, stated, architecture, Config({}), dict(graph.weights))
+    task = _task(found, name)
+    if architecture.parts:
+        _add_image_head(found, name)
+        found.architecture = bound_to(architecture, HF, found.tensors)
+    labels = stated.get("num_labels") or len(stated.get("id2label") or (0, 1))
+    found.config = config_from(found.architecture, HF, {**stated, "num_labels": labels}, source)
+    found.config.values |= {"task": task, "keep_branches": True, KEEP_NORMS: True}
+    check_layers(found.architecture, found.config, found.tensors, HF, source)
+    _bind(found)
+    _rename(found, name)
+    return found
+
+
+def as_directory(graph: Graph) -> Graph:
+    """What was opened with the names and files that a model directory of transformers has."""
+    from ...runtime.plugin.discovery import FORMATS
+    from ..load.known_names import modern
+    from ..translate.translate import TranslationOptions, translated
+
+    newer = modern(graph)
+    copy = dataclasses.replace(
+        newer, weights=dict(newer.weights), metadata=dict(newer.metadata), attachments=dict(newer.attachments), notes=[]
+    )
+    translated(copy, FORMATS.load("safetensors"), True, TranslationOptions(names=HF))
+    return copy
+
+
+def _task(found: Pretrained, name: ClassName) -> str:
+    try:
+        return found.architecture.task(name.task).name
+    except KeyError:
+        known = ", ".join(task.name for task in found.architecture.tasks)
+        why = f"{found.architecture.title} models are not supported for {name.task}"
+        raise UsageError("E-MODEL-CLASS", found.path, why, expected=known) from None
+
+
+def _bind(found: Pretrained) -> None:
+    """Bind tensors to own weights; draw the head where the file lacks it."""
+    architecture, config = found.architecture, found.config
+    bound = gather(architecture, config, found.tensors, HF)
+    heads = {row.name for row in architecture.task(config.task).weights}
+    slots = {ours: (row, layer) for row, layer, ours in weight_slots(architecture, config)}
+    wanted = [
+        ours
+        for ours, (row, _) in slots.items()
+        if ours not in bound.weights
+        and row.shape
+        and (row.name in heads or ours.startswith("pooler."))
+        and row.stored(HF)
+    ]
+    lost = [name for name in bound.missing if name not in {_file_name(slots[ours], config) for ours in wanted}]
+    if lost:
+        why = f"missing weights of a {architecture.name} model: {list_names(lost)}"
+        raise FormatError("E-ARCH-MISSING", found.path, why, hint="Are all shards there?")
+    if wanted and any(slots[ours][0].name in heads for ours in wanted) | (config.task == "feature-extraction"):
+        for ours in wanted:
+            row, _ = slots[ours]
+            if row.optional and row.name not in heads and not _has_pooler(found):
+                continue
+            name = _file_name(slots[ours], config)
+            found.tensors[name] = _drawn(found, sizes(row.shape or (), config), name)
+            found.new.append(name)
+        bound = gather(architecture, config, found.tensors, HF)
+    add_computed_weights(architecture, config, bound, HF, found.path)
+    settle(architecture, config, bound.weights, found.path)
+    for ours, (way, present) in bound.stored.items():
+        row, layer = slots[ours]
+        move = move_of(way.layout, present, [found.tensors[each] for each in present], config)
+        if move is not None:
+            factor = row.factor(config, layer) if row.factor is not None else 1.0
+            found.moves[ours] = dataclasses.replace(move, factor=move.factor * factor)
+    found.weights = {
+        name: tensor.cast("f32") if tensor.dtype.kind == "float" and tensor.qtype is None else tensor
+        for name, tensor in bound.weights.items()
+    }
+    used = {name for _, present in bound.stored.values() for name in present}
+    found.tensors = {name: tensor for name, tensor in found.tensors.items() if name in used}
+
+
+def _has_pooler(found: Pretrained) -> bool:
+    """Whether transformers' class of the task has a pooler, which checkpoints without one get as new weights."""
+    return found.architecture.name == "bert" and found.config.task == "text-classification"
+
+
+def _file_name(slot: tuple[Weight, int], config: Config) -> str:
+    row, layer = slot
+    return next(row.stored(HF)[0].expanded(config, layer))
+
+
+def _drawn(found: Pretrained, shape: tuple[int, ...], name: str) -> Tensor:
+    """A new weight as transformers initializes it: normal numbers for matrices, ones for norms, zeros for biases."""
+    if len(shape) < 2:
+        full = np.ones if name.endswith("weight") else np.zeros
+        return Tensor.of(full(shape, np.float32))
+    deviation = float(found.stated.get("initializer_range") or INITIAL)
+    with GENERATOR.lock():
+        drawn = GENERATOR.normal(int(np.prod(shape)), np.dtype(np.float32)).reshape(shape)
+    return Tensor.of((drawn * np.float32(deviation)).astype(np.float32))
+
+
+def _add_image_head(found: Pretrained, name: ClassName) -> None:
+    """A classifier for an image model without one, or for other labels."""
+    if name.task != IMAGE_CLASSIFICATION:
+        return
+    parts = parts_of(found.architecture, HF, found.tensors)
+    names = [hf for part in parts for hf in part.names(HF) if f"{hf}.".startswith(HEADS)][::-1]
+    if not names or any(f"{hf}.weight" in found.tensors for hf in names):
+        return
+    labels = found.stated.get("num_labels") or len(found.stated.get("id2label") or (0, 1))
+    width = _pooled_width(found)
+    for kind, shape in (("weight", (labels, width)), ("bias", (labels,))):
+        found.tensors[f"{names[0]}.{kind}"] = _drawn(found, shape, f"{names[0]}.{kind}")
+        found.new.append(f"{names[0]}.{kind}")
+
+
+def _pooled_width(found: Pretrained) -> int:
+    """Elements of the vector of an image."""
+    bound = bound_to(found.architecture, HF, found.tensors)
+    config = config_from(bound, HF, found.stated, found.path)
+    config.values["task"] = bound.task("feature-extraction").name
+    gathered = gather(bound, config, found.tensors, HF)
+    settle(bound, config, gathered.weights, found.path)
+    inner = dataclasses.replace(found, architecture=bound, config=config)
+    graph = inner.graph(gathered.weights)
+    infer(graph)
+    shape = graph.values["pooler_output"].shape or (None,)
+    if not isinstance(shape[-1], int):
+        raise UsageError("E-MODEL-CLASS", found.path, "how wide the vectors of images are is unknown")
+    return shape[-1]
+
+
+def _rename(found: Pretrained, name: ClassName) -> None:
+    """Give tensors the names that they have in transformers' class, whatever class the file is of."""
+    prefixes = found.architecture.prefixes
+    heads = _head_names(found)
+    prefix = _prefix(found)
+    renamed = {}
+    for each in found.tensors:
+        plain = next((each.removeprefix(start) for start in prefixes if each.startswith(start)), each)
+        renamed[each] = plain if name.is_base or each in heads or plain in heads else prefix + plain
+    found.tensors = {renamed[each]: tensor for each, tensor in found.tensors.items()}
+    found.new = [renamed[each] for each in found.new]
+    found.moves = {
+        ours: dataclasses.replace(move, names=tuple(renamed[each] for each in move.names))
+        for ours, move in found.moves.items()
+    }
+
+
+def _head_names(found: Pretrained) -> set[str]:
+    """Names of the tensors that stand beside the family's base model."""
+    prefix = _prefix(found)
+    if found.architecture.parts:
+        return {name for name in found.tensors if name.startswith(HEADS)}
+    found_names: set[str] = set()
+    for row, layer, ours in weight_slots(found.architecture, found.config):
+        if ours in found.moves and row.stored(HF):
+            canonical = next(row.stored(HF)[0].expanded(found.config, layer), "")
+            if not canonical.startswith(prefix):
+                found_names.update(found.moves[ours].names)
+    return found_names
+
+
+def _prefix(found: Pretrained) -> str:
+    """What transformers' classes with heads put before the names of the base model's weights."""
+    prefixes = found.architecture.prefixes
+    if found.architecture.parts:
+        return next(iter(prefixes), "")
+    stored = (way[0].names[0] for row in found.architecture.weights if (way := row.stored(HF)))
+    return next((prefix for name in stored for prefix in prefixes if name.startswith(prefix)), "")
+
+
+def config_json(found: Pretrained) -> bytes:
+    """config.json of the model as it is."""
+    return json.dumps(found.stated, indent=2).encode() + b"\n"
