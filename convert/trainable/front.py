@@ -6,7 +6,8 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -20,10 +21,13 @@ from ...runtime.tensor.tensor import Tensor
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.graph_function import GraphFunction
 from ...tensors.operations.creation import as_tensor
+from ..open.open_model import open_model
+from .adapters import LowRank, adapter_rules, add_adapters, merged, save_adapters
 from .class_names import AUTO, ClassName, class_name
 from .losses import labeled_loss
 from .node_rules import block_rules, dropout_rules, dropouts_of, resize_rules
 from .pretrained_weights import Pretrained, opened
+from .save_pretrained import save
 from .weight_moves import Move
 
 M = TypeVar("M", bound="PretrainedModel")
@@ -66,6 +70,7 @@ class PretrainedModel(Module):
         super().__init__()
         self.opened = found
         self.config = Settings(found.stated)
+        self.adapters: LowRank | None = None
         self._functions: dict[bool, GraphFunction] = {}
         watched = WatchedWeights(found.weights)
         graph = found.graph(watched)
@@ -87,6 +92,8 @@ class PretrainedModel(Module):
         pretrained_model_name_or_path: str | os.PathLike[str],
         *,
         num_labels: int | None = None,
+        quantized: bool = False,
+        new_head: bool = False,
         revision: str | None = None,
         offline: bool = False,
         **changes: Any,
@@ -96,18 +103,25 @@ class PretrainedModel(Module):
         Args:
             pretrained_model_name_or_path: a directory, a file such as one of GGUF, or ``hf://owner/repo``.
             num_labels: labels of a classifier; a head that the checkpoint lacks is drawn.
+            quantized: whether quantized weights stay in blocks and are not trained; they become f32 otherwise.
+            new_head: whether the head of a classifier is drawn anew.
             revision, offline: for ``hf://``.
             changes: keys of config.json that take the place of the file's: ``id2label``, ``hidden_dropout_prob`` ...
 
         Raises UsageError for a model of another family or without the task, FormatError for missing weights.
         """
         if num_labels is not None and "id2label" not in changes:
-            changes["id2label"] = {str(number): f"LABEL_{number}" for number in range(num_labels)}
+            changes["id2label"] = {number: f"LABEL_{number}" for number in range(num_labels)}
+        graph = open_model(pretrained_model_name_or_path, revision=revision, offline=offline)
+        return cls.from_graph(graph, quantized=quantized, new_head=new_head, **changes)
+
+    @classmethod
+    def from_graph(cls: type[M], graph: Graph, *, quantized: bool = False, new_head: bool = False, **changes: Any) -> M:
+        """As `from_pretrained`, for a model that is open."""
         if "id2label" in changes:
             changes["id2label"] = {str(number): name for number, name in changes["id2label"].items()}
             changes["label2id"] = {name: int(number) for number, name in changes["id2label"].items()}
-        found = opened(pretrained_model_name_or_path, cls.class_name, changes, revision=revision, offline=offline)
-        return cls(found)
+        return cls(opened(graph, cls.class_name, changes, quantized=quantized, new_head=new_head))
 
     def _is_whole(self, graph: Graph, own: str) -> bool:
         """Whether the graph has a weight as the file stores it, and not something that was computed from it."""
@@ -153,6 +167,8 @@ class PretrainedModel(Module):
                     warnings.warn(
                         f"{title} models drop no hidden states: dropout of config.json has no effect", stacklevel=4
                     )
+            if self.adapters is not None:
+                adapter_rules(self, self.opened, self.adapters, graph, rules, training=self.training)
             self._functions[self.training] = GraphFunction(graph, rules)
         return self._functions[self.training]
 
@@ -222,21 +238,54 @@ class PretrainedModel(Module):
             return as_tensor(np.broadcast_to(np.arange(shape[1]), shape).copy())
         raise UsageError("E-MODEL-INPUT", None, f"{type(self).__name__} needs {name}")
 
-    def save_pretrained(self, save_directory: str | os.PathLike[str], *, dtype: str | None = None) -> None:
-        """Write a model directory: model.safetensors, config.json, and the files that came with the checkpoint.
+    def add_adapters(
+        self,
+        rank: int,
+        *,
+        alpha: float | None = None,
+        dropout: float = 0.0,
+        targets: Sequence[str] | None = None,
+        saved: Sequence[str] = (),
+    ) -> None:
+        """Freeze the parameters, and train low-rank adapters instead; see `adapters.add_adapters`."""
+        self.adapters = add_adapters(
+            self, self.opened, rank, alpha=alpha, dropout=dropout, targets=targets, saved=saved
+        )
+        self._functions.clear()
+
+    def save_adapters(self, save_directory: str | os.PathLike[str], base: str) -> list[str]:
+        """Write the adapters as PEFT reads them; returns the paths.
+
+        Args:
+            base: the model that they were trained for.
+        """
+        if self.adapters is None:
+            raise UsageError("E-LORA-NONE", None, "the model has no adapters", hint="Call add_adapters(16)")
+        return save_adapters(self, self.adapters, self.opened.config.task, save_directory, base)
+
+    @property
+    def stored_dtype(self) -> str:
+        """The dtype of most weights in the checkpoint; f16 for a quantized one."""
+        kinds = Counter[str]()
+        for tensor in self.opened.source.weights.values():
+            kinds["f16" if tensor.qtype is not None else tensor.dtype.name] += tensor.count
+        return kinds.most_common(1)[0][0]
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], *, dtype: str | None = None) -> list[str]:
+        """Write a model directory: model.safetensors, config.json, and the files that came with the checkpoint;
+        adapters are merged. Returns the paths.
 
         Args:
             dtype: of the weights, f32 by default.
         """
-        from .save_pretrained import save
-
-        save(self, save_directory, dtype)
+        return save(self.opened, self.arrays(), save_directory, dtype)
 
     def arrays(self) -> dict[str, Tensor]:
-        """The tensors of the checkpoint by their names, as they are now."""
+        """The tensors of the checkpoint by their names as they are now, with adapters merged."""
         blocks = {name: tensor for name, tensor in self.opened.tensors.items() if tensor.qtype is not None}
         own = {name: Tensor.of(np.ascontiguousarray(each.numpy())) for name, each in self.state_dict().items()}
-        return {name: own.get(name, blocks.get(name)) for name in self.opened.tensors if name in own or name in blocks}  # type: ignore[misc]
+        tensors = {name: own[name] if name in own else blocks[name] for name in self.opened.tensors}
+        return tensors if self.adapters is None else merged(self, self.adapters, tensors)
 
 
 class Settings:

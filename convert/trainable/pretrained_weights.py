@@ -4,7 +4,6 @@ graph's weights are of them, and heads that a checkpoint lacks."""
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -15,7 +14,16 @@ from ...models.layers.image.conv import KEEP_NORMS
 from ...models.schema.network_hyperparameters import IMAGE_CLASSIFICATION
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UsageError
-from ...runtime.contract.architecture import HF, MODEL, Architecture, Config, Weight, sizes, weight_slots
+from ...runtime.contract.architecture import (
+    HF,
+    MODEL,
+    TEXT_CLASSIFICATION,
+    Architecture,
+    Config,
+    Weight,
+    sizes,
+    weight_slots,
+)
 from ...runtime.contract.naming import bound_to, parts_of
 from ...runtime.contract.weight_binding import (
     add_computed_weights,
@@ -30,7 +38,6 @@ from ...runtime.ir.graph import Graph
 from ...runtime.ir.shape_inference import infer
 from ...runtime.tensor.tensor import Tensor
 from ...tensors.operations.random import GENERATOR
-from ..open.open_model import open_model
 from ..open.prequantized import configuration
 from .class_names import AUTO, ClassName, with_end
 from .weight_moves import Move, move_of
@@ -51,6 +58,7 @@ class Pretrained:
         tensors: by transformers' names; weights: by the architecture's own names, f32 or in blocks.
         moves: what own weights are of the tensors.
         new: tensors that the checkpoint lacks and were drawn.
+        heads: tensors beside those of the family's base model.
     """
 
     source: Graph
@@ -61,6 +69,7 @@ class Pretrained:
     weights: dict[str, Tensor] = field(default_factory=dict)
     moves: dict[str, Move] = field(default_factory=dict)
     new: list[str] = field(default_factory=list)
+    heads: frozenset[str] = frozenset()
 
     @property
     def path(self) -> str | None:
@@ -78,18 +87,21 @@ class Pretrained:
         return graph
 
 
-def opened(path: Any, name: ClassName, changes: Mapping[str, Any], **reading: Any) -> Pretrained:
-    """A model of any format for a class.
+def opened(
+    graph: Graph, name: ClassName, changes: Mapping[str, Any], *, quantized: bool = False, new_head: bool = False
+) -> Pretrained:
+    """An open model of any format for a class.
 
     Args:
         changes: keys of config.json that take the place of the file's.
-        reading: options of `open_model`.
+        quantized: whether quantized weights stay in blocks; others are dequantized.
+        new_head: whether the head of a classifier is drawn anew.
 
     Raises UsageError for a model of another family, or without the class's task; FormatError for missing weights.
     """
-    graph = as_directory(open_model(path, **reading))
+    graph = as_directory(graph)
     stated = configuration(graph)
-    source = graph.files[0] if graph.files else str(path)
+    source = graph.files[0] if graph.files else None
     if stated is None:
         raise FormatError("E-ARCH-NONE", source, "the model has no config.json", hint="Open the model's directory")
     before = str((stated.get("architectures") or [name])[0])
@@ -98,7 +110,14 @@ def opened(path: Any, name: ClassName, changes: Mapping[str, Any], **reading: An
     if not name.fits(architecture):
         why = f"the model is of {architecture.title}, not of the class {name}"
         raise UsageError("E-MODEL-CLASS", source, why, hint=f"Use {ClassName(AUTO, name.end)}")
-    found = Pretrained(graph, stated, architecture, Config({}), dict(graph.weights))
+    tensors = {
+        each: tensor if quantized or tensor.qtype is None else tensor.dequantize()
+        for each, tensor in graph.weights.items()
+    }
+    found = Pretrained(graph, stated, architecture, Config({}), tensors)
+    if new_head:
+        for each in _stored_heads(architecture, tensors):
+            del tensors[each]
     task = _task(found, name)
     if architecture.parts:
         _add_image_head(found, name)
@@ -110,6 +129,21 @@ def opened(path: Any, name: ClassName, changes: Mapping[str, Any], **reading: An
     _bind(found)
     _rename(found, name)
     return found
+
+
+def has_head(source: Graph) -> bool:
+    """Whether a model directory has the head of a classifier."""
+    stated = configuration(source)
+    return stated is not None and bool(_stored_heads(find_architecture(HF, stated), source.weights))
+
+
+def _stored_heads(architecture: Architecture, tensors: Mapping[str, Tensor]) -> list[str]:
+    """The tensors of a classifier's head."""
+    if architecture.parts:
+        return [name for name in tensors if name.startswith(HEADS)]
+    rows = [row for task in architecture.tasks if task.name == TEXT_CLASSIFICATION for row in task.weights]
+    names = {name for row in rows for way in row.stored(HF) for name in way.names}
+    return [name for name in tensors if name in names]
 
 
 def as_directory(graph: Graph) -> Graph:
@@ -241,6 +275,7 @@ def _rename(found: Pretrained, name: ClassName) -> None:
         renamed[each] = plain if name.is_base or each in heads or plain in heads else prefix + plain
     found.tensors = {renamed[each]: tensor for each, tensor in found.tensors.items()}
     found.new = [renamed[each] for each in found.new]
+    found.heads = frozenset(renamed[each] for each in heads if each in renamed)
     found.moves = {
         ours: dataclasses.replace(move, names=tuple(renamed[each] for each in move.names))
         for ours, move in found.moves.items()
@@ -268,8 +303,3 @@ def _prefix(found: Pretrained) -> str:
         return next(iter(prefixes), "")
     stored = (way[0].names[0] for row in found.architecture.weights if (way := row.stored(HF)))
     return next((prefix for name in stored for prefix in prefixes if name.startswith(prefix)), "")
-
-
-def config_json(found: Pretrained) -> bytes:
-    """config.json of the model as it is."""
-    return json.dumps(found.stated, indent=2).encode() + b"\n"

@@ -49,21 +49,18 @@ class Move:
         else:
             stacked = [each.reshape(-1, self.width) for each in moved]
             found = stacked[0] if len(stacked) == 1 else PUBLIC["cat"](stacked, 0)
-            found = found if self.rows is None else self._taken(found, self.rows)
+            found = found if self.rows is None else taken(found, self.rows)
         found = found if found.shape == self.shape else found.reshape(*self.shape)
         found = found if self.factor == 1 else found * self.factor
         return found if self.offset == 0 else found + self.offset
 
-    def outputs_of(self, matrix: LazyTensor) -> LazyTensor:
-        """Of a matrix [outputs of all tensors, rank], the rows that are the weight's."""
-        return matrix if self.rows is None else self._taken(matrix, self.rows)
 
-    @staticmethod
-    def _taken(matrix: LazyTensor, rows: np.ndarray) -> LazyTensor:
-        first, last = int(rows[0]), int(rows[-1])
-        if last - first + 1 == len(rows) and (np.diff(rows) == 1).all():
-            return matrix[first : last + 1]
-        return matrix.index_select(0, PUBLIC["tensor"](rows))
+def taken(tensor: LazyTensor, places: np.ndarray, axis: int = 0) -> LazyTensor:
+    """Entries of an axis."""
+    first, last = int(places[0]), int(places[-1])
+    if last - first + 1 == len(places) and (np.diff(places) == 1).all():
+        return tensor.narrow(axis, first, len(places))
+    return tensor.index_select(axis, PUBLIC["tensor"](places))
 
 
 def move_of(layout: Layout, names: Sequence[str], parts: Sequence[Tensor], config: Config) -> Move | None:

@@ -232,6 +232,10 @@ SUCCESS = [
         ["imatrix", "lm.gguf", "-d", "words.txt", "-o", "i.gguf", "--context", "16", "--chunks", "1"],
         {"tensors": NUMBER, "outputs": LIST},
     ),
+    (
+        ["finetune", "vision", "-d", "known", "-o", "tuned", "--epochs", "1", "--batch-size", "2"],
+        {"outputs": LIST, "losses": LIST, "before": OBJECT, "after": OBJECT, "labels": LIST, "steps": NUMBER},
+    ),
     (["graph", "simplify", "net.onnx", "o.onnx"], {"outputs": LIST}),
     (["graph", "opset", "net.onnx", "o.onnx"], {"outputs": LIST}),
     (["graph", "extract", "net.onnx", "o.onnx", "--outputs", "hidden"], {"outputs": LIST}),

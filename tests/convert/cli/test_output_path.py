@@ -53,6 +53,7 @@ COMMANDS = {
         ["imatrix", "lm.gguf", "-d", "text.txt", "--context", "16", "--chunks", "1", "-o", "OUT.gguf"],
         "OUT.gguf",
     ),
+    "finetune": (["finetune", "lm.gguf", "-d", "text.txt", "-o", "OUT"], "OUT"),
     "tokenizer export": (["tokenizer", "export", "lm.gguf", "OUT.gguf"], "OUT.gguf"),
     "tokenizer export files": (["tokenizer", "export", "lm.gguf", "folder"], "folder/tokenizer.json"),
     "profile": (["profile", "in.onnx", "--runs", "1", "--warmup", "0", "-o", "OUT.json"], "OUT.json"),

@@ -1,0 +1,1 @@
+"""Finetuning from files of rows: prompts and completions, chats, texts, and labeled texts and pictures."""

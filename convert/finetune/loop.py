@@ -1,0 +1,148 @@
+"""The loop: batches of one shape a length, AdamW with a decaying rate, and measures before and after."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...optim.core.clipping import clip_grad_norm_
+from ...optim.optimizers.adam import AdamW
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UsageError
+from ...tensors.core.grad_mode import no_grad
+from ..trainable.losses import IGNORED
+
+if TYPE_CHECKING:
+    from ..trainable.front import PretrainedModel
+    from .examples import Example
+
+STEP = 16
+"""Lengths of batches are multiples of this, so that few shapes are planned."""
+WINDOW = 32
+"""Batches whose examples are sorted by length together."""
+WARM_UP, NORM, DECAY = 0.1, 1.0, 0.01
+"""The share of steps in which the rate rises, the greatest norm of gradients, and the decay of weights."""
+Batch = dict[str, np.ndarray]
+Assemble = Callable[[Sequence["Example"], int], Batch]
+"""Makes a batch of examples and the length of their longest."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How is trained.
+
+    Attributes:
+        rate: the highest learning rate.
+        size: examples of a batch.
+    """
+
+    epochs: int
+    rate: float
+    size: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What a model predicts of examples.
+
+    Attributes:
+        loss: mean cross entropy of a label.
+        accuracy: share of labels that are the most probable ones; None for language models.
+    """
+
+    loss: float
+    accuracy: float | None
+
+    def to_json(self) -> dict[str, float]:
+        """The loss with the accuracy or the perplexity."""
+        if self.accuracy is None:
+            return {"loss": self.loss, "perplexity": math.exp(min(self.loss, 700.0))}
+        return {"loss": self.loss, "accuracy": self.accuracy}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value:.4g}" for name, value in self.to_json().items())
+
+
+def batches(
+    examples: Sequence[Example], size: int, order: Sequence[int], limit: int
+) -> Iterator[tuple[list[Any], int]]:
+    """Examples by batches of similar lengths, and the length of each batch: a multiple of `STEP`, at most `limit`."""
+    window = size * WINDOW
+    for start in range(0, len(order), window):
+        near = sorted(order[start : start + window], key=lambda index: len(examples[index].ids))
+        for first in range(0, len(near), size):
+            chosen = [examples[index] for index in near[first : first + size]]
+            longest = max(len(example.ids) for example in chosen)
+            yield chosen, min(-(-longest // STEP) * STEP, limit)
+
+
+def measured(
+    model: PretrainedModel, examples: Sequence[Example], size: int, limit: int, assemble: Assemble
+) -> Measures:
+    """Loss and accuracy on examples."""
+    model.eval()
+    total, right, count = 0.0, 0, 0
+    with no_grad():
+        for chosen, length in batches(examples, size, range(len(examples)), limit):
+            feeds = assemble(chosen, length)
+            labels = feeds["labels"]
+            found = model(**feeds)
+            by_token = labels.ndim > 1
+            seen = int(((labels[:, 1:] if by_token else labels) != IGNORED).sum())
+            total += found.loss.item() * seen
+            count += seen
+            if not by_token:
+                right += int((found.logits.numpy().argmax(-1) == labels)[labels != IGNORED].sum())
+    accuracy = None if examples and isinstance(examples[0].labels, list) else right / max(1, count)
+    return Measures(total / max(1, count), accuracy)
+
+
+def rate_at(step: int, steps: int, highest: float) -> float:
+    """The learning rate: it rises to the highest, then falls to 0, both by straight lines."""
+    warm = max(1, round(steps * WARM_UP))
+    return highest * (step / warm if step <= warm else max(0, steps - step + 1) / max(1, steps - warm + 1))
+
+
+def trained(
+    model: PretrainedModel, examples: Sequence[Example], settings: Settings, limit: int, assemble: Assemble
+) -> Iterator[tuple[int, int, float]]:
+    """Train; yields the number of each step, the epoch that it is of, and its loss.
+
+    Raises UsageError where the loss is not a number any more.
+    """
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    decayed = [parameter for parameter in wanted if len(parameter.shape) > 1]
+    others = [parameter for parameter in wanted if len(parameter.shape) < 2]
+    groups = [{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
+    optimizer = AdamW([group for group in groups if group["params"]], lr=settings.rate)
+    steps = settings.epochs * count_of(examples, settings.size, limit)
+    random = np.random.default_rng(settings.seed)
+    step = 0
+    for epoch in range(1, settings.epochs + 1):
+        model.train()
+        planned = list(batches(examples, settings.size, random.permutation(len(examples)).tolist(), limit))
+        for index in random.permutation(len(planned)):
+            chosen, length = planned[index]
+            step += 1
+            for group in optimizer.param_groups:
+                group["lr"] = rate_at(step, steps, settings.rate)
+            optimizer.zero_grad()
+            loss = model(**assemble(chosen, length)).loss
+            loss.backward()
+            clip_grad_norm_(wanted, NORM)
+            optimizer.step()
+            value = loss.item()
+            if not math.isfinite(value):
+                why = f"the loss is {value} at step {step} of {steps}"
+                hint = f"Lower --learning-rate, which is {settings.rate:g}"
+                raise UsageError("E-TRAIN-NAN", None, why, hint=hint)
+            yield step, epoch, value
+
+
+def count_of(examples: Sequence[Example], size: int, limit: int) -> int:
+    """Batches of an epoch."""
+    return sum(1 for _ in batches(examples, size, range(len(examples)), limit))

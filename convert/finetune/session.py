@@ -1,0 +1,187 @@
+"""A run of finetuning: the class for the rows, examples, training with measures before and after, and the output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...models.preprocess.stated_preparation import stated_preparation
+from ...models.tokenizer import Tokenizer
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UsageError
+from ...runtime.ir.graph import Graph
+from ...tensors.namespace import PUBLIC
+from ..load.native_model import tokenizer_of
+from ..trainable.front import PretrainedModel, model_class
+from .examples import Example, label_names, labeled_pictures, labeled_texts, language_examples, padded, pictured
+from .loop import Batch, Measures, Settings, count_of, measured, trained
+from .rows import COMPLETION, IMAGE_LABEL, MESSAGES, TEXT, TEXT_LABEL, Rows, split
+
+CLASSES = {
+    MESSAGES: "AutoModelForCausalLM",
+    COMPLETION: "AutoModelForCausalLM",
+    TEXT: "AutoModelForCausalLM",
+    TEXT_LABEL: "AutoModelForSequenceClassification",
+    IMAGE_LABEL: "AutoModelForImageClassification",
+}
+"""The class that learns rows of each kind."""
+LENGTH = 512
+"""Tokens of an example by default, at most."""
+ADAPTER = "adapter"
+"""The folder of the adapter in that of a merged model."""
+FULL_RATE, ADAPTER_RATE = 2e-5, 2e-4
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run is asked for.
+
+    Attributes:
+        rank: of adapters, 0 to train all weights.
+        targets: layers with adapters, None for all linear ones.
+        rate: the highest learning rate, None for `FULL_RATE` or `ADAPTER_RATE`.
+        length: tokens of an example at most, None for `LENGTH` or what the model takes.
+        share: of the rows that is evaluated and not trained with.
+        merge: whether adapters are also merged into the model that is written.
+        new_head: whether a classifier gets a head for the labels of the data.
+        dtype: of the written weights; None for that of the model.
+    """
+
+    epochs: int
+    size: int
+    seed: int
+    rank: int = 0
+    alpha: float | None = None
+    dropout: float = 0.0
+    targets: tuple[str, ...] | None = None
+    rate: float | None = None
+    length: int | None = None
+    share: float = 0.1
+    merge: bool = False
+    new_head: bool = False
+    dtype: str | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """How is trained."""
+        usual = ADAPTER_RATE if self.rank else FULL_RATE
+        return Settings(self.epochs, usual if self.rate is None else self.rate, self.size, self.seed)
+
+
+class Session:
+    """A model with examples.
+
+    Attributes:
+        model: the module; learned, held: examples to train and to evaluate with.
+        steps: how many there will be.
+        labels: of a classifier, None for language models.
+    """
+
+    def __init__(self, graph: Graph, name: str, rows: Rows, wanted: Wanted) -> None:
+        self.wanted, self.name, self.rows = wanted, name, rows
+        PUBLIC["manual_seed"](wanted.seed)
+        self.labels: list[str] | None = None
+        changes: dict[str, Any] = {}
+        if rows.kind in (TEXT_LABEL, IMAGE_LABEL):
+            changes = self._head(graph)
+        kind = model_class(CLASSES[rows.kind])
+        assert kind is not None
+        self.model: PretrainedModel = kind.from_graph(graph, quantized=bool(wanted.rank), **changes)
+        order = np.random.default_rng(wanted.seed).permutation(len(rows.rows))
+        learned, held = split(rows, wanted.share, order)
+        self.limit = self._limit()
+        self.tokenizer: Tokenizer | None = None if rows.kind == IMAGE_LABEL else tokenizer_of(self.model.opened.source)
+        self.learned, self.held = self._examples(learned), self._examples(held)
+        self._assemble = self._assembly()
+        if wanted.rank:
+            heads = (
+                ()
+                if self.labels is None
+                else tuple(sorted({each.rpartition(".")[0] for each in self.model.opened.heads}))
+            )
+            self.model.add_adapters(
+                wanted.rank, alpha=wanted.alpha, dropout=wanted.dropout, targets=wanted.targets, saved=heads
+            )
+        elif any(tensor.qtype is not None for tensor in self.model.opened.tensors.values()):
+            raise UsageError("E-TRAIN-QUANTIZED", name, "quantized weights cannot be trained", hint="Use --lora 16")
+        self.steps = wanted.epochs * count_of(self.learned, wanted.size, self.limit)
+
+    def _head(self, graph: Graph) -> dict[str, Any]:
+        """Changes of config.json for a head that the model lacks or that is replaced."""
+        from ..open.prequantized import configuration
+        from ..trainable.pretrained_weights import as_directory, has_head
+
+        source = as_directory(graph)
+        stated = configuration(source) or {}
+        names = label_names(self.rows)
+        if has_head(source) and not self.wanted.new_head:
+            known = {int(number): str(name) for number, name in (stated.get("id2label") or {}).items()}
+            self.labels = [known[number] for number in sorted(known)] or names
+            return {}
+        if len(names) < 2:
+            raise UsageError(
+                "E-DATA-LABELS", self.rows.path, f"all rows have the label {names[0]!r}", expected="two labels"
+            )
+        self.labels = names
+        return {"new_head": True, "id2label": dict(enumerate(names)), "problem_type": "single_label_classification"}
+
+    def _limit(self) -> int:
+        """Tokens of an example, at most."""
+        context = self.model.opened.config.values.get("context") or LENGTH
+        if self.wanted.length is not None and self.wanted.length > context:
+            why = f"--max-length {self.wanted.length} is more than the model takes"
+            raise UsageError("E-OPTION", self.name, why, expected=f"at most {context}")
+        return self.wanted.length or min(context, LENGTH)
+
+    def _examples(self, rows: Rows) -> list[Example]:
+        if self.labels is None:
+            assert self.tokenizer is not None
+            return language_examples(rows, self.tokenizer, self.limit)
+        if self.tokenizer is None:
+            return labeled_pictures(rows, self.labels)
+        return labeled_texts(rows, self.labels, self.tokenizer, self.limit)
+
+    def _assembly(self) -> Callable[[Sequence[Example], int], Batch]:
+        size = self.wanted.size
+        if self.tokenizer is None:
+            preparation = stated_preparation(self.model.opened.source)
+            return lambda examples, length: pictured(self.rows, examples, size, preparation)
+        pad = self.model.opened.config.values.get("pad")
+        pad = self.tokenizer.pad if pad is None else pad
+        return lambda examples, length: padded(examples, size, length, pad if pad is not None and pad >= 0 else 0)
+
+    @property
+    def parameters(self) -> tuple[int, int]:
+        """How many parameters are trained, and how many the model has."""
+        every = sum(tensor.count for tensor in self.model.opened.tensors.values())
+        added = sum(each.numel() for each in self.model.parameters() if each.requires_grad)
+        return added, every + (added if self.wanted.rank else 0)
+
+    @property
+    def title(self) -> str:
+        """What the model is."""
+        return self.model.opened.architecture.title
+
+    def measure(self) -> Measures:
+        """What the model makes of the examples that are held back."""
+        return measured(self.model, self.held, self.wanted.size, self.limit, self._assemble)
+
+    def train(self) -> Any:
+        """Steps as of `loop.trained`."""
+        return trained(self.model, self.learned, self.wanted.settings, self.limit, self._assemble)
+
+    def write(self, folder: str) -> list[str]:
+        """Write the model, the adapter, or both; returns the paths. A new head goes with the whole model."""
+        whole = not self.wanted.rank or self.wanted.merge or self.labels is not None
+        written = []
+        if whole:
+            written += self.model.save_pretrained(folder, dtype=self.wanted.dtype or self.model.stored_dtype)
+        if self.wanted.rank:
+            place = os.path.join(folder, ADAPTER) if whole else folder
+            base = str(Path(self.name).absolute()) if os.path.exists(self.name) else self.name
+            written += self.model.save_adapters(place, base)
+        return written

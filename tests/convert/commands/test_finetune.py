@@ -1,0 +1,155 @@
+"""finetune: models learn their rows, adapters merge with the other commands, wrong rows get one line."""
+
+import json
+
+import candle_convert as cc
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+from candle_convert.convert.cli.main import run
+from candle_convert.tests.builders import tiny_llama
+from candle_convert.tests.builders.text_checkpoints import checkpoint
+
+FAST = ["--epochs", "2", "--batch-size", "4", "--max-length", "32"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows(path, objects):
+    path.write_text("".join(json.dumps(each) + "\n" for each in objects))
+
+
+def reported(capsys, words):
+    assert run([*words, "--json"]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def test_an_adapter_of_a_quantized_model_is_merged_by_convert(folder, capsys):
+    tiny_llama.written(folder / "lm.gguf")
+    cc.quantize("lm.gguf", "q8.gguf", "Q8_0")
+    rows(folder / "d.jsonl", [{"prompt": "Hello", "completion": " world"} for _ in range(8)])
+    said = reported(
+        capsys, ["finetune", "q8.gguf", "-d", "d.jsonl", "-o", "out", "--lora", "4", "--learning-rate", "0.02", *FAST]
+    )
+    assert said["after"]["loss"] < said["before"]["loss"]
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    ]
+    said = reported(
+        capsys,
+        [
+            "finetune",
+            "q8.gguf",
+            "-d",
+            "d.jsonl",
+            "-o",
+            "whole",
+            "--lora",
+            "4",
+            "--learning-rate",
+            "0.02",
+            "--merge",
+            *FAST,
+        ],
+    )
+    assert run(["quantize", "whole", "small.gguf", "Q8_0"]) == 0
+    merged = transformers.AutoModelForCausalLM.from_pretrained(folder / "whole", dtype=torch.float32)
+    base = cc.models.LlamaForCausalLM.from_pretrained("q8.gguf")
+    base.save_pretrained("base")
+    plain = transformers.AutoModelForCausalLM.from_pretrained(folder / "base")
+    adapted = peft.PeftModel.from_pretrained(plain, folder / "whole" / "adapter")
+    ids = torch.tensor([[1, 5, 9, 300]])
+    np.testing.assert_allclose(
+        adapted(input_ids=ids).logits.detach().numpy(),
+        merged(input_ids=ids).logits.detach().numpy(),
+        rtol=0.02,
+        atol=0.05,
+    )
+
+
+def test_an_encoder_gets_a_head_for_the_labels(folder, capsys):
+    (folder / "bert").mkdir()
+    checkpoint("BertModel", folder / "bert")
+    words = {"good": "yes", "bad": "no"}
+    rows(folder / "d.jsonl", [{"text": f"a {word} day", "label": label} for word, label in words.items()] * 8)
+    said = reported(
+        capsys,
+        ["finetune", "bert", "-d", "d.jsonl", "-o", "out", "--learning-rate", "5e-3", "--eval-split", "0", *FAST],
+    )
+    assert said["labels"] == ["no", "yes"]
+    assert said["after"]["loss"] < said["before"]["loss"]
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder / "out").eval()
+    assert theirs.config.id2label == {0: "no", 1: "yes"}
+    tokenizer = cc.models.load(str(folder / "out")).tokenizer
+    ids = torch.tensor([tokenizer.encode("a good day")])
+    ours = cc.models.load(str(folder / "out")).predict("a good day", top=1)[0]
+    scores = torch.softmax(theirs(input_ids=ids).logits[0], -1)
+    assert ours["label"] == theirs.config.id2label[int(scores.argmax())]
+    np.testing.assert_allclose(ours["score"], float(scores.max()), rtol=1e-4)
+    said = reported(capsys, ["finetune", "out", "-d", "d.jsonl", "-o", "again", "--lora", "2", *FAST])
+    assert (folder / "again" / "adapter" / "adapter_model.safetensors").is_file()
+    assert run(["convert", "again", "again.gguf"]) == 0
+    rows(folder / "other.jsonl", [{"text": "x", "label": "no"}, {"text": "x", "label": "never"}])
+    assert run(["finetune", "out", "-d", "other.jsonl", "-o", "no"]) == 3
+    assert "line 2: the model has no label 'never' (expected no, yes)" in capsys.readouterr().err
+
+
+def test_chats_are_learned_where_the_assistant_speaks(folder):
+    from candle_convert.convert.finetune.examples import language_examples
+    from candle_convert.convert.finetune.rows import read_rows
+    from candle_convert.convert.load.native_model import tokenizer_of
+    from candle_convert.convert.open.open_model import open_model
+
+    tiny_llama.written(folder / "lm.gguf")
+    tokenizer = tokenizer_of(open_model("lm.gguf"))
+    tokenizer.templates["default"] = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    chat = [
+        {"role": "user", "content": "a b"},
+        {"role": "assistant", "content": "c d"},
+        {"role": "user", "content": "e"},
+    ]
+    rows(folder / "d.jsonl", [{"messages": chat}])
+    (example,) = language_examples(read_rows("d.jsonl"), tokenizer, 512)
+    learned = [token for token, label in zip(example.ids, example.labels, strict=True) if label != -100]
+    assert tokenizer.decode(learned).strip() == "c d"
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "said"),
+    [
+        ('{"text": "a"}\n{"text": 3}\n', 3, "line 2: 'text' is not a text"),
+        ('{"text": "a"}\n{"text": \n', 3, "line 2: not JSON"),
+        ('{"text": "a"}\n{"txt": "b"}\n', 3, "line 2: lacks 'text'"),
+        ('{"words": "a"}\n', 3, "line 1: has the keys words (expected messages or prompt+completion"),
+        ('{"messages": [{"role": "user", "content": "a"}]}\n', 3, "line 1: no message is the assistant's"),
+        ("[1]\n", 3, "line 1: not an object"),
+        ("\n\n", 3, "holds no rows"),
+        ('{"text": "a", "label": "x"}\n{"text": "a", "label": "x"}\n', 2, "all rows have the label 'x'"),
+    ],
+)
+def test_wrong_rows_get_one_line(folder, capsys, content, code, said):
+    tiny_llama.written(folder / "lm.gguf")
+    (folder / "d.jsonl").write_text(content)
+    assert run(["finetune", "lm.gguf", "-d", "d.jsonl", "-o", "out", "--lora", "2"]) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not (folder / "out").exists()
+
+
+def test_a_loss_that_is_not_a_number_ends_the_run(folder, capsys):
+    tiny_llama.written(folder / "lm.gguf")
+    rows(folder / "d.jsonl", [{"text": "Hello world"}] * 4)
+    words = ["finetune", "lm.gguf", "-d", "d.jsonl", "-o", "out", "--lora", "2", "--learning-rate", "1e30", "-q", *FAST]
+    assert run(words) == 2
+    assert "the loss is nan at step" in capsys.readouterr().err
