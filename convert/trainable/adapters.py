@@ -46,7 +46,7 @@ class LowRank:
     Attributes:
         alpha: updates are multiplied by alpha / rank.
         dropout: probability with which elements of a layer's input are dropped for the adapter.
-        targets: modules by transformers' names; turned: those whose weights are stored [in, out].
+        targets: modules by transformers' names; transposed: those whose weights are stored [in, out].
         saved: modules that are trained themselves, such as a head.
     """
 
@@ -54,7 +54,7 @@ class LowRank:
     alpha: float
     dropout: float
     targets: tuple[str, ...]
-    turned: frozenset[str]
+    transposed: frozenset[str]
     saved: tuple[str, ...]
 
     @property
@@ -105,9 +105,9 @@ def add_adapters(
             drawn = GENERATOR.uniform(rank * inputs, np.dtype(np.float32)).reshape(rank, inputs)
         _register(model, f"{module}.lora_A", (drawn * 2 - 1) * np.float32(bound))
         _register(model, f"{module}.lora_B", np.zeros((outputs, rank), np.float32))
-    turned = frozenset(each for each in chosen if modules[each][2])
+    transposed = frozenset(each for each in chosen if modules[each][2])
     scale = 2.0 * rank if alpha is None else float(alpha)
-    return LowRank(rank, scale, dropout, tuple(chosen), turned, tuple(saved))
+    return LowRank(rank, scale, dropout, tuple(chosen), transposed, tuple(saved))
 
 
 def _moves(found: Pretrained, graph: Graph) -> dict[str, Move]:
@@ -188,7 +188,7 @@ def merged(model: Module, low_rank: LowRank, tensors: dict[str, Tensor]) -> dict
         update = (up @ down) * np.float32(low_rank.scale)
         held = tensors[f"{module}.weight"]
         plain = held if held.qtype is None else held.dequantize()
-        array = plain.cast("f32").numpy() + (update.T if module in low_rank.turned else update)
+        array = plain.cast("f32").numpy() + (update.T if module in low_rank.transposed else update)
         found[f"{module}.weight"] = Tensor.of(np.ascontiguousarray(array))
     return found
 
@@ -218,7 +218,7 @@ def save_adapters(model: Module, low_rank: LowRank, task: str, folder: str | os.
         "lora_dropout": low_rank.dropout,
         "target_modules": sorted({module.rpartition(".")[2] for module in low_rank.targets}),
         "modules_to_save": list(low_rank.saved) or None,
-        "fan_in_fan_out": bool(low_rank.turned),
+        "fan_in_fan_out": bool(low_rank.transposed),
         "bias": "none",
         "inference_mode": True,
         "init_lora_weights": True,

@@ -86,9 +86,9 @@ def move_of(layout: Layout, names: Sequence[str], parts: Sequence[Tensor], confi
     if rows is not None:
         return Move(tuple(names), index.shape, width=width, rows=rows)
     if all(len(part.shape) > 1 for part in parts):
-        turned = np.concatenate([_turned(each.numpy()) for each in numbers])
+        order = np.concatenate([_transposed(each.numpy()) for each in numbers])
         place = np.empty(start, np.int64)
-        place[turned] = np.arange(start)
+        place[order] = np.arange(start)
         width = parts[0].shape[-2]
         rows = _rows(place[flat], width)
         if rows is not None:
@@ -97,7 +97,7 @@ def move_of(layout: Layout, names: Sequence[str], parts: Sequence[Tensor], confi
     return Move(tuple(names), index.shape, width=1, rows=flat.astype(np.int64))
 
 
-def _turned(numbers: np.ndarray) -> np.ndarray:
+def _transposed(numbers: np.ndarray) -> np.ndarray:
     return numbers.swapaxes(-1, -2).reshape(-1)
 
 
