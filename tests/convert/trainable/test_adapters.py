@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 from candle_convert.runtime.base.errors import UsageError
-from candle_convert.tests.convert.trainable.test_fronts import reference
+from candle_convert.tests.builders.class_models import reference
 
 IDS = np.random.RandomState(0).randint(3, 99, (2, 9))
 LORA = ".lora_"

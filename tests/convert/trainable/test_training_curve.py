@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from candle_convert.optim.optimizers.adam import AdamW
-from candle_convert.tests.convert.trainable.test_fronts import reference
+from candle_convert.tests.builders.class_models import reference
 
 STEPS, BATCH, LENGTH = 20, 8, 12
 
