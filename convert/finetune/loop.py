@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...optim.core.clipping import clip_grad_norm_
 from ...optim.optimizers.adam import AdamW
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
+from ...tensors.autograd.clipping import clip_grad_norm_
 from ...tensors.core.grad_mode import no_grad
 from ..trainable.losses import IGNORED
 
