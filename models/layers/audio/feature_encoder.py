@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....runtime.ir.graph import Value
 from ..encoder import Encoder
+from .conv1d import conv1d, kernel
 
 FEATURES = "input_features"
 
@@ -21,7 +22,5 @@ class FeatureEncoder(Encoder):
 
     def conv(self, x: Value, name: str, *, stride: int = 1) -> Value:
         """Convolution with ``NAME.weight`` [out, in, width] and ``NAME.bias``, padded by half its width."""
-        half = (self.tensor(f"{name}.weight").shape[2] - 1) // 2
-        bias = self.vector(f"{name}.bias") if self.has(f"{name}.bias") else None
-        y: Value = self.Conv(x, self.vector(f"{name}.weight"), bias, strides=[stride], pads=[half, half])
-        return y
+        half = (kernel(self, name).shape[2] - 1) // 2
+        return conv1d(self, x, name, stride=stride, pads=(half, half))
