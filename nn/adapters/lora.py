@@ -201,8 +201,7 @@ def lora(
         adapter = kind(layer, rank, float(rank if alpha is None else alpha), dropout, rank_stabilized)
         if not name:
             return adapter
-        parent, _, last = name.rpartition(".")
-        module.get_submodule(parent).register_module(last, adapter)
+        module.set_submodule(name, adapter)
     return module
 
 
@@ -289,6 +288,5 @@ def merge_lora(module: Module) -> Module:
         merged = layer.merged()
         if not name:
             return merged
-        parent, _, last = name.rpartition(".")
-        module.get_submodule(parent).register_module(last, merged)
+        module.set_submodule(name, merged)
     return module

@@ -10,7 +10,6 @@ from typing import Any
 from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.base.nearest_name import nearest
 from ...runtime.tensor.dtype import DType
-from ...runtime.tensor.tensor import Tensor
 from ...tensors.core.conversion import array_of
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad
@@ -194,8 +193,6 @@ class VarBuilder:
         found = self._tensors[whole]
         if isinstance(found, LazyTensor):
             return found if found.dtype.kind != "float" else found.to(self.dtype)
-        if isinstance(found, Tensor) and found.qtype is not None:
-            found = found.dequantize("f32")
         tensor = LazyTensor(leaf(array_of(found)))
         return tensor if tensor.dtype.kind != "float" else tensor.to(self.dtype)
 

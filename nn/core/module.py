@@ -237,6 +237,19 @@ class Module:
             raise UsageError("E-NN-NAME", None, f"{type(self).__name__} has no parameter {target!r}")
         return found
 
+    def get_buffer(self, target: str) -> LazyTensor:
+        """The buffer of a dotted name."""
+        path, _, name = target.rpartition(".")
+        found = self.get_submodule(path)._buffers.get(name)
+        if found is None:
+            raise UsageError("E-NN-NAME", None, f"{type(self).__name__} has no buffer {target!r}")
+        return found
+
+    def set_submodule(self, target: str, module: Module) -> None:
+        """Put a module in the place of the one of a dotted name, or add it."""
+        path, _, name = target.rpartition(".")
+        self.get_submodule(path).register_module(name, module)
+
     def train(self: M, mode: bool = True) -> M:
         """Training mode, in which dropout and batch statistics are at work, or evaluation mode."""
         for module in self.modules():
@@ -310,18 +323,18 @@ class Module:
     def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, LazyTensor]:
         """Parameters and persistent buffers by name, as they are now; with `keep_vars` themselves."""
         found: dict[str, LazyTensor] = {}
-        for path, module in self.named_modules_with_shared(prefix):
+        for path, module in self._starts(prefix):
             for name, item in {**module._parameters, **module._buffers}.items():
                 if item is not None and name not in module._transient:
                     found[path + name] = item if keep_vars else item.detach()
         return found
 
-    def named_modules_with_shared(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+    def _starts(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """All modules by the starts of their parameters' names, shared ones under each name."""
         yield prefix, self
         for name, module in self._modules.items():
             if module is not None:
-                yield from module.named_modules_with_shared(f"{prefix}{name}.")
+                yield from module._starts(f"{prefix}{name}.")
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadedKeys:
         """Take the values of parameters and persistent buffers by name.

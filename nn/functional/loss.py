@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.expression import apply, op_named, shape_error
+from ...tensors.core.expression import shape_error
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.operations.activation import log_softmax, logsigmoid, softplus
 from ...tensors.operations.indexing import where
@@ -106,15 +106,21 @@ def binary_cross_entropy_with_logits(
     return reduced(_weighted((1 - target) * input - scaled, weight), reduction)
 
 
-def _by_class(input: LazyTensor, target: LazyTensor) -> tuple[LazyTensor, LazyTensor]:
-    """Predictions [N, C, ...] and classes [N, ...], of single samples too."""
+def _by_class(input: LazyTensor, target: LazyTensor, ignore_index: int) -> tuple[LazyTensor, LazyTensor]:
+    """Predictions [N, C, ...] and classes [N, ...], of single samples too; classes that are known are checked."""
     if input.ndim == 1 and target.ndim == 0:
-        return input.reshape(1, -1), target.reshape(1)
+        return _by_class(input.reshape(1, -1), target.reshape(1), ignore_index)
     if input.ndim < 2 or input.shape[0:1] + input.shape[2:] != target.shape:
         why = f"predictions of shape {list(input.shape)} do not fit classes of shape {list(target.shape)}"
         raise shape_error(f"{why}; they are [N, C, ...] and [N, ...]")
     if target.dtype.kind not in ("int", "uint"):
         raise UsageError("E-TENSOR-DTYPE", None, f"classes are integers, not {target.dtype}", hint="Use long()")
+    known = target.expression.data
+    if known is not None:
+        beyond = known[((known < 0) | (known >= input.shape[1])) & (known != ignore_index)]
+        if beyond.size:
+            why = f"the target has the class {beyond.flat[0]} of {input.shape[1]} classes"
+            raise UsageError("E-NN-VALUE", None, why, hint="Give that class as ignore_index, if it does not count")
     return input, target.long()
 
 
@@ -130,13 +136,15 @@ def nll_loss(
         weight: of each class, [C]; the mean is weighted too.
         ignore_index: a target that does not count.
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise UsageError("E-NN-VALUE", None, f"{reduction!r} is not a reduction", expected="mean, sum or none")
-    logs, classes = _by_class(input, target)
-    inputs = [logs.expression, classes.expression, *([] if weight is None else [weight.expression])]
-    options = {"reduction": reduction, "ignore_index": ignore_index}
-    loss = LazyTensor(apply(op_named("NegativeLogLikelihoodLoss"), inputs, options))
-    return loss.reshape(target.shape) if reduction == "none" else loss
+    logs, classes = _by_class(input, target, ignore_index)
+    kept = classes.ne(ignore_index)
+    chosen = where(kept, classes, 0)
+    loss = -logs.gather(1, chosen.unsqueeze(1)).squeeze(1)
+    share = kept.to(logs.dtype) if weight is None else where(kept, weight[chosen], 0.0)
+    loss = where(kept, loss if weight is None else loss * share, 0.0)
+    if reduction == "mean":
+        return loss.sum() / share.sum()
+    return loss.reshape(target.shape) if reduction == "none" else reduced(loss, reduction)
 
 
 def cross_entropy(
@@ -154,7 +162,7 @@ def cross_entropy(
     """
     if target.shape == input.shape and target.dtype.kind == "float":
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
-    scores, classes = _by_class(input, target)
+    scores, classes = _by_class(input, target, ignore_index)
     logs = log_softmax(scores, 1)
     if not label_smoothing:
         loss = nll_loss(logs, classes, weight, ignore_index, reduction)

@@ -20,11 +20,22 @@ __all__ = [
 ]  # fmt: skip
 
 
-class LayerNorm(Module):
-    """Zero mean and unit variance over the last dims, then times `weight` and plus `bias` of their shape."""
+class _Affine(Module):
+    """A layer whose results are multiplied with `weight` and to which `bias` is added, if it has them."""
 
     weight: Parameter | None
     bias: Parameter | None
+
+    def reset_parameters(self) -> None:
+        """Weight 1 and bias 0."""
+        for name, value in (("weight", 1.0), ("bias", 0.0)):
+            parameter = self._parameters.get(name)
+            if parameter is not None:
+                init.constant_(parameter, value)
+
+
+class LayerNorm(_Affine):
+    """Zero mean and unit variance over the last dims, then times `weight` and plus `bias` of their shape."""
 
     def __init__(
         self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
@@ -39,13 +50,6 @@ class LayerNorm(Module):
         self.weight = Parameter(ones(shape, dtype=dtype, device=device)) if elementwise_affine else None
         self.bias = Parameter(zeros(shape, dtype=dtype)) if elementwise_affine and bias else None
 
-    def reset_parameters(self) -> None:
-        """Weight 1 and bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
-
     def forward(self, input: LazyTensor) -> LazyTensor:
         """A tensor of the same shape."""
         return norm.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -56,10 +60,8 @@ class LayerNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, {affine}"
 
 
-class RMSNorm(Module):
+class RMSNorm(_Affine):
     """A mean square of 1 over the last dims, then times `weight` of their shape; `eps` None is the dtype's epsilon."""
-
-    weight: Parameter | None
 
     def __init__(
         self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True, device: Any = None,
@@ -82,11 +84,8 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Zero mean and unit variance over groups of channels of [N, C, ...], then `weight` and `bias` [C]."""
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Any = None,
@@ -112,7 +111,7 @@ class GroupNorm(Module):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {affine}"
 
 
-class _RunningNorm(Module):
+class _RunningNorm(_Affine):
     """Normalization of channels with running statistics.
 
     Attributes:
@@ -121,8 +120,6 @@ class _RunningNorm(Module):
     """
 
     ranks: tuple[int, ...] = ()
-    weight: Parameter | None
-    bias: Parameter | None
     running_mean: LazyTensor | None
     running_var: LazyTensor | None
     num_batches_tracked: LazyTensor | None
@@ -141,6 +138,11 @@ class _RunningNorm(Module):
         self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if tracks else None)
         self.register_buffer("running_var", ones(num_features, dtype=dtype) if tracks else None)
         self.register_buffer("num_batches_tracked", tensor(0) if tracks else None)
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0, and statistics of nothing."""
+        super().reset_parameters()
+        self.reset_running_stats()
 
     def reset_running_stats(self) -> None:
         """Mean 0 and variance 1."""
@@ -177,10 +179,8 @@ class _BatchNorm(_RunningNorm):
             if self.momentum is None:
                 momentum = 1.0 / self.num_batches_tracked.float()
         by_batch = self.training or self.running_mean is None
-        mean, variance = (self.running_mean, self.running_var) if not self.training or self.track_running_stats else (
-            None, None,
-        )  # fmt: skip
-        return norm.batch_norm(input, mean, variance, self.weight, self.bias, by_batch, momentum, self.eps)
+        statistics = (self.running_mean, self.running_var)
+        return norm.batch_norm(input, *statistics, self.weight, self.bias, by_batch, momentum, self.eps)
 
 
 class BatchNorm1d(_BatchNorm):

@@ -15,12 +15,13 @@ from .promotion import DEFAULT, dtype_of_scalar, named
 
 
 def array_of(data: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
-    """The elements of numbers, nested lists, arrays and tensors; Python's floats in the default dtype.
+    """The elements of numbers, nested lists, arrays and tensors; Python's floats in the default dtype, and block types
+    as f32.
 
     Raises UsageError for anything else.
     """
     if isinstance(data, Tensor):
-        data = data.numpy()
+        data = (data if data.qtype is None else data.dequantize("f32")).numpy()
     elif hasattr(data, "detach"):
         data = array_of_dlpack(data.detach())
     elif hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):

@@ -122,7 +122,11 @@ def _tensor(draw: Callable[[], np.ndarray]) -> LazyTensor:
     return found
 
 
-def _drawn(kind: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None) -> LazyTensor:
+def _drawn(
+    kind: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None,
+    change: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> LazyTensor:  # fmt: skip
+    """Uniform or normal numbers, or what a function makes of them."""
     source = GENERATOR if generator is None else generator
     wanted = DEFAULT.dtype if dtype is None else named(dtype)
     if wanted.kind != "float":
@@ -132,7 +136,8 @@ def _drawn(kind: str, shape: tuple[int, ...], dtype: Any, generator: Generator |
 
     def draw() -> np.ndarray:
         with source.lock():
-            return (source.uniform if kind == "uniform" else source.normal)(count, wanted.as_numpy()).reshape(shape)
+            found = (source.uniform if kind == "uniform" else source.normal)(count, wanted.as_numpy())
+        return (found if change is None else change(found)).reshape(shape)
 
     return _tensor(draw)
 
@@ -214,14 +219,19 @@ def bernoulli(input: LazyTensor, generator: Generator | None = None) -> LazyTens
     return (drawn < input).to(input.dtype)
 
 
-def _refilled(name: str, draw: Any) -> None:
-    def refill(self: LazyTensor, first: float, second: float, generator: Generator | None = None) -> LazyTensor:
-        return self.become(draw(self, first, second, generator))
+@method()
+def uniform_(self: LazyTensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> LazyTensor:
+    """Write numbers from `low` on and below `high`. Products and sums are rounded once, as PyTorch's are."""
+    kind = (np.float64 if self.dtype.bits == 64 else np.float32)(low)
+    begin, span = float(kind), float(kind.dtype.type(high) - kind)
 
-    method(name)(refill)
+    def moved(drawn: np.ndarray) -> np.ndarray:
+        return (drawn.astype(np.float64) * span + begin).astype(drawn.dtype)
+
+    return self.become(_drawn("uniform", self.shape, self.dtype, generator, moved))
 
 
-_refilled(
-    "uniform_", lambda x, low, high, generator: _drawn("uniform", x.shape, x.dtype, generator) * (high - low) + low
-)
-_refilled("normal_", lambda x, mean, std, generator: _drawn("normal", x.shape, x.dtype, generator) * std + mean)
+@method()
+def normal_(self: LazyTensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> LazyTensor:
+    """Write numbers of a normal distribution."""
+    return self.become(_drawn("normal", self.shape, self.dtype, generator) * std + mean)

@@ -107,6 +107,17 @@ def test_assignment_and_hooks():
     assert layer(1) == 1
 
 
+def test_modules_by_dotted_names():
+    net = network(nn)
+    assert net.get_parameter("body.0.weight") is net.body[0].weight
+    assert net.get_buffer("shift") is net.shift
+    net.set_submodule("heads.a", nn.Linear(6, 3, bias=False))
+    assert isinstance(net.get_submodule("heads.a"), nn.Linear)
+    for call in (net.get_parameter, net.get_buffer, net.get_submodule):
+        with pytest.raises(cc.UsageError, match="has no"):
+            call("body.none")
+
+
 def test_containers():
     items = nn.Sequential(nn.ReLU(), nn.Tanh(), nn.Sigmoid())
     assert [type(each).__name__ for each in items[1:]] == ["Tanh", "Sigmoid"]

@@ -142,6 +142,10 @@ def test_gumbel_softmax():
     [
         lambda f: f.cross_entropy(cc.rand(3, 4), cc.tensor([1, 2])),
         lambda f: f.cross_entropy(cc.rand(3, 4), cc.rand(3)),
+        lambda f: f.cross_entropy(cc.rand(3, 4), cc.tensor([1, 4, 0])),
+        lambda f: f.nll_loss(cc.rand(3, 4), cc.tensor([1, -1, 0])),
+        lambda f: f.linear(cc.rand(3, 4), cc.rand(2, 5)),
+        lambda f: f.linear(cc.rand(3, 4), cc.rand(2, 4, dtype=cc.float64)),
         lambda f: f.mse_loss(cc.rand(3), cc.rand(3), reduction="median"),
         lambda f: f.conv2d(cc.rand(2, 3, 4, 4), cc.rand(5, 2, 3, 3)),
         lambda f: f.conv2d(cc.rand(2, 3), cc.rand(5, 3, 3, 3)),
