@@ -25,6 +25,16 @@ def random_state(loader: Any = None) -> dict[str, Any]:
     return found
 
 
+def draws_in_python(before: Mapping[str, Any]) -> bool:
+    """Whether numbers were drawn from Python's or NumPy's generator since a state."""
+    now = random_state()
+    return any(_words(now[name]) != _words(before[name]) for name in ("python", "numpy"))
+
+
+def _words(state: Any) -> list[Any]:
+    return [each.tolist() if isinstance(each, np.ndarray) else each for each in state]
+
+
 def set_random_state(state: Mapping[str, Any], loader: Any = None) -> None:
     """Go on from states."""
     GENERATOR.set_state(state["default"])

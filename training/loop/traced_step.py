@@ -1,7 +1,8 @@
 """Steps of a module as plans: a step is traced once for each structure of batches, where it depends on tensors alone.
 
-A step that reads the number of the batch or the state of the trainer, needs values in Python, or changes attributes of
-its module would not do so again in a plan. That is found while it is traced, and such a step runs in Python each time.
+A step that reads the number of the batch or the state of the trainer, needs values in Python, draws Python's random
+numbers, or changes attributes of its module would not do so again in a plan. That is found while it is traced, and such
+a step runs in Python each time.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from ...runtime.base.errors import UsageError
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.trace import TRACE
 from ...tensors.jit import jit
-from ...tensors.operations.random import GENERATOR
 from .logged import Logged
+from .random_state import draws_in_python, random_state, set_random_state
 from .run import Run
 
 NEEDS_VALUE = "E-TENSOR-TRACE"
@@ -87,7 +88,7 @@ class TracedStep:
         return result, collector.entries
 
     def _trace(self, batch: Any, *settings: Any) -> Any:
-        attributes, state = _Attributes(self._module), GENERATOR.get_state()
+        attributes, state = _Attributes(self._module), random_state()
 
         def check() -> None:
             """Called by the body before it changes what an attempt in Python would change again."""
@@ -96,13 +97,15 @@ class TracedStep:
             changed = attributes.changed()
             if changed is not None:
                 raise PythonOnly(f"it changes {changed}")
+            if draws_in_python(state):
+                raise PythonOnly("it draws random numbers of Python or NumPy")
 
         try:
             with self._run.collecting() as collector:
                 result = self._body(batch, BatchNumber(), check, *settings)
         except (PythonOnly, UsageError):
             attributes.restore()
-            GENERATOR.set_state(state)
+            set_random_state(state)
             raise
         entries = collector.entries
         return result, [value for _, value in entries], tuple([entry for entry, _ in entries])

@@ -2,6 +2,7 @@
 order."""
 
 import csv
+import random
 from pathlib import Path
 
 import candle_convert as cc
@@ -248,11 +249,17 @@ class Asks(Net):
         return super().training_step(batch, batch_idx) * (self.trainer.global_step + 1)
 
 
-@pytest.mark.parametrize("kind", [ByNumber, Appends, Reads, Asks])
+class Draws(Net):
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) * random.choice([1, 2])
+
+
+@pytest.mark.parametrize("kind", [ByNumber, Appends, Reads, Asks, Draws])
 def test_steps_that_are_not_one_plan(kind, capsys):
     """They compute what they compute without jit, and are told of."""
     found = []
     for jit in (True, False):
+        random.seed(5)
         losses, module = Losses(), kind()
         seeded_fit(cc.Trainer(max_epochs=1, callbacks=[losses], jit=jit, **QUIET), module)
         found.append(losses.found)
