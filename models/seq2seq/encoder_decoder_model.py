@@ -20,6 +20,7 @@ from ..pipelines.task_model import opened
 from ..pipelines.text_model import TextModel
 from .decoder import DECODER, ENCODER
 from .generation_settings import GenerationSettings, settings_of
+from .source_tokens import source_tokens
 from .text_to_text import pieces, requested
 
 if TYPE_CHECKING:
@@ -115,11 +116,7 @@ class EncoderDecoderModel(TextModel):
         self, input_ids: ArrayLike, attention_mask: ArrayLike | None = None, activations: str = "f32"
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Hidden states f32 [batch, source, hidden], and the inputs that the decoder has of them."""
-        ids = np.atleast_2d(np.asarray(input_ids, np.int64))
-        mask = np.ones_like(ids) if attention_mask is None else np.atleast_2d(np.asarray(attention_mask, np.int64))
-        if mask.shape != ids.shape or not ids.size:
-            why = "the shapes of attention_mask and input_ids differ" if ids.size else "input_ids has no tokens"
-            raise UsageError("E-RUN-SHAPE", None, why, expected=list(ids.shape), found=list(mask.shape))
+        ids, mask = source_tokens(input_ids, attention_mask)
         return self._encoded({"input_ids": ids, "attention_mask": mask}, mask, activations)
 
     def _encoded(

@@ -117,3 +117,18 @@ def test_export(case, tmp_path):
         (found,) = decoder.run(["audio_values"], {"audio_codes": codes})
         _close(found, _decoded(model, expected))
     _check(model, cc.models.load(tmp_path / "onnx"), samples)
+
+
+@pytest.mark.parametrize(("kind", "decibels"), [("Q8_0", 40), ("onnx", 40)])
+def test_quantized(case, kind, decibels, tmp_path):
+    """Blocks in a GGUF file, and f16 in ONNX files: the samples of transformers' codes are almost its own."""
+    model, folder = case
+    path = tmp_path / ("m.gguf" if kind == "Q8_0" else "onnx")
+    if kind == "Q8_0":
+        cc.quantize(folder, path, kind)
+    else:
+        cc.convert(folder, path, to="onnx", dtype="f16")
+    codes, scales, _ = _encoded(model, _sound(model, 480))
+    found, expected = cc.models.load(path).decode(codes, scales), _decoded(model, codes, scales)
+    error = np.square(found - expected, dtype=np.float64).sum()
+    assert 10 * np.log10(np.square(expected, dtype=np.float64).sum() / error) > decibels

@@ -19,6 +19,7 @@ from ....generation.sampling import Sampler
 from ....layers.audio.codebooks import SPOKEN
 from ....seq2seq.cross_language_model import CrossLanguageModel
 from ....seq2seq.decoder import DECODER, SOURCE_HIDDEN, SOURCE_MASK
+from ....seq2seq.source_tokens import source_tokens
 from ...task_model import opened
 from .checked_ids import checked
 from .delay_pattern import UNKNOWN, DelayPattern
@@ -143,11 +144,7 @@ class CodebookModel(SynthesisModel):
         self, input_ids: ArrayLike, attention_mask: ArrayLike | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """The encoder's outputs by name, and the inputs that the decoder has of them."""
-        ids = np.atleast_2d(np.asarray(input_ids, np.int64))
-        mask = np.ones_like(ids) if attention_mask is None else np.atleast_2d(np.asarray(attention_mask, np.int64))
-        if mask.shape != ids.shape or not ids.size:
-            why = "the shapes of attention_mask and input_ids differ" if ids.size else "input_ids has no tokens"
-            raise UsageError("E-RUN-SHAPE", None, why, expected=list(ids.shape), found=list(mask.shape))
+        ids, mask = source_tokens(input_ids, attention_mask)
         results: list[Any] = self._encoder.run(None, {"input_ids": ids, "attention_mask": mask})
         names = (value.name for value in self._graphs[TEXT_ENCODER].outputs)
         outputs = dict(zip(names, results, strict=True))
