@@ -1,11 +1,12 @@
-"""Transcription by Whisper: seconds of audio a second, the first segment of a short file, and peak memory.
+"""Transcription by Whisper: seconds of audio a second, processor time, the first segment of a short file, peak memory.
 
     python benchmarks/audio.py AUDIO --short SHORT --engine NAME=PATH ... [--rounds 3] [--threads 2] [--beams 1]
 
 NAME is `candle-convert` (a directory or a file of any format), `faster-whisper` (a directory of CTranslate2), with
 `:COMPUTE_TYPE` behind it if not `int8`, `whisper.cpp` (a file, by pywhispercpp) or `transformers` (a directory). A name
 may be given twice. Engines are processes that take turns; each has read both files once before it is timed. Figures are
-medians, the first segment is of a warm process, and memory is the most that a process had.
+medians, the first segment is of a warm process, and memory is the most that a process had. Processor time with one
+thread tells something where other programs run beside.
 """
 
 import argparse
@@ -102,7 +103,7 @@ def work(arguments):
     transcribe = ENGINES[engine](path, arguments.threads, arguments.beams, kind)
     for line in sys.stdin:
         texts, times = [], []
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
 
         def told(text, began=began, texts=texts, times=times):
             texts.append(text.strip())
@@ -111,8 +112,15 @@ def work(arguments):
         transcribe(line.strip(), told)
         seconds = time.perf_counter() - began
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        row = {"seconds": seconds, "first": times[0] if times else None, "mib": memory, "text": " ".join(texts)}
-        print("@" + json.dumps(row), flush=True)
+        used = time.process_time() - used
+        row = {
+            "seconds": seconds,
+            "cpu": used,
+            "first": times[0] if times else None,
+            "mib": memory,
+            "text": " ".join(texts),
+        }
+        print("@" + json.dumps({**row, "text": " ".join(texts)}), flush=True)
 
 
 def asked(process, audio):
@@ -156,11 +164,13 @@ def main():
             rows = [asked(process, file) for file in files]
             if turn:
                 heard[engine].append(rows)
-    print(f"{'engine':<44} {'audio s/s':>9} {'first s':>8} {'MiB':>7}")
+    print(f"{'engine':<44} {'audio s/s':>9} {'cpu s':>7} {'first s':>8} {'MiB':>7}")
     for engine, rounds in heard.items():
         speed = length / statistics.median(rows[0]["seconds"] for rows in rounds)
         first = statistics.median(rows[-1]["first"] or 0.0 for rows in rounds)
-        print(f"{engine:<44} {speed:>9.1f} {first:>8.2f} {max(rows[0]['mib'] for rows in rounds):>7.0f}")
+        used = statistics.median(rows[0]["cpu"] for rows in rounds)
+        memory = max(rows[0]["mib"] for rows in rounds)
+        print(f"{engine:<44} {speed:>9.1f} {used:>7.2f} {first:>8.2f} {memory:>7.0f}")
         if arguments.texts:
             print(f"  {rounds[0][0]['text']}")
     for process in processes.values():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from ....runtime.base.errors import UsageError
+from ....runtime.base.errors import FormatError, UsageError
+from ....runtime.contract.hyperparameter import Integer, Listed, ParameterError, checked
 from ...preprocess.audio.overlapping import Window, overlapping
 from ...preprocess.audio.sound import Sound, opened_sound
 from ...preprocess.audio.waveform import FILE, Waveform, stated_waveform
@@ -21,13 +22,13 @@ from .transcription.segments import Segment, Transcript, Word
 
 SAMPLES, LOGITS = "input_values", "logits"
 SIGNATURES = (({SAMPLES: 2}, {LOGITS: 3}),)
-STRIDES = (5, 2, 2, 2, 2, 2, 2)
+WIDTHS, STRIDES = (10, 3, 3, 3, 3, 2, 2), (5, 2, 2, 2, 2, 2, 2)
 """Of the convolutions of models that do not tell."""
 WINDOW_SECONDS, CONTEXT_SECONDS = 30.0, 5.0
 """Of a window, and of each end of it that belongs to the neighbours."""
 PAUSE, LONGEST = 0.6, 10.0
 """Seconds between words that end a segment, and of a segment."""
-PROGRESS = Callable[[float, float | None], None]
+LENGTHS = Listed(Integer(1, 1 << 12), 1, 64)
 
 
 class SpeechRecognition:
@@ -51,17 +52,28 @@ class SpeechRecognition:
     @functools.cached_property
     def hop(self) -> int:
         """Samples from one frame to the next."""
-        config = self._model.options.config
-        said = None if config is None else config.values.get("strides")
-        said = said or configured(self._model.options).get("conv_stride") or STRIDES
-        return math.prod(said)
+        return math.prod(self._strides)
+
+    @functools.cached_property
+    def _strides(self) -> Sequence[int]:
+        return self._lengths("strides", "conv_stride", STRIDES)
+
+    def _lengths(self, ours: str, theirs: str, usual: Sequence[int]) -> Sequence[int]:
+        """A number for each convolution: a hyper-parameter, or what config.json beside a graph says. FormatError for an
+        invalid one."""
+        config, path = self._model.options.config, next(iter(self._model.graph.files), None)
+        said = None if config is None else config.values.get(ours)
+        try:
+            return said or tuple(checked(theirs, configured(self._model.options).get(theirs) or usual, LENGTHS))
+        except ParameterError as error:
+            raise FormatError("E-ARCH-KEY", path, f"invalid parameter {theirs}: {error}") from error
 
     def transcribe(
         self,
         sound: Sound,
         *,
         on_segment: Callable[[Segment], None] | None = None,
-        progress: PROGRESS | None = None,
+        progress: Callable[[float, float | None], None] | None = None,
         window: float = WINDOW_SECONDS,
         context: float = CONTEXT_SECONDS,
         word_timestamps: bool = False,
@@ -116,12 +128,10 @@ class SpeechRecognition:
     @functools.cached_property
     def least(self) -> int:
         """Samples that the convolutions need; shorter sounds are padded."""
-        config = self._model.options.config
-        widths = None if config is None else config.values.get("conv_widths")
-        widths = widths or configured(self._model.options).get("conv_kernel") or ()
-        strides = (None if config is None else config.values.get("strides")) or STRIDES
         count = 1
-        for width, stride in zip(reversed(widths), reversed(strides), strict=False):
+        for width, stride in zip(
+            reversed(self._lengths("conv_widths", "conv_kernel", WIDTHS)), reversed(self._strides), strict=False
+        ):
             count = (count - 1) * stride + width
         return max(count, self.hop)
 

@@ -5,10 +5,12 @@ import json
 
 import numpy as np
 import pytest
+import safetensors.torch
 import soundfile
+import torch
 import transformers
 from candle_convert.convert.cli.main import run
-from candle_convert.tests.builders.audio_networks import AST
+from candle_convert.tests.builders.audio_networks import AST, network
 from candle_convert.tests.builders.image_checkpoints import image_model, saved
 
 NOISE = 0.1 * np.random.default_rng(0).standard_normal((12_000, 2)).astype(np.float32)
@@ -65,6 +67,19 @@ def test_vectors(folder, capsys):
     assert code == 0
     assert said["width"] == AST["hidden_size"]
     np.testing.assert_allclose(np.diag(said["similarity"]), 1, atol=1e-6)
+
+
+def test_pitch(folder, tmp_path, capsys):
+    torch.manual_seed(0)
+    model, _ = network("crepe")
+    safetensors.torch.save_file(model.state_dict(), tmp_path / "crepe.safetensors")
+    code, out, _ = ran(capsys, "predict", tmp_path / "crepe.safetensors", folder / "heard" / "two.flac")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].split() == ["time", "hertz", "confidence"]
+    assert [float(line.split()[0]) for line in lines[1:4]] == [0.0, 0.01, 0.02]
+    assert len(lines) == 2 + len(NOISE) // 160
+    assert all(40 < float(line.split()[1]) < 2_100 for line in lines[1:])
 
 
 @pytest.mark.parametrize(
