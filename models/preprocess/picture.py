@@ -49,7 +49,7 @@ def picture_of(given: Picture, channels: int = 3) -> Image:
 
 def _read(path: str, channels: int) -> Image:
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        with open(path, "rb", opener=_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise FileAccessError("E-IO-READ", path, "not a regular file")
             return _decoded(file, path, channels)
@@ -57,8 +57,8 @@ def _read(path: str, channels: int) -> Image:
         raise FileAccessError("E-IO-READ", path, f"cannot be read: {error.strerror}") from error
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """A file descriptor; of a pipe that nothing writes to, too."""
+def _at_once(path: str, flags: int) -> int:
+    """A file descriptor, even of a pipe that nothing writes to."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

@@ -85,7 +85,8 @@ def find_architecture(names: str, source: Mapping[str, Any], path: str | None = 
     """The architecture that a config.json or GGUF metadata names.
 
     Args:
-        names: `HF` for a config.json, `GGUF` for GGUF metadata, or another convention whose files imply keys of their
+        names: `HF` for a config.json, whose `model_type` may be our own name of an architecture that transformers does
+            not have, `GGUF` for GGUF metadata, or another convention whose files imply keys of their
             own and the architecture's name under GGUF's key.
         source: the keys of the file.
         path: the file, for messages.
@@ -96,9 +97,13 @@ def find_architecture(names: str, source: Mapping[str, Any], path: str | None = 
     source = StatedValues(source)
     kind = source.get("model_type") if names == HF else source.get("general.architecture")
     for architecture in _likely(str(kind)) if isinstance(kind, str) else ():
-        known = {HF: architecture.model_types, GGUF: architecture.gguf}.get(names) or (architecture.name,)
+        known = {HF: architecture.model_types, GGUF: architecture.gguf}.get(names, (architecture.name,))
         if kind in known and (architecture.accepts is None or architecture.accepts(source)):
             return architecture
+    if names == HF and isinstance(kind, str):
+        own = next((each for each in _mentioning(f'"{kind}"') if each.name == kind and not each.model_types), None)
+        if own is not None:
+            return own
     everything = sorted({name for each in architectures() for name in (each.model_types if names == HF else each.gguf)})
     near = difflib.get_close_matches(str(kind)[:MAX_NAME], everything, 3, 0.5)
     hint = f"The nearest known: {', '.join(near)}" if near else "candle-convert models list shows what is known"

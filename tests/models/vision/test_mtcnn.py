@@ -5,6 +5,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.image_checkpoints import images
 from candle_convert.tests.builders.mtcnn import SIZES, mtcnn
 from candle_convert.tests.builders.pictures import made
@@ -59,6 +60,7 @@ def test_export(case, tmp_path):
         _compare(dict(zip(names, session.run(None, {"pixel_values": pixels}), strict=True)), network, pixels)
     picture = made(60, 50)
     assert model.predict(picture, threshold=0.0) == cc.models.load(path).predict(picture, threshold=0.0)
+    assert run(["models", "show", str(tmp_path)]) == run(["verify", str(path), str(tmp_path)]) == 0
 
 
 def test_a_missing_network_is_named(case, tmp_path):
