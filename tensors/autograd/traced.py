@@ -8,7 +8,7 @@ from typing import Any
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Value
-from ..core.expression import Expression, Signature, TensorType, placeholder
+from ..core.expression import Expression, Signature, TensorType, held_tensor, placeholder
 from ..core.grad_mode import set_grad_enabled
 from ..core.lazy_tensor import LazyTensor
 
@@ -92,6 +92,6 @@ class Traced:
     def built(self, inputs: Sequence[Value], build: Builder) -> list[Value | None]:
         """The results for other inputs."""
         arrays = [each.type.array if each.data is None else each.data for each in self._constants]
-        constants = [build.constant(each) for each in arrays if each is not None]
+        constants = [build.weight(held_tensor(each)) for each in arrays if each is not None]
         known = repeated(self._parts.parts, self._parts.count, [*inputs, *constants], build)
         return [None if slot is None else known[slot] for slot in self._wanted]
