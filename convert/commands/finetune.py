@@ -74,7 +74,7 @@ def _targets(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     "--dtype", metavar="DTYPE", type=shared_options.DTYPE, help="Dtype of the weights of OUT (default: MODEL's)."
 )
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
-@shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.READING)
+@shared_options.options(shared_options.RUNNING[1:], shared_options.PROGRESS, shared_options.READING)
 def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa: N802
     """Train a model on rows of data.
 
@@ -83,8 +83,9 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     "label" for image models. A .txt file has one text a line, a folder has pictures in a folder for each label.
 
     Without --lora all weights are trained, and OUT is a model directory. With it OUT has the adapter in PEFT's files,
-    which convert and quantize merge (--lora OUT); quantized weights of MODEL stay as they are. Classifiers are always
-    written as a whole. The loss is measured on held-back rows before and after.
+    which convert merges into a model directory (--lora OUT) and --merge into MODEL of any format; quantized weights
+    of MODEL stay as they are in training. Classifiers are always written as a whole. The loss is measured on
+    held-back rows before and after.
     """
     from ..console.atomic_replace import refuse_existing
     from ..console.stdio import refuse_stream
