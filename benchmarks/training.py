@@ -3,7 +3,8 @@
     python benchmarks/training.py [--models mlp,gpt] [--peers cc,torch,compile,jax] [--rounds 7] [--seconds 0.5]
 
 Every peer runs in a process of its own with the same weights, batches and optimizer; processes take turns, and the
-median of the rounds is reported with the loss after the last step. `--dispatch` times ``a @ b + c`` of 8 x 8 in place
+median of the rounds is reported with the processor time of a step, which other programs disturb less, and the loss
+after the last step. `--dispatch` times ``a @ b + c`` of 8 x 8 in place
 of training. A peer that is not installed is left out, as is torch.compile without a C++ compiler.
 """
 
@@ -387,7 +388,7 @@ def dispatch(peer):
 
 
 def worker(peer, model):
-    """Run steps as lines of standard input ask for, and answer each with seconds and loss, or memory."""
+    """Run steps as lines of standard input ask for, and answer each with seconds, processor time, loss and memory."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if model == "dispatch":
         run = dispatch(peer)
@@ -403,11 +404,11 @@ def worker(peer, model):
         run = made[peer]()
     for line in sys.stdin:
         count = int(line)
-        start = time.perf_counter()
-        loss = run(count) if count else None
-        seconds = time.perf_counter() - start
+        start, processor = time.perf_counter(), time.process_time()
+        loss = run(count)
+        seconds, processor = time.perf_counter() - start, time.process_time() - processor
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        print(json.dumps([seconds, loss, peak / 1024]), flush=True)
+        print(json.dumps([seconds, processor, loss, peak / 1024]), flush=True)
 
 
 class Peer:
@@ -422,7 +423,7 @@ class Peer:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
-        self.seconds = []
+        self.seconds, self.processor = [], []
         start = time.perf_counter()
         self.run(1)
         self.first = time.perf_counter() - start
@@ -431,8 +432,8 @@ class Peer:
     def run(self, count):
         self._process.stdin.write(f"{count}\n")
         self._process.stdin.flush()
-        seconds, self.loss, self.peak = json.loads(self._process.stdout.readline())
-        return seconds / count
+        seconds, processor, self.loss, self.peak = json.loads(self._process.stdout.readline())
+        return seconds / count, processor / count
 
     def close(self):
         self._process.stdin.close()
@@ -441,16 +442,18 @@ class Peer:
 
 def measured(model, names, options):
     peers = [Peer(name, model, options.threads) for name in names]
-    counts = [max(1, int(options.seconds / peer.run(3))) for peer in peers]
+    counts = [max(1, int(options.seconds / peer.run(3)[0])) for peer in peers]
     for _ in range(options.rounds):
         for peer, count in zip(peers, counts, strict=True):
-            peer.seconds.append(peer.run(count))
+            seconds, processor = peer.run(count)
+            peer.seconds.append(seconds)
+            peer.processor.append(processor)
     for peer in peers:
         median = statistics.median(peer.seconds)
         rate = f"{1e6 * median:9.1f} us" if model == "dispatch" else f"{1 / median:9.1f} steps/s"
         print(
-            f"{model:8} {peer.name:8} {rate}  first {peer.first:6.1f} s  peak {peer.peak:6.0f} MiB  "
-            f"value {peer.loss:.5f}",
+            f"{model:8} {peer.name:8} {rate}  processor {1e3 * statistics.median(peer.processor):9.3f} ms  "
+            f"first {peer.first:6.1f} s  peak {peer.peak:6.0f} MiB  value {peer.loss:.5f}",
             flush=True,
         )
         peer.close()
