@@ -9,6 +9,7 @@ from ..core.expression import Expression
 from ..core.grad_mode import set_grad_enabled
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import method
+from ..core.trace import TRACE
 from ..operations.creation import zeros_like
 from .derivative import differentiated, history
 
@@ -45,7 +46,7 @@ def backward(
         companions = list(map(weakref.ref, together))
         for item in together:
             item.companions = companions
-    if not (create_graph if retain_graph is None else retain_graph):
+    if not (create_graph if retain_graph is None else retain_graph) and TRACE.changes is None:
         _forget(passed)
 
 

@@ -119,3 +119,21 @@ def test_arguments_that_are_returned_as_they_are():
     np.testing.assert_array_equal(found[0].numpy(), y.numpy())
     np.testing.assert_array_equal(found[2].numpy(), x.numpy())
     np.testing.assert_allclose(found[1].item(), (x.numpy() * 2 + 1).sum(), rtol=1e-5)
+
+
+def test_values_that_are_indexed_are_read_at_each_call():
+    """`backward` does not cut an indexed tensor off from where its values come from."""
+    w, ids = cc.rand(6, 4).requires_grad_(), cc.tensor([[0, 3], [5, 1]])
+
+    @cc.jit
+    def f(ids):
+        w.grad = None
+        loss = (w[ids].reshape(4, 4) @ w.T).sin().sum()
+        loss.backward()
+        return loss.detach()
+
+    for _ in range(3):
+        found = f(ids).item()
+        theirs = torch.tensor(w.detach().numpy())
+        assert found == pytest.approx((theirs[ids.numpy()].reshape(4, 4) @ theirs.T).sin().sum().item(), rel=1e-5)
+        w.data = cc.rand(6, 4)
