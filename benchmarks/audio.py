@@ -74,6 +74,8 @@ def transformers(path, threads, beams, kind):
     torch.set_num_threads(threads)
     model = WhisperForConditionalGeneration.from_pretrained(path, dtype=torch.float32).eval()
     tokenizer, extract = AutoTokenizer.from_pretrained(path), AutoFeatureExtractor.from_pretrained(path)
+    if getattr(model.generation_config, "no_timestamps_token_id", None) is None:
+        model.generation_config.no_timestamps_token_id = tokenizer.convert_tokens_to_ids("<|notimestamps|>")
 
     def transcribe(audio, told):
         samples, rate = soundfile.read(audio, dtype="float32")
