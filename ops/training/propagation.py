@@ -9,6 +9,7 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Undecomposable
 from ..rules.expression import Term
+from ..rules.without_gradient import REASONS
 
 
 def without_slope(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
@@ -55,7 +56,7 @@ def propagated(
         if node.op.gradients[:1] != [without_slope] and any(value in active for value in operands(node)):
             active.update(node.outputs)
     missing = {
-        node.op.name
+        f"{node.op.name}{f' ({why})' if (why := REASONS.get(node.op.name)) else ''}"
         for node in nodes
         if not node.op.gradients and node.op.lower is None and any(value in active for value in node.outputs)
     }
