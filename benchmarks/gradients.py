@@ -1,4 +1,4 @@
-"""The table of gradients of operators, docs/GRADIENTS.md.
+"""The table of operators without gradients, docs/GRADIENTS.md.
 
     python benchmarks/gradients.py [--check]
 
@@ -9,70 +9,39 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from pathlib import Path
 
 from candle_convert.ops.rules.without_gradient import REASONS
 from candle_convert.ops.training.gradient_rule import differentiated, differentiated_as, elementwise, without_gradient
 from candle_convert.ops.training.propagation import without_slope
-from candle_convert.runtime.ir.op import Op
 from candle_convert.runtime.ir.registry import load, operators, registering
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "GRADIENTS.md"
-KINDS = (
-    ("rule", "By a rule", "Formulas in `ops/training/`, tested against finite differences in f64."),
-    (
-        "lower",
-        "By decomposition",
-        "The operator is written as others, and these are differentiated. Quantized operators round in between, so "
-        "that no slope passes.",
-    ),
-    ("flat", "Zero", "Small changes of the inputs do not change the results; nothing is passed on."),
-)
+INTRODUCTION = """
+# Gradients of operators
 
-
-def kind_of(operator: Op) -> str:
-    """How an operator is differentiated: rule, lower, flat or none."""
-    if operator.gradients:
-        return "flat" if operator.gradients[0] is without_slope else "rule"
-    return "none" if operator.lower is None else "lower"
+Operators of the graph are differentiated by formulas (`ops/training/`), which are tested against finite differences in
+f64, or by their decomposition into others. These are the ones without a derivative; `python benchmarks/gradients.py`
+writes the lists.
+"""
 
 
 def table() -> str:
     """The text of the document."""
     load(registering(differentiated, differentiated_as, elementwise, without_gradient))
-    found: dict[str, dict[str, list[str]]] = {}
-    missing: dict[str, list[str]] = {}
-    for (domain, name), operator in sorted(operators().items()):
-        kind = kind_of(operator)
-        if kind == "none":
-            missing.setdefault(REASONS[name], []).append(name)
-        else:
-            found.setdefault(kind, {}).setdefault(domain or "ai.onnx", []).append(name)
-    lines = [
-        "# Gradients of operators",
-        "",
-        "Every operator of the graph and how it is differentiated, in tensors and by the Gradient operator.",
-        "`python benchmarks/gradients.py` writes this table.",
-    ]
-    for kind, title, text in KINDS:
-        count = sum(map(len, found[kind].values()))
-        lines += ["", f"## {title} ({count})", "", *wrapped(text), "", "| domain | operators |", "|---|---|"]
-        lines += [f"| {domain} | {', '.join(names)} |" for domain, names in found[kind].items()]
-    count = sum(map(len, missing.values()))
-    lines += ["", f"## None ({count})", "", "Asking for a derivative through one of them is an error.", ""]
+    flat, missing = [], {}
+    for (_, name), operator in sorted(operators().items()):
+        if operator.gradients[:1] == [without_slope]:
+            flat.append(name)
+        elif not operator.gradients and operator.lower is None:
+            missing.setdefault(REASONS.get(name, "no rule is written yet"), []).append(name)
+    lines = [INTRODUCTION.strip(), "", "## None", "", "Asking for a derivative through one of them is an error.", ""]
     lines += ["| operators | why |", "|---|---|"]
     lines += [f"| {', '.join(names)} | {why} |" for why, names in missing.items()]
+    lines += ["", "## Zero", "", "Small changes of the inputs do not change the results; no slope is passed on.", ""]
+    lines += textwrap.wrap(", ".join(flat), 120)
     return "\n".join(lines) + "\n"
-
-
-def wrapped(text: str) -> list[str]:
-    """Lines of at most 120 columns."""
-    lines = [""]
-    for word in text.split():
-        if len(lines[-1]) + len(word) + 1 > 120:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines
 
 
 def main() -> None:
