@@ -12,7 +12,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.operand_types import mismatch
-from ...runtime.tensor.dtype import F32, I64, DType
+from ...runtime.tensor.dtype import BOOL, F32, I64, DType
 from ..core.conversion import array_of
 from ..core.expression import MAX_INTERNED, Expression, apply, cast, constant, leaf, shape_error
 from ..core.lazy_tensor import LazyTensor
@@ -161,3 +161,10 @@ def lengths_of(given: Sequence[Any]) -> tuple[int, ...]:
 def default_float(x: Expression) -> Expression:
     """Floats as they are, and integers in the default float dtype."""
     return x if category(x.type.dtype) >= 2 else cast(x, dtype_of_scalar(float))
+
+
+def without_booleans(input: Any, what: str) -> Any:
+    """The input; UsageError for booleans, which torch does not order either."""
+    if expression_of(input).type.dtype is BOOL:
+        raise UsageError("E-TENSOR-DTYPE", None, f"{what} of booleans is not defined", hint="Convert it with long()")
+    return input

@@ -12,7 +12,7 @@ from ..core.expression import Expression, apply, cast, op_named
 from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import category, named
 from ..core.registry import operation
-from .operands import apply_in, dim_of, dims_of, expression_of, integers
+from .operands import apply_in, dim_of, dims_of, expression_of, integers, without_booleans
 
 Dims = int | Sequence[int] | None
 
@@ -84,7 +84,7 @@ def amin(input: Any, dim: Dims = (), keepdim: bool = False) -> LazyTensor:
     return _extreme("ReduceMin", input, dim, keepdim)
 
 
-def _arg(op: str, input: Any, dim: int | None, keepdim: bool) -> LazyTensor:
+def _arg(op: str, input: Any, dim: int | None = None, keepdim: bool = False) -> LazyTensor:
     x = expression_of(input)
     x = cast(x, I64) if x.type.dtype is BOOL else x
     tensor = LazyTensor(x)
@@ -102,20 +102,20 @@ def _arg(op: str, input: Any, dim: int | None, keepdim: bool) -> LazyTensor:
 @operation()
 def argmax(input: Any, dim: int | None = None, keepdim: bool = False) -> LazyTensor:
     """The index of the largest element, the first of equal ones; of all elements in a row without `dim`."""
-    return _arg("ArgMax", input, dim, keepdim)
+    return _arg("ArgMax", without_booleans(input, "argmax"), dim, keepdim)
 
 
 @operation()
 def argmin(input: Any, dim: int | None = None, keepdim: bool = False) -> LazyTensor:
     """The index of the smallest element, the first of equal ones; of all elements in a row without `dim`."""
-    return _arg("ArgMin", input, dim, keepdim)
+    return _arg("ArgMin", without_booleans(input, "argmin"), dim, keepdim)
 
 
-def _selected(arg: Any, input: LazyTensor, dim: int, keepdim: bool) -> Extremes:
+def _selected(op: str, input: LazyTensor, dim: int, keepdim: bool) -> Extremes:
     """The elements at the indices, which alone have the gradient."""
     if not input.ndim:
-        return Extremes(input, arg(input, 0))
-    places = arg(input, dim, True)
+        return Extremes(input, _arg(op, input, 0))
+    places = _arg(op, input, dim, True)
     values = input.gather(dim, places)
     if keepdim:
         return Extremes(values, places)
@@ -128,7 +128,7 @@ def max(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     tensor = LazyTensor(expression_of(input)) if not isinstance(input, LazyTensor) else input
     if isinstance(dim, LazyTensor):
         return tensor.maximum(dim)
-    return amax(tensor) if dim is None else _selected(argmax, tensor, dim, keepdim)
+    return amax(tensor) if dim is None else _selected("ArgMax", tensor, dim, keepdim)
 
 
 @operation()
@@ -138,7 +138,7 @@ def min(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     tensor = LazyTensor(expression_of(input)) if not isinstance(input, LazyTensor) else input
     if isinstance(dim, LazyTensor):
         return tensor.minimum(dim)
-    return amin(tensor) if dim is None else _selected(argmin, tensor, dim, keepdim)
+    return amin(tensor) if dim is None else _selected("ArgMin", tensor, dim, keepdim)
 
 
 @operation()

@@ -11,7 +11,7 @@ from ...runtime.tensor.dtype import BOOL, U8
 from ..core.expression import apply_all, cast, leaf, op_named
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import operation
-from .operands import dim_of, fitting, integers
+from .operands import dim_of, fitting, integers, without_booleans
 
 
 class Sorted(NamedTuple):
@@ -34,6 +34,7 @@ def _top(input: LazyTensor, k: int, dim: int, largest: bool) -> Sorted:
 @operation()
 def topk(input: LazyTensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k largest (or smallest) elements along a dim in order, the first of equal ones first, and their indices."""
+    without_booleans(input, "topk")
     if not input.ndim:
         return Sorted(input, LazyTensor(integers(0)))
     axis = dim_of(dim, input.ndim)
