@@ -30,7 +30,8 @@ writes the lists.
 def table() -> str:
     """The text of the document."""
     load(registering(differentiated, differentiated_as, elementwise, without_gradient))
-    flat, missing = [], {}
+    flat: list[str] = []
+    missing: dict[str, list[str]] = {}
     for (_, name), operator in sorted(operators().items()):
         if operator.gradients[:1] == [without_slope]:
             flat.append(name)
