@@ -91,6 +91,7 @@ def test_fewer_quantizers(case):
     _close(ours.decode(codes, scales), _decoded(model, codes, scales))
 
 
+@pytest.mark.sampled(2)
 def test_gguf_and_back(case, tmp_path):
     model, folder = case
     cc.convert(folder, tmp_path / "m.gguf")
@@ -104,6 +105,7 @@ def test_gguf_and_back(case, tmp_path):
     assert np.array_equal(_encoded(again.eval(), samples)[0], _encoded(model, samples)[0])
 
 
+@pytest.mark.sampled(2)
 def test_export(case, tmp_path):
     model, folder = case
     cc.convert(folder, tmp_path / "onnx", to="onnx")
