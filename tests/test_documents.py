@@ -42,7 +42,7 @@ def test_the_tree_of_the_architecture():
     assert all(any((REPOSITORY / path.split("/")[0]).rglob(path.split("/")[1])) for path in drawn)
     there = {
         f"{wing}/{path.name}"
-        for wing in ("runtime", "formats", "tensors", "optim", "models", "convert")
+        for wing in ("runtime", "formats", "tensors", "nn", "optim", "training", "models", "convert")
         for path in (REPOSITORY / wing).iterdir()
         if (path / "__init__.py").exists()
     }
