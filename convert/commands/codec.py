@@ -40,7 +40,10 @@ def _examples(command: str) -> str:
 
 @click.group("codec", epilog=_examples(""))
 def COMMAND() -> None:  # noqa: N802
-    """Compress audio to the codes of EnCodec, DAC, SNAC or Mimi, and make audio of codes."""
+    """Compress audio to codes, and make audio of codes.
+
+    MODEL is one of EnCodec, DAC, SNAC or Mimi.
+    """
 
 
 def _command(name: str, metavar: str, *options: Any) -> Callable[[Callable[..., int]], Callable[..., int]]:

@@ -22,8 +22,7 @@ EPILOG = """\b
 Examples
   candle-convert transcribe whisper_dir talk.mp3
   candle-convert transcribe whisper_dir de.wav --language de --task translate
-  candle-convert transcribe whisper_dir 'talks/*.flac' -o out/ --format srt
-  candle-convert transcribe whisper_dir calls.ogg --vad silero_vad.onnx
+  candle-convert transcribe whisper_dir 'calls/*.ogg' -o out/ --vad vad.onnx
 """
 FORMATS = ("txt", "srt", "vtt", "tsv", "json")
 STATED = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -37,6 +38,8 @@ class Trainer(Engine):
 
     Raises UsageError for settings that make no sense, UnsupportedError for devices and precisions that there are not.
     """
+
+    __signature__ = inspect.signature(Settings)
 
     def __init__(self, **settings: Any) -> None:
         unknown = sorted(set(settings) - set(Settings.__dataclass_fields__))
