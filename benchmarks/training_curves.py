@@ -1,13 +1,13 @@
 """Loss curves of a character GPT on Python's documentation: this package and torch from the same weights and batches.
 
-    python benchmarks/training_curves.py [STEPS]
+    python benchmarks/training_curves.py [--steps N]
 
 Prints both losses at each tenth of the steps, the largest difference between them averaged over 20 steps, and steps a
 second of each.
 """
 
+import argparse
 import importlib.util
-import sys
 import time
 
 import candle_convert as cc
@@ -65,4 +65,8 @@ def main(steps):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 1000)
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--steps", type=int, default=1000, help="steps of training")
+    main(parser.parse_args().steps)

@@ -68,7 +68,7 @@ class Plugins:
     def mentioning(self, text: str) -> tuple[str, ...]:
         """Names of the modules whose source contains a text, such as a quoted word by which a plug-in is looked up, or
         the name of an argument that few plug-ins give."""
-        files, encoded = module_files(self.package), text.encode()
+        files, encoded = module_files(self.package), text.encode(errors="surrogatepass")
         return tuple(_stem(module) for module in self._modules if encoded in _text(files[module]))
 
     @functools.cached_property
