@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 
 from ...nn.core.module import Module
+from ...ops.rules.domain import CANDLE
 from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Value
+from ...runtime.ir.shape_inference import infer
+from ...runtime.passes.lower.decomposition import decomposed
+from ...runtime.passes.pattern.replace_nodes import rewrite
 from ...runtime.passes.weights.rename_values import Rename
 from ...runtime.tensor.tensor import Tensor
 from ...tensors.core.grad_mode import no_grad
@@ -34,7 +38,8 @@ class Recorded:
         arguments: examples, which say dtypes and shapes.
 
     Attributes:
-        graph: inputs are in the order of `sources`, arguments first; outputs are results, then values of `changed`.
+        graph: of ONNX's operators where ours have a decomposition; inputs are in the order of `sources`, arguments
+            first; outputs are results, then values of `changed`.
         sources: what each input is.
         changed: tensors to which the function gives other values.
         results: number of outputs before those.
@@ -46,6 +51,8 @@ class Recorded:
         structure = flattened((tuple(arguments), {}), tensors)
         trace = Trace(function, structure, tensors)
         self.graph = trace.graph()
+        infer(self.graph)
+        rewrite(self.graph, lambda node, build: node.op.domain == CANDLE and decomposed(node, build))
         order = sorted(range(len(trace.sources)), key=lambda place: _argument_first(trace.sources[place]))
         self.sources = [trace.sources[place] for place in order]
         self.graph.inputs = [self.graph.inputs[place] for place in order]
