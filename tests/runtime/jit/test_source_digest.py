@@ -84,7 +84,7 @@ def place(module):
 def edited(tmp_path_factory):
     """For files of a copy of the package: the modules of `KERNELS` whose digests change when the file is edited."""
     root = tmp_path_factory.mktemp("copy")
-    for folder in ("runtime", "ops", "models"):
+    for folder in ("runtime", "ops", "nn", "models"):
         shutil.copytree(ROOT / folder, root / "candle_convert" / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for path in ROOT.glob("*.py"):
         shutil.copy(path, root / "candle_convert")
