@@ -10,21 +10,21 @@ from ...runtime.plugin.discovery import ROOT
 
 SourceLine = tuple[CodeType, int]
 """Code, and the offset of its last instruction; the number of the line is computed when it is asked for."""
-_own: dict[CodeType, bool] = {}
-"""Whether code belongs to this package."""
+_own: dict[str, bool] = {}
+"""Whether a file of code belongs to what users import."""
 _PACKAGE = os.path.dirname(os.path.abspath(sys.modules[ROOT].__file__ or "")) + os.sep
-_TESTS = os.path.join(_PACKAGE, "tests") + os.sep
+_USERS = tuple(os.path.join(_PACKAGE, folder) + os.sep for folder in ("benchmarks", "tests"))
 
 
 def source_line() -> SourceLine | None:
-    """The innermost frame outside of this package."""
+    """The innermost frame of the user's program."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         code = frame.f_code
-        own = _own.get(code)
+        file = code.co_filename
+        own = _own.get(file)
         if own is None:
-            name = code.co_filename
-            own = _own[code] = name.startswith(_PACKAGE) and not name.startswith(_TESTS)
+            own = _own[file] = file.startswith(_PACKAGE) and not file.startswith(_USERS)
         if not own:
             return code, frame.f_lasti
         frame = frame.f_back
