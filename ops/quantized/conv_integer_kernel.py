@@ -21,6 +21,7 @@ from ..kernels.byte_lookup import launch_lookup, lookup_line
 from ..kernels.conv.depthwise import band_elements, band_rows
 from ..kernels.conv.depthwise_dot4 import band_of, depthwise_kernel, pack_taps
 from ..kernels.conv.depthwise_u8 import MAX_TAPS, ByteConvolution, depthwise_u8
+from ..kernels.conv.direct_amx import TILES, launch_tiles, pack_tiles, phases_of, tile_depth
 from ..kernels.conv.direct_u8 import STRIDES, DirectShape, is_faster, launch_direct, pack_output_panels
 from ..kernels.conv.problem import UNIT_AXIS, window_axes
 from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, column_kernel, pack_rows_s8
@@ -31,6 +32,37 @@ from .conv_integer import conv_integer, qlinear_conv
 from .lookup_bytes import qlinear_conv_lookup
 
 F32, U8, I8 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
+
+
+@inner
+def _line(source: Any, stride: Any, target: Any, length: Any) -> None:
+    """`length` words, `stride` apart."""
+    if stride > 2:
+        for j in range(length):
+            u32(target)[j] = u32(source)[j * stride]
+        return
+    for begin in range(0, length, LANES):
+        written, place = (1 << min(LANES, length - begin)) - 1, source + 4 * stride * begin
+        words = load_f32(place) if stride == 1 else evens(load_f32(place), load_f32(place + 4 * LANES))
+        store_masked(target + 4 * begin, words, written)
+
+
+@inner
+def _words(source: Any, plane: Any, left: Any, count: Any, turns: Any, line: Any) -> None:
+    """`count` words of `left` channels, whose planes are so many bytes apart."""
+    for j in range(0, count, LANES):
+        lanes = (1 << min(LANES, count - j)) - 1
+        at = source + j
+        words = load_u8(at, lanes)
+        if left == 4:
+            second, fourth = load_u8(at + plane, lanes), load_u8(at + 3 * plane, lanes)
+            words = (
+                words | second << np.int32(8) | (load_u8(at + 2 * plane, lanes) | fourth << np.int32(8)) << np.int32(16)
+            )
+        else:
+            for channel in range(1, left):
+                words = words | load_u8(at + channel * plane, lanes) << np.int32(8 * channel)
+        store_i32(line + 4 * j, words ^ turns, lanes)
 
 
 @range_kernel
@@ -48,62 +80,47 @@ def interleave_channels(
     tall: int,
     high: int,
     wide: int,
+    down: int,
+    along: int,
     signed: int,
     x_zero: Address,
+    scratch: Address,
     part: int,
     parts: int,
 ) -> None:
     """Bytes as words of four channels [images, quads, padded depth `tall`, height `high`, width `wide`].
 
-    Signed bytes become unsigned ones; padding is the zero point, and 0 in channels that are not there.
+    Signed bytes become unsigned ones; padding is the zero point, and 0 in channels that are not there. Rows of the
+    same remainder of `down` lie together, and in these columns of the same remainder of `along`.
     """
     turn = np.int32(SIGN_OFFSET if signed != 0 else 0)
     zero = np.uint32((load_zero_point(x_zero, signed) & 255) ^ turn)
     quads, plane = (channels + 3) // 4, depth * height * width
-    rows = tall * high
+    rows, high_phase, wide_phase = tall * high, (high + down - 1) // down, (wide + along - 1) // along
+    own = scratch + part * 4 * (wide + 4 * LANES)
     first, last = share(images * quads * rows, part, parts)
     for unit in range(first, last):
         row, four, image = unit % rows, unit // rows % quads, unit // rows // quads
-        at_z, at_y, left = row // high - pad_z, row % high - pad_y, min(4, channels - 4 * four)
-        line, fill, turns = u32(target + 4 * unit * wide), np.uint32(0), np.int32(0)
+        y = row % high
+        at_z, at_y, left = row // high - pad_z, y - pad_y, min(4, channels - 4 * four)
+        fill, turns = np.uint32(0), np.int32(0)
         for channel in range(left):
             fill |= zero << np.uint32(8 * channel)
             turns |= turn << np.int32(8 * channel)
-        inside = at_z >= 0 and at_z < depth and at_y >= 0 and at_y < height
+        phases = ((unit // high * down + y % down) * along * high_phase + y // down) * wide_phase
+        made = target + 4 * phases if along == 1 else own
+        line, inside = u32(made), at_z >= 0 and at_z < depth and at_y >= 0 and at_y < height
         begin, end = (pad_x, pad_x + width) if inside else (wide, wide)
         for j in range(begin):
             line[j] = fill
         source = bytes_at + (image * channels + 4 * four) * plane + (at_z * height + at_y) * width
-        for j in range(begin, end, LANES):
-            lanes = (1 << min(LANES, end - j)) - 1
-            at = source + j - begin
-            words = load_u8(at, lanes)
-            if left == 4:
-                second, fourth = load_u8(at + plane, lanes), load_u8(at + 3 * plane, lanes)
-                words = (
-                    words
-                    | second << np.int32(8)
-                    | (load_u8(at + 2 * plane, lanes) | fourth << np.int32(8)) << np.int32(16)
-                )
-            else:
-                for channel in range(1, left):
-                    words = words | load_u8(at + channel * plane, lanes) << np.int32(8 * channel)
-            store_i32(target + 4 * (unit * wide + j), words ^ turns, lanes)
+        _words(source, plane, left, end - begin, turns, made + 4 * begin)
         for j in range(end, wide):
             line[j] = fill
-
-
-@inner
-def _line(source: Any, stride: Any, target: Any, length: Any) -> None:
-    """`length` words, `stride` apart."""
-    if stride > 2:
-        for j in range(length):
-            u32(target)[j] = u32(source)[j * stride]
-        return
-    for begin in range(0, length, LANES):
-        written, place = (1 << min(LANES, length - begin)) - 1, source + 4 * stride * begin
-        words = load_f32(place) if stride == 1 else evens(load_f32(place), load_f32(place + 4 * LANES))
-        store_masked(target + 4 * begin, words, written)
+        if along > 1:
+            for phase in range(along):
+                place = target + 4 * (phases + phase * high_phase * wide_phase)
+                _line(own + 4 * phase, along, place, wide_phase)
 
 
 @inner
@@ -346,35 +363,23 @@ def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows, path:
         max(axis.size + axis.begin, (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1)
         for axis in axes
     ]
+    direct = given.form != INTEGERS and not zeros.any()
+    last = {"y_zero": _default(given.y_zero), "table": _default(given.table), "form": given.form}
+    if direct and path in TILES and axes[0] is UNIT_AXIS:
+        phases = phases_of(axes[1:], padded[1:])
+        steps, depth = -(-quads // tile_depth(quads)), tile_depth(quads)
+        words = (images * groups * quads + steps * depth - quads) * phases.words
+        source = step.scratch(4 * (words + 2 * PANEL))
+        weights = step.packed(given.w_index, ("tiles", groups), lambda array: pack_tiles(array, groups))
+        sizes = (images * groups, groups, outputs, quads)
+        made = launch_tiles(step, source, weights, sizes, phases, axes[1:], requantization | last, path)
+        return [*prepared, _interleaved(given, source, geometry, padded, phases.steps), made]
     count = images * groups * quads * math.prod(padded)
     source = step.scratch(4 * (count + 2 * LANES))
-    before = [
-        *prepared,
-        Launch(
-            interleave_channels,
-            step.parts(count // padded[2], count),
-            bytes_at=x,
-            target=source,
-            images=images * groups,
-            channels=channels,
-            depth=geometry[0],
-            height=geometry[1],
-            width=geometry[2],
-            pad_z=geometry[15],
-            pad_y=geometry[16],
-            pad_x=geometry[17],
-            tall=padded[0],
-            high=padded[1],
-            wide=padded[2],
-            signed=given.signed,
-            x_zero=_default(given.x_zero),
-        ),
-    ]
-    direct = given.form != INTEGERS and not zeros.any() and axes[2].stride in STRIDES
-    if direct and is_faster(outputs, taps * quads, geometry[3:6]):
+    before = [*prepared, _interleaved(given, source, geometry, padded)]
+    if direct and axes[2].stride in STRIDES and is_faster(outputs, taps * quads, geometry[3:6]):
         weights = step.packed(given.w_index, ("outputs", groups), lambda array: pack_output_panels(array, groups))
         shape = DirectShape(images, groups, outputs, quads, padded, axes)
-        last = {"y_zero": _default(given.y_zero), "table": _default(given.table), "form": given.form}
         return [*before, launch_direct(step, source, weights, y, shape, requantization | last)]
     panels = images * groups * -(-math.prod(geometry[3:6]) // PANEL)
     slices = 1 if panels >= 4 * step.threads else max(1, min(outputs // 12, -(-4 * step.threads // panels)))
@@ -384,6 +389,36 @@ def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows, path:
     held = step.constant_buffer(zeros.astype(np.int32)) if zeros.any() else 0
     told = given.arguments(source, weights, [*padded, *geometry[3:]], slices, scratch)
     return [*before, Launch(kernel, parts, conv=told, zeros=held, **requantization)]
+
+
+def _interleaved(
+    given: ByteProblem, target: Buffer, geometry: Sequence[int], padded: Sequence[int], phases: tuple[int, int] = (1, 1)
+) -> Launch:
+    """The launch of `interleave_channels` for planes of padded lengths in phases down and along."""
+    step, x = given.step, given.x
+    images, channels = x.shape[0] * given.groups, x.shape[1] // given.groups
+    sizes, pads = geometry[:3], geometry[15:18]
+    if phases == (1, 1) and [*sizes] == [*padded]:
+        sizes = padded = [1, 1, math.prod(padded)]
+    count = images * -(-channels // 4) * math.prod(padded)
+    parts = step.parts(count // padded[2], count)
+    spare = 4 * parts * (padded[2] + 4 * LANES)
+    return Launch(
+        interleave_channels,
+        parts,
+        bytes_at=x,
+        target=target,
+        images=images,
+        channels=channels,
+        **dict(zip(("depth", "height", "width"), sizes, strict=True)),
+        **dict(zip(("pad_z", "pad_y", "pad_x"), pads, strict=True)),
+        **dict(zip(("tall", "high", "wide"), padded, strict=True)),
+        down=phases[0],
+        along=phases[1],
+        signed=given.signed,
+        x_zero=_default(given.x_zero),
+        scratch=step.scratch(spare) if phases[1] > 1 else 0,
+    )
 
 
 def _depthwise_dot4(given: ByteProblem, geometry: list[int], zeros: np.ndarray, path: str) -> list[Launch] | None:

@@ -83,7 +83,7 @@ F16_ROWS = KernelPath("many rows with f16", (("AMX", _AMX_BF16), *_NARROW, ("vec
 BF16_ROWS = KernelPath(
     "many rows with bf16", (("AMX", _AMX_BF16), ("BF16", _AVX512 | {"avx512bf16"}), *_NARROW, ("vectors", frozenset()))
 )
-INTEGERS = KernelPath("quantized ONNX operators", (*_NARROW, ("16-bit products", frozenset())))
+INTEGERS = KernelPath("quantized ONNX operators", (("AMX", _AMX), *_NARROW, ("16-bit products", frozenset())))
 PATHS = (DENSE, BLOCKS, PROMPTS, F16_ROWS, BF16_ROWS, INTEGERS)
 
 

@@ -95,6 +95,7 @@ def numba() -> Any:
     """The numba module, after all functions of loaded modules have been declared to it."""
     compiler = importlib.import_module("numba")
     compiler.config.CPU_NAME, compiler.config.CPU_FEATURES = isa.target()
+    binding.initialize_native_asmparser()  # for tiles, whose instructions are assembly
     if "f16c" not in isa.features():
         half_libcalls.install()
     while _pending:

@@ -38,8 +38,8 @@ class Tiles(Protocol):
     def zero(self, tile: int) -> None:
         """Set all of a tile to zero."""
 
-    def load(self, tile: int, address: Any, stride: int) -> None:
-        """Rows of a tile from memory, so many bytes apart."""
+    def load(self, tile: int, address: Any, stride: Any) -> None:
+        """Rows of a tile from memory, so many bytes apart: a number that is known, or the kernel's."""
 
     def dot(self, total: int, signed: int, unsigned: int) -> None:
         """Add products of bytes to i32: total[m, n] += signed[m, 4 k + i] unsigned[k, 4 n + i]."""
@@ -81,8 +81,8 @@ class Registers:
     def zero(self, tile: int) -> None:
         self._write(f"tilezero %tmm{tile}")
 
-    def load(self, tile: int, address: Any, stride: int) -> None:
-        self._write(f"tileloadd ($0,$1,1), %tmm{tile}", address, self.code.word(stride))
+    def load(self, tile: int, address: Any, stride: Any) -> None:
+        self._write(f"tileloadd ($0,$1,1), %tmm{tile}", address, _word(self.code, stride))
 
     def dot(self, total: int, signed: int, unsigned: int) -> None:
         self._write(f"tdpbsud %tmm{unsigned}, %tmm{signed}, %tmm{total}")
@@ -117,10 +117,11 @@ class Emulated:
         for row in range(ROWS):
             self.code.store(ir.Constant(_BYTES, None), self.places[tile], LINE * row)
 
-    def load(self, tile: int, address: Any, stride: int) -> None:
-        kind, rows = self._lines(tile)
+    def load(self, tile: int, address: Any, stride: Any) -> None:
+        (kind, rows), build, step = self._lines(tile), self.code.builder, _word(self.code, stride)
         for row in rows:
-            self.code.store(self.code.load(address, kind, stride * row), self.places[tile], LINE * row)
+            place = build.add(address, build.mul(step, self.code.word(row)))
+            self.code.store(self.code.load(place, kind), self.places[tile], LINE * row)
 
     def dot(self, total: int, signed: int, unsigned: int) -> None:
         code, build = self.code, self.code.builder
@@ -155,6 +156,11 @@ class Emulated:
 
     def release(self) -> None:
         """Nothing is held."""
+
+
+def _word(code: Code, value: Any) -> Any:
+    """A 64-bit number that is known, or the kernel's own."""
+    return code.word(value) if isinstance(value, int) else value
 
 
 def _pair(words: Vector) -> list[Vector]:

@@ -149,3 +149,27 @@ def lookup_bytes(typing: Any, table: Any, source: Any, target: Any, count: Any) 
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 4), lower
+
+
+@intrinsic
+def copy_bytes(typing: Any, source: Any, target: Any, count: Any) -> Any:
+    """Copy some bytes, up to sixty-four at a time; `count` is positive."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        source, target, count = args
+        many, flags, word = ir.VectorType(ir.IntType(8), 64), ir.VectorType(ir.IntType(1), 64), ir.IntType(64)
+        load = ir.FunctionType(many, [many.as_pointer(), ir.IntType(32), flags, many])
+        load = cgutils.get_or_insert_function(builder.module, load, "llvm.masked.load.v64i8.p0")
+        store = ir.FunctionType(ir.VoidType(), [many, many.as_pointer(), ir.IntType(32), flags])
+        store = cgutils.get_or_insert_function(builder.module, store, "llvm.masked.store.v64i8.p0")
+        step, zeros = ir.Constant(word, 64), ir.Constant(many, [0] * 64)
+        with cgutils.for_range_slice(builder, ir.Constant(word, 0), count, step, inc=True) as (index, _):
+            left = builder.sub(count, index)
+            whole = builder.icmp_signed(">", left, step)
+            gone = builder.select(whole, ir.Constant(word, 0), builder.sub(step, left))
+            chosen = builder.bitcast(builder.lshr(ir.Constant(word, -1), gone), flags)
+            at = [builder.inttoptr(builder.add(base, index), many.as_pointer()) for base in (source, target)]
+            builder.call(store, [builder.call(load, [at[0], _ALIGN, chosen, zeros]), at[1], _ALIGN, chosen])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), lower

@@ -47,7 +47,14 @@ def _plain(code: Code, sums: Any, columns: Any, spread: Any) -> Any:
     return sums
 
 
-WAYS = {"VNNI": dot4_vnni, "AVX-VNNI": dot4_avx_vnni, "16-bit pairs": _pairs, "16-bit products": _plain}
+WAYS = {
+    "AMX": dot4_vnni,
+    "VNNI": dot4_vnni,
+    "AVX-VNNI": dot4_avx_vnni,
+    "16-bit pairs": _pairs,
+    "16-bit products": _plain,
+    "emulated": _plain,
+}
 
 
 def _widened(builder: Any, columns: Any, spread: Any) -> list[tuple[Any, Any]]:
