@@ -11,6 +11,7 @@ import numpy as np
 from ..runtime.base.dataclass import dataclass
 from ..runtime.base.errors import UsageError
 from ..runtime.ir.graph import Graph
+from .core.autocast import AUTOCAST
 from .core.expression import Expression, TensorType, apply, leaf, op_named, placeholder
 from .core.grad_mode import GRAD_MODE
 from .core.lazy_tensor import LazyTensor
@@ -42,7 +43,7 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         tensors: list[LazyTensor] = []
         structure = flattened((arguments, options), tensors)
         types = [(each.expression.type, each.expression.needs_grad) for each in tensors]
-        key = (structure, tuple(types), GRAD_MODE.enabled)
+        key = (structure, tuple(types), GRAD_MODE.enabled, AUTOCAST.dtype)
         try:
             known = traces.get(key)
         except TypeError as error:

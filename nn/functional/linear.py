@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import op_named, shape_error
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.operations.linalg import einsum
-from ...tensors.operations.operands import apply_in
+from ...tensors.operations.operands import apply_in, require_one_dtype
 
 __all__ = ["bilinear", "linear"]
 
@@ -15,13 +14,10 @@ def linear(input: LazyTensor, weight: LazyTensor, bias: LazyTensor | None = None
     """input @ weight.T + bias of input [..., in], weight [out, in] and bias [out]."""
     if not input.ndim or weight.ndim != 2 or input.shape[-1] != weight.shape[1]:
         raise shape_error(f"linear: input {list(input.shape)} does not fit a weight {list(weight.shape)} [out, in]")
-    tensors = [input, weight] if bias is None else [input, weight, bias]
-    if len({each.dtype for each in tensors}) > 1:
-        given = ", ".join(each.dtype.name for each in tensors)
-        raise UsageError("E-TENSOR-DTYPE", None, f"linear of {given}", expected="equal dtypes", hint="Use to(dtype)")
+    parts = [each.expression for each in (input, weight, bias) if each is not None]
+    require_one_dtype(parts, "linear")
     rows = input if input.ndim == 2 else input.reshape(-1, weight.shape[1])
-    inputs = [rows.expression, *[each.expression for each in tensors[1:]]]
-    found = LazyTensor(apply_in(op_named("Gemm"), inputs, {"transB": 1}))
+    found = LazyTensor(apply_in(op_named("Gemm"), [rows.expression, *parts[1:]], {"transB": 1}))
     return found if input.ndim == 2 else found.reshape(*input.shape[:-1], weight.shape[0])
 
 

@@ -17,6 +17,7 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import MAX_DATA
+from ..core.autocast import autocast
 from ..core.expression import Expression, apply_all, constant, held_tensor, leaf
 
 MAX_RECIPES = 4096
@@ -216,7 +217,8 @@ def _built(recipe: Recipe, order: Sequence[Expression]) -> list[Expression | Non
     built[: len(order)] = order
     for slot, array in recipe.constants.items():
         built[slot] = constant(array, array.dtype) if array.size <= MAX_DATA else leaf(array)
-    for step in recipe.steps:
-        inputs = [None if slot is None else built[slot] for slot in step.inputs]
-        built[step.first : step.first + step.outputs] = apply_all(step.op, inputs, step.attributes, step.outputs)
+    with autocast(enabled=False):
+        for step in recipe.steps:
+            inputs = [None if slot is None else built[slot] for slot in step.inputs]
+            built[step.first : step.first + step.outputs] = apply_all(step.op, inputs, step.attributes, step.outputs)
     return [None if slot is None else built[slot] for slot in recipe.found]

@@ -24,6 +24,7 @@ from ...runtime.tensor.dtype import DType, of_numpy
 from ...runtime.tensor.storage import Held
 from ...runtime.tensor.tensor import Tensor
 from ...runtime.tensor.weight_array import Blocks
+from .autocast import AUTOCAST, casts
 from .grad_mode import GRAD_MODE
 from .source_line import SourceLine, source_line
 
@@ -191,6 +192,8 @@ def alias(expression: Expression) -> Expression:
 
 def apply(op: Op, inputs: Sequence[Expression | None], attributes: Mapping[str, Any] | None = None) -> Expression:
     """The only output of an operator that is needed."""
+    if AUTOCAST.dtype is not None:
+        inputs = _autocast(op, inputs, AUTOCAST.dtype)
     found = apply_all(op, inputs, attributes, 1)[0]
     key: list[Any] = [found.signature.number]  # type: ignore[union-attr]
     leaves: tuple[Expression, ...] = ()
@@ -228,6 +231,8 @@ def apply_all(
 
     Raises UsageError if the operator does not take such inputs.
     """
+    if AUTOCAST.dtype is not None:
+        inputs = _autocast(op, inputs, AUTOCAST.dtype)
     types = tuple([None if item is None else item.type for item in inputs])
     key = (op, outputs, types, _attribute_key(attributes) if attributes else None)
     signature = _signatures.get(key)
@@ -262,6 +267,14 @@ def op_named(name: str) -> Op:
 def cast(x: Expression, dtype: DType) -> Expression:
     """The elements in another dtype."""
     return x if x.type.dtype is dtype else apply(op_named("Cast"), (x,), {"to": dtype.onnx})
+
+
+def _autocast(op: Op, inputs: Sequence[Expression | None], narrow: DType) -> list[Expression | None]:
+    """The inputs in the dtypes that an operator computes in under `autocast`."""
+    wanted = casts(op, [None if item is None else item.type.dtype for item in inputs], narrow)
+    return [
+        item if item is None or dtype is None else cast(item, dtype) for item, dtype in zip(inputs, wanted, strict=True)
+    ]
 
 
 def _interned(table: dict[Any, Any], key: Any, item: Any) -> Any:

@@ -9,7 +9,7 @@ from ...runtime.tensor.dtype import BOOL
 from ..core.expression import apply, apply_all, cast, op_named, shape_error
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import function, method, operation
-from .operands import apply_in, broadcast, expression_of, fitting, remembered
+from .operands import apply_in, broadcast, expression_of, fitting, remembered, require_one_dtype
 
 __all__ = ["einsum", "matmul"]
 
@@ -19,11 +19,7 @@ def _product(input: Any, other: Any) -> LazyTensor:
     one, two = a.type.shape, b.type.shape
     if not one or not two:
         raise shape_error(f"matmul: {a.type} and {b.type} need at least one dim each")
-    if a.type.dtype is not b.type.dtype:
-        why = f"matmul of {a.type} and {b.type}"
-        raise UsageError(
-            "E-TENSOR-DTYPE", None, why, expected="equal dtypes", hint="Convert one of them with to(dtype)"
-        )
+    require_one_dtype((a, b), "matmul")
     if one[-1] != two[-2 if len(two) > 1 else 0]:
         raise shape_error(f"matmul: shapes {list(one)} and {list(two)} cannot be multiplied")
     if len(one) > 2 or len(two) > 2:

@@ -13,6 +13,7 @@ from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.operand_types import mismatch
 from ...runtime.tensor.dtype import BOOL, F32, I64, DType
+from ..core.autocast import AUTOCAST
 from ..core.conversion import array_of
 from ..core.expression import MAX_INTERNED, Expression, apply, cast, constant, leaf, shape_error
 from ..core.lazy_tensor import LazyTensor
@@ -91,6 +92,15 @@ def apply_in(
     widened = [item if item is None or item.type.dtype is not dtype else cast(item, near) for item in inputs]
     found = apply(op, widened, attributes)
     return cast(found, dtype) if back and found.type.dtype is near else found
+
+
+def require_one_dtype(items: Sequence[Expression], what: str) -> None:
+    """Raise UsageError unless operands are of one dtype, or are floats that `autocast` converts."""
+    dtypes = {item.type.dtype for item in items}
+    if len(dtypes) > 1 and (AUTOCAST.dtype is None or any(dtype.kind != "float" for dtype in dtypes)):
+        why = f"{what} of {' and '.join(map(repr, [item.type for item in items]))}"
+        hint = "Convert one of them with to(dtype)"
+        raise UsageError("E-TENSOR-DTYPE", None, why, expected="equal dtypes", hint=hint)
 
 
 def integers(items: Sequence[int] | int) -> Expression:

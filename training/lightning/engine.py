@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any
 
 from ...runtime.base.errors import UsageError
+from ...tensors.core.autocast import autocast
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import mapped
 from ..callbacks import Callback
@@ -15,7 +16,7 @@ from ..data.collate import as_tensors
 from ..loop.logged import Values
 from ..loop.run import Run
 from .lightning_module import LightningModule
-from .settings import DTYPES, Settings
+from .settings import DTYPES, MIXED, Settings
 
 
 class Engine(Run):
@@ -27,7 +28,7 @@ class Engine(Run):
         self.settings = settings
         self.callbacks: list[Any] = settings.listed("callbacks")
         self.module = LightningModule()
-        self.dtype = DTYPES[str(settings.precision)]
+        self.dtype = DTYPES.get(str(settings.precision))
 
     @property
     def root(self) -> str:
@@ -57,6 +58,11 @@ class Engine(Run):
         for each in order[len(first) :]:
             getattr(each, hook, _nothing)(self, self.module, *arguments)
         return result
+
+    def autocast(self) -> autocast:
+        """The context in which steps of the module are computed."""
+        narrow = MIXED.get(str(self.settings.precision))
+        return autocast(dtype=narrow) if narrow else autocast(enabled=False)
 
     def converted(self, batch: Any) -> Any:
         """A batch of tensors; its floats in the dtype of the parameters, if the precision says so."""

@@ -46,7 +46,7 @@ class EvaluationLoop:
 
     def _body(self, batch: Any, number: Any, check: Callable[[], None], loader: int) -> Any:
         step = getattr(self._engine.module, self._stage.step)
-        with no_grad():
+        with no_grad(), self._engine.autocast():
             result = step(*[batch, number, loader][: positional(step, 3 if len(self._loaders) > 1 else 2)])
         check()
         return mapped(result, detached)

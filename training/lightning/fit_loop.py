@@ -170,7 +170,8 @@ class FitLoop:
 
     def _body(self, batch: Any, number: Any, check: Callable[[], None], update: bool, every: int) -> Any:
         engine, module = self._engine, self._engine.module
-        result = module.training_step(*[batch, number][: positional(module.training_step, 2)])
+        with engine.autocast():
+            result = module.training_step(*[batch, number][: positional(module.training_step, 2)])
         check()
         if self._manual:
             return mapped(result, detached)

@@ -13,7 +13,9 @@ DTYPES = {
     "32": None, "32-true": None, "64": "f64", "64-true": "f64", "16-true": "f16", "bf16-true": "bf16",
 }  # fmt: skip
 """What parameters are converted to for each precision."""
-MIXED = ("16", "bf16", "16-mixed", "bf16-mixed", "transformer-engine", "transformer-engine-float16")
+MIXED = {"bf16": "bf16", "bf16-mixed": "bf16"}
+"""What products compute in, with f32 parameters."""
+NOT_HERE = ("16", "16-mixed", "transformer-engine", "transformer-engine-float16")
 HERE = ("auto", "cpu")
 
 
@@ -25,7 +27,8 @@ class Settings:
         accelerator: auto or cpu.
         devices: auto, 1 or "1".
         precision: 32-true, 64-true, 16-true or bf16-true. Of 16-bit parameters the optimizer keeps f32 values, from
-            which they are rounded after each step.
+            which they are rounded after each step. With bf16-mixed or bf16 parameters are f32, and steps compute
+            products in bf16; see `autocast`.
         logger: a logger, a list of loggers, True for TensorBoard's event files, False for none.
         callbacks: callbacks.
         fast_dev_run: True or a number of batches that are tried, without logs and checkpoints.
@@ -85,10 +88,11 @@ class Settings:
         if self.devices not in ("auto", 1, "1", [0]):
             why = f"models are trained on one device, not on {self.devices!r}"
             raise UnsupportedError("E-TRAIN-DEVICE", None, why, hint="Use devices=1")
-        if str(self.precision) not in DTYPES:
-            kind = UnsupportedError if str(self.precision) in MIXED else UsageError
+        if str(self.precision) not in (*DTYPES, *MIXED):
+            kind = UnsupportedError if str(self.precision) in NOT_HERE else UsageError
             why = f"the precision {self.precision!r} is not one that models are trained in"
-            raise kind("E-TRAIN-PRECISION", None, why, expected=", ".join(DTYPES), hint="Use bf16-true or 32-true")
+            expected = ", ".join((*DTYPES, *MIXED))
+            raise kind("E-TRAIN-PRECISION", None, why, expected=expected, hint="Use bf16-mixed or 32-true")
         if self.gradient_clip_algorithm not in ("norm", "value"):
             why = f"gradient_clip_algorithm is {self.gradient_clip_algorithm!r}"
             raise UsageError("E-OPTION", None, why, expected="norm or value")

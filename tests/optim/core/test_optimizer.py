@@ -99,7 +99,7 @@ def test_parameters_of_16_bits_have_f32_masters():
     w = cc.tensor(WEIGHT, dtype=cc.bfloat16, requires_grad=True)
     master = torch.tensor(WEIGHT).bfloat16().float()
     optimizer, theirs = optim.AdamW([w], lr=1e-4), torch.optim.AdamW([master], lr=1e-4)
-    for _ in range(20):
+    for _ in range(50):
         optimizer.zero_grad()
         (w.float() ** 2).sum().backward()
         optimizer.step()

@@ -75,7 +75,7 @@ class Losses(cc.callbacks.Callback):
         self.found.append(float(outputs if isinstance(outputs, cc.LazyTensor) else outputs["loss"]))
 
 
-def in_torch(epochs, accumulate=1, clip=None, by_value=False, schedule_steps=False, validated=False):
+def in_torch(epochs, accumulate=1, clip=None, by_value=False, schedule_steps=False, validated=False, mixed=False):
     """The losses of the steps, and the mean of each validation, of the same training written in torch."""
     net = network(torch)
     net.load_state_dict({name.removeprefix("net."): torch.tensor(value) for name, value in START.items()})
@@ -86,7 +86,8 @@ def in_torch(epochs, accumulate=1, clip=None, by_value=False, schedule_steps=Fal
     torch.manual_seed(3)
     for _ in range(epochs):
         for number, (x, y) in enumerate(batches):
-            loss = ((net(x) - y) ** 2).mean()
+            with torch.autocast("cpu", enabled=mixed):
+                loss = ((net(x) - y) ** 2).mean()
             (loss / accumulate).backward()
             losses.append(loss.item())
             if (number + 1) % accumulate == 0 or number + 1 == len(batches):
@@ -346,7 +347,7 @@ def test_default_optimizer(capsys):
 @pytest.mark.parametrize(
     "options",
     [
-        {"precision": "bf16-mixed"},
+        {"precision": "16-mixed"},
         {"precision": "float"},
         {"devices": 2},
         {"accelerator": "gpu"},
@@ -368,6 +369,20 @@ def test_precision():
     trainer.fit(module, loader(cc, cc.data), loader(cc, cc.data))
     assert module.net[0].weight.dtype is cc.bfloat16
     assert trainer.callback_metrics["val_loss"] < 30
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16-mixed"])
+def test_mixed_precision(precision):
+    """Parameters stay f32; losses are torch's under autocast."""
+    module, losses = Net(), Losses()
+    trainer = cc.Trainer(max_epochs=7, precision=precision, callbacks=[losses], **QUIET)
+    seeded_fit(trainer, module)
+    np.testing.assert_allclose(losses.found, in_torch(7, mixed=True)[0], rtol=2e-2)
+    assert module.net[0].weight.dtype is cc.float32
+    found = trainer.validate(module, loader(cc, cc.data, 50, False), verbose=False)[0]["val_loss"]
+    exact = module.loss((cc.tensor(X), cc.tensor(Y))).item()
+    assert found != exact
+    np.testing.assert_allclose(found, exact, rtol=2e-2)
 
 
 def test_modules_that_cannot_be_trained():

@@ -1,0 +1,89 @@
+"""Autocast: operators that cost most compute in a dtype of 16 bits, others in f32; for each thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import Any
+
+from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.ir.op import Op
+from ...runtime.tensor.dtype import BF16, F16, F32, DType, dtype_named
+
+PRODUCTS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"), (0, 1, 2)),
+    "Attention": (0, 1, 2, 4, 5),
+}
+"""Inputs that are narrowed, by the name of the operator; an attention mask is not one of them."""
+SUMS = frozenset(
+    (
+        "Softmax", "LogSoftmax", "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "Exp", "Log", "Pow", "CumSum",
+        "ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
+        "ReduceLogSumExp", "LayerNormalization", "RMSNormalization", "GroupNormalization", "InstanceNormalization",
+        "BatchNormalization",
+    )
+)  # fmt: skip
+"""Operators that compute in f32, because they add many elements or grow fast."""
+
+
+class _Autocast(threading.local):
+    dtype: DType | None = None
+
+
+AUTOCAST = _Autocast()
+"""The dtype of products in this thread, None outside of `autocast`."""
+
+
+class autocast(ContextDecorator):  # noqa: N801 (a class in torch)
+    """A context, or a decorator, in which products compute in 16 bits, as under torch's class of this name.
+
+        with cc.autocast("cpu", dtype="bf16"):
+            loss = model(**batch).loss
+
+    Parameters stay as they are, and so do their gradients. Call `backward()` outside of the context.
+
+    Args:
+        device_type: "cpu".
+        dtype: of products: bf16 or f16.
+        enabled: False leaves the context without effect, inside of another one too.
+    """
+
+    def __init__(self, device_type: str = "cpu", dtype: Any = BF16, enabled: bool = True) -> None:
+        if device_type != "cpu":
+            why = f"tensors are computed on the CPU, not on {device_type!r}"
+            raise UnsupportedError("E-TENSOR-DEVICE", None, why, hint='Use autocast("cpu")')
+        chosen = dtype_named(dtype)
+        if chosen not in (BF16, F16):
+            raise UsageError(
+                "E-TENSOR-DTYPE", None, f"autocast computes in 16 bits, not in {chosen}", expected="bf16, f16"
+            )
+        self._dtype = chosen if enabled else None
+        self._before: list[DType | None] = []
+
+    def __enter__(self) -> None:
+        self._before.append(AUTOCAST.dtype)
+        AUTOCAST.dtype = self._dtype
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        AUTOCAST.dtype = self._before.pop()
+
+
+def casts(op: Op, dtypes: Sequence[DType | None], narrow: DType) -> list[DType | None]:
+    """What the inputs of an operator are converted to; None for those that stay as they are.
+
+    Args:
+        dtypes: of the inputs, None for absent ones.
+        narrow: the dtype of products.
+    """
+    if op.domain or op.name == "Cast":
+        return [None] * len(dtypes)
+    if op.name in PRODUCTS:
+        products = PRODUCTS[op.name]
+        return [narrow if place in products and dtype is F32 else None for place, dtype in enumerate(dtypes)]
+    if op.name in SUMS or (F32 in dtypes and narrow in dtypes):
+        return [F32 if dtype is narrow else None for dtype in dtypes]
+    return [None] * len(dtypes)
