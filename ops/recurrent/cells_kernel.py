@@ -69,11 +69,11 @@ def activated(table: Any, index: Any, x: Any, clip: Any) -> Any:
 
 @inner
 def lstm_row(
-    added: Any, gates: Any, hidden: Any, h: Any, c: Any, peep: Any, table: Any, clip: Any, coupled: Any
+    added: Any, gates: Any, hidden: Any, count: Any, h: Any, c: Any, peep: Any, table: Any, clip: Any, coupled: Any
 ) -> None:
-    """Gates i, o, f and c; peepholes i, o and f."""
+    """Gates i, o, f and c; peepholes i, o and f; `count` of the hidden units, whose first one the addresses are of."""
     step = 4 * hidden
-    for j in range(0, 4 * hidden, 4 * LANES):
+    for j in range(0, 4 * count, 4 * LANES):
         state = load_f32(c + j)
         i = load_f32(added + j) + load_f32(gates + j)
         o = load_f32(added + step + j) + load_f32(gates + step + j)
@@ -105,10 +105,12 @@ def gru_reset(added: Any, gates: Any, hidden: Any, h: Any, reset: Any, table: An
 
 
 @inner
-def gru_row(added: Any, gates: Any, hidden: Any, h: Any, bias: Any, table: Any, clip: Any, linear: Any) -> None:
-    """Gates z, r and h."""
+def gru_row(
+    added: Any, gates: Any, hidden: Any, count: Any, h: Any, bias: Any, table: Any, clip: Any, linear: Any
+) -> None:
+    """Gates z, r and h; `count` as of `lstm_row`."""
     step = 4 * hidden
-    for j in range(0, 4 * hidden, 4 * LANES):
+    for j in range(0, 4 * count, 4 * LANES):
         inside = load_f32(gates + 2 * step + j)
         if linear != 0:
             opened = activated(table, 0, load_f32(added + step + j) + load_f32(gates + step + j), clip)
@@ -119,6 +121,6 @@ def gru_row(added: Any, gates: Any, hidden: Any, h: Any, bias: Any, table: Any, 
 
 
 @inner
-def rnn_row(added: Any, gates: Any, hidden: Any, h: Any, table: Any, clip: Any) -> None:
-    for j in range(0, 4 * hidden, 4 * LANES):
+def rnn_row(added: Any, gates: Any, count: Any, h: Any, table: Any, clip: Any) -> None:
+    for j in range(0, 4 * count, 4 * LANES):
         store_f32(h + j, activated(table, 0, load_f32(added + j) + load_f32(gates + j), clip))

@@ -1,7 +1,7 @@
 """Native f32 RNN, GRU and LSTM: one product for all inputs, then per time step a product of the state and the cell.
 
-A unit of work is a block of sequences in one direction, from its first time to its last, so that threads change
-nothing.
+A unit of work is a block of sequences in one direction, from its first time to its last. Where there are fewer of them
+than threads, these share the hidden units of each time step. Threads change nothing about sums.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -13,9 +13,10 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.jit.address import f32, i32, i64
+from ...runtime.jit.atomic import GIVE_WAY, atomic_add, atomic_load, spin, swapped
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
-from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native, parts_for
 from ...runtime.simd.vector import LANES
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
 from ..kernels.gemm.register_tile import PANEL
@@ -29,6 +30,8 @@ from .rnn import rnn
 F32 = np.dtype(np.float32)
 BLOCK = 16
 """Sequences of a unit of work."""
+WORD_STEP = 64
+"""Bytes from word to word of those that threads share."""
 CELLS = {"LSTM": (0, 4, 3), "GRU": (1, 3, 2), "RNN": (2, 1, 1)}
 """Number of each cell, its gates, and its activations."""
 DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
@@ -42,13 +45,23 @@ def _product(
     depth: Any,
     weights: Any,
     columns: Any,
+    first: Any,
+    last: Any,
+    step: Any,
+    backwards: Any,
     gates: Any,
     row: Any,
     zero: Any,
     spare: Any,
 ) -> None:
-    """States [rows, width] times panels of [depth, columns], into `gates`, `row` bytes from row to row."""
-    for panel in range((columns + PANEL - 1) // PANEL):
+    """States [rows, width] times panels of [depth, columns], into `gates`, `row` bytes from row to row: the panels from
+    `first` to `last`, and those `step` panels behind each. `backwards` is 1 to begin with the last one: what a cache
+    holds of weights that are larger is used when each turn begins where the one before ended."""
+    wide = last - first
+    count = (((columns + PANEL - 1) // PANEL) // step) * wide
+    for turn in range(count):
+        index = count - 1 - turn if backwards != 0 else turn
+        panel = index // wide * step + first + index % wide
         column_of_tiles(
             states,
             4 * width,
@@ -85,6 +98,41 @@ def filled_states(given: Any, at: Any, row: Any, target: Any, width: Any, rows: 
             state[j] = f32(given + at + index * row)[j] if given != 0 and j < hidden else np.float32(0)
 
 
+@inner
+def _unit(unit: Any, batch: Any, state_direction: Any, state_batch: Any) -> tuple[Any, Any, Any, Any]:
+    """Direction, first sequence and number of sequences of a unit of work, and the place of its states in bytes."""
+    count = (batch + BLOCK - 1) // BLOCK
+    direction, start = unit // count, unit % count * BLOCK
+    return direction, start, min(BLOCK, batch - start), direction * state_direction + start * state_batch
+
+
+@range_kernel
+def begun(
+    batch: int,
+    directions: int,
+    hidden: int,
+    h_first: Address,
+    c_first: Address,
+    state_direction: int,
+    state_batch: int,
+    room: Address,
+    room_bytes: int,
+    words: Address,
+    word_bytes: int,
+    part: int,
+    parts: int,
+) -> None:
+    """The first states of all units, and zeros in the words by which threads share a unit (`recurred`)."""
+    width = (hidden + LANES - 1) // LANES * LANES
+    for unit in range(directions * ((batch + BLOCK - 1) // BLOCK)):
+        _, _, rows, place = _unit(unit, batch, state_direction, state_batch)
+        scratch = room + unit * room_bytes
+        filled_states(h_first, place, state_batch, scratch, width, rows, hidden)
+        filled_states(c_first, place, state_batch, scratch + 8 * BLOCK * width, width, rows, hidden)
+        for offset in range(0, word_bytes, 8):
+            i64(words + unit * word_bytes + offset)[0] = 0
+
+
 @range_kernel(fastmath={"contract"})
 def recurred(
     cell: int,
@@ -119,82 +167,130 @@ def recurred(
     zero: Address,
     limit: float,
     room: Address,
+    room_bytes: int,
+    words: Address,
+    word_bytes: int,
+    give_way: Address,
     bailout: Address,
     part: int,
     parts: int,
 ) -> None:
     """A cell (`CELLS`) over all times. Steps are bytes; `backwards` has a bit for each direction; `flag` is
     input_forget or linear_before_reset; `added` has products of the inputs, `tables` the activations, so many of each
-    direction."""
+    direction.
+
+    Without `words`, units are parts. With them, every part takes part in every unit: a time step has a piece of the
+    hidden units for each part, pieces are claimed, the own one first, and all wait for the last one. Words of a unit,
+    each in a line of its own: pieces done, then for each piece the time steps in which it was claimed. A thread that
+    comes late finds all pieces claimed."""
     clip = np.float32(limit)
     width = (hidden + LANES - 1) // LANES * LANES
-    count = (batch + BLOCK - 1) // BLOCK
-    columns = gate_count * hidden
+    columns, together = gate_count * hidden, words != 0
     row = 4 * (columns + LANES)
-    scratch = room + part * (BLOCK * (row + 12 * width) + 4 * PANEL * ROWS)
-    h, c, reset, gates = scratch, scratch + 4 * BLOCK * width, scratch + 8 * BLOCK * width, scratch + 12 * BLOCK * width
-    spare = gates + BLOCK * row
     first_columns = columns if cell != 1 or flag != 0 else 2 * hidden
-    panel_bytes = 4 * PANEL * hidden
-    gate_bytes = panel_bytes * ((first_columns + PANEL - 1) // PANEL)
-    candidate_bytes = panel_bytes * ((hidden + PANEL - 1) // PANEL)
-    for unit in range(part, directions * count, parts):
-        direction, start = unit // count, unit % count * BLOCK
-        rows = min(BLOCK, batch - start)
-        place = direction * state_direction + start * state_batch
-        table = tables + 12 * activations * direction
+    panel_bytes, panels_of_gates = 4 * PANEL * hidden, (first_columns + PANEL - 1) // PANEL
+    candidate_panels = (hidden + PANEL - 1) // PANEL
+    pieces, other = (parts, 4 * BLOCK * width) if together else (1, 0)
+    between = hidden // PANEL if together else panels_of_gates
+    units = directions * ((batch + BLOCK - 1) // BLOCK)
+    for unit in range(0 if together else part, units, 1 if together else parts):
+        direction, start, rows, place = _unit(unit, batch, state_direction, state_batch)
+        scratch = room + (unit if together else part) * room_bytes
+        h, c, reset = scratch, scratch + 8 * BLOCK * width, scratch + 12 * BLOCK * width
+        gates = scratch + 16 * BLOCK * width
+        spare = gates + BLOCK * row + part * 4 * PANEL * ROWS if together else gates + BLOCK * row
+        table, own = tables + 12 * activations * direction, words + unit * word_bytes
         for index in range(rows):
             if lengths != 0 and (i32(lengths)[start + index] < 0 or i32(lengths)[start + index] > times):
                 i64(bailout)[0] = 1
-        filled_states(h_first, place, state_batch, h, width, rows, hidden)
-        filled_states(c_first, place, state_batch, c, width, rows, hidden)
+        if not together:
+            filled_states(h_first, place, state_batch, h, width, rows, hidden)
+            filled_states(c_first, place, state_batch, c, width, rows, hidden)
         for turn in range(times):
             time = turn if (backwards >> direction) & 1 == 0 else times - 1 - turn
-            _product(h, width, rows, hidden, weights + direction * gate_bytes, first_columns, gates, row, zero, spare)
+            before, after = h + turn % 2 * other, h + (turn + 1) % 2 * other
             now = added + direction * added_direction + time * added_time + start * added_batch
-            if cell == 1 and flag == 0:
-                for index in range(rows):
-                    gru_reset(
-                        now + index * added_batch,
-                        gates + index * row,
-                        hidden,
-                        h + 4 * width * index,
-                        reset + 4 * width * index,
-                        table,
-                        clip,
-                    )
+            for attempt in range(pieces):
+                piece = (part + attempt) % pieces
+                claim = own + WORD_STEP * (1 + piece)
+                if together and (atomic_load(claim) != turn or not swapped(claim, turn, turn + 1)):
+                    continue
+                low, high = between * piece // pieces, between * (piece + 1) // pieces
+                begin, some = (low * PANEL, (high - low) * PANEL) if together else (0, hidden)
                 _product(
-                    reset,
+                    before,
                     width,
                     rows,
                     hidden,
-                    candidate + direction * candidate_bytes,
-                    hidden,
-                    gates + 8 * hidden,
+                    weights + direction * panel_bytes * panels_of_gates,
+                    first_columns,
+                    low,
+                    high,
+                    between,
+                    turn % 2,
+                    gates,
                     row,
                     zero,
                     spare,
                 )
-            for index in range(rows):
-                out = y + time * y_time + (start + index) * y_batch + direction * y_direction
-                if lengths != 0 and time >= i32(lengths)[start + index]:
+                if cell == 1 and flag == 0:
+                    for index in range(rows):
+                        gru_reset(
+                            now + index * added_batch,
+                            gates + index * row,
+                            hidden,
+                            h + 4 * width * index,
+                            reset + 4 * width * index,
+                            table,
+                            clip,
+                        )
+                    _product(
+                        reset,
+                        width,
+                        rows,
+                        hidden,
+                        candidate + direction * panel_bytes * candidate_panels,
+                        hidden,
+                        0,
+                        candidate_panels,
+                        candidate_panels,
+                        turn % 2,
+                        gates + 8 * hidden,
+                        row,
+                        zero,
+                        spare,
+                    )
+                for index in range(rows):
+                    out = y + time * y_time + (start + index) * y_batch + direction * y_direction + 4 * begin
+                    state = after + 4 * width * index + 4 * begin
+                    if together:
+                        copied_row(before + 4 * width * index + 4 * begin, state, some)
+                    if lengths != 0 and time >= i32(lengths)[start + index]:
+                        if y != 0:
+                            for j in range(some):
+                                f32(out)[j] = np.float32(0)
+                        continue
+                    line, opened = now + index * added_batch + 4 * begin, gates + index * row + 4 * begin
+                    if cell == 0:
+                        peep = peepholes + direction * 4 * (3 * hidden + LANES) + 4 * begin if peepholes != 0 else 0
+                        held = c + 4 * width * index + 4 * begin
+                        lstm_row(line, opened, hidden, some, state, held, peep, table, clip, flag)
+                    elif cell == 1:
+                        shift = bias + direction * 4 * (hidden + LANES) + 4 * begin
+                        gru_row(line, opened, hidden, some, state, shift, table, clip, flag)
+                    else:
+                        rnn_row(line, opened, some, state, table, clip)
                     if y != 0:
-                        for j in range(hidden):
-                            f32(out)[j] = np.float32(0)
-                    continue
-                line, opened, state = now + index * added_batch, gates + index * row, h + 4 * width * index
-                if cell == 0:
-                    peep = peepholes + direction * 4 * (3 * hidden + LANES) if peepholes != 0 else peepholes
-                    lstm_row(line, opened, hidden, state, c + 4 * width * index, peep, table, clip, flag)
-                elif cell == 1:
-                    gru_row(line, opened, hidden, state, bias + direction * 4 * (hidden + LANES), table, clip, flag)
-                else:
-                    rnn_row(line, opened, hidden, state, table, clip)
-                if y != 0:
-                    copied_row(state, out, hidden)
-        for index in range(rows):
+                        copied_row(state, out, some)
+                if together:
+                    atomic_add(own, 1)
+            waited = 0
+            while together and atomic_load(own) < (turn + 1) * pieces:
+                waited = spin(waited, give_way)
+        for index in range(rows if part == 0 or not together else 0):
             if h_last != 0:
-                copied_row(h + 4 * width * index, h_last + place + index * state_batch, hidden)
+                state = h + times % 2 * other + 4 * width * index
+                copied_row(state, h_last + place + index * state_batch, hidden)
             if c_last != 0:
                 copied_row(c + 4 * width * index, c_last + place + index * state_batch, hidden)
 
@@ -268,6 +364,14 @@ def initial_state(step: Step, index: int, shape: tuple[int, ...]) -> Buffer | in
     return given if given.shape == shape and given.dtype == F32 else None
 
 
+def _shared(step: Step, lengths: Lengths, units: int, columns: int) -> int:
+    """How many threads share the hidden units of each time step; 0 where units are enough, or steps too small."""
+    if units >= step.threads or lengths.hidden % PANEL:
+        return 0
+    pieces = parts_for(step.threads, lengths.hidden // PANEL, min(lengths.batch, BLOCK) * columns * lengths.hidden)
+    return min(step.threads, pieces) if pieces > 1 else 0
+
+
 @native(lstm, gru, rnn)
 def plan_recurrent(step: Step) -> Planned:
     """Constant weights; anything else is left to NumPy."""
@@ -319,9 +423,28 @@ def plan_recurrent(step: Step) -> Planned:
     state_steps = (out, directions * out) if batch_first else (lengths.batch * out, out)
     ends = [step.output(index) if step.is_used(index) else 0 for index in range(3 if what == "LSTM" else 2)]
     units = directions * -(-lengths.batch // BLOCK)
-    parts = step.parts(units, rows * directions * columns * hidden / 8)
+    shared = split == columns and _shared(step, lengths, units, columns)
+    parts = shared or step.parts(units, rows * directions * columns * hidden / 8)
     width = -(-hidden // LANES) * LANES
-    room = step.scratch(parts * (BLOCK * (4 * (columns + LANES) + 12 * width) + 4 * PANEL * ROWS))
+    room_bytes = BLOCK * (4 * (columns + LANES) + 16 * width) + 4 * PANEL * ROWS * max(1, shared)
+    room = step.scratch(room_bytes * (units if shared else parts))
+    word_bytes = WORD_STEP * (1 + shared)
+    words = step.scratch(units * word_bytes) if shared else 0
+    begin = {
+        "batch": lengths.batch,
+        "directions": directions,
+        "hidden": hidden,
+        "h_first": states[0] or 0,
+        "c_first": states[1] or 0,
+        "state_direction": state_steps[0],
+        "state_batch": state_steps[1],
+        "room": room,
+        "room_bytes": room_bytes,
+        "words": words,
+        "word_bytes": word_bytes,
+    }
+    if shared:
+        launches.append(Launch(begun, **begin))
     backwards = 2 if directions == 2 else int(step.attributes["direction"] == "reverse")
     flag = step.attributes["input_forget"] if what == "LSTM" else int(linear)
     launches.append(
@@ -330,9 +453,6 @@ def plan_recurrent(step: Step) -> Planned:
             parts,
             cell=cell,
             times=lengths.times,
-            batch=lengths.batch,
-            directions=directions,
-            hidden=hidden,
             gate_count=gates,
             backwards=backwards,
             flag=flag,
@@ -346,10 +466,6 @@ def plan_recurrent(step: Step) -> Planned:
             y_time=y_steps[0],
             y_batch=y_steps[1],
             y_direction=y_steps[2],
-            h_first=states[0] or 0,
-            c_first=states[1] or 0,
-            state_direction=state_steps[0],
-            state_batch=state_steps[1],
             h_last=ends[1],
             c_last=ends[2] if what == "LSTM" else 0,
             lengths=0 if counted is None else counted,
@@ -359,8 +475,9 @@ def plan_recurrent(step: Step) -> Planned:
             activations=CELLS[what][2],
             zero=zeros(step),
             limit=step.attributes["clip"] or np.inf,
-            room=room,
+            give_way=GIVE_WAY,
             bailout=step.bailout,
+            **begin,
         )
     )
     return launches

@@ -9,16 +9,15 @@ do not depend on which thread computes a part.
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations
 
-import ctypes
-import sys
 import time
 from typing import Any
 
 from llvmlite import ir
 
 from ..jit.address import i64, u8
+from ..jit.atomic import atomic_add, atomic_load, atomic_store, call_system, spin, swapped, system_address
 from ..jit.kernel_arguments import Address
-from ..jit.numba_lazy import cgutils, intrinsic, types
+from ..jit.numba_lazy import intrinsic, types
 from ..jit.range_kernel import inner, range_kernel
 from ..plan.kernel_api import CALL, UNLESS
 
@@ -32,8 +31,6 @@ TEAM_WORDS = 24
 CLOSED = -1
 _PARTS = 20
 PARTS_LIMIT = (1 << _PARTS) - 1
-SPIN_LIMIT = 2000
-"""Iterations of a spin loop before the thread yields its core."""
 
 LOG_HEAD, LOG_ENTRY = 4, 3
 """Words of a timing log: two of the clock, capacity, entries so far; an entry is instruction address, begin, end."""
@@ -56,110 +53,31 @@ def call_range_kernel(typing: Any, function: Any, arguments: Any, part: Any, par
     return types.void(types.int64, types.int64, types.int64, types.int64), lower
 
 
-@intrinsic
-def _atomic_add(typing: Any, address: Any, value: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", builder.inttoptr(args[0], WORD.as_pointer()), args[1], "seq_cst")
-
-    return types.int64(types.int64, types.int64), lower
-
-
-@intrinsic
-def _atomic_load(typing: Any, address: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load_atomic(builder.inttoptr(args[0], WORD.as_pointer()), "seq_cst", 8)
-
-    return types.int64(types.int64), lower
-
-
-@intrinsic
-def _atomic_store(typing: Any, address: Any, value: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store_atomic(args[1], builder.inttoptr(args[0], WORD.as_pointer()), "seq_cst", 8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), lower
-
-
-@intrinsic
-def _swapped(typing: Any, address: Any, expected: Any, value: Any) -> Any:
-    """Put `value` in place of `expected`; whether it was there."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pair = builder.cmpxchg(builder.inttoptr(args[0], WORD.as_pointer()), args[1], args[2], "seq_cst", "seq_cst")
-        return builder.extract_value(pair, 1)
-
-    return types.boolean(types.int64, types.int64, types.int64), lower
-
-
-@intrinsic
-def _pause(typing: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if builder.module.triple.startswith("x86_64"):
-            builder.call(
-                cgutils.get_or_insert_function(
-                    builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause"
-                ),
-                [],
-            )
-        return context.get_dummy_value()
-
-    return types.void(), lower
-
-
-@intrinsic
-def _call_system(typing: Any, function: Any, first: Any, second: Any) -> Any:
-    """Call a function of the system by address with an int and an address; one that takes none leaves them alone."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.IntType(32), [ir.IntType(32), WORD])
-        build = builder
-        build.call(build.inttoptr(args[0], kind.as_pointer()), [build.trunc(args[1], ir.IntType(32)), args[2]])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), lower
-
-
-def _system(name: str) -> int:
-    """The address of a C library or Windows function, 0 if it does not exist."""
-    library = ctypes.CDLL("kernel32" if sys.platform == "win32" else None)
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 if hasattr(library, name) else 0
-
-
-GIVE_WAY, CLOCK = _system("SwitchToThread" if sys.platform == "win32" else "sched_yield"), _system("clock_gettime")
-"""Addresses that `walk` and `help_team` are given."""
+CLOCK = system_address("clock_gettime")
+"""The address that `walk` is given."""
 
 
 @inner
 def _take_part(team: int, leads: int) -> int:
     """Compute the next part of the current task: 1 if a part was left, 0 if not, -1 if the team is closed."""
-    ticket = _atomic_load(team + 8 * TICKET)
+    ticket = atomic_load(team + 8 * TICKET)
     if ticket < 0:
         return -1
     first, end = ticket & PARTS_LIMIT, (ticket >> _PARTS) & PARTS_LIMIT
     if first >= end:
         return 0
-    if _swapped(team + 8 * TICKET, ticket, ticket + 1 if leads != 0 else ticket - (1 << _PARTS)):
+    if swapped(team + 8 * TICKET, ticket, ticket + 1 if leads != 0 else ticket - (1 << _PARTS)):
         task = i64(team + 8 * TASK)
         call_range_kernel(task[0], task[1], first if leads != 0 else end - 1, task[2])
-        _atomic_add(team + 8 * DONE, 1)
+        atomic_add(team + 8 * DONE, 1)
     return 1
-
-
-@inner
-def _wait(turn: int, give_way: int) -> int:
-    if turn < SPIN_LIMIT:
-        _pause()
-    else:
-        _call_system(give_way, 0, 0)
-    return turn + 1
 
 
 @inner
 def _now(log: int, clock: int) -> int:
     """Nanoseconds of the monotonic clock, which is read into the first words of a log."""
     if clock != 0:
-        _call_system(clock, _MONOTONIC, log)
+        call_system(clock, _MONOTONIC, log)
     return i64(log)[0] * 1_000_000_000 + i64(log)[1]
 
 
@@ -193,14 +111,14 @@ def walk(
                 continue
             task = i64(team + 8 * TASK)
             task[0], task[1], task[2] = first, second, pieces
-            _atomic_store(team + 8 * DONE, 0)
+            atomic_store(team + 8 * DONE, 0)
             task_number = (task_number + 1) & 0x3FFFFF
-            _atomic_store(team + 8 * TICKET, (task_number << (2 * _PARTS)) | (pieces << _PARTS))
+            atomic_store(team + 8 * TICKET, (task_number << (2 * _PARTS)) | (pieces << _PARTS))
             while _take_part(team, 1) == 1:
                 pass
             turn = 0
-            while _atomic_load(team + 8 * DONE) < pieces:
-                turn = _wait(turn, give_way)
+            while atomic_load(team + 8 * DONE) < pieces:
+                turn = spin(turn, give_way)
             if log != 0:
                 _note(log, clock, code + 8 * INSTRUCTION * (at - 1), began)
         elif kind == UNLESS:
@@ -209,7 +127,7 @@ def walk(
         else:
             at = first
     if team != 0:
-        _atomic_store(team + 8 * TICKET, CLOSED)
+        atomic_store(team + 8 * TICKET, CLOSED)
 
 
 @range_kernel
@@ -220,4 +138,4 @@ def help_team(team: Address, give_way: Address, part: int, parts: int) -> None:
         taken = _take_part(team, 0)
         if taken < 0:
             return
-        turn = 0 if taken else _wait(turn, give_way)
+        turn = 0 if taken else spin(turn, give_way)

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..jit.atomic import GIVE_WAY
 from ..plan.kernel_api import CALL, UNLESS, cores
-from .interpreter import CLOCK, CLOSED, DONE, GIVE_WAY, INSTRUCTION, TEAM_WORDS, TICKET, help_team, walk
+from .interpreter import CLOCK, CLOSED, DONE, INSTRUCTION, TEAM_WORDS, TICKET, help_team, walk
 
 
 class Helper:

@@ -3,6 +3,7 @@ directions."""
 
 import numpy as np
 import pytest
+from candle_convert.ops.recurrent import recurrent_kernel
 from candle_convert.runtime.ir.op import Example
 from candle_convert.tests.oracles.native_vs_numpy import natively
 
@@ -22,9 +23,10 @@ ACTIVATIONS = [
 ]
 
 
-def drawn(rng, name):
+def drawn(rng, name, hidden=None):
     """A node with attributes and lengths at random."""
-    times, batch, size, hidden = (int(rng.integers(1, most)) for most in (9, 20, 40, 70))
+    times, batch, size, drawn_hidden = (int(rng.integers(1, most)) for most in (9, 20, 40, 70))
+    hidden = hidden or drawn_hidden
     direction = str(rng.choice(["forward", "reverse", "bidirectional"]))
     count, gates, layout = 1 + (direction == "bidirectional"), GATES[name], int(rng.integers(0, 2))
 
@@ -56,15 +58,27 @@ def drawn(rng, name):
     return Example(tuple(inputs), attributes, 3 if name == "LSTM" else 2)
 
 
+def as_numpy_has_it(name, example):
+    constant = [index for index in (1, 2, 3, 7) if index < len(example.inputs) and example.inputs[index] is not None]
+    natively(name, example, 22, rtol=2e-4, atol=2e-5, constant=constant)
+
+
 @pytest.mark.parametrize("name", GATES)
 def test_drawn_recurrence(name):
     rng = np.random.default_rng(len(name))
     for _ in range(40):
-        example = drawn(rng, name)
-        constant = [
-            index for index in (1, 2, 3, 7) if index < len(example.inputs) and example.inputs[index] is not None
-        ]
-        natively(name, example, 22, rtol=2e-4, atol=2e-5, constant=constant)
+        as_numpy_has_it(name, drawn(rng, name))
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_threads_share_hidden_units(name, monkeypatch):
+    """Two threads give each bit that one gives, whatever the attributes, where one direction has few sequences."""
+    rng, shared = np.random.default_rng(len(name)), []
+    original = recurrent_kernel._shared
+    monkeypatch.setattr(recurrent_kernel, "_shared", lambda *given: shared.append(original(*given)) or shared[-1])
+    for _ in range(8):
+        as_numpy_has_it(name, drawn(rng, name, hidden=320))
+    assert 2 in shared
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
