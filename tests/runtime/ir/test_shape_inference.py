@@ -1,6 +1,5 @@
 """Shape and type inference against onnx's own: whatever it knows of a value, ours knows too, and the same."""
 
-import warnings
 from pathlib import Path
 
 import candle_convert as cc
@@ -10,24 +9,11 @@ import pytest
 from candle_convert.formats.containers.onnx.protobuf import Memory
 from candle_convert.formats.containers.onnx.reader import graph_of, read_graph
 from candle_convert.runtime.ir.shape_inference import infer
+from candle_convert.tests.oracles.onnx_suite import CASES
 from onnx import TensorProto, helper, numpy_helper
-from onnx.backend.test.loader import load_model_tests
 
 UNKNOWN_TO_NUMBERS = {"test_loop13_seq": "a sequence that begins empty has elements of no shape yet"}
 SAMPLED = 11
-
-
-def collected():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return [
-            case
-            for kind in ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
-            for case in load_model_tests(kind=kind)
-        ]
-
-
-CASES = collected()
 
 
 def loaded(case):
