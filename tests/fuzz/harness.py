@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SERVER = Path(__file__).with_name("server.py")
-SAMPLED = 60
+SAMPLED = 30
 """Seeds that are tried in CI."""
 MEMORY = 1 << 30
 """Address space, in bytes, that a command may take beyond what the server has."""

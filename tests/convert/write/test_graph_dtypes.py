@@ -95,6 +95,7 @@ WIDE = ("gemma2", "gemma3", "gemma3n", "gemma4")
 computes in f32."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_architecture(name, tmp_path, full):
     vocabulary = architecture_checkpoints.write(name, tmp_path / "source")
@@ -144,6 +145,7 @@ def test_older_and_newer_opsets(name, opset, tmp_path):
     assert np.median(errors(found, models.load(tmp_path / "source", threads=1).logits(ids))) <= 5e-3
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [None, *TAKEN, "auto"])
 @pytest.mark.parametrize("source", ["gguf", "q8_0", "f16", "bf16", "f64", "f8_e4m3"])
 def test_every_source_generates(source, dtype, tmp_path, capsys):
