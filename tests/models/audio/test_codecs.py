@@ -63,6 +63,7 @@ def _check(model, ours, samples):
     _close(ours.decode(codes, scales), _decoded(model, codes, scales))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("length", [960, 1009, 40])
 def test_codes_and_samples(case, length):
     model, folder = case
@@ -71,6 +72,7 @@ def test_codes_and_samples(case, length):
     _check(model, cc.models.load(folder), _sound(model, length))
 
 
+@pytest.mark.sampled(3)
 def test_a_round_trip_has_the_length_of_the_audio(case):
     model, folder = case
     ours = cc.models.load(folder)
@@ -80,6 +82,7 @@ def test_a_round_trip_has_the_length_of_the_audio(case):
     assert found.shape == (2, ours.channels, samples.shape[2] - lacking)
 
 
+@pytest.mark.sampled(3)
 def test_fewer_quantizers(case):
     model, folder = case
     ours, samples = cc.models.load(folder), _sound(model, 480)
@@ -91,7 +94,7 @@ def test_fewer_quantizers(case):
     _close(ours.decode(codes, scales), _decoded(model, codes, scales))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_gguf_and_back(case, tmp_path):
     model, folder = case
     cc.convert(folder, tmp_path / "m.gguf")
@@ -105,7 +108,7 @@ def test_gguf_and_back(case, tmp_path):
     assert np.array_equal(_encoded(again.eval(), samples)[0], _encoded(model, samples)[0])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_export(case, tmp_path):
     model, folder = case
     cc.convert(folder, tmp_path / "onnx", to="onnx")
@@ -121,6 +124,7 @@ def test_export(case, tmp_path):
     _check(model, cc.models.load(tmp_path / "onnx"), samples)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "decibels"), [("Q8_0", 40), ("onnx", 40)])
 def test_quantized(case, kind, decibels, tmp_path):
     """Blocks in a GGUF file, and f16 in ONNX files: the samples of transformers' codes are almost its own."""
