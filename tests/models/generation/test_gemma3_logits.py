@@ -55,11 +55,11 @@ def exact(gemma3):
 
 @pytest.fixture(scope="module")
 def continued(gemma3, exact, full):
-    """Prompts, half of them unless sweeps are exhaustive, with the tokens that llama.cpp found likeliest, its logits
+    """Prompts, three of them unless sweeps are exhaustive, with the tokens that llama.cpp found likeliest, its logits
     and the exact ones behind each: [prompts * COUNT, vocabulary]."""
     model, tokenizer = Libllama(gemma3), models.load(gemma3, threads=1).tokenizer
     lengths, sequences, logits = [], [], []
-    for prompt in PROMPTS if full else PROMPTS[::2]:
+    for prompt in PROMPTS if full else PROMPTS[::4]:
         ids = list(tokenizer.encode(prompt))
         lengths.append(len(ids))
         model.clear()

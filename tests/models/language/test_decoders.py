@@ -30,6 +30,7 @@ def test_as_transformers(case, tmp_path):
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", DECODERS, ids=lambda case: case.name)
 def test_token_by_token_through_other_names(case, tmp_path):
     reference = made(case, 1, tmp_path)

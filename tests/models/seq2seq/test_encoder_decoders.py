@@ -25,6 +25,7 @@ def expected(model, arrays):
     return {name: found[name].numpy() for name in MASKS}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("case", ENCODER_DECODERS, ids=lambda case: case.name)
 def test_as_transformers(case, seed, tmp_path):
