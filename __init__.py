@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from .training.lightning.data_module import LightningDataModule as LightningDataModule
     from .training.lightning.lightning_module import LightningModule as LightningModule
     from .training.lightning.trainer import Trainer as Trainer
+    from .training.loop.random_state import seed_everything as seed_everything
 
 _EXPORTS = {
     "convert.api.convert": ("hash", "load_file", "open", "plan", "save_file"),
@@ -101,6 +102,7 @@ _EXPORTS = {
     "training.lightning.data_module": ("LightningDataModule",),
     "training.lightning.lightning_module": ("LightningModule",),
     "training.lightning.trainer": ("Trainer",),
+    "training.loop.random_state": ("seed_everything",),
 }
 _MODULES = {
     "convert": "convert",
@@ -116,6 +118,7 @@ __all__ = ["__version__", *sorted(("models", "nn", "ops", *_MODULES)), *sorted(_
 models.PROVIDED.provide("load", lambda: importlib.import_module(".convert.load.load_model", __name__).load)
 nn.PROVIDED.provide("read_weights", lambda: importlib.import_module(".convert.api.tensor_files", __name__).read_weights)
 nn.PROVIDED.provide("write_tensors", lambda: importlib.import_module(".convert.api.tensor_files", __name__).save)
+nn.PROVIDED.provide("write_graph", lambda: importlib.import_module(".convert.api.onnx", __name__).write)
 models.PROVIDED.provide_classes(
     lambda name: importlib.import_module(".convert.trainable.front", __name__).model_class(name)
 )

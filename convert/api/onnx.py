@@ -161,6 +161,11 @@ def export_step(
     return step
 
 
+def write(graph: Graph, path: str | os.PathLike[str]) -> None:
+    """Write a graph as an ONNX file."""
+    Network(graph).save(path)
+
+
 def read(path: str | os.PathLike[str]) -> Network:
     """A network of a file; its weights are read when they are needed. UsageError where the file holds weights only."""
     graph = convert.open(path)

@@ -8,10 +8,10 @@ from typing import Any
 
 from ...ops.quants.schemes import schemes
 from ...runtime.base.errors import FormatError, UnsupportedError
+from ...runtime.base.limits import Budget, current
 from ...runtime.base.untrusted.json import parse
 from ...runtime.contract.quantization_scheme import Checkpoint, Unpacked
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Held, Region
 
 CONFIG = "config.json"
@@ -21,12 +21,20 @@ BESIDE = ("quantize_config.json", "quant_config.json")
 """Files that say the same as config.json."""
 
 
+class InMemory:
+    """What is parsed from memory: a path for messages, and a budget."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.budget = Budget(path, current())
+
+
 def configuration(graph: Graph) -> dict[str, Any] | None:
     """The config.json of a model's directory; None if it is missing or not a JSON object."""
     storage = graph.attachments.get(CONFIG)
     if storage is None:
         return None
-    source = storage.source if isinstance(storage, Region) else Source(graph.files[0])
+    source = storage.source if isinstance(storage, Region) else InMemory(graph.files[0] if graph.files else CONFIG)
     stated = parse(bytes(storage.read(0, storage.nbytes)), source, 0, "E-CONFIG-JSON", constants=True)
     return stated if isinstance(stated, dict) else None
 

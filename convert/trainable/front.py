@@ -25,6 +25,7 @@ from ..open.open_model import open_model
 from .adapters import LowRank, adapter_rules, add_adapters, merged, save_adapters
 from .class_names import AUTO, ClassName, class_name
 from .losses import labeled_loss
+from .new_weights import new_model
 from .node_rules import block_rules, dropout_rules, dropouts_of, resize_rules
 from .pretrained_weights import Pretrained, opened
 from .save_pretrained import save
@@ -57,7 +58,12 @@ class ModelOutput(dict[str, LazyTensor]):
 
 
 class PretrainedModel(Module):
-    """Base of the classes that `model_class` makes.
+    """Base of the classes that `model_class` makes; calling one with a configuration makes a model with new weights.
+
+        cc.models.BertModel({"vocab_size": 1000, "hidden_size": 64, "num_hidden_layers": 2, ...})
+
+    Args:
+        config: a dictionary of the keys of config.json, its path, or transformers' object of them.
 
     Attributes:
         class_name: which class of transformers it stands for.
@@ -66,8 +72,10 @@ class PretrainedModel(Module):
 
     class_name: ClassVar[ClassName]
 
-    def __init__(self, found: Pretrained) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__()
+        is_open = isinstance(config, Pretrained)
+        found = config if is_open else opened(new_model(config, self.class_name), self.class_name, {})
         self.opened = found
         self.config = Settings(found.stated)
         self.adapters: LowRank | None = None
@@ -84,7 +92,7 @@ class PretrainedModel(Module):
             more = f" and {len(still) - MAX_LISTED} more" if len(still) > MAX_LISTED else ""
             names = ", ".join(name for own in still[:MAX_LISTED] for name in found.moves[own].names)
             warnings.warn(f"weights that the graph computes others from are not trained: {names}{more}", stacklevel=3)
-        self.eval()
+        self.train(not is_open)
 
     @classmethod
     def from_pretrained(

@@ -40,10 +40,9 @@ from ...runtime.tensor.tensor import Tensor
 from ...tensors.operations.random import GENERATOR
 from ..open.prequantized import configuration
 from .class_names import AUTO, ClassName, with_end
+from .new_weights import INITIAL
 from .weight_moves import Move, move_of
 
-INITIAL = 0.02
-"""Standard deviation of new weights, where config.json has no ``initializer_range``."""
 HEADS = ("classifier.", "cls_classifier.", "distillation_classifier.")
 """How the names of heads of image models begin in transformers."""
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...runtime.base.errors import UsageError
 from ..core.module import Module
 from ..core.parameter import Parameter
 
@@ -51,7 +52,10 @@ class _Numbered(Module):
         self._modules.update({str(place): module for place, module in enumerate(items)})
 
     def append(self, module: Module) -> _Numbered:
-        """Add a module at the end."""
+        """Add a module at the end; UsageError for anything else."""
+        if not isinstance(module, Module):
+            why = f"{module!r} is not a module"
+            raise UsageError("E-NN-MODULE", None, why, hint="Pass layers, such as cc.nn.ReLU()")
         self._modules[str(len(self))] = module
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ...runtime.base.errors import UsageError
 from ..callbacks import Callback
 from ..loop.run import Run
 from ..report.plot import plot
@@ -41,6 +42,10 @@ class OfEpochs(Callback):
     order = 1
 
     def __init__(self, given: Any) -> None:
+        if not callable(given) and not any(name.startswith("on_") for name in dir(given)):
+            why = f"an object of type {type(given).__name__} is not a callback"
+            hint = "Pass those of cc.callbacks, objects with on_epoch_end, or functions"
+            raise UsageError("E-TRAIN-CALLBACK", None, why, hint=hint)
         self._given = given
 
     def _call(self, name: str, *arguments: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from ...tensors.core.conversion import array_of
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import mapped
 from ..callbacks import Callback, ProgressBar
-from ..checkpoint.nested_file import load_nested, save_nested
+from ..checkpoint.nested_file import save_nested
 from ..data.dataset import Subset, TensorDataset
 from ..data.loader import DataLoader
+from ..export.function_graph import graph_of
 from ..lightning.lightning_module import LightningModule
 from ..lightning.trainer import Trainer
 from ..report.layers import example_of, print_layers
@@ -104,10 +106,12 @@ class Model(nn.Module):
             validation = _dataset(*validation)
         history = History()
         shown = [] if verbose == 0 else [ProgressBar({"auto": None, 1: True, 2: False}[verbose], first=1)]
+        if not isinstance(epochs, int) or epochs < 0:
+            raise UsageError("E-OPTION", None, f"epochs is {epochs!r}", expected="a number of at least 0")
         given = [each if isinstance(each, Callback) else OfEpochs(each) for each in callbacks]
-        loader = _loader(train, batch_size or BATCH, shuffle)
+        loader = _loader(train, batch_size, shuffle)
         trainer = _trainer([*shown, history, *given], epochs)
-        trainer.fit(compiled, loader, None if validation is None else _loader(validation, batch_size or BATCH, False))
+        trainer.fit(compiled, loader, None if validation is None else _loader(validation, batch_size, False))
         return history
 
     def evaluate(
@@ -115,7 +119,7 @@ class Model(nn.Module):
     ) -> Any:
         """The loss and the metrics of data: a number, a list of the loss and the metrics in their order, or with
         `return_dict` a dictionary. `verbose` other than 0 prints them."""
-        loader = _loader(_dataset(x, y), batch_size or BATCH, False)
+        loader = _loader(_dataset(x, y), batch_size, False)
         compiled = self._ready()
         found = _trainer([], 1).validate(compiled, loader, verbose=bool(verbose))[0]
         values = {name.removeprefix("val_"): value for name, value in found.items()}
@@ -131,7 +135,7 @@ class Model(nn.Module):
         """
         module = self.__dict__.get("_compiled") or _Compiled(self, None, None, ())
         given = TensorDataset(x) if isinstance(x, np.ndarray | LazyTensor | list) else x
-        found = _trainer([], 1).predict(module, _loader(given, batch_size or BATCH, False))
+        found = _trainer([], 1).predict(module, _loader(given, batch_size, False))
         return np.concatenate([each.array() for each in found])
 
     def summary(self, input_shape: Sequence[int | None] | None = None) -> None:
@@ -140,17 +144,40 @@ class Model(nn.Module):
         Args:
             input_shape: of one item; None for that of the last `fit`, or shapes are not known.
         """
-        known = self.__dict__.get("_input_shape")
-        shape = known if input_shape is None else input_shape
-        print_layers(self, None if shape is None else example_of(shape))
+        print_layers(self, self._example(input_shape))
+
+    def save(self, path: str | os.PathLike[str], input_shape: Sequence[int | None] | None = None) -> None:
+        """Write the model to a file, by its suffix: with .onnx what it computes, for a batch of any length; with
+        .safetensors, .gguf, .npz or .pth parameters and buffers by name.
+
+        Args:
+            input_shape: of one item, for .onnx; None for that of the last `fit`.
+
+        Raises UsageError where the shape of inputs is needed and not known.
+        """
+        if Path(path).suffix.lower() != ".onnx":
+            nn.PROVIDED.get("write_tensors")(self.state_dict(), path)
+            return
+        example = self._example(input_shape)
+        if example is None:
+            why = "the shape of its inputs is not known"
+            raise UsageError("E-TRAIN-SHAPE", str(path), why, hint="Call fit() before, or pass input_shape")
+        nn.PROVIDED.get("write_graph")(graph_of(self, (example,), dynamic_batch=True), path)
+
+    def _example(self, input_shape: Sequence[int | None] | None) -> LazyTensor | None:
+        """A batch of one item of a shape, or of that of the last `fit`; None if that is not known."""
+        shape, dtype = self.__dict__.get("_input", (None, "f32"))
+        shape = shape if input_shape is None else input_shape
+        return None if shape is None else example_of(shape, dtype)
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write parameters and buffers to a safetensors file."""
         save_nested(self.state_dict(), path)
 
     def load_weights(self, path: str | os.PathLike[str]) -> None:
-        """Take parameters and buffers from a file that `save_weights` wrote."""
-        self.load_state_dict(load_nested(path))
+        """Take parameters and buffers from a file of any format, such as `save` and `save_weights` write."""
+        held = nn.PROVIDED.get("read_weights")(path)
+        self.load_state_dict({name: tensor.numpy() for name, tensor in held.items()})
 
     def _ready(self) -> _Compiled:
         compiled: _Compiled | None = self.__dict__.get("_compiled")
@@ -201,10 +228,10 @@ class _Compiled(LightningModule):
         return self._made
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Note the shape of inputs for `summary`."""
+        """Note the shape of inputs for `summary` and `save`."""
         inputs = batch[0] if isinstance(batch, list | tuple) else None
         if isinstance(inputs, LazyTensor):
-            object.__setattr__(self.model, "_input_shape", inputs.shape[1:])
+            object.__setattr__(self.model, "_input", (inputs.shape[1:], self._as_input(inputs).dtype))
 
     def training_step(self, batch: Any, batch_idx: Any) -> Any:
         """The loss, with the metrics logged."""
@@ -279,9 +306,10 @@ def _split(data: Any, share: float) -> tuple[Any, Any]:
     return Subset(data, range(first)), Subset(data, range(first, count))
 
 
-def _loader(data: Any, batch_size: int, shuffle: bool) -> Any:
+def _loader(data: Any, batch_size: int | None, shuffle: bool) -> Any:
     """A loader of a dataset; what gives batches already as it is."""
+    size = BATCH if batch_size is None else batch_size
     has_items = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     if not has_items or isinstance(data, Mapping):
         return data
-    return DataLoader(data, batch_size, shuffle)
+    return DataLoader(data, size, shuffle)

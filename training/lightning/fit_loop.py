@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,7 @@ class FitLoop:
         self._epoch_random: Mapping[str, Any] = {}
         self._validated_at = -1
         self._ended = False
+        self._is_finite = True
         self._resumed: Mapping[str, Any] | None = None
         self._manual = not engine.module.automatic_optimization
         if not self._manual and len(engine.optimizers) > 1:
@@ -106,8 +108,9 @@ class FitLoop:
 
     def _one_epoch(self) -> None:
         engine, module = self._engine, self._engine.module
-        batches = self._begun()
-        for number, given in batches:
+        empty = self._resumed is None
+        for number, given in self._begun():
+            empty = False
             batch = engine.converted(given)
             if engine.call("on_train_batch_start", batch, number) == -1:
                 break
@@ -116,6 +119,8 @@ class FitLoop:
                 self._validate()
             if self._has_all_steps():
                 break
+        if empty and engine.settings.limit_train_batches != 0:
+            raise UsageError("E-TRAIN-DATA", None, "the data to train with is empty", hint="Pass a loader of batches")
         if engine.batch_count % engine.settings.accumulate_grad_batches and _gradients(engine.optimizers):
             self._update_alone()
             engine.global_step += 1
@@ -154,6 +159,7 @@ class FitLoop:
         update = (number + 1) % every == 0
         logs_now = engine.logs_now
         result, logged = self._step(batch, number, update, every)
+        self._watch(result, number)
         rows = rows_of(batch)
         found = self._epoch.add(logged, rows, on_step=True)
         step = engine.global_step
@@ -167,6 +173,18 @@ class FitLoop:
         if update:
             self._step_schedules("step", engine.global_step)
         engine.call("on_train_batch_end", result, batch, number)
+
+    def _watch(self, result: Any, number: int) -> None:
+        """Tell of the first loss that is not finite."""
+        loss = result.get("loss") if isinstance(result, Mapping) else result
+        if not self._is_finite or self._manual or loss is None or math.isfinite(float(loss)):
+            return
+        self._is_finite = False
+        why = f"the loss is {float(loss)} in epoch {self._engine.current_epoch}, batch {number}"
+        hint = "Lower the learning rate, set gradient_clip_val, or look for nan and large numbers in the data"
+        if self._engine.settings.detect_anomaly:
+            raise UsageError("E-TRAIN-NAN", None, why, hint=hint)
+        print(f"{why}: {hint[0].lower()}{hint[1:]}", file=sys.stderr)
 
     def _body(self, batch: Any, number: Any, check: Callable[[], None], update: bool, every: int) -> Any:
         engine, module = self._engine, self._engine.module

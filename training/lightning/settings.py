@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.base.nearest_name import did_you_mean
 
 DTYPES = {
     "32": None, "32-true": None, "64": "f64", "64-true": "f64", "16-true": "f16", "bf16-true": "bf16",
@@ -17,6 +18,14 @@ MIXED = {"bf16": "bf16", "bf16-mixed": "bf16"}
 """What products compute in, with f32 parameters."""
 NOT_HERE = ("16", "16-mixed", "transformer-engine", "transformer-engine-float16")
 HERE = ("auto", "cpu")
+WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "strategy": ("auto",), "num_nodes": (1,), "deterministic": (None, True, False, "warn"),
+    "benchmark": (None, True, False), "inference_mode": (True, False), "sync_batchnorm": (True, False),
+    "use_distributed_sampler": (True, False), "profiler": (None,), "plugins": (None,), "barebones": (False,),
+    "max_time": (None,), "overfit_batches": (0, 0.0), "reload_dataloaders_every_n_epochs": (0,),
+    "model_registry": (None,), "enable_autolog_hparams": (True, False),
+}  # fmt: skip
+"""Further settings of Lightning with the values that are taken, because they ask for what is done anyway."""
 
 
 @dataclass(eq=False)
@@ -49,6 +58,7 @@ class Settings:
         enable_checkpointing: write a checkpoint after each epoch where there is no `ModelCheckpoint`.
         enable_progress_bar: show progress.
         enable_model_summary: show the parts of the model before training.
+        detect_anomaly: end training with an error at the first loss that is not finite; a warning is printed otherwise.
         default_root_dir: folder of logs and checkpoints; None for the current one.
         jit: whether steps become plans where they can.
     """
@@ -77,6 +87,7 @@ class Settings:
     enable_checkpointing: bool = True
     enable_progress_bar: bool = True
     enable_model_summary: bool = True
+    detect_anomaly: bool = False
     default_root_dir: str | os.PathLike[str] | None = None
     jit: bool = True
 
@@ -96,13 +107,33 @@ class Settings:
         if self.gradient_clip_algorithm not in ("norm", "value"):
             why = f"gradient_clip_algorithm is {self.gradient_clip_algorithm!r}"
             raise UsageError("E-OPTION", None, why, expected="norm or value")
-        for name in ("accumulate_grad_batches", "check_val_every_n_epoch"):
+        for name in ("max_epochs", "max_steps", "min_epochs", "min_steps"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < -1):
+                raise UsageError("E-OPTION", None, f"{name} is {value!r}", expected="a number, or -1 for no limit")
+        for name in ("accumulate_grad_batches", "log_every_n_steps", "check_val_every_n_epoch"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise UsageError("E-OPTION", None, f"{name} is {getattr(self, name)!r}", expected="at least 1")
         for name in ("limit_train_batches", "limit_val_batches", "limit_test_batches", "limit_predict_batches"):
             value = getattr(self, name)
             if value < 0 or (isinstance(value, float) and value > 1):
                 raise UsageError("E-OPTION", None, f"{name} is {value!r}", expected="a number, or a share from 0 to 1")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Settings:
+        """Settings by name; UsageError for names that there are not, UnsupportedError for what is not done here."""
+        settings = dict(given)
+        for name in WITHOUT_EFFECT.keys() & settings.keys():
+            value = settings.pop(name)
+            if value not in WITHOUT_EFFECT[name]:
+                only = " or ".join(map(repr, WITHOUT_EFFECT[name]))
+                raise UnsupportedError("E-OPTION", None, f"Trainer does not do {name}={value!r}", expected=only)
+        known = cls.__dataclass_fields__
+        unknown = sorted(settings.keys() - known.keys())
+        if unknown:
+            hint = did_you_mean(unknown[0], known, f"Settings: {', '.join(known)}")
+            raise UsageError("E-OPTION", None, f"Trainer does not have the setting {unknown[0]!r}", hint=hint)
+        return cls(**settings)
 
     def listed(self, name: str) -> list[Any]:
         """A setting that is one object or several, as a list."""

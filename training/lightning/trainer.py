@@ -34,7 +34,7 @@ class Trainer(Engine):
         cc.Trainer(max_epochs=3, accumulate_grad_batches=4).fit(module, train_loader, val_loader)
 
     Args:
-        settings: the attributes of `Settings`, by name.
+        settings: the attributes of `Settings`, by name; those of Lightning that have no effect here are taken.
 
     Raises UsageError for settings that make no sense, UnsupportedError for devices and precisions that there are not.
     """
@@ -42,11 +42,7 @@ class Trainer(Engine):
     __signature__ = inspect.signature(Settings)
 
     def __init__(self, **settings: Any) -> None:
-        unknown = sorted(set(settings) - set(Settings.__dataclass_fields__))
-        if unknown:
-            expected = ", ".join(Settings.__dataclass_fields__)
-            raise UsageError("E-OPTION", None, f"Trainer does not have the setting {unknown[0]!r}", expected=expected)
-        super().__init__(Settings(**settings))
+        super().__init__(Settings.of(settings))
         self._fit_loop: FitLoop | None = None
         tries = self.settings.fast_dev_run
         if tries:

@@ -25,6 +25,18 @@ def random_state(loader: Any = None) -> dict[str, Any]:
     return found
 
 
+def seed_everything(seed: int = 0, workers: bool = False, verbose: bool = True) -> int:
+    """Seed the generators of this package, of Python and of NumPy; returns the seed.
+
+    Args:
+        workers, verbose: taken without effect: threads of loaders draw no numbers.
+    """
+    GENERATOR.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)
+    return seed
+
+
 def draws_in_python(before: Mapping[str, Any]) -> bool:
     """Whether numbers were drawn from Python's or NumPy's generator since a state."""
     now = random_state()

@@ -54,6 +54,6 @@ def _output_shapes(model: Module, layers: Sequence[Module], example: LazyTensor)
     return shapes
 
 
-def example_of(shape: Sequence[int | None]) -> LazyTensor:
+def example_of(shape: Sequence[int | None], dtype: Any = "f32") -> LazyTensor:
     """A batch of one item of zeros; lengths that are None are 1."""
-    return made(np.zeros((1, *[length or 1 for length in shape]), np.float32))
+    return made(np.zeros((1, *[length or 1 for length in shape]), np.float32)).to(dtype)

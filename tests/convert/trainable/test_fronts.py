@@ -66,6 +66,45 @@ def test_outputs_and_gradients_are_those_of_transformers(name, tmp_path):
         np.testing.assert_allclose(named[each].grad.numpy(), slope, rtol=1e-4, atol=bound, err_msg=each)
 
 
+@pytest.mark.parametrize(
+    "name", [each for each in CASES if each.startswith(("Bert", "Dist", "Llama", "GPT2", "Qwen2"))]
+)
+def test_new_models(name, tmp_path):
+    """A configuration makes the parameters that transformers makes, distributed alike; it reads what is saved."""
+    theirs = getattr(transformers, name)(getattr(transformers, name).config_class(**CASES[name]))
+    cc.manual_seed(0)
+    ours = getattr(cc.models, name)(theirs.config)
+    assert ours.training
+    shapes = {each: tuple(tensor.shape) for each, tensor in theirs.named_parameters()}
+    named = dict(ours.named_parameters())
+    assert {each: tensor.shape for each, tensor in named.items()} == shapes
+    for each, tensor in theirs.named_parameters():
+        if tensor.numel() > 1000 and "c_proj" not in each:  # GPT-2 scales these by its depth
+            assert named[each].std().item() == pytest.approx(tensor.std().item(), rel=0.15)
+        elif tensor.ndim == 1:
+            np.testing.assert_array_equal(named[each].detach().numpy(), tensor.detach().numpy(), err_msg=each)
+    ours.eval().save_pretrained(tmp_path)
+    given = {"input_ids": np.array([[5, 6, 7]])}
+    expected = type(theirs).from_pretrained(tmp_path).eval()(input_ids=torch.tensor(given["input_ids"]))
+    np.testing.assert_allclose(ours(**given)[0].detach().numpy(), expected[0].detach().numpy(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "code"),
+    [
+        ("BertModel", 3, "E-MODEL-CONFIG"),
+        ("BertModel", {"hidden_size": 32}, "E-ARCH-KEYS"),
+        ("BertModel", {**CASES["LlamaModel"], "model_type": "llama"}, "E-MODEL-CLASS"),
+        ("ViTForImageClassification", CASES["ViTForImageClassification"], "E-MODEL-CONFIG"),
+        ("BertModel", "no/config.json", "E-IO-OPEN"),
+    ],
+    ids=str,
+)
+def test_configurations_that_make_no_model(name, config, code):
+    with pytest.raises(cc.Error, match=code):
+        getattr(cc.models, name)(config)
+
+
 def test_a_saved_model_is_the_same_in_transformers(tmp_path):
     theirs = reference("GPT2LMHeadModel", tmp_path / "a")
     ours = cc.models.AutoModelForCausalLM.from_pretrained(tmp_path / "a")

@@ -2,6 +2,7 @@
 
 import candle_convert as cc
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from PIL import Image
@@ -144,6 +145,36 @@ def test_what_is_shown(capsys, tmp_path):
     history.plot(tmp_path / "one.png", "loss")
     with pytest.raises(cc.UsageError, match="suffix"):
         history.plot(tmp_path / "loss.doc")
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "gguf", "npz", "pth"])
+def test_saved_weights(suffix, tmp_path):
+    saved, other = mlp(), mlp()
+    saved.save(tmp_path / f"model.{suffix}")
+    other.load_weights(tmp_path / f"model.{suffix}")
+    np.testing.assert_array_equal(other.predict(X[:3]), saved.predict(X[:3]))
+
+
+def test_saved_network(tmp_path):
+    """onnxruntime computes what the model does, for any number of rows; tokens stay integers."""
+    model = cc.Sequential(cc.nn.Embedding(17, 4), cc.nn.Flatten(), cc.nn.Linear(256, 10))
+    with pytest.raises(cc.UsageError, match="input_shape"):
+        model.save(tmp_path / "model.onnx")
+    tokens = (X * 16).astype(np.int64)
+    model.compile("sgd", "cross_entropy")
+    model.fit(tokens[:64], Y[:64], verbose=0)
+    model.summary()
+    model.save(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    found = session.run(None, {"input": tokens[:5]})[0]
+    np.testing.assert_allclose(found, model.predict(tokens[:5]), rtol=1e-5, atol=1e-6)
+
+
+def test_losses_that_are_not_finite(capsys):
+    model = mlp()
+    model.compile("adam", "cross_entropy")
+    model.fit(np.full_like(X[:40], np.nan), Y[:40], verbose=0)
+    assert capsys.readouterr().err.count("the loss is nan in epoch 0, batch 0") == 1
 
 
 def test_weights_and_data(tmp_path):

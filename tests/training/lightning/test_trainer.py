@@ -355,12 +355,41 @@ def test_default_optimizer(capsys):
         {"limit_val_batches": 1.5},
         {"gradient_clip_algorithm": "sum"},
         {"epochs": 3},
+        {"max_epochs": "3"},
+        {"strategy": "ddp"},
     ],
     ids=str,
 )
 def test_settings_that_are_not_possible(options):
     with pytest.raises((cc.UsageError, cc.UnsupportedError)):
         cc.Trainer(**options)
+
+
+def test_settings_without_effect():
+    trainer = cc.Trainer(strategy="auto", deterministic=True, num_nodes=1, benchmark=False, max_epochs=1, **QUIET)
+    trainer.fit(Net(), loader(cc, cc.data))
+    with pytest.raises(cc.UsageError, match="max_epochs"):
+        cc.Trainer(max_epoch=3)
+
+
+def test_losses_that_are_not_finite():
+    data = cc.data.DataLoader(cc.data.TensorDataset(np.full_like(X, np.inf), Y), batch_size=8)
+    with pytest.raises(cc.UsageError, match="in epoch 0, batch 0"):
+        cc.Trainer(max_epochs=1, detect_anomaly=True, **QUIET).fit(Net(), data)
+
+
+def test_no_batches():
+    for data in ([], iter(())):
+        with pytest.raises(cc.UsageError, match="is empty"):
+            cc.Trainer(max_epochs=1, **QUIET).fit(Net(), data)
+
+
+def test_seed_everything():
+    drawn = []
+    for _ in range(2):
+        assert cc.seed_everything(4) == 4
+        drawn.append((cc.rand(1).item(), random.random(), np.random.rand()))
+    assert drawn[0] == drawn[1]
 
 
 def test_precision():
