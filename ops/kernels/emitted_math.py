@@ -57,7 +57,9 @@ def gelu(code: Code, x: Vector) -> Vector:
     p = _known(code, 1.061405429)
     for factor in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
         p = code.fma(p, t, _known(code, factor))
-    tail = p * t * exp(code, z * z * -1.0) * 0.5
+    power = z * z * -1.0
+    power = code.select(_less(code, power, -80.0), _known(code, -88.0), power)  # factors of subnormal numbers are slow
+    tail = p * t * exp(code, power) * 0.5
     return x * code.select(_less(code, x, 0.0), tail, _known(code, 1.0) - tail)
 
 

@@ -21,10 +21,10 @@ from ..kernels.byte_lookup import launch_lookup, lookup_line
 from ..kernels.conv.depthwise import band_elements, band_rows
 from ..kernels.conv.depthwise_dot4 import band_of, depthwise_kernel, pack_taps
 from ..kernels.conv.depthwise_u8 import MAX_TAPS, ByteConvolution, depthwise_u8
-from ..kernels.conv.direct_amx import TILES, launch_tiles, pack_tiles, phases_of, tile_depth
+from ..kernels.conv.direct_amx import launch_tiles, pack_tiles, phases_of, tile_depth
 from ..kernels.conv.direct_u8 import STRIDES, DirectShape, is_faster, launch_direct, pack_output_panels
 from ..kernels.conv.problem import UNIT_AXIS, window_axes
-from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, column_kernel, pack_rows_s8
+from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, TILES, column_kernel, pack_rows_s8
 from ..kernels.gemm.register_tile import PANEL
 from ..kernels.gemm.requantize import BYTES, INTEGERS, SIGNED_BYTES, load_zero_point, requantize_rows
 from ..rules.sliding_window import Axis

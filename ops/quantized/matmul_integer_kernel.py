@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.jit.address import f32, i32, share, u8
 from ...runtime.jit.kernel_arguments import Address
-from ...runtime.jit.range_kernel import range_kernel
+from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.dot4_u8s8 import PATH
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
-from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, column_kernel, pack_panels_u8
+from ..kernels.gemm.microkernel_u8s8 import (
+    SIGN_OFFSET,
+    TILE_QUADS,
+    TILES,
+    TileColumn,
+    column_kernel,
+    pack_panels_u8,
+    tile_column,
+)
 from ..kernels.gemm.register_tile import PANEL
 from ..kernels.gemm.requantize import BYTES, FLOATS, INTEGERS, SIGNED_BYTES, load_zero_point, requantize_columns
 from .matmul_integer import matmul_integer, qlinear_matmul
@@ -21,6 +29,8 @@ from .matmul_integer import matmul_integer, qlinear_matmul
 F32, U8, I8 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
 TALL = 96
 """Rows that a part computes at a time."""
+SPARE_ROWS = 15
+"""Rows of bytes behind others that tiles may read."""
 
 
 @range_kernel
@@ -29,6 +39,7 @@ def signed_rows(
     signed: int,
     rows: int,
     depth: int,
+    wide: int,
     zero: Address,
     lines: Address,
     zeros: Address,
@@ -36,8 +47,7 @@ def signed_rows(
     part: int,
     parts: int,
 ) -> None:
-    """Rows of bytes as lines of signed bytes, padded to a multiple of four, their zero points and sums."""
-    wide = (depth + 3) // 4 * 4
+    """Rows of bytes as lines of `wide` signed bytes, padded with zeros, their zero points and sums."""
     turn = np.uint8(0 if signed != 0 else SIGN_OFFSET)
     own = load_zero_point(zero, signed) - (0 if signed != 0 else SIGN_OFFSET)
     first, last = share(rows, part, parts)
@@ -53,9 +63,35 @@ def signed_rows(
         i32(zeros)[row], i32(sums)[row] = own, total
 
 
-def product_by(path: str) -> Any:
-    """The kernel of a row of `INTEGERS`."""
-    column = column_kernel(path)
+class Multiplier(NamedTuple):
+    """Kernels of products.
+
+    Attributes:
+        kernel: for rows and panels of a multiple of `quads` words.
+        narrow: for others.
+    """
+
+    kernel: Any
+    narrow: Any
+    quads: int
+
+
+@inner
+def _nothing() -> None:
+    """Take or give back no tiles."""
+
+
+def product_by(path: str) -> Multiplier:
+    """The kernels of a row of `INTEGERS`."""
+    narrow = _product_kernel(TileColumn(_nothing, column_kernel(path), _nothing))
+    if path not in TILES:
+        return Multiplier(narrow, narrow, 1)
+    return Multiplier(_product_kernel(tile_column(path)), narrow, TILE_QUADS)
+
+
+def _product_kernel(functions: TileColumn) -> Any:
+    """The kernel by functions that make a column."""
+    take, column, give_back = functions
 
     @range_kernel
     def product_of_bytes(
@@ -65,7 +101,7 @@ def product_by(path: str) -> Any:
         b: Address,
         rows: int,
         columns: int,
-        depth: int,
+        wide: int,
         column_zeros: Address,
         column_terms: Address,
         b_scale: Address,
@@ -87,10 +123,10 @@ def product_by(path: str) -> Any:
         common = np.float32(alpha)
         scratch = room + part * 4 * PANEL * (TALL + 1)
         factors = scratch + 4 * PANEL * TALL
-        wide = (depth + 3) // 4 * 4
         itemsize = 4 if form in (INTEGERS, FLOATS) else 1
         zero = np.float32(load_zero_point(y_zero, 1 if form == SIGNED_BYTES else 0))
         count, tall = (columns + PANEL - 1) // PANEL, (rows + TALL - 1) // TALL
+        take()
         first, last = share(count * tall, part, parts)
         for unit in range(first, last):
             panel, start = unit // tall, unit % tall * TALL
@@ -121,6 +157,7 @@ def product_by(path: str) -> Any:
             place = 4 * (start * columns + panel * PANEL)
             added = start * epilogue.added_row + 4 * panel * PANEL
             apply_epilogue_rows(epilogue, y + place, 4 * columns, many, width, added, epilogue.added_row)
+        give_back()
 
     return product_of_bytes
 
@@ -202,7 +239,7 @@ def _scalar(buffer: Buffer | None) -> bool:
     return buffer is None or buffer.count == 1
 
 
-def product(step: Step, y: Buffer, factors: Factors, kernel: Any = product_of_bytes) -> list[Launch] | None:
+def product(step: Step, y: Buffer, factors: Factors, multiplier: Multiplier = product_of_bytes) -> list[Launch] | None:
     """Launches of a product; None where the right factor is not constant, or scales are for something else than
     columns."""
     a, matrix = factors.a, step.inputs[factors.b]
@@ -222,30 +259,32 @@ def product(step: Step, y: Buffer, factors: Factors, kernel: Any = product_of_by
     ):
         return None
     panels = step.packed(
-        factors.b, ("bytes", factors.transposed), lambda array: pack_panels_u8(array.T if factors.transposed else array)
+        factors.b,
+        ("bytes", factors.transposed, multiplier.quads),
+        lambda array: pack_panels_u8(array.T if factors.transposed else array, multiplier.quads),
     )
     sums = step.derived_constant(
         factors.b, ("sums", factors.transposed), lambda array: array.sum(int(factors.transposed), dtype=np.int64)
     )
-    return multiplied(step, y, factors, PackedBytes(panels, matrix.dtype, sums, scales, zeros), kernel)
+    return multiplied(step, y, factors, PackedBytes(panels, matrix.dtype, sums, scales, zeros), multiplier)
 
 
 def multiplied(
-    step: Step, y: Buffer, factors: Factors, packed: PackedBytes, kernel: Any = product_of_bytes
+    step: Step, y: Buffer, factors: Factors, packed: PackedBytes, multiplier: Multiplier = product_of_bytes
 ) -> list[Launch]:
     """Launches of a product with a packed matrix."""
     a, depth, columns, scales, zeros = factors.a, factors.a.shape[-1], len(packed.sums), packed.scales, packed.zeros
     padding = (0, len(zeros) - columns)
     moved, terms = zero_terms(packed.sums, depth, packed.dtype, zeros)
-    rows, wide = a.count // depth, -(-depth // 4) * 4
-    lines, own = step.scratch(rows * wide), step.scratch(8 * rows)
+    rows, wide = a.count // depth, packed.panels.count // len(zeros)
+    lines, own = step.scratch((rows + SPARE_ROWS) * wide), step.scratch(8 * rows)
     units = -(-columns // PANEL) * -(-rows // TALL)
     parts = step.parts(units, rows * columns * depth / 64)
 
     def held(bias: np.ndarray | None) -> Buffer | int:
         return 0 if bias is None else step.constant_buffer(np.pad(bias.reshape(-1), padding))
 
-    known = {"rows": rows, "depth": depth, "zeros": own, "sums": own.view((4 * rows,), 4 * rows)}
+    known = {"rows": rows, "wide": wide, "zeros": own, "sums": own.view((4 * rows,), 4 * rows)}
     of_columns = {
         "column_zeros": step.constant_buffer(moved),
         "column_terms": step.constant_buffer(terms),
@@ -258,7 +297,7 @@ def multiplied(
     def launch(epilogue: Epilogue, result: Buffer) -> Launch:
         needed = int(epilogue.added is not None or epilogue.kind is not None)
         return Launch(
-            kernel,
+            multiplier.narrow if wide % (4 * multiplier.quads) else multiplier.kernel,
             parts,
             a=lines,
             **known,
@@ -279,6 +318,7 @@ def multiplied(
         signed_rows,
         step.parts(rows, a.count / 8),
         source=a,
+        depth=depth,
         signed=int(a.dtype == I8),
         zero=_or(factors.a_zero, 0),
         lines=lines,

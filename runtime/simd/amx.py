@@ -1,8 +1,7 @@
 """AMX tile operations as instructions, and emulated with vectors on processors without AMX.
 
-A tile is up to 16 rows of up to 64 bytes. `Registers` writes the instructions as assembly; it has never run on a
-processor that has them, only been assembled. `Emulated` does the same in memory, so that what kernels do with tiles is
-tested anywhere.
+A tile is up to 16 rows of up to 64 bytes. `Registers` writes the instructions as assembly. `Emulated` does the same in
+memory, so that what kernels do with tiles is tested anywhere.
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2.
 """
 
@@ -106,9 +105,6 @@ class Emulated:
         nothing = ir.Constant(ir.ArrayType(I8, ROWS * LINE), None)
         self.places = [code.builder.ptrtoint(code.variable(nothing), I64) for _ in shapes]
 
-    def _lines(self, tile: int) -> Any:
-        return vector_type(I8, self.shapes[tile].nbytes), range(self.shapes[tile].rows)
-
     def configure(self) -> None:
         for tile in range(len(self.shapes)):
             self.zero(tile)
@@ -117,22 +113,26 @@ class Emulated:
         for row in range(ROWS):
             self.code.store(ir.Constant(_BYTES, None), self.places[tile], LINE * row)
 
+    def _copy(self, tile: int, source: Any, step: Any, target: Any, row_step: Any) -> None:
+        """Rows of a tile, so many bytes apart."""
+        code, build, shape = self.code, self.code.builder, self.shapes[tile]
+        with code.loop(code.word(0), code.word(shape.rows)) as row:
+            found = code.load(build.add(source, build.mul(row, step)), vector_type(I8, shape.nbytes))
+            code.store(found, build.add(target, build.mul(row, row_step)))
+
     def load(self, tile: int, address: Any, stride: Any) -> None:
-        (kind, rows), build, step = self._lines(tile), self.code.builder, _word(self.code, stride)
-        for row in rows:
-            place = build.add(address, build.mul(step, self.code.word(row)))
-            self.code.store(self.code.load(place, kind), self.places[tile], LINE * row)
+        self._copy(tile, address, _word(self.code, stride), self.places[tile], self.code.word(LINE))
 
     def dot(self, total: int, signed: int, unsigned: int) -> None:
         code, build = self.code, self.code.builder
         with code.loop(code.word(0), code.word(self.shapes[total].rows)) as row:
             place = build.add(self.places[total], build.mul(row, code.word(LINE)))
             left = build.add(self.places[signed], build.mul(row, code.word(LINE)))
-            found = code.load(place, _INTS)
-            for four in range(self.shapes[signed].nbytes // 4):
-                elements = build.bitcast(code.splat(code.load(left, I32, 4 * four)).value, _BYTES)
-                found = build.add(found, _dot(code, elements, code.load(self.places[unsigned], _BYTES, LINE * four)))
-            code.store(found, place)
+            with code.loop(code.word(0), code.word(self.shapes[signed].nbytes // 4)) as four:
+                word = code.splat(code.load(build.add(left, build.mul(four, code.word(4))), I32))
+                line = code.load(build.add(self.places[unsigned], build.mul(four, code.word(LINE))), _BYTES)
+                products = _dot(code, build.bitcast(word.value, _BYTES), line)
+                code.store(build.add(code.load(place, _INTS), products), place)
 
     def dot_bf16(self, total: int, left: int, right: int) -> None:
         """Numbers below 2^-126 stay what they are."""
@@ -150,9 +150,7 @@ class Emulated:
             code.store((code.floats(place) + (sums[0] + sums[1])).value, place)
 
     def store(self, tile: int, address: Any, stride: int) -> None:
-        kind, rows = self._lines(tile)
-        for row in rows:
-            self.code.store(self.code.load(self.places[tile], kind, LINE * row), address, stride * row)
+        self._copy(tile, self.places[tile], self.code.word(LINE), address, self.code.word(stride))
 
     def release(self) -> None:
         """Nothing is held."""

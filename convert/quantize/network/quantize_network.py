@@ -174,10 +174,11 @@ def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> 
         return f"{request.kind} quantization does not support {node.op.name}"
     if dtype.name != "f32" and not (dtype.name == "f16" and request.kind in ("blocks", "float8")):
         return f"its weight is {dtype.name}"
+    matrix = node.op.name == "MatMul" or (request.kind != "static" and node.op.name not in ("Conv", "LSTM"))
+    if len(shape) != 2 and matrix:
+        return f"its weight has {len(shape)} dimensions"
     if request.kind == "static":
         return "its input has no calibrated range"
-    if len(shape) != 2 and node.op.name not in ("Conv", "LSTM"):
-        return f"its weight has {len(shape)} dimensions"
     if node.op.name == "Gather" and request.kind == "blocks" and shape[1] % request.block:
         return f"rows of {shape[1]} are not a multiple of the block size {request.block}"
     return "its attributes or shapes have no integer implementation"

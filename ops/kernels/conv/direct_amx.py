@@ -23,17 +23,15 @@ from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.numba_lazy import intrinsic, types
 from ....runtime.jit.range_kernel import inner, range_kernel
 from ....runtime.plan.kernel_api import Buffer, Launch, Step
-from ....runtime.simd.amx import LINE, ROWS, Emulated, Registers, Shape
+from ....runtime.simd.amx import LINE, ROWS, Shape
 from ....runtime.simd.bytes import MASKS, copy_bytes
 from ....runtime.simd.llvm_vector import F32, I8, I16, I32, I64, LANES, Code, Vector, vector_type
 from ...rules.sliding_window import Axis
 from ..byte_lookup import lookup_line
-from ..gemm.microkernel_u8s8 import pack_rows_s8
+from ..gemm.microkernel_u8s8 import TILES, pack_rows_s8
 from ..gemm.register_tile import PANEL
 from ..gemm.requantize import SIGNED_BYTES, load_zero_point, requantize_rows
 
-TILES = {"AMX": Registers, "emulated": Emulated}
-"""What multiplies, by the name of the way."""
 POSITIONS = 512
 """Positions per unit of work, roughly."""
 ROW = POSITIONS + 2 * PANEL

@@ -33,8 +33,9 @@ MOVING = frozenset({"Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Un
 FOLLOWERS = frozenset({"Relu", "Clip"})
 """Activations that runtimes fuse with the node before, whose output then needs no quantization."""
 JOINING = frozenset({"Add", "Mul", "Concat"})
-"""Operators computed in integers if all their inputs are quantized."""
-ROUNDED = frozenset({*WEIGHTED, *MOVING, *FOLLOWERS, *JOINING, "AveragePool", "GlobalAveragePool"})
+"""Operators computed in integers if all their inputs are quantized, and integers are what reads their results."""
+POOLING = frozenset({"AveragePool", "GlobalAveragePool"})
+ROUNDED = frozenset({*WEIGHTED, *MOVING, *FOLLOWERS, *JOINING, *POOLING})
 INT32_MAX = 2**31 - 128
 """The largest int32 that f32 represents."""
 
@@ -65,12 +66,14 @@ class StaticInt8:
     _uses: Counter[Value] = field(default_factory=Counter, repr=False)
     _followed: set[Value] = field(default_factory=set, repr=False)
     _fused: set[Value] = field(default_factory=set, repr=False)
+    _wanted: set[Value] = field(default_factory=set, repr=False)
 
     def run(self, graph: Graph) -> bool:
         """Replace the nodes; return whether there were any."""
         for inner in graphs(graph):
             self._uses.update(value for node in inner.nodes for value in node.inputs if value is not None)
             self._uses.update(inner.outputs)
+            self._want(inner)
             followers = [
                 node for node in inner.nodes if node.op.name in FOLLOWERS and not node.op.domain and self.selected(node)
             ]
@@ -80,6 +83,14 @@ class StaticInt8:
                 if node.inputs[0] is not None and node.outputs[0].name in self.ranges
             )
         return rewrite(graph, self._replace)
+
+    def _want(self, graph: Graph) -> None:
+        """Note the values that nodes computed in integers read, at once or behind nodes that pass them on."""
+        for node in reversed(graph.nodes):
+            name = "" if node.op.domain or not self.selected(node) else node.op.name
+            passed = name in (MOVING | FOLLOWERS | JOINING) and not self._wanted.isdisjoint(node.outputs)
+            if passed or name in WEIGHTED or name in POOLING:
+                self._wanted.update(value for value in node.inputs if value is not None)
 
     def _replace(self, node: Node, build: Builder) -> bool:
         if (
@@ -114,14 +125,14 @@ class StaticInt8:
         if name in MOVING:
             return first in self._grids
         if name in JOINING:
-            return all(self._is_known(value) for value in node.inputs)
+            return node.outputs[0] in self._wanted and all(self._is_known(value) for value in node.inputs)
         if name not in WEIGHTED:
             return self._is_known(first)
         weight = constant(build.graph, node.inputs[1])
-        plain = (
-            self._is_known(node.inputs[1]) if weight is None else weight.dtype.name == "f32" and 0 not in weight.shape
-        )
-        return plain and self._is_known(first)
+        if weight is None:
+            return self._is_known(node.inputs[1]) and self._is_known(first)
+        stacked = name == "MatMul" and len(weight.shape) > 2  # integer kernels multiply by one matrix
+        return weight.dtype.name == "f32" and 0 not in weight.shape and not stacked and self._is_known(first)
 
     def _is_known(self, value: Value | None) -> bool:
         return value is not None and (value.name in self.ranges or value in self._grids)

@@ -5,12 +5,9 @@ import pytest
 from candle_convert.ops.quantized import conv_integer_kernel, matmul_integer_kernel
 from candle_convert.runtime.ir.op import Example
 from candle_convert.runtime.jit import isa
-from candle_convert.runtime.simd.dot4_u8s8 import WAYS
 from candle_convert.tests.oracles.native_vs_numpy import natively
 
 TYPES = [np.uint8, np.int8]
-EMULATED = "emulated"
-"""What tiles do, by vectors."""
 
 
 def whole(rng, dtype, *shape):
@@ -18,26 +15,25 @@ def whole(rng, dtype, *shape):
     return rng.integers(info.min, info.max + 1, shape).astype(dtype)
 
 
-def on_this_machine(path):
-    """Whether the processor has the instructions of a way; those of AVX-VNNI are also among those of AVX-512."""
-    narrow = {"avx512vnni", "avx512vl"} if path == "AVX-VNNI" else set()
-    return (
-        path == EMULATED or dict(isa.INTEGERS.variants)[path] <= isa.features() or (narrow and narrow <= isa.features())
-    )
+def way_of(path):
+    """The name of a way if the processor has the instructions; tiles are emulated otherwise, and AVX-VNNI's are also
+    among those of AVX-512."""
+    variants = dict(isa.INTEGERS.variants)
+    narrow = {"avx512vnni", "avx512vl"} if path == "AVX-VNNI" else variants[path]
+    if variants[path] <= isa.features() or narrow <= isa.features():
+        return path
+    if path != "AMX":
+        pytest.skip("the processor has no such instructions")
+    return "emulated"
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=dict(isa.INTEGERS.variants))
 def path(request, monkeypatch):
     """Each way to multiply bytes that the processor has."""
-    if not on_this_machine(request.param):
-        pytest.skip("the processor has no such instructions")
+    way = way_of(request.param)
+    monkeypatch.setattr(matmul_integer_kernel.product, "__defaults__", (matmul_integer_kernel.product_by(way),))
     monkeypatch.setattr(
-        matmul_integer_kernel.product, "__defaults__", (matmul_integer_kernel.product_by(request.param),)
-    )
-    monkeypatch.setattr(
-        conv_integer_kernel.launch_convolution,
-        "__defaults__",
-        (conv_integer_kernel.window_kernel(request.param), request.param),
+        conv_integer_kernel.launch_convolution, "__defaults__", (conv_integer_kernel.window_kernel(way), way)
     )
 
 
@@ -210,12 +206,46 @@ def test_convolutions_that_read_windows_where_they_are(monkeypatch, left, right,
     natively("QLinearConv", Example(tuple(map(np.asarray, inputs)), attributes), 21, rtol=0, atol=0, constant=[3, 4, 5])
 
 
+@pytest.mark.parametrize(
+    ("x", "w", "attributes"),
+    [
+        ((2, 9, 11, 13), (37, 9, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ((1, 69, 7, 7), (40, 69, 1, 1), {}),
+        ((1, 3, 33, 41), (16, 3, 5, 5), {"strides": [2, 2], "pads": [2, 1, 2, 2]}),
+        ((2, 10, 9, 8), (14, 5, 3, 2), {"group": 2, "dilations": [2, 3], "pads": [0, 1, 1, 0]}),
+        ((1, 6, 3, 700), (33, 6, 2, 3), {"strides": [1, 3]}),
+        ((1, 6, 3, 540), (3, 6, 1, 1), {}),
+        ((1, 5, 40, 30), (20, 5, 1, 1), {"strides": [2, 1]}),
+        ((1, 4, 600), (30, 4, 3), {"strides": [2]}),
+        ((1, 15, 1, 1), (50, 15, 1, 1), {}),
+    ],
+)
+def test_convolutions_by_tiles(monkeypatch, x, w, attributes):
+    others = conv_integer_kernel.launch_convolution.__defaults__[:-1]
+    monkeypatch.setattr(conv_integer_kernel.launch_convolution, "__defaults__", (*others, way_of("AMX")))
+    rng = np.random.default_rng(11)
+    scales = rng.uniform(0.0005, 0.002, w[0]).astype(np.float32)
+    bias, table = rng.integers(-999, 999, w[0]).astype(np.int32), whole(rng, np.uint8, 256)
+    for left, right in zip(TYPES, TYPES[::-1], strict=True):
+        zeros = np.full(w[0], 128 if right is np.uint8 else 0, right)
+        inputs = (whole(rng, left, *x), np.float32(0.03), whole(rng, left), whole(rng, right, *w), scales)
+        inputs = tuple(map(np.asarray, (*inputs, zeros, np.float32(0.2), whole(rng, left), bias)))
+        natively("QLinearConv", Example(inputs, attributes), 21, rtol=0, atol=0, constant=[3, 4, 5])
+        looked_up = Example((*inputs, table), attributes)
+        natively("QLinearConvLookup", looked_up, 1, "candle", rtol=0, atol=0, constant=range(1, 10))
+
+
 DEPTHWISE = [
     ((2, 5, 7, 7), (5, 5), {"pads": [2, 2, 2, 2]}),
     ((1, 6, 14, 14), (3, 3), {"pads": [1, 1, 1, 1]}),
     ((1, 4, 9, 8), (3, 5), {"pads": [0, 2, 2, 2]}),
     ((1, 3, 112, 96), (3, 3), {"pads": [1, 1, 1, 1]}),
     ((1, 3, 57, 56), (7, 7), {"pads": [3, 3, 3, 3]}),
+    ((2, 5, 1, 1), (3, 3), {"pads": [1, 1, 1, 1]}),
+    ((1, 7, 5, 13), (3, 3), {"pads": [1, 1, 1, 1]}),
+    ((1, 3, 5, 14), (3, 3), {"pads": [1, 1, 1, 1]}),
+    ((1, 1, 6, 17), (3, 3), {}),
+    ((1, 3, 31, 2), (5, 5), {"pads": [2, 2, 2, 2], "strides": [2, 2]}),
     ((1, 4, 33, 35), (5, 5), {"pads": [1, 2, 1, 2], "strides": [2, 2]}),
     ((2, 3, 15, 9), (3, 3), {"pads": [0, 0, 1, 1], "strides": [1, 2]}),
     ((1, 3, 9, 40), (2, 1), {"strides": [2, 1]}),

@@ -19,7 +19,7 @@ from candle_convert.runtime.passes.quantize.static_qdq_int8 import StaticInt8
 from candle_convert.runtime.passes.quantize.weight_only import WeightOnly
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import DTYPES
-from candle_convert.tests.builders.networks import NETWORKS
+from candle_convert.tests.builders.networks import NETWORKS, Net, value
 
 
 def opened(name, folder):
@@ -29,7 +29,7 @@ def opened(name, folder):
     return path, samples()
 
 
-def read(path):
+def read_graph(path):
     graph = open_model(str(path), ReadOptions())
     infer(graph)
     return graph
@@ -52,7 +52,7 @@ def ort(path, feeds, level="ORT_ENABLE_ALL"):
 def test_subgraphs_use_one_copy_of_a_weight(tmp_path):
     for change, count in ((WeightOnly(4, 16), 4), (DynamicInt8(), 6), (StaticInt8({"x": (-3, 3), "a1": (0, 3)}), 12)):
         path, _ = opened("branching", tmp_path)
-        graph = read(path)
+        graph = read_graph(path)
         assert change.run(graph)
         check(graph)
         assert set(change.changed) == {"outer", "inside"}
@@ -63,7 +63,7 @@ def test_subgraphs_use_one_copy_of_a_weight(tmp_path):
 def proven(name, folder, make, least, close):
     """Quantize, write, and run here and in onnxruntime; the quantized graph."""
     path, feeds = opened(name, folder)
-    graph = read(path)
+    graph = read_graph(path)
     change = make(graph, feeds)
     check(graph)
     assert change.run(graph)
@@ -74,7 +74,7 @@ def proven(name, folder, make, least, close):
         str(out), full_check="com.microsoft" not in {item.domain for item in onnx.load(out).opset_import}
     )
     expected = ort(path, feeds)
-    session = Session(read(out))
+    session = Session(read_graph(out))
     ours = [session.run(None, feed) for feed in feeds]
     plain, fused = ort(out, feeds, "ORT_DISABLE_ALL"), ort(out, feeds)
     for index in range(len(expected[0])):
@@ -144,6 +144,33 @@ def test_static(name, least, activation, weight, per_channel, method, tmp_path):
 
     _model, change = proven(name, tmp_path, make, least, 25)
     assert len(change.changed) == {"encoder": 13, "classifier": 5}[name]
+
+
+def test_what_floats_read_stays(tmp_path):
+    net = Net(4)
+    x = net.add("MatMul", "x", net.weight(12, 8))
+    near = net.add("MatMul", x, net.weight(3, 8, 8, name="stack"))
+    kept = net.add("Concat", near, net.add("Add", x, near), axis=-1)
+    read = net.add("Concat", near, x, axis=-1)
+    net.add("Softmax", kept, name="shares")
+    net.add("MatMul", read, net.weight(16, 5), name="scores")
+    outputs = [value("shares", onnx.TensorProto.FLOAT, 3, 4, 16), value("scores", onnx.TensorProto.FLOAT, 3, 4, 5)]
+    path = tmp_path / "net.onnx"
+    onnx.save(net.model([value("x", onnx.TensorProto.FLOAT, 3, 4, 12)], outputs), path)
+    feeds, graph = [{"x": net.rng.normal(size=(3, 4, 12)).astype(np.float32)}], read_graph(path)
+    change = StaticInt8(ranges(graph, feeds))
+    assert change.run(graph)
+    makers = {node.outputs[0].name: [each.producer for each in node.inputs] for node in graph.nodes}
+    assert "stack" not in change.changed
+    assert all(maker.op.name != "DequantizeLinear" for maker in makers[kept])
+    assert all(maker.op.name == "DequantizeLinear" for maker in makers[read])
+    out = tmp_path / "out.onnx"
+    execute(plan_graph(graph, out, Options(), [str(path)]))
+    [expected], [plain] = ort(path, feeds), ort(out, feeds, "ORT_DISABLE_ALL")
+    found = Session(read_graph(out)).run(None, feeds[0])
+    for reference, mine, other in zip(expected, found, plain, strict=True):
+        assert snr([reference], [mine]) >= 30
+        assert snr([other], [mine]) >= 45
 
 
 @pytest.mark.parametrize(("name", "least"), [("encoder", 50), ("classifier", 50), ("recurrent", 50), ("branching", 50)])
