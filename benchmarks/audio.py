@@ -74,8 +74,14 @@ def transformers(path, threads, beams, kind):
     torch.set_num_threads(threads)
     model = WhisperForConditionalGeneration.from_pretrained(path, dtype=torch.float32).eval()
     tokenizer, extract = AutoTokenizer.from_pretrained(path), AutoFeatureExtractor.from_pretrained(path)
-    if getattr(model.generation_config, "no_timestamps_token_id", None) is None:
-        model.generation_config.no_timestamps_token_id = tokenizer.convert_tokens_to_ids("<|notimestamps|>")
+    number, settings = tokenizer.convert_tokens_to_ids, model.generation_config
+    if getattr(settings, "no_timestamps_token_id", None) is None:  # there is no generation_config.json
+        settings.no_timestamps_token_id, settings.max_initial_timestamp_index = number("<|notimestamps|>"), 50
+        settings.is_multilingual, settings.lang_to_id = True, {f"<|{LANGUAGE}|>": number(f"<|{LANGUAGE}|>")}
+        settings.task_to_id = {"transcribe": number("<|transcribe|>")}
+        settings.max_length = model.config.max_target_positions
+        for name in ("suppress_tokens", "begin_suppress_tokens"):
+            setattr(settings, name, getattr(model.config, name, None) or getattr(settings, name, None))
 
     def transcribe(audio, told):
         samples, rate = soundfile.read(audio, dtype="float32")
@@ -84,7 +90,9 @@ def transformers(path, threads, beams, kind):
             return_attention_mask=True,
         ) if len(samples) > 30 * rate else extract(samples, sampling_rate=rate, return_tensors="pt")  # fmt: skip
         with torch.no_grad():
-            found = model.generate(**given, num_beams=beams, do_sample=False, return_timestamps=True)
+            found = model.generate(
+                **given, num_beams=beams, do_sample=False, return_timestamps=True, language=LANGUAGE, task="transcribe"
+            )
         told(tokenizer.decode(found[0], skip_special_tokens=True))
 
     return transcribe
