@@ -103,9 +103,9 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     """Write what is said in audio.
 
     FILE is an audio file of any rate and length, a folder or a pattern of names, or - for standard input. MODEL is
-    Whisper; Moonshine, whose only option is --beams; or a model that tells a letter for each frame (wav2vec 2.0,
-    HuBERT, WavLM), whose only option is --word-timestamps. Audio is read in windows of 30 s; a window of Whisper starts
-    where the last sentence of the one before it ended. Text is printed as it is found, a line for each segment;
+    Whisper; Moonshine, whose options are --beams and --vad; or a model that tells a letter for each frame (wav2vec 2.0,
+    HuBERT, WavLM), whose options are --word-timestamps and --vad. Audio is read in windows of 30 s; a window of Whisper
+    starts where the last sentence of the one before it ended. Text is printed as it is found, a line for each segment;
     subtitles have their times.
 
     A damaged file among several is left out: it gets a line on standard error, and the exit code is that of its error

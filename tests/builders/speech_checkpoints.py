@@ -1,4 +1,4 @@
-"""Tiny checkpoints of Whisper with tokenizer and preprocessor, as transformers reads them."""
+"""Tiny checkpoints of Whisper with tokenizer and preprocessor, as transformers reads them; the case of Moonshine."""
 
 import json
 
@@ -55,6 +55,16 @@ WHISPERS = [
                               "decoder_attention_heads": 2}),
     ]
 ]  # fmt: skip
+MOONSHINE_CLASS = "MoonshineForConditionalGeneration"
+MOONSHINE_CONFIG = {
+    "vocab_size": 258, "hidden_size": 48, "intermediate_size": 80, "encoder_num_hidden_layers": 2,
+    "decoder_num_hidden_layers": 3, "encoder_num_attention_heads": 4, "decoder_num_attention_heads": 4,
+    "max_position_embeddings": 64, "pad_token_id": 257, "bos_token_id": 256, "eos_token_id": 257,
+    "decoder_start_token_id": 256, "partial_rotary_factor": 0.9,
+}  # fmt: skip
+MOONSHINE = Case(
+    "moonshine", MOONSHINE_CLASS, {"architectures": [MOONSHINE_CLASS], "model_type": "moonshine"}, MOONSHINE_CONFIG
+)
 
 
 def whisper(case, seed, folder):

@@ -11,21 +11,22 @@ import numpy as np
 from ....runtime.base.errors import FormatError, UsageError
 from ....runtime.contract.hyperparameter import Integer, Listed, ParameterError, checked
 from ...preprocess.audio.overlapping import Window, overlapping
-from ...preprocess.audio.sound import Sound, opened_sound
+from ...preprocess.audio.sound import Sound
 from ...preprocess.audio.waveform import FILE, Waveform, stated_waveform
 from ...tokenizer.readers.locate import settings
 from ..labels import configured
 from ..task_model import TaskModel
 from .transcription.ctc_tokens import CtcTokens, TimedText, ctc_tokens
 from .transcription.decoding import compression_ratio
+from .transcription.found_speech import HeardSound, SpeechFinder
 from .transcription.segments import Segment, Transcript, Word
 
 SAMPLES, LOGITS = "input_values", "logits"
 SIGNATURES = (({SAMPLES: 2}, {LOGITS: 3}),)
 WIDTHS, STRIDES = (10, 3, 3, 3, 3, 2, 2), (5, 2, 2, 2, 2, 2, 2)
 """Of the convolutions of models that do not tell."""
-WINDOW_SECONDS, CONTEXT_SECONDS = 30.0, 5.0
-"""Of a window, and of each end of it that belongs to the neighbours."""
+WINDOW_SECONDS, CONTEXT_SECONDS = (30.0, 10.0), (5.0, 2.0)
+"""Of a window, and of each end of it that belongs to the neighbours; the second ones are those of streams."""
 PAUSE, LONGEST = 0.6, 10.0
 """Seconds between words that end a segment, and of a segment."""
 LENGTHS = Listed(Integer(1, 1 << 12), 1, 64)
@@ -74,9 +75,10 @@ class SpeechRecognition:
         *,
         on_segment: Callable[[Segment], None] | None = None,
         progress: Callable[[float, float | None], None] | None = None,
-        window: float = WINDOW_SECONDS,
-        context: float = CONTEXT_SECONDS,
+        window: float | None = None,
+        context: float | None = None,
         word_timestamps: bool = False,
+        vad: SpeechFinder | None = None,
     ) -> Transcript:
         """What is said in audio: the most probable token of each frame, as transformers' pipeline decodes them.
 
@@ -84,36 +86,38 @@ class SpeechRecognition:
             sound: as `preprocess.audio.sound.Sound` describes it; samples have the model's rate.
             on_segment: called with each segment as soon as it is known: words without a pause between them.
             progress: called with how many seconds are done, and of how many.
-            window: seconds that the model hears at once.
-            context: seconds of each end of a window that are heard twice, and whose text comes from the neighbour.
+            window: seconds that the model hears at once, None for `WINDOW_SECONDS`.
+            context: seconds of each end of a window that are heard twice, and whose text comes from the neighbour; None
+                for `CONTEXT_SECONDS`.
             word_timestamps: whether segments have their words.
+            vad: as of `SpeechModel.transcribe`.
 
         Raises UsageError for options out of range, UnsupportedError for models whose tokens nothing tells, FormatError
         for damaged files.
         """
-        length, margin = (self.hop * round(self.waveform.rate * each / self.hop) for each in (window, context))
+        rate, segments = self.waveform.rate, []
+        sounding, heard = HeardSound(sound, None, rate, vad), 0
+        window = WINDOW_SECONDS[sounding.streamed] if window is None else window
+        context = CONTEXT_SECONDS[sounding.streamed] if context is None else context
+        length, margin = (self.hop * round(rate * each / self.hop) for each in (window, context))
         if not 0 <= 2 * margin < length:
             why = f"a window of {window:g} s with {context:g} s of context"
             raise UsageError("E-SPEECH-OPTION", None, why, expected="more than twice the context")
-        rate, segments = self.waveform.rate, []
-        heard = 0
-        with opened_sound(sound, rate) as opened:
-            total = opened.seconds
+        with sounding.opened() as opened:
 
             def frames() -> Iterator[tuple[int, float]]:
                 nonlocal heard
-                for each in overlapping(opened.blocks(rate), length, margin):
+                for each in overlapping(sounding.blocks(opened), length, margin):
                     yield from self._frames(each)
                     heard = each.start + len(each.samples)
                     if progress is not None:
-                        progress(heard / rate, total)
+                        progress(sounding.seconds(heard / rate), opened.seconds)
 
             for words in _spoken_together(self.tokens.words(frames()), round(rate / self.hop)):
-                segment = self._segment(words, word_timestamps)
-                segments.append(segment)
+                segments.append(sounding.segment(self._segment(words, word_timestamps)))
                 if on_segment is not None:
-                    on_segment(segment)
-        return Transcript(segments, None, heard / rate)
+                    on_segment(segments[-1])
+            return Transcript(segments, None, sounding.duration(opened, heard / rate))
 
     def _frames(self, window: Window) -> list[tuple[int, float]]:
         """The most probable token of each frame of a window, and its log probability."""

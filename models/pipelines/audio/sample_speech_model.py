@@ -13,12 +13,13 @@ from ....runtime.base.errors import UsageError
 from ....runtime.base.out_of_memory import memory_limited
 from ...generation.beam_search import MAX_BEAMS, Beams, Limits, beam_search
 from ...layers.audio.wave_encoder import SAMPLES
-from ...preprocess.audio.sound import Sound, opened_sound
+from ...preprocess.audio.sound import Sound
 from ...preprocess.audio.utterances import utterances
 from ...preprocess.audio.waveform import FILE, Waveform, stated_waveform
 from ...seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...tokenizer.readers.locate import settings
 from .transcription.decoding import compression_ratio
+from .transcription.found_speech import HeardSound, SpeechFinder
 from .transcription.segments import Segment, Transcript
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 LONGEST_SECONDS = 30.0
 """Of what the model hears at once."""
+PAUSE_SECONDS = 0.6
+"""Of quiet that ends a segment of a stream."""
 TOKENS_PER_SECOND = 6.5
 """Tokens of a text, at most, as the authors limit it; models repeat themselves beyond."""
 LEAST_SAMPLES = 895
@@ -55,8 +58,10 @@ class SampleSpeechModel(EncoderDecoderModel):
         on_segment: Callable[[Segment], None] | None = None,
         progress: Callable[[float, float | None], None] | None = None,
         beams: int = 1,
+        vad: SpeechFinder | None = None,
     ) -> Transcript:
-        """What is said in audio. Long audio is cut where it is quiet; each part is a segment.
+        """What is said in audio. Long audio is cut where it is quiet, and a stream at every pause; each part is a
+        segment.
 
         Args:
             sound: a path, encoded bytes, a binary file, or samples [count] or [count, channels], f32 in -1 to 1 or i16.
@@ -64,6 +69,7 @@ class SampleSpeechModel(EncoderDecoderModel):
             on_segment: called with each segment as soon as it is known.
             progress: called with how many seconds are done, and of how many.
             beams: hypotheses of the beam search; 1 for the most probable tokens.
+            vad: as of `SpeechModel.transcribe`.
 
         Raises UsageError for options out of range; FormatError for damaged files, and samples that are not finite
         numbers.
@@ -72,17 +78,19 @@ class SampleSpeechModel(EncoderDecoderModel):
             why = "beams is out of range"
             raise UsageError("E-SPEECH-OPTION", None, why, expected=f"1 to {MAX_BEAMS:,}", found=beams)
         own, segments, heard = self.waveform.rate, [], 0
-        with opened_sound(sound if rate is None else (sound, rate), own) as opened:
-            for part in utterances(opened.blocks(own), own, LONGEST_SECONDS):
+        sounding = HeardSound(sound, rate, own, vad)
+        with sounding.opened() as opened:
+            pause = PAUSE_SECONDS if sounding.streamed else None
+            for part in utterances(sounding.blocks(opened), own, LONGEST_SECONDS, pause):
                 heard = part.start + len(part.samples)
                 segment = self._segment(part.samples, part.start / own, beams) if np.ptp(part.samples) else None
                 if segment is not None:
-                    segments.append(segment)
+                    segments.append(sounding.segment(segment))
                     if on_segment is not None:
-                        on_segment(segment)
+                        on_segment(segments[-1])
                 if progress is not None:
-                    progress(heard / own, opened.seconds)
-        return Transcript(segments, None, heard / own)
+                    progress(sounding.seconds(heard / own), opened.seconds)
+            return Transcript(segments, None, sounding.duration(opened, heard / own))
 
     def _segment(self, samples: np.ndarray, start: float, beams: int) -> Segment | None:
         """The segment of a part of a recording; None where it has no text."""

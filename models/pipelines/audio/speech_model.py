@@ -14,12 +14,12 @@ from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.hyperparameter import SIZE, Listed, ParameterError, checked
 from ....runtime.session import Session
 from ...preprocess.audio.log_mel import FILE, LogMel, stated_log_mel
-from ...preprocess.audio.sound import Sound, opened_sound
+from ...preprocess.audio.sound import Sound
 from ...seq2seq.alignment_decoder import ALIGNMENT, SCORES
 from ...seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...tokenizer.readers.locate import settings
 from ..task_model import opened
-from .transcription.found_speech import SpeechFinder, found_speech, moved
+from .transcription.found_speech import HeardSound, SpeechFinder
 from .transcription.options import transcription_options
 from .transcription.sample_windows import SampleWindows, peak_energy
 from .transcription.segments import Segment, Transcript
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 448
 """Tokens of the longest text of models that do not tell."""
-STREAM_SECONDS = 1.0
-"""Of a block of audio that arrives while it is transcribed."""
 
 
 class SpeechModel(EncoderDecoderModel):
@@ -132,36 +130,25 @@ class SpeechModel(EncoderDecoderModel):
         FormatError for damaged files, and samples that are not finite numbers.
         """
         chosen, mel = transcription_options(options), self.log_mel
-        streamed = hasattr(sound, "read")
-        known_rate = mel.rate if rate is None else rate
-        given = (sound, known_rate) if hasattr(sound, "__array__") or isinstance(sound, list) else sound
-        if streamed and vad is not None:
-            raise UsageError("E-SPEECH-VAD", None, "speech is found in files only, not in what is read once")
-        speech = None if vad is None else found_speech(vad, given, mel.rate)
-        peak = -np.inf
-        if not streamed:
-            with opened_sound(given, known_rate) as opened:
-                whole = opened.blocks(mel.rate)
-                peak = peak_energy(whole if speech is None else speech.blocks(whole), mel)
+        sounding, peak = HeardSound(sound, rate, mel.rate, vad), -np.inf
+        if not sounding.streamed:
+            with sounding.opened() as opened:
+                peak = peak_energy(sounding.blocks(opened), mel)
         segments: list[Segment] = []
-        with opened_sound(given, known_rate) as opened:
+        with sounding.opened() as opened:
             total = opened.seconds
 
             def told(seconds: float) -> None:
                 if progress is not None:
-                    progress(seconds if speech is None else speech.original(seconds, end=True), total)
+                    progress(sounding.seconds(seconds), total)
 
-            blocks = opened.blocks(mel.rate, seconds=STREAM_SECONDS) if streamed else opened.blocks(mel.rate)
-            heard = blocks if speech is None else speech.blocks(blocks)
-            transcriber = Transcriber(
-                self, SampleWindows(heard, mel, peak, time.monotonic if streamed else None), chosen, told
-            )
+            clock = time.monotonic if sounding.streamed else None
+            transcriber = Transcriber(self, SampleWindows(sounding.blocks(opened), mel, peak, clock), chosen, told)
             for found in transcriber.segments():
-                segment = found if speech is None else moved(found, speech)
-                segments.append(segment)
+                segments.append(sounding.segment(found))
                 if on_segment is not None:
-                    on_segment(segment)
-            return Transcript(segments, transcriber.language, transcriber.seconds if speech is None else total or 0.0)
+                    on_segment(segments[-1])
+            return Transcript(segments, transcriber.language, sounding.duration(opened, transcriber.seconds))
 
     def features(self, samples: ArrayLike) -> np.ndarray:
         """Features f32 [bands, frames] of samples f32 [count] of at most one window, at the model's rate."""

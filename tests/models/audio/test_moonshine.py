@@ -7,23 +7,14 @@ import numpy as np
 import pytest
 import torch
 from candle_convert.models.preprocess.audio.utterances import utterances
-from candle_convert.tests.builders.speech_checkpoints import bytes_tokenizer, tones
-from candle_convert.tests.oracles.transformers import Case, difference, made
-
-CLASS = "MoonshineForConditionalGeneration"
-CONFIG = {
-    "vocab_size": 258, "hidden_size": 48, "intermediate_size": 80, "encoder_num_hidden_layers": 2,
-    "decoder_num_hidden_layers": 3, "encoder_num_attention_heads": 4, "decoder_num_attention_heads": 4,
-    "max_position_embeddings": 64, "pad_token_id": 257, "bos_token_id": 256, "eos_token_id": 257,
-    "decoder_start_token_id": 256, "partial_rotary_factor": 0.9,
-}  # fmt: skip
-CASE = Case("moonshine", CLASS, {"architectures": [CLASS], "model_type": "moonshine"}, CONFIG)
+from candle_convert.tests.builders.speech_checkpoints import MOONSHINE, bytes_tokenizer, tones
+from candle_convert.tests.oracles.transformers import difference, made
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     folder = tmp_path_factory.mktemp("moonshine")
-    reference = made(CASE, 3, folder)
+    reference = made(MOONSHINE, 3, folder)
     bytes_tokenizer(["<s>", "</s>"]).save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}))
     return folder, reference
@@ -45,11 +36,11 @@ def test_outputs(both, tmp_path):
     for path in (folder, tmp_path / "m.gguf", tmp_path / "hf", tmp_path / "onnx"):
         found = cc.models.load(path)(**arrays)
         for name, array in want.items():
-            assert difference(found[name], array) <= CASE.tolerance, (path, name)
+            assert difference(found[name], array) <= MOONSHINE.tolerance, (path, name)
     again, report = type(reference).from_pretrained(tmp_path / "hf", output_loading_info=True)
     assert not report["unexpected_keys"]
     assert not report["missing_keys"]
-    assert difference(expected(again.eval(), *arrays.values())["logits"], want["logits"]) <= CASE.tolerance
+    assert difference(expected(again.eval(), *arrays.values())["logits"], want["logits"]) <= MOONSHINE.tolerance
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -88,3 +79,37 @@ def test_long_recordings_end_where_it_is_quiet():
     assert 9_000 < found[1].start < 9_200
     assert 17_500 < found[2].start < 17_700
     assert all(len(part.samples) <= 10_000 for part in found)
+
+
+def test_streams_end_parts_at_pauses():
+    """Bursts of a second, a second of quiet behind each: a part comes as soon as its pause has."""
+    rng, bursts, arrived = np.random.default_rng(1), 3, 0
+    loud = rng.standard_normal((bursts, 1_000)).astype(np.float32)
+    samples = np.concatenate([loud, 1e-3 * loud], 1).reshape(-1)
+
+    def blocks():
+        nonlocal arrived
+        for block in np.split(samples, len(samples) // 100):
+            arrived += 1
+            yield block
+
+    found = [(part, arrived) for part in utterances(blocks(), 1_000, 10, 0.6)]
+    np.testing.assert_array_equal(np.concatenate([part.samples for part, _ in found]), samples)
+    assert [0.1 * count for _, count in found] == pytest.approx([1.6, 3.6, 5.6, 6.0], abs=0.15)
+
+
+def test_streams_and_speech_alone(both):
+    import io
+
+    import soundfile
+
+    model, parts, file = cc.models.load(both[0]), [tones(1, seed) for seed in (1, 2)], io.BytesIO()
+    gap = np.full(16_000, 1e-5, np.float32)
+    soundfile.write(file, np.concatenate([parts[0], gap, parts[1]]), 16_000, subtype="FLOAT", format="WAV")
+    file.seek(0)
+    found = model.transcribe(file)
+    assert [round(segment.start) for segment in found.segments] == [0, 1]
+    assert [segment.text for segment in found.segments] == [
+        model.transcribe(each).segments[0].text
+        for each in (np.concatenate([parts[0], gap[:4_800]]), np.concatenate([gap[4_800:], parts[1]]))
+    ]

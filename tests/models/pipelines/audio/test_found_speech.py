@@ -1,6 +1,9 @@
 """Speech alone: samples, times of the whole sound by faster-whisper's definition, and texts with gaps left out."""
 
 import bisect
+import io
+import json
+from string import ascii_letters
 
 import candle_convert as cc
 import numpy as np
@@ -8,8 +11,10 @@ import pytest
 import soundfile
 from candle_convert.convert.cli.main import run
 from candle_convert.models.preprocess.audio.speech_only import SpeechOnly
-from candle_convert.tests.builders.audio_networks import network
-from candle_convert.tests.builders.speech_checkpoints import WHISPERS, tones, whisper
+from candle_convert.tests.builders.audio_networks import WAV2VEC2, network
+from candle_convert.tests.builders.image_checkpoints import image_model, saved
+from candle_convert.tests.builders.speech_checkpoints import MOONSHINE, WHISPERS, bytes_tokenizer, tones, whisper
+from candle_convert.tests.oracles.transformers import made
 
 SEGMENTS = [(100, 250), (250, 400), (1_000, 1_050), (2_000, 3_000)]
 
@@ -78,6 +83,31 @@ def test_gaps_are_not_heard(folder, words):
         assert here.start == pytest.approx(there.start + (3 if there.start < 1.5 else 8), abs=0.02)
         assert here.end >= here.start
     assert model.transcribe(parts[0], vad=Finder(), **options).segments == []
+
+
+def spoken_by_letters(folder):
+    saved(image_model("Wav2Vec2ForCTC", **WAV2VEC2), folder)
+    letters = {text: place for place, text in enumerate(["<pad>", "<s>", "</s>", "<unk>", "|", *ascii_letters[:27]])}
+    (folder / "vocab.json").write_text(json.dumps(letters))
+
+
+def spoken_by_samples(folder):
+    made(MOONSHINE, 3, folder)
+    bytes_tokenizer(["<s>", "</s>"]).save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize("write", [spoken_by_letters, spoken_by_samples])
+def test_gaps_are_not_heard_by_other_models(write, tmp_path):
+    write(tmp_path)
+    model, parts, gap = cc.models.load(tmp_path, threads=1), [tones(1.5, 1), tones(2, 2)], np.zeros(48_000, np.float32)
+    alone = model.transcribe(np.concatenate(parts))
+    found = model.transcribe(np.concatenate([gap, *parts]), vad=Finder((3.0, 6.5)))
+    assert found.text == alone.text != ""
+    assert found.duration == pytest.approx(6.5)
+    for here, there in zip(found.segments, alone.segments, strict=True):
+        assert (here.start, here.end) == pytest.approx((there.start + 3, there.end + 3), abs=0.01)
+    with pytest.raises(cc.Error, match="read once"):
+        model.transcribe(io.BytesIO(), vad=Finder())
 
 
 def test_command(folder, tmp_path, capsys):
