@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .tokenizer_json import CompanionFiles
 
 NAMED = "additional_chat_templates/"
+HELD = "huggingface."
+"""What keys of GGUF files begin with that hold files of a model directory; the file's name follows."""
 
 
 def read(graph: Graph) -> Tokenizer:
@@ -235,12 +237,13 @@ def settings(graph: Graph, name: str) -> Mapping[str, Any]:
 
 
 def json_value(graph: Graph, name: str, code: str) -> Any:
-    """What a JSON file next to the weights holds, None if missing; FormatError with `code` for other files."""
-    if name not in graph.attachments:
+    """What a JSON file next to the weights holds, or a key of a GGUF file in its place (`HELD`), None if missing;
+    FormatError with `code` for other files."""
+    storage, held = graph.attachments.get(name), graph.metadata.get(HELD + name)
+    if storage is None and not isinstance(held, str):
         return None
-    storage = graph.attachments[name]
     origin = storage.source if isinstance(storage, Region) else _Held(_path(graph) or name, Budget(name, current()))
-    return parse(data(graph, name), origin, 0, code, constants=True)
+    return parse(str(held).encode() if storage is None else data(graph, name), origin, 0, code, constants=True)
 
 
 def added(graph: Graph) -> dict[int, tuple[str, bool]]:

@@ -67,7 +67,10 @@ def test_command_and_export(both, tmp_path, capsys):
     soundfile.write(tmp_path / "a.wav", tones(2), 16_000, subtype="FLOAT")
     expected = " ".join(pipeline(tones(2))["text"].split())
     cc.convert(folder, tmp_path / "onnx", to="onnx")
-    for model in (folder, tmp_path / "onnx"):
+    cc.convert(folder, tmp_path / "m.gguf")
+    cc.convert(tmp_path / "m.gguf", tmp_path / "again.gguf")
+    cc.convert(tmp_path / "again.gguf", tmp_path / "hf", to="safetensors")
+    for model in (folder, tmp_path / "onnx", tmp_path / "m.gguf", tmp_path / "hf"):
         assert run(["transcribe", str(model), str(tmp_path / "a.wav")]) == 0
         assert " ".join(capsys.readouterr().out.split()) == expected
     assert run(["transcribe", str(folder), str(tmp_path / "a.wav"), "--beams", "3"]) == 2
