@@ -21,6 +21,7 @@ from ..kernels.gemm.epilogue import Epilogue, apply_epilogue, launch_with_epilog
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL
 from .conv import conv
+from .phases_kernel import plan_by_phases
 
 GROUPED_PLANES = 4 * ROWS
 """Rows whose memory is asked for before they are computed."""
@@ -152,6 +153,7 @@ def plan_conv(step: Step) -> Planned:
         plan_winograd(found)
         or plan_channels_vectorized(found)
         or plan_banded_gemm(found)
+        or plan_by_phases(found)
         or plan_implicit_gemm(found)
         or plan_depthwise(found)
         or plan_im2col(found)

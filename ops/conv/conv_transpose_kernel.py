@@ -14,6 +14,7 @@ from ..kernels.conv.problem import UNIT_AXIS
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue, launch_with_epilogue
 from .conv_kernel import pointwise_gemm
 from .conv_transpose import NAMES, conv_transpose, transposed_axes
+from .phases_kernel import plan_transposed_by_phases
 
 F32 = np.dtype(np.float32)
 GEOMETRY = (
@@ -134,12 +135,17 @@ def plan_conv_transpose(step: Step) -> Planned:
         return None
     if b is not None and b.count != outputs:
         return None
+    if spatial == 1:
+        (axis,) = axes
+        geometry = (axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin)
+        if (found := plan_transposed_by_phases(step, y, groups, geometry)) is not None:
+            return [*found[0], launch_with_epilogue(found[1], y, 0)]
     axes = [UNIT_AXIS] * (3 - spatial) + axes
     columns = zip(
         *((axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin) for axis in axes), strict=True
     )
-    geometry = [length for column in columns for length in column]
-    taps, positions = math.prod(geometry[6:9]), math.prod(geometry[3:6])
+    lengths = [length for column in columns for length in column]
+    taps, positions = math.prod(lengths[6:9]), math.prod(lengths[3:6])
     weights = step.packed(1, ("transposed", groups), lambda array: _transposed_weights(array, groups))
     windows = step.scratch(4 * x.shape[0] * outputs * taps * positions)
     product = pointwise_gemm(
@@ -157,7 +163,7 @@ def plan_conv_transpose(step: Step) -> Planned:
             y=result,
             planes=planes,
             channels=outputs,
-            **dict(zip(GEOMETRY, geometry, strict=True)),
+            **dict(zip(GEOMETRY, lengths, strict=True)),
             epilogue=epilogue.arguments(0),
         )
 

@@ -191,7 +191,10 @@ def plan_implicit_gemm(problem: Problem, scale: Buffer | None = None) -> ConvPla
         return None
     step, groups = problem.step, problem.groups
     windows = indirection(problem)
-    layout = ("panels", groups, windows.channels), lambda array: pack_weights(windows.reorder(array), groups)
+    layout = (
+        ("panels", groups, windows.channels, *problem.arrangement),
+        lambda array: pack_weights(windows.reorder(problem.arrange(array)), groups),
+    )
     weights = step.packed_16bit(1, *layout) or step.packed(1, *layout)
     kind, before, image_weights = DTYPE_CODES[weights.dtype.name], windows.before, 0
     if scale is not None:

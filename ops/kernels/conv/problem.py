@@ -72,6 +72,7 @@ class Problem:
     Attributes:
         geometry: input size, output size, kernel size, strides, dilations, padding before; three integers each.
         blocks_in, blocks_out: whether the input and the output are NCHW16c.
+        arrangement, arrange: the weights are those of the step, arranged by a function that a key stands for.
     """
 
     step: Step
@@ -82,6 +83,8 @@ class Problem:
     geometry: tuple[int, ...]
     blocks_in: bool = False
     blocks_out: bool = False
+    arrangement: tuple[str | int, ...] = ()
+    arrange: Callable[[np.ndarray], np.ndarray] = lambda weights: weights
 
     @property
     def blocked(self) -> bool:

@@ -4,6 +4,8 @@ into the launch."""
 import candle_convert.formats.containers.onnx.reader as onnx_graph
 import numpy as np
 import pytest
+import torch
+from candle_convert.ops.conv import conv_kernel, conv_transpose_kernel
 from candle_convert.runtime.ir.op import Example
 from candle_convert.runtime.plan.plan import PythonStep
 from candle_convert.runtime.session import Session
@@ -105,6 +107,39 @@ def test_drawn_transposed_convolutions():
     rng = np.random.default_rng(4)
     for _ in range(40):
         natively("ConvTranspose", transposed(rng), 22, rtol=1e-4, atol=1e-4, constant=[1])
+
+
+@pytest.mark.parametrize("name", ["Conv", "ConvTranspose"])
+def test_phases(name, monkeypatch):
+    """Strides along one axis: torch is right."""
+    rng, planned = np.random.default_rng(5), []
+    modules = {
+        "Conv": (conv_kernel, "plan_by_phases"),
+        "ConvTranspose": (conv_transpose_kernel, "plan_transposed_by_phases"),
+    }
+    module, planner = modules[name]
+    original = getattr(module, planner)
+    monkeypatch.setattr(module, planner, lambda *given: planned.append(original(*given)) or planned[-1])
+    for _ in range(12):
+        stride, groups, batch = (int(rng.integers(*bounds)) for bounds in ((2, 9), (1, 3), (1, 3)))
+        width, size = (int(rng.integers(least, least + 20)) for least in (stride, 16 * stride))
+        size = size if name == "Conv" else size // stride
+        pads = [int(rng.integers(0, width)) for _ in range(2)]
+        channels, outputs = 3 * groups, int(rng.integers(16, 40)) * groups
+        shape = (outputs, 3) if name == "Conv" else (channels, outputs // groups)
+        x = rng.standard_normal((batch, channels, size)).astype(np.float32)
+        w, b = (rng.standard_normal(each).astype(np.float32) for each in ((*shape, width), outputs))
+        attributes = {"strides": [stride], "group": groups, "pads": pads}
+        (found, *_) = natively(name, Example((x, w, b), attributes), 22, rtol=1e-4, atol=1e-4, constant=[1, 2])
+        given = [torch.from_numpy(each) for each in (x, w, b)]
+        if name == "Conv":
+            given[0] = torch.nn.functional.pad(given[0], pads)
+            want = torch.nn.functional.conv1d(*given, stride=stride, groups=groups)
+        else:
+            want = torch.nn.functional.conv_transpose1d(*given, stride=stride, groups=groups)
+            want = want[:, :, pads[0] : want.shape[2] - pads[1]]
+        np.testing.assert_allclose(found, want.numpy(), rtol=1e-4, atol=1e-4)
+    assert sum(each is not None for each in planned) > 8
 
 
 @pytest.mark.parametrize("sizes", [(40, 1), (1, 40), (12, 1, 9)])
