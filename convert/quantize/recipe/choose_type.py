@@ -14,6 +14,8 @@ from .mix import EMBEDDING, FALLBACKS, OUTPUT
 from .rule import Decider, Recipe, type_named
 
 SECOND_EMBEDDING = "per_layer_token_embd.weight"
+FALLBACK_BLOCK = 32
+"""Elements of a block of every fallback type."""
 NEEDS_IMPORTANCE = frozenset({"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs"})
 """Types that are not worth having without an importance matrix, embedding and output excepted, as llama-quantize sees
 it."""
@@ -140,17 +142,22 @@ class Chooser:
 
 
 def fitting(weight: Weight, wanted: DType) -> DType:
-    """The requested type, or its fallback if the rows are not a multiple of its block size.
+    """The requested type, or its fallback if the rows are not a multiple of its block size; f16 if that does not fit
+    either.
 
-    Raises UnsupportedError without a fallback type.
+    Raises UnsupportedError for matrices and types without a fallback, as llama-quantize does; kernels of convolutions
+    become f16 then, which it has none of.
     """
     if not isinstance(wanted, BlockType) or weight.columns % wanted.block == 0:
         return wanted
-    name = FALLBACKS.get(wanted.name, wanted.name)
-    if name == wanted.name and wanted.block > 32:
+    name = FALLBACKS.get(wanted.name)
+    refused = name is None and wanted.block > FALLBACK_BLOCK
+    if weight.columns % FALLBACK_BLOCK and not (refused and len(weight.shape) < 3):
+        return type_named("f16")
+    if name is None:
         why = (
             f"rows of {weight.name!r} have {weight.columns:,} elements, not a multiple of {wanted.block}, "
-            f"and {name} has no fallback type"
+            f"and {wanted.name} has no fallback type"
         )
         raise UnsupportedError(
             "E-QUANT-FALLBACK",
@@ -158,8 +165,7 @@ def fitting(weight: Weight, wanted: DType) -> DType:
             why,
             hint=f"Use --tensor-type '{re.escape(weight.name)}=q8_0', or another base type",
         )
-    other = type_named(name)
-    return other if weight.columns % other.block == 0 else type_named("f16")
+    return type_named(name)
 
 
 def needs_importance(choice: Choice, recipe: Recipe) -> bool:

@@ -133,8 +133,7 @@ FALLBACKS = {
     "q5_k": "q5_1",
     "q6_k": "q8_0",
 }
-"""Fallback type of a tensor whose rows are not a multiple of the block size; f16 if that does not fit either, or the
-type's block is 32."""
+"""Fallback type of a tensor whose rows are not a multiple of the block size; f16 if that does not fit either."""
 
 
 @functools.cache

@@ -176,6 +176,15 @@ def test_tensors_of_all_shapes(tmp_path, capsys):
     assert cc.verify(tmp_path / "in.safetensors", out).ok
 
 
+@pytest.mark.parametrize("kind", ["nvfp4", "q1_0", "q2_0"])
+def test_kernels_of_convolutions_become_f16(tmp_path, kind):
+    arrays = {"conv.weight": RNG.standard_normal((8, 4, 3)), "plain.weight": RNG.standard_normal((8, 256))}
+    cc.save_file({name: array.astype(np.float32) for name, array in arrays.items()}, tmp_path / "in.safetensors")
+    assert run(["quantize", str(tmp_path / "in.safetensors"), str(tmp_path / "out.gguf"), kind]) == 0
+    weights = cc.open(tmp_path / "out.gguf").weights
+    assert {name: weights[name].dtype.name for name in arrays} == {"conv.weight": "f16", "plain.weight": kind}
+
+
 @pytest.mark.parametrize("output", ["out.safetensors", "out.npz", "out.pth"])
 def test_types_that_the_output_cannot_hold(folder, capsys, output):
     assert run(["quantize", "model.gguf", output, "Q4_0"]) == 4
