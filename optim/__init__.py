@@ -13,9 +13,11 @@ from .optimizers.adagrad import Adagrad as Adagrad
 from .optimizers.adam import Adam as Adam
 from .optimizers.adam import AdamW as AdamW
 from .optimizers.adamax import Adamax as Adamax
+from .optimizers.asgd import ASGD as ASGD
 from .optimizers.lion import Lion as Lion
 from .optimizers.muon import Muon as Muon
 from .optimizers.nadam import NAdam as NAdam
 from .optimizers.radam import RAdam as RAdam
 from .optimizers.rmsprop import RMSprop as RMSprop
+from .optimizers.rprop import Rprop as Rprop
 from .optimizers.sgd import SGD as SGD

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...tensors.core.expression import apply_all, op_named, shape_error
+import numpy as np
+
+from ...tensors.core.expression import apply_all, leaf, op_named, shape_error
 from ...tensors.core.grad_mode import is_grad_enabled
 from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.operations.indexing import where
 from ...tensors.operations.joining import cat, stack
 from .linear import linear
 
@@ -61,12 +64,19 @@ def _added(kind: str, input: LazyTensor, weights: Weights) -> LazyTensor:
     return linear(input, weights.ih, bias)
 
 
-def _direction(kind: str, x: LazyTensor, state: State, weights: Weights, backwards: bool) -> tuple[LazyTensor, State]:
-    """Hidden states [T, N, hidden] of inputs [T, N, width], and the last state."""
+def _direction(
+    kind: str, x: LazyTensor, state: State, weights: Weights, lengths: np.ndarray | None, backwards: bool
+) -> tuple[LazyTensor, State]:
+    """Hidden states [T, N, hidden] of inputs [T, N, width], and the last state; behind its end the state of a sequence
+    stays as it is."""
     added = _added(kind, x, weights).unbind(0)
     found = []
-    for each in reversed(added) if backwards else added:
-        state = _step(kind, each, state, weights)
+    for place in reversed(range(len(added))) if backwards else range(len(added)):
+        following = _step(kind, added[place], state, weights)
+        if lengths is not None and (lengths <= place).any():
+            alive = LazyTensor(leaf(lengths[:, None] > place))
+            following = tuple(where(alive, new, old) for new, old in zip(following, state, strict=True))
+        state = following
         found.append(state[0])
     return stack(found[::-1] if backwards else found), state
 
@@ -80,13 +90,17 @@ def _in_order(kind: str, x: LazyTensor) -> LazyTensor:
     return cat([parts[place] for place in order])
 
 
-def _operator(kind: str, x: LazyTensor, state: State, directions: Sequence[Weights]) -> tuple[LazyTensor, State]:
+def _operator(
+    kind: str, x: LazyTensor, state: State, directions: Sequence[Weights], lengths: np.ndarray | None
+) -> tuple[LazyTensor, State]:
     """A layer as one operator: x [T, N, width], states [directions, N, hidden]."""
 
     def joined(name: str) -> LazyTensor:
         return stack([_in_order(kind, getattr(weights, name)) for weights in directions])
 
     inputs: list[LazyTensor | None] = [x, joined("ih"), joined("hh"), None, None, *state]
+    if lengths is not None:
+        inputs[4] = LazyTensor(leaf(lengths.astype(np.int32)))
     if directions[0].bias_ih is not None:
         inputs[3] = cat([joined("bias_ih"), joined("bias_hh")], 1)
     hidden = directions[0].hh.shape[1]
@@ -104,21 +118,24 @@ def _operator(kind: str, x: LazyTensor, state: State, directions: Sequence[Weigh
     return y.transpose(1, 2).reshape(*y.shape[:1], y.shape[2], -1), tuple(last)
 
 
-def layer(kind: str, x: LazyTensor, state: State, directions: Sequence[Weights]) -> tuple[LazyTensor, State]:
+def layer(
+    kind: str, x: LazyTensor, state: State, directions: Sequence[Weights], lengths: np.ndarray | None = None
+) -> tuple[LazyTensor, State]:
     """One layer: hidden states [T, N, directions * hidden] of inputs [T, N, width], and last states.
 
     Args:
         kind: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".
         state: first states [directions, N, hidden].
         directions: weights forwards, and backwards if there are two.
+        lengths: of the sequences, i64 [N]; None if all have T steps. Hidden states behind the end are of no meaning.
     """
     tensors = [x, *state, *[each for weights in directions for each in weights if each is not None]]
     needs_grad = is_grad_enabled() and any(each.requires_grad for each in tensors)
     if not needs_grad and directions[0].hr is None and x.dtype.bits >= 32:
-        return _operator(kind, x, state, directions)
+        return _operator(kind, x, state, directions, lengths)
     outputs, last = [], []
     for place, weights in enumerate(directions):
-        output, end = _direction(kind, x, tuple(each[place] for each in state), weights, bool(place))
+        output, end = _direction(kind, x, tuple(each[place] for each in state), weights, lengths, bool(place))
         outputs.append(output)
         last.append(end)
     return cat(outputs, -1), tuple(stack(list(each)) for each in zip(*last, strict=True))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import shape_error
 from ...tensors.core.lazy_tensor import LazyTensor
@@ -14,6 +16,7 @@ from .. import init
 from ..core.module import Module
 from ..core.parameter import Parameter
 from ..functional.dropout import dropout
+from ..functional.packed import PackedSequence, padded, repacked
 from ..functional.recurrent import GATES, State, Weights, cell, layer
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
@@ -85,13 +88,16 @@ class _Recurrent(Module):
             (hidden, zeros(directions, batch, self.hidden_size, dtype=like.dtype)) if self.mode == "LSTM" else (hidden,)
         )
 
-    def forward(self, input: LazyTensor, hx: Any = None) -> tuple[LazyTensor, Any]:
+    def forward(self, input: LazyTensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """Hidden states and last states.
 
         Args:
-            input: [length, N, input_size], [N, length, input_size] with `batch_first`, or [length, input_size].
+            input: [length, N, input_size], [N, length, input_size] with `batch_first`, or [length, input_size]; or a
+                packed sequence, whose hidden states are one, too.
             hx: first states [layers * directions, N, hidden], zeros by default; of LSTM a pair.
         """
+        if isinstance(input, PackedSequence):
+            return self._of_packed(input, hx)
         if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
             why = f"an input of shape {list(input.shape)}"
             raise shape_error(f"{type(self).__name__}: {why} where it is [length, N, {self.input_size}]")
@@ -107,20 +113,35 @@ class _Recurrent(Module):
             if [each.shape for each in first] != [each.shape for each in wanted]:
                 shapes = " and ".join(str(list(each.shape)) for each in wanted)
                 raise shape_error(f"{type(self).__name__}: first states are of shape {shapes}")
-        directions = 2 if self.bidirectional else 1
-        last: list[State] = []
-        for number in range(self.num_layers):
-            state = tuple(each.narrow(0, number * directions, directions) for each in first)
-            x, end = layer(self.mode, x, state, [self._weights(ending) for ending in self._endings(number)])
-            last.append(end)
-            if self.dropout and number + 1 < self.num_layers:
-                x = dropout(x, self.dropout, self.training)
-        ends = tuple(cat(list(each)) for each in zip(*last, strict=True))
+        x, ends = self._layers(x, first, None)
         if single:
             x, ends = x.squeeze(1), tuple(each.squeeze(1) for each in ends)
         elif self.batch_first:
             x = x.transpose(0, 1)
         return x, ends if self.mode == "LSTM" else ends[0]
+
+    def _of_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        """Hidden and last states of a packed sequence; first states are in the order in which it was packed."""
+        lengths = input.lengths()
+        x = padded(input, 0.0, int(lengths.max(initial=0)))
+        first = self._first(x.shape[1], x)
+        if hx is not None:
+            first = _in_order(tuple(hx) if self.mode == "LSTM" else (hx,), input.sorted_indices)
+        x, ends = self._layers(x, first, lengths)
+        ends = _in_order(ends, input.unsorted_indices)
+        return repacked(x, input), ends if self.mode == "LSTM" else ends[0]
+
+    def _layers(self, x: LazyTensor, first: State, lengths: np.ndarray | None) -> tuple[LazyTensor, State]:
+        """Hidden states [length, N, ...] of the last layer, and the last states of all."""
+        directions = 2 if self.bidirectional else 1
+        last: list[State] = []
+        for number in range(self.num_layers):
+            state = tuple(each.narrow(0, number * directions, directions) for each in first)
+            x, end = layer(self.mode, x, state, [self._weights(ending) for ending in self._endings(number)], lengths)
+            last.append(end)
+            if self.dropout and number + 1 < self.num_layers:
+                x = dropout(x, self.dropout, self.training)
+        return x, tuple(cat(list(each)) for each in zip(*last, strict=True))
 
     def extra_repr(self) -> str:
         """Sizes, and the settings that are not the usual ones."""
@@ -180,6 +201,11 @@ class RNN(_Recurrent):
         self.mode = _mode(nonlinearity)
         options = (0, device, dtype)
         self._prepare(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, options)
+
+
+def _in_order(states: State, order: LazyTensor | None) -> State:
+    """States [layers * directions, N, hidden] in another order of sequences."""
+    return states if order is None else tuple(each.index_select(1, order) for each in states)
 
 
 def _mode(nonlinearity: str) -> str:

@@ -11,6 +11,9 @@ from ...tensors.core.expression import leaf
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.operations.joining import stack
 from ..functional.conv import pad
+from ..functional.packed import PackedSequence as PackedSequence
+from ..functional.packed import pack_padded_sequence as pack_padded_sequence
+from ..functional.packed import pad_packed_sequence as pad_packed_sequence
 
 
 def pad_sequence(
@@ -26,6 +29,16 @@ def pad_sequence(
         ends = [0, missing] if padding_side == "right" else [missing, 0]
         padded.append(pad(each, [0, 0] * (each.ndim - 1) + ends, "constant", padding_value))
     return stack(padded, 0 if batch_first else 1)
+
+
+def pack_sequence(sequences: Sequence[LazyTensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Tensors [length, ...] as one packed sequence."""
+    return pack_padded_sequence(pad_sequence(sequences), [each.shape[0] for each in sequences], False, enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[LazyTensor]:
+    """The tensors that `pack_sequence` joined."""
+    return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), batch_first=True)
 
 
 def unpad_sequence(padded_sequences: LazyTensor, lengths: LazyTensor, batch_first: bool = False) -> list[LazyTensor]:

@@ -24,7 +24,18 @@ MASTER = "master"
 """The state that holds the f32 value of a parameter of 16 bits."""
 
 
-class Optimizer:
+WITHOUT_EFFECT = frozenset({"foreach", "fused", "capturable"})
+"""PyTorch's settings of how a step is computed; here it is one plan."""
+
+
+class OptimizerClass(type):
+    """Makes optimizers, without the settings that have no effect."""
+
+    def __call__(cls, *arguments: Any, **options: Any) -> Any:
+        return super().__call__(*arguments, **{n: each for n, each in options.items() if n not in WITHOUT_EFFECT})
+
+
+class Optimizer(metaclass=OptimizerClass):
     """Base of optimizers: subclasses say how one parameter is updated.
 
     A parameter of 16-bit floats is updated in f32: its state has a `master` copy, from which the parameter is rounded.

@@ -10,7 +10,7 @@ from ...tensors.core.expression import apply_all
 from ...tensors.core.lazy_tensor import LazyTensor
 from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
-from .rule_terms import decayed, mixed, mixed_square, moment_numbers, shrunk
+from .rule_terms import moment_numbers, moments
 
 NUMBERS = ("rate", "scale", "eps", "share1", "keep2", "share2", "shrink", "weight_decay")
 """Numbers of a step in the order of AdamStep's inputs."""
@@ -65,12 +65,7 @@ class Adam(Optimizer):
     ) -> LazyTensor:
         if not group["amsgrad"]:
             return _in_one(value, grad, state, n)
-        if group["decoupled_weight_decay"]:
-            value = shrunk(value, group, n)
-        else:
-            grad = decayed(grad, value, group, n)
-        mean = state["exp_avg"] = mixed(state["exp_avg"], grad, n["share1"])
-        square = state["exp_avg_sq"] = mixed_square(state["exp_avg_sq"], grad, n["keep2"], n["share2"])
+        value, _, mean, square = moments(value, grad, state, group, n)
         square = state["max_exp_avg_sq"] = state["max_exp_avg_sq"].maximum(square)
         return value - n["rate"] * (mean / (square.sqrt() / n["scale"] + n["eps"]))
 

@@ -10,7 +10,7 @@ import numpy as np
 from ...tensors.core.lazy_tensor import LazyTensor
 from ..core.optimizer import Group, Optimizer, require, zeros
 from ..core.step_numbers import Numbers
-from .rule_terms import decay_numbers, decayed, mixed, mixed_square, moment_numbers, shrunk
+from .rule_terms import decay_numbers, moment_numbers, moments
 
 
 class NAdam(Optimizer):
@@ -70,11 +70,6 @@ class NAdam(Optimizer):
     def update(
         self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
     ) -> LazyTensor:
-        if group["decoupled_weight_decay"]:
-            value = shrunk(value, group, n)
-        else:
-            grad = decayed(grad, value, group, n)
-        mean = state["exp_avg"] = mixed(state["exp_avg"], grad, n["share1"])
-        square = state["exp_avg_sq"] = mixed_square(state["exp_avg_sq"], grad, n["keep2"], n["share2"])
+        value, grad, mean, square = moments(value, grad, state, group, n)
         scale = (square / n["scale"]).sqrt() + n["eps"]
         return value - n["rate"] * (grad / scale) - n["momentum_rate"] * (mean / scale)

@@ -9,7 +9,7 @@ from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.operations.indexing import where
 from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
-from .rule_terms import decay_numbers, decayed, mixed, mixed_square, moment_numbers, shrunk
+from .rule_terms import decay_numbers, moment_numbers, moments
 
 MIN_LENGTH = 5.0
 """Length of the moving average from which its variance is known well enough."""
@@ -67,11 +67,6 @@ class RAdam(Optimizer):
     def update(
         self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
     ) -> LazyTensor:
-        if group["decoupled_weight_decay"]:
-            value = shrunk(value, group, n)
-        else:
-            grad = decayed(grad, value, group, n)
-        mean = state["exp_avg"] = mixed(state["exp_avg"], grad, n["share1"])
-        square = state["exp_avg_sq"] = mixed_square(state["exp_avg_sq"], grad, n["keep2"], n["share2"])
+        value, _, mean, square = moments(value, grad, state, group, n)
         adapted = where(n["adapts"], n["rectified"] / (square.sqrt() + n["eps"]), 1.0)
         return value - mean * n["rate"] * adapted

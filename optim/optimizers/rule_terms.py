@@ -28,6 +28,20 @@ def shrunk(value: LazyTensor, group: dict[str, Any], n: Numbers) -> LazyTensor:
     return value * n["shrink"] if group["weight_decay"] else value
 
 
+def moments(
+    value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: dict[str, Any], n: Numbers
+) -> tuple[LazyTensor, LazyTensor, LazyTensor, LazyTensor]:
+    """Value and gradient after weight decay of the kind that the group says, and the moving averages of the gradient
+    and of its square, which become the state."""
+    if group["decoupled_weight_decay"]:
+        value = shrunk(value, group, n)
+    else:
+        grad = decayed(grad, value, group, n)
+    mean = state["exp_avg"] = mixed(state["exp_avg"], grad, n["share1"])
+    square = state["exp_avg_sq"] = mixed_square(state["exp_avg_sq"], grad, n["keep2"], n["share2"])
+    return value, grad, mean, square
+
+
 def decay_numbers(group: dict[str, Any]) -> dict[str, float]:
     """The numbers of both kinds of weight decay."""
     if not group["weight_decay"]:

@@ -42,3 +42,47 @@ def test_sequences(batch_first):
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
     assert cc.nn.utils.rnn.length_mask(cc.tensor([1, 2])).tolist() == [[False, True], [False, False]]
+
+
+def packed(m, enforce_sorted):
+    lengths = [4, 2, 2, 1] if enforce_sorted else [2, 4, 1, 2]
+    x = np.random.default_rng(2).standard_normal((4, 4, 3)).astype(np.float32)
+    given = m.tensor(x, requires_grad=True)
+    return given, m.nn.utils.rnn.pack_padded_sequence(given, m.tensor(lengths), True, enforce_sorted)
+
+
+@pytest.mark.parametrize("enforce_sorted", [True, False])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("has_gradients", [True, False])
+def test_packed_sequences(kind, enforce_sorted, has_gradients):
+    """Hidden and last states of both directions, and gradients, are torch's; padding has no part in them."""
+    theirs = getattr(torch.nn, kind)(3, 5, num_layers=2, bidirectional=True)
+    ours = getattr(cc.nn, kind)(3, 5, num_layers=2, bidirectional=True)
+    ours.load_state_dict({name: value.detach().numpy() for name, value in theirs.state_dict().items()})
+    found = []
+    for m, layer in ((cc, ours), (torch, theirs)):
+        given, sequence = packed(m, enforce_sorted)
+        with m.set_grad_enabled(has_gradients):
+            output, states = layer(sequence)
+            x, lengths = m.nn.utils.rnn.pad_packed_sequence(
+                output, batch_first=True, padding_value=-1.0, total_length=5
+            )
+        last = states if kind == "LSTM" else (states,)
+        arrays = [sequence.data, sequence.batch_sizes, output.data, x, lengths, *last]
+        if has_gradients:
+            ((x**2).sum() + (last[0] ** 3).sum()).backward()
+            arrays += [given.grad, layer.weight_hh_l0_reverse.grad]
+        found.append([each.detach().numpy() for each in arrays])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_packing():
+    rnn, arrays = cc.nn.utils.rnn, [cc.ones(2, 3), cc.zeros(4, 3)]
+    parts = rnn.unpack_sequence(rnn.pack_sequence(arrays, enforce_sorted=False))
+    assert [each.tolist() for each in parts] == [each.tolist() for each in arrays]
+    for lengths in ([2, 4], [4, 0], [4], [5, 4]):
+        with pytest.raises(cc.UsageError, match="E-NN-LENGTH"):
+            rnn.pack_padded_sequence(cc.zeros(4, 2, 3), lengths)
+    with pytest.raises(cc.UsageError, match="at least 4"):
+        rnn.pad_packed_sequence(rnn.pack_sequence(arrays[::-1]), total_length=3)

@@ -24,6 +24,11 @@ CASES = [
     ("RMSprop", {"momentum": 0.9, "lr": 1e-3}),
     ("Adafactor", {}),
     ("Adafactor", {"weight_decay": 0.1, "maximize": True}),
+    ("ASGD", {"lambd": 1e-2, "t0": 20, "weight_decay": 0.01}),
+    ("ASGD", {"maximize": True}),
+    ("Rprop", {"lr": 1e-3}),
+    ("Rprop", {"etas": (0.4, 1.1), "step_sizes": (1e-5, 1e-2), "maximize": True}),
+    ("AdamW", {"foreach": False}),
     ("Muon", {}),
     ("Muon", {"nesterov": False, "adjust_lr_fn": "match_rms_adamw"}),
 ]
