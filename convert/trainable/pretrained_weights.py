@@ -13,7 +13,7 @@ import numpy as np
 from ...models.layers.image.conv import KEEP_NORMS
 from ...models.schema.network_hyperparameters import IMAGE_CLASSIFICATION
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
 from ...runtime.contract.architecture import (
     HF,
     MODEL,
@@ -146,11 +146,15 @@ def _stored_heads(architecture: Architecture, tensors: Mapping[str, Tensor]) -> 
 
 
 def as_directory(graph: Graph) -> Graph:
-    """What was opened with the names and files that a model directory of transformers has."""
+    """What was opened with the names and files that a model directory of transformers has; UnsupportedError for an
+    exported graph."""
     from ...runtime.plugin.discovery import FORMATS
     from ..load.known_names import modern
     from ..translate.translate import TranslationOptions, translated
 
+    if graph.nodes:
+        why = "is a graph that was exported to run, and is not trained"
+        raise UnsupportedError("E-MODEL-GRAPH", graph.files[0], why, hint="Open the checkpoint that it was made from")
     newer = modern(graph)
     copy = dataclasses.replace(
         newer, weights=dict(newer.weights), metadata=dict(newer.metadata), attachments=dict(newer.attachments), notes=[]

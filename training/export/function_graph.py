@@ -14,12 +14,13 @@ from ...nn.core.module import Module
 from ...ops.rules.domain import CANDLE
 from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.ir.builder import Builder
-from ...runtime.ir.graph import Graph, Value
+from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.shape_inference import infer
 from ...runtime.passes.lower.decomposition import decomposed
 from ...runtime.passes.pattern.replace_nodes import rewrite
 from ...runtime.passes.weights.rename_values import Rename
 from ...runtime.tensor.tensor import Tensor
+from ...tensors.autograd.checkpoint import AFTER
 from ...tensors.core.grad_mode import no_grad
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import flattened
@@ -52,7 +53,7 @@ class Recorded:
         trace = Trace(function, structure, tensors)
         self.graph = trace.graph()
         infer(self.graph)
-        rewrite(self.graph, lambda node, build: node.op.domain == CANDLE and decomposed(node, build))
+        rewrite(self.graph, _in_onnx)
         order = sorted(range(len(trace.sources)), key=lambda place: _argument_first(trace.sources[place]))
         self.sources = [trace.sources[place] for place in order]
         self.graph.inputs = [self.graph.inputs[place] for place in order]
@@ -102,6 +103,14 @@ class Recorded:
             graph.weights[graph.inputs[place].name] = Tensor.of(array)
         graph.inputs = [value for place, value in enumerate(graph.inputs) if place not in places]
         self.sources = [source for place, source in enumerate(self.sources) if place not in places]
+
+
+def _in_onnx(node: Node, build: Builder) -> bool:
+    """Decompose a node of our operators; whether that was possible. The order of nodes is left to the runtime."""
+    if node.op is AFTER:
+        build.add("Identity", node.inputs[:1], outputs=node.outputs)
+        return True
+    return node.op.domain == CANDLE and decomposed(node, build)
 
 
 def _argument_first(source: Source) -> tuple[bool, int]:

@@ -174,3 +174,10 @@ def test_errors_name_the_class_that_fits(tmp_path):
         cc.models.AutoModel.from_pretrained(tmp_path)
     with pytest.raises(AttributeError, match="no attribute 'BertForDreams'"):
         _ = cc.models.BertForDreams
+
+
+def test_exported_graphs_are_not_trained(tmp_path):
+    reference("BertModel", tmp_path / "a")
+    cc.convert(tmp_path / "a", tmp_path / "b", to="onnx")
+    with pytest.raises(cc.UnsupportedError, match="E-MODEL-GRAPH"):
+        cc.models.BertModel.from_pretrained(tmp_path / "b")

@@ -106,6 +106,25 @@ def test_steps_of_training(tmp_path, name):
         np.testing.assert_allclose(state[each.removesuffix(".next")], array, rtol=1e-3, atol=1e-5)
 
 
+def test_a_step_with_a_checkpoint(tmp_path):
+    model = cc.nn.Sequential(cc.nn.Linear(6, 12), cc.nn.Tanh(), cc.nn.Linear(12, 1))
+    optimizer = cc.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = (cc.checkpoint(model, x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    made = cc.onnx.export_step(step, (x,), tmp_path / "step.onnx", model, optimizer, ["x"], ["loss"])
+    loss, *after = session(tmp_path / "step.onnx").run(None, {"x": x, **made.state, **made.numbers()})
+    np.testing.assert_allclose(loss, step(cc.tensor(x)).item(), rtol=1e-5)
+    for name, array in zip(made.state, after, strict=True):
+        np.testing.assert_allclose(array, model.state_dict()[name].numpy(), rtol=1e-4, atol=1e-6)
+
+
 def test_a_trained_model_in_other_formats(tmp_path):
     """Trained, saved as ONNX, safetensors and GGUF, and run from there."""
     rng = np.random.default_rng(0)
