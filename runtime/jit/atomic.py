@@ -1,4 +1,4 @@
-"""Atomic words that the threads of a kernel share, and waiting for other threads."""
+"""Atomic words that the threads of a kernel share, and loops in which they wait for each other."""
 
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations

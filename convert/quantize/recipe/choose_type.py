@@ -145,8 +145,8 @@ def fitting(weight: Weight, wanted: DType) -> DType:
     """The requested type, or its fallback if the rows are not a multiple of its block size; f16 if that does not fit
     either.
 
-    Raises UnsupportedError for matrices and types without a fallback, as llama-quantize does; kernels of convolutions
-    become f16 then, which it has none of.
+    Raises UnsupportedError for matrices where the type is without a fallback, as llama-quantize does. Kernels of
+    convolutions, which it does not know, become f16.
     """
     if not isinstance(wanted, BlockType) or weight.columns % wanted.block == 0:
         return wanted
