@@ -21,7 +21,7 @@ from ..kernels.byte_lookup import launch_lookup, lookup_line
 from ..kernels.conv.depthwise import band_elements, band_rows
 from ..kernels.conv.depthwise_dot4 import band_of, depthwise_kernel, pack_taps
 from ..kernels.conv.depthwise_u8 import MAX_TAPS, ByteConvolution, depthwise_u8
-from ..kernels.conv.direct_amx import launch_tiles, pack_tiles, phases_of, tile_depth
+from ..kernels.conv.direct_amx import fills_tiles, launch_tiles, pack_tiles, phases_of, tile_depth
 from ..kernels.conv.direct_u8 import STRIDES, DirectShape, is_faster, launch_direct, pack_output_panels
 from ..kernels.conv.problem import UNIT_AXIS, window_axes
 from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, TILES, column_kernel, pack_rows_s8
@@ -365,7 +365,7 @@ def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows, path:
     ]
     direct = given.form != INTEGERS and not zeros.any()
     last = {"y_zero": _default(given.y_zero), "table": _default(given.table), "form": given.form}
-    if direct and path in TILES and axes[0] is UNIT_AXIS:
+    if direct and path in TILES and axes[0] is UNIT_AXIS and fills_tiles(groups, outputs, quads):
         phases = phases_of(axes[1:], padded[1:])
         steps, depth = -(-quads // tile_depth(quads)), tile_depth(quads)
         words = (images * groups * quads + steps * depth - quads) * phases.words

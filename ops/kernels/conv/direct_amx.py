@@ -284,6 +284,11 @@ def tile_kernel(depth: int, way: str) -> Any:
     return direct_tiles
 
 
+def fills_tiles(groups: int, outputs: int, quads: int) -> bool:
+    """Whether zeros are at most half of the kernels, or there is one group; `outputs` and `quads` are of a group."""
+    return groups == 1 or (outputs >= ROWS and quads >= DEPTHS[0])
+
+
 def tile_depth(quads: int) -> int:
     """Quads of a tile, for so many in a tap."""
     least = -(-quads // -(-quads // DEPTHS[-1]))
