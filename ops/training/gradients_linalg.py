@@ -187,10 +187,13 @@ def _cum_prod(step: Step) -> list[Term | None]:
     These sums S[k] = g[k] + a[k] * S[k + 1] are found in log2(length) steps, in which no element is divided by.
     """
     x, g, exclusive = step.input(0), step.slope, step.attributes["exclusive"]
-    axis = step.known(1)
+    try:
+        axis, lengths = step.known(1), x.lengths
+    except Undecomposable:
+        return [_by_division(step)]
     assert axis is not None
-    along = int(axis.reshape(())) % x.axes
-    count = x.lengths[along]
+    along = int(axis.reshape(())) % len(lengths)
+    count = lengths[along]
     if step.attributes["reverse"]:
         x, g = (term.part(along, -1, -count - 1, -1) for term in (x, g))
     factor = x if exclusive else _moved_on(x, along, 1, 1)
@@ -203,6 +206,25 @@ def _cum_prod(step: Step) -> list[Term | None]:
         sums = _moved_on(sums, along, 1, 0)
     found = x.call("CumProd", step.integers(along), exclusive=1) * sums
     return [found.part(along, -1, -count - 1, -1) if step.attributes["reverse"] else found]
+
+
+def _by_division(step: Step) -> Term:
+    """The gradient of CumProd along an axis that is known only at run time: the sum of what slopes and products give
+    behind an element, over the element. The first 0 of a row is left out of its products instead; behind the second one
+    they are 0."""
+    x, axis, reverse = step.input(0), step.input(1), step.attributes["reverse"]
+    is_zero = x.call("Equal", x.number(0))
+    is_first = is_zero.call(
+        "And", is_zero.call("CastLike", x).call("CumSum", axis, reverse=reverse).call("Less", x.number(1.5))
+    )
+
+    def behind(products: Term) -> Term:
+        flags = {"exclusive": step.attributes["exclusive"], "reverse": int(not reverse)}
+        return (step.slope * products).call("CumSum", axis, **flags)
+
+    without = is_first.where(1, x).call("CumProd", axis, exclusive=step.attributes["exclusive"], reverse=reverse)
+    whole = behind(step.output(0)) / is_zero.where(1, x)
+    return is_first.where(behind(without), is_zero.where(0, whole))
 
 
 def _moved_on(term: Term, axis: int, distance: int, fill: float) -> Term:
@@ -257,8 +279,11 @@ def _reduce_extreme(step: Step) -> list[Term | None]:
 @differentiated(reduce.reduce_prod)
 def _reduce_prod(step: Step) -> list[Term | None]:
     """The product of the elements before each one and of those behind it, which needs no division."""
-    x, g, axes = step.input(0), _spread(step, step.slope), step.known(1)
-    rank = x.axes
+    x, g = step.input(0), _spread(step, step.slope)
+    try:
+        axes, rank = step.known(1), x.axes
+    except Undecomposable:
+        return [g * _others(step)]
     chosen = sorted(int(axis) % rank for axis in axes.reshape(-1)) if axes is not None and axes.size else None
     if chosen is None:
         chosen = [] if step.attributes["noop_with_empty_axes"] else list(range(rank))
@@ -270,6 +295,18 @@ def _reduce_prod(step: Step) -> list[Term | None]:
     others = flat.call("CumProd", last, exclusive=1) * flat.call("CumProd", last, exclusive=1, reverse=1)
     back = [order.index(axis) for axis in range(rank)]
     return [g * others.call("Reshape", moved.shape).transposed(back)]
+
+
+def _others(step: Step) -> Term:
+    """The product of all other elements, where axes are known only at run time; a 0 has one if it is the only one."""
+    x, further = step.input(0), step.x[1:]
+    kept = {"keepdims": 1, "noop_with_empty_axes": step.attributes["noop_with_empty_axes"]}
+    is_zero = x.call("Equal", x.number(0))
+    filled = is_zero.where(1, x)
+    zeros = step.of("ReduceSum", [is_zero.call("CastLike", x), *further], **kept)
+    product = step.of("ReduceProd", [filled, *further], **kept)
+    alone = zeros.call("Less", x.number(1.5)).where(product, 0)
+    return is_zero.where(alone, zeros.call("Less", x.number(0.5)).where(product / filled, 0))
 
 
 def _count(x: Term, start: int) -> Term:

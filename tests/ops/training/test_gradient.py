@@ -60,7 +60,7 @@ FLAT |= {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}
 SEVERAL = {"Split", "LSTM", "GRU", "RNN"}
 """Operators of which more than the first output is differentiated."""
 KNOWN = {
-    "AffineGrid", "Col2Im", "CumProd", "DFT", "ReduceProd", "Resize", "STFT",
+    "AffineGrid", "Col2Im", "DFT", "Resize", "STFT",
 }  # fmt: skip
 """Operators whose rules need lengths and axes as constants."""
 AT_KINKS = {"Linear-4", "LpNormalization-2", "Pow-4", "Range-0", "Range-3"}
@@ -208,6 +208,28 @@ def test_a_small_network_trains_as_in_torch():
     np.testing.assert_allclose(found[0], loss.detach().numpy(), rtol=1e-5)
     for slope, name in zip(found[1:], "kbwc", strict=True):
         np.testing.assert_allclose(slope, tensors[name].grad.numpy(), rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("call", "theirs"), [("ReduceProd <keepdims = 0>", "prod"), ("CumProd", "cumprod")])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_products_with_zeros_along_an_axis_of_the_run(call, theirs, axis):
+    """Rows without a 0, with one, and with two."""
+    x = np.random.default_rng(0).normal(size=(4, 5))
+    x[1, 2] = x[2, 1] = x[2, 3] = 0
+    kind = "[1]" if "Reduce" in call else ""
+    found = run(
+        HEAD.replace("21", "26")
+        + f"""
+        g (double[4, 5] x, int64{kind} axis) => (double[4, 5] d) {{
+            y = {call} (x, axis)
+            z = Sin (y)
+            d = ai.onnx.preview.training.Gradient <xs = ["x"], zs = ["axis"], y = "z"> (x, axis)
+        }}""",
+        {"x": x, "axis": np.array([axis] if kind else axis)},
+    )
+    tensor = torch.tensor(x, requires_grad=True)
+    getattr(tensor, theirs)(axis).sin().sum().backward()
+    np.testing.assert_allclose(found[0], tensor.grad.numpy(), rtol=1e-9, atol=1e-12)
 
 
 def test_the_second_derivative():
