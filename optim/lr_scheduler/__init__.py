@@ -6,6 +6,7 @@ from .composed import ChainedScheduler as ChainedScheduler
 from .composed import SequentialLR as SequentialLR
 from .cosine import CosineAnnealingLR as CosineAnnealingLR
 from .cosine import CosineAnnealingWarmRestarts as CosineAnnealingWarmRestarts
+from .cyclic import CyclicLR as CyclicLR
 from .decay import ConstantLR as ConstantLR
 from .decay import ExponentialLR as ExponentialLR
 from .decay import LinearLR as LinearLR

@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from ..core.optimizer import Group, Optimizer
-from .scheduler import LRScheduler, per_group, require
+from ..core.optimizer import Optimizer
+from .momentum import MomentumScheduler
+from .scheduler import per_group, require
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -50,7 +51,7 @@ class Phase(NamedTuple):
     end_momentum: str
 
 
-class OneCycleLR(LRScheduler):
+class OneCycleLR(MomentumScheduler):
     """From ``max_lr / div_factor`` up to `max_lr`, and down to much less, in `total_steps` steps.
 
     Args:
@@ -90,24 +91,8 @@ class OneCycleLR(LRScheduler):
                 first = rate / given["div_factor"]
                 group.update(initial_lr=first, max_lr=rate, min_lr=first / given["final_div_factor"])
         if self.cycle_momentum:
-            self._begin_momentum(given)
+            self.begin_momentum(given["base_momentum"], given["max_momentum"], given["last_epoch"] == -1)
         super().__init__(optimizer, given["last_epoch"])
-
-    def _begin_momentum(self, given: OneCycleKeywords) -> None:
-        names = {"momentum", "betas"} & set(self.optimizer.defaults)
-        require(bool(names), f"{type(self.optimizer).__name__} does not have momentum", "cycle_momentum=False")
-        self.use_beta1 = "betas" in names
-        if given["last_epoch"] == -1:
-            low, high = (per_group(each, self.optimizer, given[each]) for each in ("base_momentum", "max_momentum"))
-            for group, least, most in zip(self.groups, low, high, strict=True):
-                group.update(max_momentum=most, base_momentum=least)
-                self._set_momentum(group, most)
-
-    def _set_momentum(self, group: Group, value: float) -> None:
-        if self.use_beta1:
-            group["betas"] = (value, *group["betas"][1:])
-        else:
-            group["momentum"] = value
 
     def get_lr(self) -> list[float]:
         step = self.last_epoch
@@ -121,7 +106,7 @@ class OneCycleLR(LRScheduler):
         if self.cycle_momentum:
             for group in self.groups:
                 between = group[phase.start_momentum], group[phase.end_momentum]
-                self._set_momentum(group, self._annealed(*between, share))
+                self.set_momentum(group, self._annealed(*between, share))
         return [self._annealed(group[phase.start_lr], group[phase.end_lr], share) for group in self.groups]
 
     def _annealed(self, start: float, end: float, share: float) -> float:

@@ -23,6 +23,10 @@ CASES = {
     "three phases": lambda m, o: m.OneCycleLR(
         o, [0.5, 0.2], epochs=6, steps_per_epoch=10, three_phase=True, anneal_strategy="linear", pct_start=0.4
     ),
+    "cyclic": lambda m, o: m.CyclicLR(o, 0.01, [0.1, 0.2], 7, 4),
+    "halved cycles": lambda m, o: m.CyclicLR(o, 0.01, 0.1, 5, mode="triangular2", base_momentum=0.7),
+    "shrinking cycles": lambda m, o: m.CyclicLR(o, 0.01, 0.1, 5, mode="exp_range", gamma=0.9, cycle_momentum=False),
+    "own cycles": lambda m, o: m.CyclicLR(o, 0.01, 0.1, 5, scale_fn=lambda n: 1 / n),
     "sequential": lambda m, o: m.SequentialLR(
         o, [m.LinearLR(o, 0.1, 1.0, 10), m.CosineAnnealingLR(o, 20), m.ExponentialLR(o, 0.9)], [10, 35]
     ),
