@@ -104,6 +104,7 @@ def find_architecture(names: str, source: Mapping[str, Any], path: str | None = 
         own = next((each for each in _mentioning(f'"{kind}"') if each.name == kind and not each.model_types), None)
         if own is not None:
             return own
+    kind = source.get("architecture") if kind is None else kind
     everything = sorted({name for each in architectures() for name in (each.model_types if names == HF else each.gguf)})
     near = difflib.get_close_matches(str(kind)[:MAX_NAME], everything, 3, 0.5)
     hint = f"The nearest known: {', '.join(near)}" if near else "candle-convert models list shows what is known"
