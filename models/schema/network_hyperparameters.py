@@ -140,6 +140,10 @@ def count_of(weights: Iterable[str], template: str) -> int:
     return max((match[0]["i"] + 1 for match in found if match is not None), default=0)
 
 
+POOL = "global_pool"
+"""An argument of timm's models that their config.json has a second time beside the name."""
+
+
 @dataclass(frozen=True)
 class Implied:
     """Detects an architecture by timm's name of a model, or by the names of weights.
@@ -175,7 +179,8 @@ class Implied:
         names = next((each for each in self.marks if self._marked(each, graph)), TIMM if name else None)
         if names is None or not (re.fullmatch(self.timm, name) if name else True):
             return None
-        arguments = checked("model_args", source.get("model_args") or {}, mapping)
+        pool = {POOL: source[POOL]} if isinstance(source.get(POOL), str) else {}
+        arguments = {**pool, **checked("model_args", source.get("model_args") or {}, mapping)}
         found = IMAGE_CLASSIFICATION if any(head in graph.weights for head in self.heads) else IMAGE_FEATURES
         task = self.task or found
         labels = source.get("label_names")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ HEAD_SIZE = 64
 """Elements of a head of models that do not state the number of heads."""
 MAX_PATCHES = 1 << 16
 POOLS = ("token", "avg", "map", "token_avg")
+TANH = re.compile(r"vit_((base_patch32|so400m_patch16|giantopt_patch16)_siglip_|large_patch16_siglip_(gap_)?512)")
+"""Names of timm's models with the approximation of GELU by tanh."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +110,15 @@ def trained_side(length: int, weights: Mapping[str, Tensor]) -> int | None:
 
 def vit_settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Hyper-parameters that timm's name of a model and its arguments state."""
-    clip = "clip" in name.split("_") or "quickgelu" in name
+    words = name.split("_")
+    beit3, quick = words[0] == "beit3", "quickgelu" in words
+    pool = "avg" if beit3 or "gap" in words else "map" if {"siglip", "map"} & {*words} else None
     said = {
         "heads": arguments.get("num_heads"),
         "image_size": arguments.get("img_size"),
-        "eps": 1e-5 if clip else 1e-6,
-        "act": "quick_gelu" if "quickgelu" in name else "gelu_tanh" if "so400m" in name else "gelu",
-        "pool": arguments.get("global_pool") or ("map" if "siglip" in name and "gap" not in name else None),
+        "eps": 1e-5 if beit3 or quick or "clip" in words else 1e-6,
+        "act": "quick_gelu" if quick else "gelu_tanh" if TANH.match(name) else "gelu",
+        "pool": arguments.get("global_pool") or pool,
     }
     return {key: value for key, value in said.items() if value is not None}
 
@@ -135,6 +140,8 @@ def vit_parts(prefix: str, ours: Mapping[str, str]) -> tuple[Part, ...]:
             layout=JOINED,
         ),
         Part("blocks.{i}.attn.proj", hf=f"{prefix}{{i}}.attention.output.dense"),
+        Part("blocks.{i}.attn.norm", hf=()),
+        Part("blocks.{i}.mlp.norm", hf=()),
         Part("blocks.{i}.attn.q_norm", hf=()),
         Part("blocks.{i}.attn.k_norm", hf=()),
         Part("norm", hf="layernorm"),

@@ -1,19 +1,20 @@
-"""EVA (Fang et al. 2022, arXiv:2211.07636) and EVA-02 (arXiv:2303.11331), with rotary positions along both axes."""
+"""EVA (Fang et al. 2022, arXiv:2211.07636) and EVA-02 (arXiv:2303.11331), with rotary positions along both axes, and
+the image encoders of EVA-CLIP (Sun et al. 2023, arXiv:2303.15389)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ...runtime.contract.architecture import Architecture, Config, Key
-from ...runtime.contract.hyperparameter import Integer
+from ...runtime.contract.hyperparameter import Integer, flag
 from ...runtime.contract.naming import Part
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.image_net import ImageNet
-from ..layers.image.transformer import attend, heads_first, layer_scale, queries_keys_values
+from ..layers.image.transformer import attend, heads_first, layer_scale, mlp, queries_keys_values
 from ..layers.image.vision_transformer import embedded, logits, pool, prefix_count
 from ..layers.linear import linear
 from ..layers.norm import layer_norm
@@ -32,17 +33,32 @@ PARTS = (
     Part("fc_norm"),
     Part("head"),
 )
+EPS = 1e-6
 BASE = 10000.0
 """Of the frequencies of rotary positions."""
 REFERENCE = 16
 """Patches on a side of the images that rotary positions were trained on."""
-KEYS = (*vit_keys(ClassTask("Eva"), 1e-6), Key("reference", (), "rope.reference", 0, Integer(0, 1024)))
-"""`reference`: patches on a side that positions are scaled to, 0 for models without rotary positions."""
+ENORMOUS = "enormous"
+"""In the names of the models that normalize what layers compute, not what they take."""
+KEYS = (
+    *vit_keys(ClassTask("Eva"), EPS),
+    Key("reference", (), "rope.reference", 0, Integer(0, 1024)),
+    Key("norms_outputs", (), "post_norm", False, flag),
+)
+"""`reference`: patches on a side that positions are scaled to, 0 for models without rotary positions. `norms_outputs`:
+whether norms come behind attention and feed-forward networks."""
 
 
 def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """As ViT, with the mean of the patches for classes, and rotary positions in EVA-02."""
-    return {"pool": "avg", **vit_settings(name, arguments), "reference": REFERENCE if name.startswith("eva02") else 0}
+    """As ViT, with the mean of the patches for classes but in EVA-CLIP, and rotary positions in most of EVA-02."""
+    turns = name.startswith("eva02") and ENORMOUS not in name
+    return {
+        "pool": "token" if "_clip_" in name else "avg",
+        **vit_settings(name, arguments),
+        "eps": EPS,
+        "reference": REFERENCE if turns else 0,
+        "norms_outputs": ENORMOUS in name,
+    }
 
 
 def settle(config: Config, weights: dict[str, Tensor]) -> None:
@@ -58,11 +74,20 @@ def features(net: ImageNet) -> Value:
     turns = _angles(net, config.grid) if config.reference else None
     for i in range(config.layers):
         name = f"blocks.{i}"
-        y = _attention(net, layer_norm(net, x, f"{name}.norm1", config.eps), f"{name}.attn", turns)
-        x = net.Add(x, layer_scale(net, y, f"{name}.gamma_1"))
-        y = _feed_forward(net, layer_norm(net, x, f"{name}.norm2", config.eps), f"{name}.mlp")
-        x = net.Add(x, layer_scale(net, y, f"{name}.gamma_2"))
+        x = _added(net, x, name, 1, lambda y, name=name: _attention(net, y, f"{name}.attn", turns))  # type: ignore[misc]
+        x = _added(net, x, name, 2, lambda y, name=name: _feed_forward(net, y, f"{name}.mlp"))  # type: ignore[misc]
     return layer_norm(net, x, "norm", config.eps) if net.has("norm.weight") else x
+
+
+def _added(net: ImageNet, x: Value, name: str, index: int, layer: Callable[[Value], Value]) -> Value:
+    """What a layer finds, added to its input, with a norm before or behind it."""
+    norm = f"{name}.norm{index}"
+    if net.config.norms_outputs:
+        y = layer_norm(net, layer(x), norm, net.config.eps)
+    else:
+        y = layer(layer_norm(net, x, norm, net.config.eps))
+    total: Value = net.Add(x, layer_scale(net, y, f"{name}.gamma_{index}"))
+    return total
 
 
 def _angles(net: ImageNet, grid: tuple[int, int]) -> tuple[Value, Value]:
@@ -100,14 +125,9 @@ def _rotated(net: ImageNet, x: Value, turns: tuple[Value, Value], size: int) -> 
 
 def _feed_forward(net: ImageNet, x: Value, name: str) -> Value:
     """GELU (EVA), or a gated network with SiLU (EVA-02), whose first layers may be one weight."""
-    if net.has(f"{name}.fc1_g.weight"):
-        gate, up = linear(net, x, f"{name}.fc1_g"), linear(net, x, f"{name}.fc1_x")
-    else:
-        width = net.tensor(f"{name}.fc2.weight").shape[1]
-        y = linear(net, x, f"{name}.fc1")
-        if net.channels(f"{name}.fc1") != 2 * width:
-            return linear(net, net.activate(y, net.config.act), f"{name}.fc2")
-        gate, up = net.split(y, [width, width])
+    if not net.has(f"{name}.fc1_g.weight"):
+        return mlp(net, x, name, inner_norm=True)
+    gate, up = linear(net, x, f"{name}.fc1_g"), linear(net, x, f"{name}.fc1_x")
     y = net.Mul(net.activate(gate, "silu"), up)
     y = layer_norm(net, y, f"{name}.norm", net.config.eps) if net.has(f"{name}.norm.weight") else y
     return linear(net, y, f"{name}.fc2")
@@ -122,7 +142,7 @@ ARCHITECTURES = (
         KEYS,
         (),
         image_tasks(features, pool, logits),
-        implied=Implied("eva", r"eva(02)?_(?!\w*(clip|enormous))\w+", {}, ("head.weight",), settings),
+        implied=Implied("eva", r"eva(02)?_\w+", {}, ("head.weight",), settings),
         settle=settle,
         prefixes=(),
         ignored=(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv
 from ..layers.image.image_net import ImageNet
+from ..layers.image.resize import bicubic
 from ..layers.image.transformer import attend, layer_scale, mlp
 from ..layers.linear import linear
 from ..layers.norm import layer_norm
@@ -34,9 +36,19 @@ from ..schema.network_hyperparameters import (
 
 POOLED, UNIT, STRIDE = 3, 8, 2
 """How many stages pool their queries, tokens on a side of a unit, and how much pooling divides it by."""
+PATCH = 4
+"""Pixels from each token to the next."""
+WINDOW = "pos_embed_win"
 WINDOWED = 2
 """How many of the first stages attend within units."""
-PARTS = (Part("pos_embed"), Part("patch_embed.proj"), Part("blocks.{i}"), Part("head.norm"), Part("head.fc"))
+PARTS = (
+    Part("pos_embed"),
+    Part("pos_embed_win"),
+    Part("patch_embed.proj"),
+    Part("blocks.{i}"),
+    Part("head.norm"),
+    Part("head.fc"),
+)
 LAYER, HF_LAYER = "stages.{s}.layers.{b}", "encoder.stages.{s}.layers.{b}"
 HF_PARTS = (
     Part("pos_embed", hf="embeddings.position_embeddings"),
@@ -54,6 +66,7 @@ KEYS = (
     Key("layers", (), "block_count", None, COUNT),
     Key("heads", (), "attention.head_count", 1, COUNT, at_most=("width",)),
     Key("width", (), "embedding_length", None, COUNT),
+    Key("edges", (), "image_size", None, Listed(COUNT, 2, 2)),
     norm_eps(1e-6),
     image_act("gelu"),
 )
@@ -83,9 +96,12 @@ HEADS = {"huge": 4, "large": 2, "plus": 2}
 
 
 def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The heads of the first stage; each further stage has twice as many."""
+    """The heads of the first stage, of which each further stage has twice as many, and the size of images, which tables
+    of windows do not show."""
     known = next((count for word, count in HEADS.items() if word in name), 1)
-    return {"heads": arguments.get("num_heads") or known}
+    said = re.search(r"_(\d{3})$", name)
+    edges = arguments.get("img_size") or ([int(said[1])] * 2 if said is not None else None)
+    return {"heads": arguments.get("num_heads") or known, **({} if edges is None else {"edges": list(edges)})}
 
 
 def settle(config: Config, weights: dict[str, Tensor]) -> None:
@@ -107,12 +123,31 @@ def settle_hf(config: Config, weights: dict[str, Tensor]) -> None:
 def _settle_sizes(config: Config, weights: dict[str, Tensor]) -> None:
     settle_labels(config, weights, "head.fc.weight")
     config.values["width"] = weights["patch_embed.proj.weight"].shape[0]
-    length = weights["pos_embed"].shape[1]
+    length = _tokens(config) if WINDOW in weights else weights["pos_embed"].shape[1]
     config.values["side"] = math.isqrt(length)
-    config.values["fixed_size"] = [4 * config.side] * 2
+    config.values["fixed_size"] = [PATCH * config.side] * 2
     if config.side**2 != length or config.side % UNIT:
         why = f"{length} position embeddings are not those of a square of units of {UNIT} x {UNIT}"
         raise FormatError("E-ARCH-SHAPE", config.path, why)
+
+
+def _tokens(config: Config) -> int:
+    """How many tokens an image of the stated size has. FormatError if no size is stated."""
+    if config.edges is None:
+        why = "the size of images is not stated, and position embeddings of windows fit any"
+        raise FormatError("E-ARCH-KEY", config.path, why, hint="Put timm's config.json beside the weights")
+    return math.prod(length // PATCH for length in config.edges)
+
+
+def _positions(net: ImageNet) -> Value:
+    """Of each token, [1, rows x columns, channels]; the sum of a table of the image, interpolated, and one of each unit
+    (Bolya et al. 2023, arXiv:2311.05613)."""
+    table = net.vector("pos_embed")
+    if not net.has(WINDOW):
+        return table
+    side = net.config.side
+    whole = bicubic(net, table, net.constant(np.array([side, side])), antialias=True)
+    return net.flatten(net.Add(whole, net.Tile(net.vector(WINDOW), [1, 1, side // UNIT, side // UNIT])))
 
 
 def unit_order(side: int) -> np.ndarray:
@@ -129,13 +164,13 @@ def unit_order(side: int) -> np.ndarray:
 def features(net: ImageNet) -> Value:
     """Tokens [batch, rows x columns / 64, channels]."""
     config = net.config
-    x = net.flatten(conv(net, net.pixels("patch_embed.proj.weight"), "patch_embed.proj", stride=4, padding=3))
-    x = net.Add(x, net.vector("pos_embed"))
+    x = net.flatten(conv(net, net.pixels("patch_embed.proj.weight"), "patch_embed.proj", stride=PATCH, padding=3))
+    x = net.Add(x, _positions(net))
     x = net.Gather(x, net.constant(unit_order(config.side)), axis=1)
     unit, length, stage = UNIT**2, config.side**2, 0
     for name in config.blocks:
         windowed, stride = stage < WINDOWED, 1
-        if net.has(f"{name}.proj.weight"):
+        if _grows(net, name):
             stage += 1
             stride = STRIDE**2 if stage <= POOLED else 1
             unit //= stride
@@ -150,14 +185,27 @@ def _block(net: ImageNet, x: Value, name: str, heads: int, stride: int, length: 
     eps = net.config.eps
     normed = layer_norm(net, x, f"{name}.norm1", eps)
     if net.has(f"{name}.proj.weight"):
-        wide = net.channels(f"{name}.proj")
-        x = net.Reshape(linear(net, normed, f"{name}.proj"), [0, stride, length // stride, wide])
-        x = net.ReduceMax(x, [1], keepdims=0)
+        x = net.ReduceMax(_pools(net, linear(net, normed, f"{name}.proj"), stride, length), [1], keepdims=0)
+    elif _grows(net, name):
+        x = _pools(net, x, stride, length)
+        x = net.Concat(net.ReduceMax(x, [1], keepdims=0), net.ReduceMean(x, [1], keepdims=0), axis=2)
     y = _attention(net, normed, f"{name}.attn", heads, stride, length, windows)
     x = net.Add(x, layer_scale(net, y, f"{name}.ls1.gamma"))
     y = mlp(net, layer_norm(net, x, f"{name}.norm2", eps), f"{name}.mlp")
     z: Value = net.Add(x, layer_scale(net, y, f"{name}.ls2.gamma"))
     return z
+
+
+def _grows(net: ImageNet, name: str) -> bool:
+    """Whether a block has more channels than its input: it is the first of a stage."""
+    return net.channels(f"{name}.norm1") != net.channels(f"{name}.norm2")
+
+
+def _pools(net: ImageNet, x: Value, stride: int, length: int) -> Value:
+    """Tokens [batch, length, channels] as [batch, stride, length / stride, channels], those that are pooled together in
+    the second dimension."""
+    value: Value = net.Reshape(x, [0, stride, length // stride, -1])
+    return value
 
 
 def _attention(net: ImageNet, x: Value, name: str, heads: int, stride: int, length: int, windows: int) -> Value:
@@ -194,7 +242,7 @@ ARCHITECTURES = (
         (),
         image_tasks(features, pool, lambda net, x: linear(net, x, "head.fc")),
         implied=Implied(
-            "hiera", r"hiera_(?!\w*abswin)\w+", {TIMM: ("blocks.1.attn.qkv.weight", "pos_embed", "head.norm.weight")},
+            "hiera", r"hiera_\w+", {TIMM: ("blocks.1.attn.qkv.weight", "pos_embed", "head.norm.weight")},
             ("head.fc.weight",), settings,
         ),
         settle=settle,

@@ -49,7 +49,7 @@ ARCHITECTURES = (
         (CLASSIFY, *OTHERS),
         implied=Implied(
             "vit",
-            r"(vit_(?!.*(dinov2|dinov3|hybrid|resnet|relpos|srelpos|pe_|rope|rpb))\w+|deit3?_(?!.*distilled)\w+)",
+            r"(vit_(?!.*(dinov2|dinov3|hybrid|resnet|relpos|srelpos|pe_|rope|rpb|rpn))\w+|deit3?_(?!.*distilled)\w+|beit3_\w+|flexivit_\w+)",
             {HF: ("cls_token", "encoder.layer.0.layernorm_before.weight"), TIMM: MARKS},
             ("head.weight", "classifier.weight"),
             vit_settings,

@@ -7,7 +7,7 @@ import math
 from ....runtime.ir.graph import Value
 from .conv import conv
 from .image_net import ImageNet
-from .resize import resize, size_of
+from .resize import bicubic, size_of
 
 
 def patch_embedding(net: ImageNet, x: Value, name: str) -> Value:
@@ -33,18 +33,4 @@ def positions(net: ImageNet, table: Value, grid: tuple[int, int], patches: Value
         antialias: whether to average when there are fewer patches than trained positions, as timm does.
     """
     planes = net.Transpose(net.Reshape(table, [1, *grid, -1]), perm=[0, 3, 1, 2])
-    return net.flatten(resized(net, planes, patches, antialias=antialias))
-
-
-def resized(net: ImageNet, planes: Value, like: Value, *, antialias: bool = False) -> Value:
-    """Planes [1, channels, rows, columns] with the height and width of `like`, by bicubic interpolation as torch has
-    it."""
-    return resize(
-        net,
-        planes,
-        size_of(net, like),
-        mode="cubic",
-        cubic_coeff_a=-0.5 if antialias else -0.75,
-        antialias=int(antialias),
-        exclude_outside=int(antialias),
-    )
+    return net.flatten(bicubic(net, planes, size_of(net, patches), antialias=antialias))

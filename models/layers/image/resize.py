@@ -36,3 +36,11 @@ def bilinear(net: ImageNet, x: Value, size: Value, *, align_corners: bool = Fals
     """`x` with another height and width, int64 [2], by linear interpolation."""
     mode = "align_corners" if align_corners else "half_pixel"
     return resize(net, x, size, mode="linear", coordinate_transformation_mode=mode)
+
+
+def bicubic(net: ImageNet, x: Value, size: Value, *, antialias: bool = False) -> Value:
+    """`x` with another height and width, int64 [2], by bicubic interpolation; `antialias` is whether to average where
+    it becomes smaller."""
+    averaged = int(antialias)
+    factor = -0.5 if antialias else -0.75
+    return resize(net, x, size, mode="cubic", cubic_coeff_a=factor, antialias=averaged, exclude_outside=averaged)

@@ -29,15 +29,15 @@ def attend(net: ImageNet, q: Value, k: Value, v: Value, bias: Value | None = Non
 
 
 def self_attention(net: ImageNet, x: Value, name: str, heads: int, bias: Value | None = None) -> Value:
-    """Attention with the weights ``NAME.qkv`` and ``NAME.proj``, and norms of queries and keys if the model has
-    them."""
+    """Attention with the weights ``NAME.qkv`` and ``NAME.proj``, and norms of queries, keys and the result if the model
+    has them."""
     width = net.channels(f"{name}.qkv") // 3
     size = width // heads
     parts = net.split(linear(net, x, f"{name}.qkv"), [width] * 3)
     q, k, v = (heads_first(net, part, heads, size) for part in parts)
     if net.has(f"{name}.q_norm.weight"):
         q, k = (layer_norm(net, item, f"{name}.{part}_norm", net.config.eps) for item, part in ((q, "q"), (k, "k")))
-    return linear(net, attend(net, q, k, v, bias), f"{name}.proj")
+    return linear(net, _normed(net, attend(net, q, k, v, bias), name), f"{name}.proj")
 
 
 def queries_keys_values(net: ImageNet, x: Value, name: str) -> list[Value]:
@@ -53,9 +53,11 @@ def queries_keys_values(net: ImageNet, x: Value, name: str) -> list[Value]:
     return net.split(y, [width] * 3)
 
 
-def projected_attention(net: ImageNet, q: Value, k: Value, v: Value, name: str, heads: int) -> Value:
+def projected_attention(
+    net: ImageNet, q: Value, k: Value, v: Value, name: str, heads: int, bias: Value | None = None
+) -> Value:
     """Attention of queries, keys and values [batch, length, width] with the weights ``NAME.q_proj``, ``NAME.k_proj``,
-    ``NAME.v_proj`` and ``NAME.out_proj``."""
+    ``NAME.v_proj`` and ``NAME.out_proj``; `bias` as in `attend`."""
     width = net.channels(f"{name}.q_proj")
     if width % heads:
         why = f"{heads} heads do not divide a width of {width}"
@@ -64,7 +66,7 @@ def projected_attention(net: ImageNet, q: Value, k: Value, v: Value, name: str, 
         heads_first(net, linear(net, x, f"{name}.{part}_proj"), heads, width // heads)
         for part, x in zip("qkv", (q, k, v), strict=True)
     )
-    return linear(net, attend(net, q, k, v), f"{name}.out_proj")
+    return linear(net, attend(net, q, k, v, bias), f"{name}.out_proj")
 
 
 def perceptron(net: ImageNet, x: Value, name: str) -> Value:
@@ -76,14 +78,23 @@ def perceptron(net: ImageNet, x: Value, name: str) -> Value:
     return x
 
 
-def mlp(net: ImageNet, x: Value, name: str) -> Value:
-    """``NAME.fc2`` of the activated ``NAME.fc1``; ``w3`` and ``w12`` where the first layer is gate and projection in
-    one (SwiGLU)."""
-    if net.has(f"{name}.fc1.weight"):
-        return linear(net, net.activate(linear(net, x, f"{name}.fc1"), net.config.act), f"{name}.fc2")
-    width = net.tensor(f"{name}.w3.weight").shape[1]
-    gate, up = net.split(linear(net, x, f"{name}.w12"), [width, width])
-    return linear(net, net.Mul(net.activate(gate, "silu"), up), f"{name}.w3")
+def mlp(net: ImageNet, x: Value, name: str, *, inner_norm: bool = False) -> Value:
+    """``NAME.fc2`` of the activated ``NAME.fc1``, or ``w3`` and ``w12``; the first layer of twice the width is gate and
+    projection in one (SwiGLU). `inner_norm`: with ``NAME.norm`` between them, if the model has it."""
+    first, last = (f"{name}.{part}" for part in (("fc1", "fc2") if net.has(f"{name}.fc1.weight") else ("w12", "w3")))
+    width = net.tensor(f"{last}.weight").shape[1]
+    y = linear(net, x, first)
+    if net.channels(first) == 2 * width:
+        gate, up = net.split(y, [width, width])
+        y = net.Mul(net.activate(gate, "silu"), up)
+    else:
+        y = net.activate(y, net.config.act)
+    return linear(net, _normed(net, y, name) if inner_norm else y, last)
+
+
+def _normed(net: ImageNet, x: Value, name: str) -> Value:
+    """With the norm ``NAME.norm``, if the model has it."""
+    return layer_norm(net, x, f"{name}.norm", net.config.eps) if net.has(f"{name}.norm.weight") else x
 
 
 def layer_scale(net: ImageNet, x: Value, name: str) -> Value:
@@ -99,7 +110,7 @@ def block(net: ImageNet, x: Value, name: str, heads: int, bias: Value | None = N
     eps = net.config.eps
     y = self_attention(net, layer_norm(net, x, f"{name}.norm1", eps), f"{name}.attn", heads, bias)
     x = net.Add(x, layer_scale(net, y, f"{name}.ls1.gamma"))
-    y = mlp(net, layer_norm(net, x, f"{name}.norm2", eps), f"{name}.mlp")
+    y = mlp(net, layer_norm(net, x, f"{name}.norm2", eps), f"{name}.mlp", inner_norm=True)
     return net.Add(x, layer_scale(net, y, f"{name}.ls2.gamma"))
 
 

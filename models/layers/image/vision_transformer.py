@@ -76,15 +76,22 @@ def token(net: ImageNet, x: Value, index: int = 0) -> Value:
     return value
 
 
+def _patches(net: ImageNet, x: Value) -> Value:
+    """Tokens without those before the patches."""
+    count = prefix_count(net)
+    value: Value = net.Slice(x, [count], [np.iinfo(np.int64).max], [1]) if count else x
+    return value
+
+
 def pool(net: ImageNet, x: Value) -> Value:
     """One vector of the tokens, as the model's classifier takes it."""
     kind = net.config.pool
     if kind == LATENT:
-        y = attention_pool(net, x, "attn_pool", net.config.heads)
+        y = attention_pool(net, _patches(net, x), "attn_pool", net.config.heads)
     elif kind == CLS:
         y = token(net, x)
     else:
-        y = net.ReduceMean(net.Slice(x, [prefix_count(net)], [np.iinfo(np.int64).max], [1]), [1], keepdims=0)
+        y = net.ReduceMean(_patches(net, x), [1], keepdims=0)
         y = net.Concat(token(net, x), y, axis=-1) if kind == BOTH else y
     return layer_norm(net, y, "fc_norm", net.config.eps) if net.has("fc_norm.weight") else y
 
