@@ -1,4 +1,5 @@
-"""Networks of pictures: ONNX files with one input of pixels, whose task follows from their outputs or metadata."""
+"""Networks of pictures: ONNX files with an input of pixels, and perhaps a mask of padding, whose task follows from
+their outputs or metadata."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from ...models.pipelines.image.image_model import MASK
 from ...models.pipelines.image.image_tasks import run_image_model
 from ...models.preprocess.as_nodes import BYTES, PIXELS
 from ...models.preprocess.ultralytics_export import DETECTORS, export_of
@@ -23,7 +25,8 @@ OUTPUTS = Plugins("models.pipelines.image", "OUTPUTS")
 
 def image_task(graph: Graph) -> str | None:
     """The task of a graph of nodes that takes pictures; None for other graphs."""
-    if len(graph.inputs) != 1 or graph.inputs[0].name not in (PIXELS, BYTES, IMAGES):
+    inputs = {value.name for value in graph.inputs} - {MASK}
+    if len(inputs) != 1 or not inputs <= {PIXELS, BYTES, IMAGES}:
         return None
     export = export_of(graph.metadata)
     if export is not None:

@@ -131,6 +131,12 @@ class Net(Builder):
         self.graph.values[name] = value
         return value
 
+    def optional_input(self, name: str, default: np.ndarray, shape: Sequence[Dim]) -> Value:
+        """Declare an input of the graph that has a value where none is fed."""
+        value = self.input(name, Tensor.of(default).dtype.name, shape)
+        self.graph.weights[name] = Tensor.of(default)
+        return value
+
     def output(self, name: str, value: Value) -> None:
         """Declare a value as an output of the graph."""
         named = Value(name)

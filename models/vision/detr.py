@@ -13,9 +13,9 @@ from ...runtime.contract.naming import Part, inside
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv
-from ..layers.image.grid import coordinates, side_by_side
+from ..layers.image.grid import side_by_side
 from ..layers.image.image_net import ImageNet, Inner
-from ..layers.image.resize import size_of
+from ..layers.image.resize import resize, size_of
 from ..layers.image.transformer import mlp, perceptron, projected_attention
 from ..layers.linear import linear
 from ..layers.norm import layer_norm
@@ -36,6 +36,8 @@ EPS = 1e-5
 SINE, LEARNED = "sine", "learned"
 TEMPERATURE = 10000
 BACKBONE = "backbone."
+UNSEEN = 3e4
+"""Taken from the attention scores of padding, which softmax makes 0; f16 holds it."""
 TASKS = (("ForObjectDetection", OBJECT_DETECTION), ("Model", IMAGE_FEATURES))
 
 
@@ -105,12 +107,17 @@ def hidden_states(net: ImageNet) -> Value:
     """What the decoder finds of each query, [batch, queries, width]."""
     backbone = Config({**net.config.values, "act": net.config.backbone_act, "inner_act": net.config.backbone_act})
     image = conv(net, resnet.features(Inner(net, BACKBONE, backbone)), "input_proj")
-    places = _learned(net, image) if net.config.positions == LEARNED else _sines(net, image)
+    mask = _mask(net, image)
+    places = _learned(net, image) if net.config.positions == LEARNED else _sines(net, mask)
+    hides = net.Mul(net.Sub(net.Unsqueeze(net.Reshape(mask, [0, -1]), [1, 2]), 1.0), UNSEEN)
     seen = net.flatten(image)
+    of_pixels = net.Expand(hides, net.Concat([1, 1], net.Shape(seen, start=1, end=2), [1], axis=0))
+    of_queries = net.Expand(hides, [1, 1, net.config.queries, 1])
     for i in range(net.config.encoder_layers):
         name, heads = f"encoder.layers.{i}", net.config.encoder_heads
         placed = net.Add(seen, places)
-        seen = _added(net, seen, projected_attention(net, placed, placed, seen, f"{name}.self_attn", heads), name, 1)
+        found = projected_attention(net, placed, placed, seen, f"{name}.self_attn", heads, of_pixels)
+        seen = _added(net, seen, found, name, 1)
         seen = _added(net, seen, mlp(net, seen, f"{name}.mlp"), name, 2)
     queries = net.Unsqueeze(net.vector("query_embed.weight"), [0])
     batch = net.Concat(net.Shape(image, start=0, end=1), [1, 1], axis=0)
@@ -120,7 +127,7 @@ def hidden_states(net: ImageNet) -> Value:
         name, heads = f"decoder.layers.{i}", net.config.decoder_heads
         placed = net.Add(x, queries)
         x = _added(net, x, projected_attention(net, placed, placed, x, f"{name}.self_attn", heads), name, 1)
-        found = projected_attention(net, net.Add(x, queries), keys, seen, f"{name}.cross_attn", heads)
+        found = projected_attention(net, net.Add(x, queries), keys, seen, f"{name}.cross_attn", heads, of_queries)
         x = _added(net, x, found, name, 2)
         x = _added(net, x, mlp(net, x, f"{name}.mlp"), name, 3)
     return layer_norm(net, x, "decoder.norm", EPS)
@@ -131,21 +138,31 @@ def _added(net: ImageNet, x: Value, y: Value, name: str, index: int) -> Value:
     return layer_norm(net, net.Add(x, y), f"{name}.norm{index}", EPS)
 
 
-def _sines(net: ImageNet, image: Value) -> Value:
-    """Sines and cosines of the places of pixels, [height x width, width]: half of each vector by rows, half by columns,
-    in shares of the image."""
+def _mask(net: ImageNet, image: Value) -> Value:
+    """1 for the pixels of `image` that are of pictures and 0 for padding, f32 [batch or 1, height, width]; the input
+    ``pixel_mask``, which has other sizes, says so. Nothing is padding where it is not fed."""
+    given = net.optional_input("pixel_mask", np.ones((1, 1, 1), np.int64), ("masks", "mask_height", "mask_width"))
+    planes = net.Unsqueeze(net.Cast(given, to=1), [1])
+    nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    mask: Value = net.Squeeze(resize(net, planes, size_of(net, image), **nearest), [1])
+    return mask
+
+
+def _sines(net: ImageNet, mask: Value) -> Value:
+    """Sines and cosines of the places of pixels in pictures, [batch or 1, height x width, width]: half of each vector
+    by rows, half by columns, in shares of the picture."""
     half = net.config.hidden // 2
     steps = 2 * math.pi / TEMPERATURE ** (2 * np.arange(half // 2) / half)
-    size = size_of(net, image)
     found = []
-    for axis in (0, 1):
-        places, length = coordinates(net, size, axis, 1.0)
-        shares = net.Unsqueeze(net.Div(places, net.Add(length, 1e-6)), [1])
-        angles = net.Mul(shares, net.constant(steps.astype(np.float32)))
-        pairs = [net.Unsqueeze(net.Sin(angles), [2]), net.Unsqueeze(net.Cos(angles), [2])]
-        vectors = net.Reshape(net.Concat(*pairs, axis=2), [0, -1])
-        found.append(net.Unsqueeze(vectors, [1 - axis]))
-    return side_by_side(net, size, found[0], found[1], half)
+    for axis in (1, 2):
+        places = net.CumSum(mask, net.constant(np.array(axis)))
+        length = net.Slice(places, [-1], [np.iinfo(np.int64).max], [axis])
+        shares = net.Unsqueeze(net.Div(places, net.Add(length, 1e-6)), [3])
+        angles = net.Unsqueeze(net.Mul(shares, net.constant(steps.astype(np.float32))), [4])
+        pairs = net.Concat(net.Sin(angles), net.Cos(angles), axis=4)
+        found.append(net.Reshape(pairs, [0, 0, 0, -1]))
+    value: Value = net.Reshape(net.Concat(*found, axis=3), [0, -1, 2 * half])
+    return value
 
 
 def _learned(net: ImageNet, image: Value) -> Value:

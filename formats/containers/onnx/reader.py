@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.errors import FormatError, UnsupportedError
 from ....runtime.contract.metadata import from_strings
-from ....runtime.ir.graph import Function, Graph, Node, Reference, Training, Value
+from ....runtime.ir.graph import Dim, Function, Graph, Node, Reference, Training, Value
 from ....runtime.ir.op import Foreign, Op
 from ....runtime.ir.opset_upgrade import upgrade
 from ....runtime.tensor.file import Source
@@ -234,11 +234,18 @@ class _Reader:
         return value
 
     def weight(self, graph: Graph, name: str, tensor: Tensor, message: Message, known: dict[str, Message]) -> None:
-        """A weight, which may also be an input: then it is the input's default."""
+        """A weight, which may also be an input: then it is the input's default, and symbolic dimensions stay."""
         if name in graph.weights:
             raise self.malformed("E-ONNX-SSA", message, f"the value {name!r} is defined twice")
-        value = graph.values[name] if name in graph.values else self.define(graph, name, known, message)
-        value.dtype, value.shape, value.container = tensor.dtype, tensor.shape, ()
+        shape: tuple[Dim, ...] = tensor.shape
+        if name in graph.values:
+            value = graph.values[name]
+            if value.shape is not None and len(value.shape) == len(shape):
+                declared = zip(value.shape, shape, strict=True)
+                shape = tuple(length if isinstance(dim, int) else dim for dim, length in declared)
+        else:
+            value = self.define(graph, name, known, message)
+        value.dtype, value.shape, value.container = tensor.dtype, shape, ()
         graph.weights[name] = tensor
         carried = {key: message[key] for key in TENSOR_KEYS if key in message}
         if carried:

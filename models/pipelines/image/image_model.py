@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....runtime.base.errors import UsageError
+from ....runtime.base.errors import UnsupportedError, UsageError
 from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.architecture import RunOptions
 from ....runtime.ir.graph import Graph
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 RANK = 4
+MASK = "pixel_mask"
+"""The input that says which pixels are of pictures: 1, and which are padding: 0."""
 
 
 class ImageModel(TaskModel):
-    """A model whose graph has one input, pixels [batch, channels, height, width], or bytes of pictures of one size.
+    """A model whose graph takes pixels [batch, channels, height, width], or bytes of pictures of one size, and perhaps
+    `MASK`.
 
     Attributes:
         takes_bytes: whether the graph prepares pictures itself.
@@ -37,19 +40,27 @@ class ImageModel(TaskModel):
 
     def __init__(self, graph: Graph, options: RunOptions) -> None:
         self.graph, self.options = graph, options
-        (pixels,) = graph.inputs
+        required = [value for value in graph.inputs if value.name not in graph.weights]
+        pixels, *others = [value for value in required if value.name != MASK]
+        if others:
+            names = ", ".join(value.name for value in others)
+            why = f"the model takes {names} beside {pixels.name}"
+            raise UnsupportedError("E-MODEL-INPUT", None, why, hint="Run it with candle-convert run")
+        self._needs_mask = len(required) > 1
         self._pixels = pixels.name
         self.takes_bytes = pixels.dtype is U8
         self._outputs = [value.name for value in graph.outputs]
         self._session = opened(graph, options)
 
     @memory_limited
-    def __call__(self, pixel_values: ArrayLike) -> dict[str, np.ndarray]:
+    def __call__(self, pixel_values: ArrayLike, pixel_mask: ArrayLike | None = None) -> dict[str, np.ndarray]:
         """The outputs by name: ``logits``, or ``last_hidden_state`` and ``pooler_output``.
 
         Args:
             pixel_values: prepared images, f32 [batch, channels, height, width], or one image without the batch; bytes
                 [batch, height, width, channels] for a graph that prepares pictures itself.
+            pixel_mask: 1 for pixels of pictures, 0 for padding, int64 [batch, height, width], of models that take it;
+                None if nothing is padding.
 
         Raises UsageError for arrays of other shapes.
         """
@@ -62,8 +73,26 @@ class ImageModel(TaskModel):
             why = "pixel_values have another shape than the model's"
             expected = f"[{', '.join(map(str, shape))}]"
             raise UsageError("E-RUN-SHAPE", None, why, expected=expected, found=list(pixels.shape))
-        results: list[Any] = self._session.run(None, {self._pixels: pixels})
+        feeds = {self._pixels: pixels, **self._mask(pixel_mask, pixels.shape)}
+        results: list[Any] = self._session.run(None, feeds)
         return dict(zip(self._outputs, results, strict=True))
+
+    def _mask(self, given: ArrayLike | None, pixels: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """The mask as a feed, empty if the graph has its own. UsageError for one that does not fit the pixels."""
+        expected = pixels[:3] if self.takes_bytes else (pixels[0], *pixels[2:])
+        if given is None and self._needs_mask:
+            stated = self.graph.values[MASK].shape or expected
+            sides = (each if isinstance(each, int) else own for each, own in zip(stated, expected, strict=True))
+            return {MASK: np.ones(tuple(sides), self.graph.values[MASK].dtype.numpy)}
+        if given is None:
+            return {}
+        if MASK not in self.input_names:
+            raise UsageError("E-RUN-INPUT", None, f"the model takes no {MASK}")
+        mask = np.asarray(given, self.graph.values[MASK].dtype.numpy)
+        if mask.shape != expected:
+            why = f"{MASK} does not have the batch, height and width of the pixels"
+            raise UsageError("E-RUN-SHAPE", None, why, expected=list(expected), found=list(mask.shape))
+        return {MASK: mask}
 
     @memory_limited
     def embed(

@@ -166,6 +166,32 @@ def test_export(case, tmp_path):
         _compare(dict(zip(names, found, strict=True)), _expected(model, pixels, sizes))
 
 
+@pytest.mark.parametrize("positions", ["sine", "learned"])
+def test_padding_is_masked(positions, tmp_path):
+    model = image_model("DetrForObjectDetection", **DETR | {"position_embedding_type": positions})
+    folder = saved(model, tmp_path / "hf")
+    pixels, mask = images(2, 64, 96), np.zeros((2, 64, 96), np.int64)
+    mask[0], mask[1, :40, :70] = 1, 1
+    with torch.no_grad():
+        outputs = model(pixel_values=torch.from_numpy(pixels), pixel_mask=torch.from_numpy(mask))
+    expected = {name: outputs[name].numpy() for name in ("logits", "pred_boxes")}
+    _compare(cc.models.load(folder)(pixel_values=pixels, pixel_mask=mask), expected)
+    cc.convert(folder, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    found = session.run(list(expected), {"pixel_values": pixels, "pixel_mask": mask})
+    _compare(dict(zip(expected, found, strict=True)), expected)
+    _compare(cc.models.load(tmp_path / "m.onnx")(pixel_values=pixels, pixel_mask=mask), expected)
+
+
+def test_a_mask_that_does_not_fit_is_refused(tmp_path):
+    detector = cc.models.load(saved(image_model("DetrForObjectDetection", **DETR), tmp_path / "detr"))
+    with pytest.raises(cc.Error, match="does not have the batch, height and width"):
+        detector(pixel_values=images(1, 64, 96), pixel_mask=np.ones((1, 2, 2), np.int64))
+    classifier = cc.models.load(saved(image_model("ViTForImageClassification", **VIT), tmp_path / "vit"))
+    with pytest.raises(cc.Error, match="takes no pixel_mask"):
+        classifier(pixel_values=images(1, 32, 32), pixel_mask=np.ones((1, 32, 32), np.int64))
+
+
 def test_folded_norms_are_not_in_the_graph(case, tmp_path):
     _, folder, _ = case
     cc.convert(folder, tmp_path / "m.onnx")
