@@ -1,4 +1,4 @@
-"""Detections: boxes from the outputs of DETR-like models and of YOLO networks."""
+"""Detections: boxes from the outputs of models with queries (DETR and its successors) and of YOLO networks."""
 
 from __future__ import annotations
 
@@ -42,9 +42,32 @@ def queried_boxes(logits: np.ndarray, centers: np.ndarray, size: Size, choice: C
     """
     exponents = np.exp(logits - logits.max(-1, keepdims=True))
     scores = (exponents / exponents.sum(-1, keepdims=True))[:, :-1]
+    found = scored(_scaled(centers, size), scores, choice.threshold)
+    return of_classes(found, choice.classes).at(slice(choice.most))  # type: ignore[arg-type]
+
+
+def focal_boxes(logits: np.ndarray, centers: np.ndarray, size: Size, choice: Choice) -> Boxes:
+    """Boxes of detectors whose classes exclude no other (Deformable and Conditional DETR, RT-DETR, D-FINE): as many of
+    the most certain pairs of a query and a class as there are queries, by `post_process_object_detection` of
+    transformers.
+
+    Args:
+        logits: [queries, classes].
+        centers, size: as in `queried_boxes`.
+    """
+    with np.errstate(over="ignore"):
+        scores = (1 / (1 + np.exp(-logits))).astype(np.float32).reshape(-1)
+    best = np.argsort(-scores, kind="stable")[: len(logits)]
+    best = best[scores[best] > choice.threshold]
+    queries, classes = np.divmod(best, logits.shape[1])
+    corners = _scaled(centers, size)[queries].astype(np.float32)
+    return of_classes(Boxes(corners, scores[best], classes), choice.classes).at(slice(choice.most))  # type: ignore[arg-type]
+
+
+def _scaled(centers: np.ndarray, size: Size) -> np.ndarray:
+    """Corners in pixels of boxes whose center, width and height are shares of a picture."""
     height, width = size
-    corners = corners_of(centers) * np.array([width, height, width, height], np.float32)
-    return of_classes(scored(corners, scores, choice.threshold), choice.classes).at(slice(choice.most))  # type: ignore[arg-type]
+    return corners_of(centers) * np.array([width, height, width, height], np.float32)
 
 
 def yolo_boxes(predictions: np.ndarray, classes: int, at: Placement, choice: Choice) -> Boxes:

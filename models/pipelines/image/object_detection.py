@@ -10,12 +10,12 @@ import numpy as np
 from ....runtime.base.errors import UsageError
 from ....runtime.base.nearest_name import did_you_mean
 from ...postprocess.boxes import Boxes
-from ...postprocess.detections import Choice, darknet_boxes, queried_boxes, yolo_boxes
+from ...postprocess.detections import Choice, darknet_boxes, focal_boxes, queried_boxes, yolo_boxes
 from ...preprocess.picture import Picture
 from ...preprocess.placement import Placement
 from ...preprocess.preparation import Preparation
 from ...preprocess.ultralytics_export import export_of
-from ..labels import label_names
+from ..labels import configured, label_names
 from ..task_model import Progress
 from .image_pipeline import ImagePipeline, listed, named_edges
 
@@ -60,28 +60,31 @@ class ObjectDetection(ImagePipeline):
         single, pictures = listed(inputs)
         found: list[list[dict[str, Any]]] = []
         for seen in self._seen(pictures, batch, preparation, progress):
-            names, certain = self._names(seen.outputs)
-            limit = (CERTAIN if certain else LIKELY) if threshold is None else threshold
+            names = self._names(seen.outputs)
+            limit = (CERTAIN if "pred_boxes" in seen.outputs else LIKELY) if threshold is None else threshold
             choice = Choice(limit, iou, _numbers(classes, names))
             for row, at in enumerate(seen.placements):
                 boxes = _boxes({name: array[row] for name, array in seen.outputs.items()}, len(names), at, choice)
                 found.append(_rows(boxes, names)[:top])
         return found[0] if single else found
 
-    def _names(self, outputs: Mapping[str, np.ndarray]) -> tuple[list[str], bool]:
-        """The labels, and whether the model has queries."""
+    def _names(self, outputs: Mapping[str, np.ndarray]) -> list[str]:
+        """The labels. Models with queries have a logit for none, too, unless the files name as many labels as there are
+        logits."""
         if outputs.keys() >= set(QUERIES):
-            return label_names(self._model.options, outputs["logits"].shape[-1] - 1), True
+            count = outputs["logits"].shape[-1]
+            named = configured(self._model.options).get("id2label")
+            return label_names(self._model.options, count - (not named or len(named) != count))
         source = self._model.options.source
         export = None if source is None else export_of(source.metadata)
         if export is not None and RAW in outputs:
-            return list(export.labels), False
+            return list(export.labels)
         for kind, axis, others in ((YOLO, 1, 0), (DARKNET, -1, 1)):
             if outputs.keys() >= set(kind):
                 count = outputs[kind[1]].shape[axis] - others
                 if export is not None and len(export.labels) == count:
-                    return list(export.labels), False
-                return label_names(self._model.options, count), False
+                    return list(export.labels)
+                return label_names(self._model.options, count)
         expected = ", or ".join(" and ".join(names) for names in (QUERIES, YOLO, DARKNET))
         raise UsageError("E-MODEL-OUTPUT", None, "the model has no boxes", expected=expected, found=", ".join(outputs))
 
@@ -89,7 +92,8 @@ class ObjectDetection(ImagePipeline):
 def _boxes(outputs: Mapping[str, np.ndarray], classes: int, at: Placement, choice: Choice) -> Boxes:
     """Boxes of one picture."""
     if "pred_boxes" in outputs:
-        return queried_boxes(outputs["logits"], outputs["pred_boxes"], at.size, choice)
+        found = focal_boxes if outputs["logits"].shape[-1] == classes else queried_boxes
+        return found(outputs["logits"], outputs["pred_boxes"], at.size, choice)
     if RAW in outputs:
         return yolo_boxes(outputs[RAW], classes, at, choice)
     if "scores" in outputs:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from candle_convert.models.postprocess.boxes import Boxes, suppressed
-from candle_convert.models.postprocess.detections import Choice, darknet_boxes, queried_boxes, yolo_boxes
+from candle_convert.models.postprocess.detections import Choice, darknet_boxes, focal_boxes, queried_boxes, yolo_boxes
 from candle_convert.models.preprocess.placement import Placement
 from candle_convert.models.preprocess.preparation import letterbox
 from candle_convert.tests.builders.pictures import MADE
@@ -34,6 +34,21 @@ def test_boxes_of_queries_are_those_of_transformers(threshold):
     assert (ours.classes == theirs["labels"].numpy()[order]).all()
     some = queried_boxes(logits[0], centers[0], (120, 371), Choice(threshold, classes=[1, 4], most=3))
     assert (some.classes == ours.classes[np.isin(ours.classes, [1, 4])][:3]).all()
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.5, 0.9])
+def test_boxes_of_sigmoids_are_those_of_transformers(threshold):
+    from transformers.models.rt_detr.image_processing_pil_rt_detr import RTDetrImageProcessorPil
+    from transformers.models.rt_detr.modeling_rt_detr import RTDetrObjectDetectionOutput
+
+    logits = RNG.normal(0, 3, (1, 40, 6)).astype(np.float32)
+    centers = RNG.uniform(0.2, 0.5, (1, 40, 4)).astype(np.float32)
+    outputs = RTDetrObjectDetectionOutput(logits=torch.from_numpy(logits), pred_boxes=torch.from_numpy(centers))
+    (theirs,) = RTDetrImageProcessorPil().post_process_object_detection(outputs, threshold, target_sizes=[(120, 371)])
+    ours = focal_boxes(logits[0], centers[0], (120, 371), Choice(threshold))
+    assert np.allclose(ours.scores, theirs["scores"].numpy(), atol=1e-6)
+    assert np.allclose(ours.corners, theirs["boxes"].numpy(), atol=1e-3)
+    assert (ours.classes == theirs["labels"].numpy()).all()
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
