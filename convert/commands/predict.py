@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 
 from ...runtime.base.errors import UsageError
 from ..cli import shared_options
+from ..cli.share import Share
 
 EPILOG = """\b
 Examples
@@ -27,10 +29,14 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
     """Numbers between commas; None if the option is not given."""
     found = []
     for value in values:
+        why = f"{parameter.opts[0]} {value!r} is not {parameter.metavar}"
         try:
-            found.append([float(each) for each in value.split(",")])
+            numbers = [float(each) for each in value.split(",")]
         except ValueError as error:
-            raise UsageError("E-OPTION", None, f"{parameter.opts[0]} {value!r} is not {parameter.metavar}") from error
+            raise UsageError("E-OPTION", None, why) from error
+        if not all(map(math.isfinite, numbers)):
+            raise UsageError("E-OPTION", None, why)
+        found.append(numbers)
     return found or None
 
 
@@ -53,8 +59,8 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
     type=shared_options.PATH,
     help="Folder for annotated copies of pictures.",
 )
-@click.option("--threshold", type=click.FloatRange(0, 1), metavar="P", help="Lowest score of objects.")
-@click.option("--iou", type=click.FloatRange(0, 1), metavar="P", help="Most that boxes may overlap (default 0.7).")
+@click.option("--threshold", type=Share(), metavar="P", help="Lowest score of objects.")
+@click.option("--iou", type=Share(), metavar="P", help="Most that boxes may overlap (default 0.7).")
 @click.option(
     "--classes",
     metavar="NAME,...",
@@ -75,7 +81,7 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
     callback=_numbers,
     help="Box around an object to cut out, in pixels. Repeatable.",
 )
-@click.option("--stability", type=click.FloatRange(0, 1), metavar="P", help="Least stability of masks (default 0.95).")
+@click.option("--stability", type=Share(), metavar="P", help="Least stability of masks (default 0.95).")
 @click.option("--grid", type=click.IntRange(1, 256), metavar="N", help="N x N points find masks (default 32).")
 @click.option("--min-area", type=click.IntRange(0), metavar="N", help="Remove holes and islands of fewer pixels.")
 @click.option(

@@ -60,7 +60,9 @@ def read_preparation(path: str) -> Preparation:
 
 def annotated_paths(folder: str, pictures: Sequence[str], *, force: bool) -> list[str]:
     """A path in the folder for each picture, ``NAME.png``, numbered where names repeat; UnsafeFileError for existing
-    ones unless `force`."""
+    ones unless `force`, FileAccessError for a folder that is a file."""
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise FileAccessError("E-IO-OPEN", folder, "not a folder", hint="Name a folder for the annotated pictures")
     paths = list(_numbered(folder, pictures))
     for path in paths:
         refuse_existing(path, force=force)

@@ -65,6 +65,21 @@ def test_annotated_pictures(folder, capsys):
     assert run(["predict", "model", "photos", "-o", "out", "-q", "--force"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["-o", "photos/0.png"], "not a folder"),
+        (["--threshold", "nan"], "nan is not in the range"),
+        (["--iou", "2"], "2.0 is not in the range"),
+        (["--points", "nan,1"], "--points 'nan,1' is not X,Y"),
+        (["--box", "1,2,inf,4"], "--box '1,2,inf,4' is not X0,Y0"),
+    ],
+)
+def test_options_without_a_meaning_get_one_line(words, line, folder, capsys):
+    assert run(["predict", "model", "photos", *words]) != 0
+    assert line in capsys.readouterr().err
+
+
 def test_preparation_of_another_file(folder, capsys):
     usual = emitted(capsys, "predict", "model", "photos/0.png")["results"]
     (folder / "model" / "preprocessor_config.json").rename("own.json")
