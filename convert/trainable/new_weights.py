@@ -15,7 +15,7 @@ from ...runtime.base.errors import FileAccessError, FormatError, UnsupportedErro
 from ...runtime.contract.architecture import HF, Config, Stored, Weight, sizes, weight_slots
 from ...runtime.contract.weight_binding import architectures, config_from, find_architecture
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.storage import Held
+from ...runtime.tensor.storage import Held, Storage
 from ...runtime.tensor.tensor import Tensor
 from ...tensors.operations.random import GENERATOR
 from ..open.prequantized import CONFIG
@@ -74,7 +74,7 @@ def new_model(config: Any, name: ClassName) -> Graph:
         if row.optional and not re.fullmatch(wanted, own):
             continue
         weights.update(_drawn(row, ways[0], layer, settings, deviation))
-    files = {CONFIG: Held(json.dumps(stated).encode())}
+    files: dict[str, Storage] = {CONFIG: Held(json.dumps(stated).encode())}
     return Graph(format="safetensors", weights=weights, attachments=files, arch=architecture.name)
 
 

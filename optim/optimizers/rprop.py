@@ -50,8 +50,8 @@ class Rprop(Optimizer):
         self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
     ) -> LazyTensor:
         agreement = grad * state["prev"]
-        turned = agreement < 0
-        factor = where(turned, n["less"], where(agreement > 0, n["more"], 1.0))
+        flipped = agreement < 0
+        factor = where(flipped, n["less"], where(agreement > 0, n["more"], 1.0))
         size = state["step_size"] = (state["step_size"] * factor).maximum(n["least"]).minimum(n["most"])
-        grad = state["prev"] = where(turned, 0.0, grad)
+        grad = state["prev"] = where(flipped, 0.0, grad)
         return value - grad.sign() * size
