@@ -4,8 +4,8 @@
 
 Every peer runs in a process of its own with the same weights, batches and optimizer; processes take turns, and the
 median of the rounds is reported with the processor time of a step, which other programs disturb less, and the loss
-after the last step. `--dispatch` times ``a @ b + c`` of 8 x 8 in place
-of training. A peer that is not installed is left out, as is torch.compile without a C++ compiler.
+after the last step. `--dispatch` times ``a @ b + c`` of 8 x 8 in place of training. A peer that is not installed is
+left out, as is torch.compile without a C++ compiler; a peer that fails at a model is named, and the others go on.
 """
 
 import argparse
@@ -430,9 +430,13 @@ class Peer:
         self.run(3)
 
     def run(self, count):
+        """Seconds and processor seconds of a step; RuntimeError where the process has ended."""
         self._process.stdin.write(f"{count}\n")
         self._process.stdin.flush()
-        seconds, processor, self.loss, self.peak = json.loads(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"{self.name} ended with status {self._process.wait()}")
+        seconds, processor, self.loss, self.peak = json.loads(answer)
         return seconds / count, processor / count
 
     def close(self):
@@ -440,8 +444,17 @@ class Peer:
         self._process.wait()
 
 
+def started(names, model, threads):
+    """The peers that make their first steps; those that fail are printed."""
+    for name in names:
+        try:
+            yield Peer(name, model, threads)
+        except RuntimeError as failure:
+            print(f"{model:8} {name:8} failed: {failure}", flush=True)
+
+
 def measured(model, names, options):
-    peers = [Peer(name, model, options.threads) for name in names]
+    peers = list(started(names, model, options.threads))
     counts = [max(1, int(options.seconds / peer.run(3)[0])) for peer in peers]
     for _ in range(options.rounds):
         for peer, count in zip(peers, counts, strict=True):
