@@ -8,6 +8,7 @@ zero-padded to a multiple of four.
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ ROWS = 12 if "avx512f" in features() else 3
 SIGN_OFFSET = 128
 """What the bytes of one kind are more than those of the other."""
 ZERO = ir.Constant(WORDS, [0] * LANES)
-TILES = {"AMX": amx.Registers, "emulated": amx.Emulated}
+TILES: dict[str, Callable[[Code, Sequence[amx.Shape]], amx.Tiles]] = {"AMX": amx.Registers, "emulated": amx.Emulated}
 """What multiplies tiles, by the name of the way."""
 TILE_QUADS = amx.LINE // 4
 """Words of a row of a tile."""
