@@ -79,16 +79,17 @@ class ImageModel(TaskModel):
 
     def _mask(self, given: ArrayLike | None, pixels: tuple[int, ...]) -> dict[str, np.ndarray]:
         """The mask as a feed, empty if the graph has its own. UsageError for one that does not fit the pixels."""
-        expected = pixels[:3] if self.takes_bytes else (pixels[0], *pixels[2:])
-        if given is None and self._needs_mask:
-            stated = self.graph.values[MASK].shape or expected
-            sides = (each if isinstance(each, int) else own for each, own in zip(stated, expected, strict=True))
-            return {MASK: np.ones(tuple(sides), self.graph.values[MASK].dtype.numpy)}
-        if given is None:
+        if given is None and not self._needs_mask:
             return {}
         if MASK not in self.input_names:
             raise UsageError("E-RUN-INPUT", None, f"the model takes no {MASK}")
-        mask = np.asarray(given, self.graph.values[MASK].dtype.numpy)
+        value = self.graph.values[MASK]
+        kind = np.dtype(np.int64) if value.dtype is None else np.dtype(value.dtype.numpy)
+        expected = pixels[:3] if self.takes_bytes else (pixels[0], *pixels[2:])
+        if given is None:
+            sides = zip(value.shape or expected, expected, strict=True)
+            return {MASK: np.ones([each if isinstance(each, int) else own for each, own in sides], kind)}
+        mask = np.asarray(given, kind)
         if mask.shape != expected:
             why = f"{MASK} does not have the batch, height and width of the pixels"
             raise UsageError("E-RUN-SHAPE", None, why, expected=list(expected), found=list(mask.shape))
