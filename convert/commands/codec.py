@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...runtime.base.errors import UsageError
 from ..cli import output_path, shared_options
 from ..console.output import current
 from ..console.status_line import busy
@@ -31,6 +32,8 @@ EXAMPLES = {
         "decode dac_44khz codes/ songs/ --format ogg",
     ),
 }
+NO_CODEC = ("E-ONNX-TASK", "E-MODEL-VERB")
+"""Codes of errors that say that a model is for another use."""
 SOUNDS = ("wav", "flac", "ogg", "mp3")
 
 
@@ -87,7 +90,7 @@ def encode(model: str, inputs: tuple[str, ...], output: str, **values: Any) -> i
 
     given = sounds_of(inputs)
     paths = output_files(given, output, SUFFIX, force=values["force"])
-    found: CodecModel = shared_options.load_for("encode", model, values)
+    found: CodecModel = _loaded("encode", model, values)
     chosen = {"bandwidth": values["bandwidth"], "num_quantizers": values["codebooks"]}
     count = found.quantizers(**chosen)
     rate = found.bandwidths[0 if found.multiscale else count - 1]
@@ -124,7 +127,7 @@ def decode(model: str, inputs: tuple[str, ...], output: str, **values: Any) -> i
     paths = output_files(given, output, suffix, force=values["force"])
     for path in paths.values():
         check_sound_suffix(path)
-    found: CodecModel = shared_options.load_for("decode", model, values)
+    found: CodecModel = _loaded("decode", model, values)
 
     def decoded(path: str, told: Callable[[float, float | None], None]) -> dict[str, Any]:
         codes = read_codes(path, found)
@@ -142,6 +145,18 @@ def decode(model: str, inputs: tuple[str, ...], output: str, **values: Any) -> i
         return {"output": paths[path], "seconds": made / found.rate, "rate": found.rate}
 
     return _each(model, given, "decoding", decoded, values)
+
+
+def _loaded(verb: str, model: str, values: dict[str, Any]) -> CodecModel:
+    """The model. UsageError for one that is no codec."""
+    try:
+        found: CodecModel = shared_options.load_for(verb, model, values)
+    except UsageError as error:
+        if error.code not in NO_CODEC:
+            raise
+        why = "not an audio codec"
+        raise UsageError("E-CODEC-MODEL", model, why, expected="EnCodec, DAC, SNAC or Mimi") from error
+    return found
 
 
 def _each(

@@ -151,7 +151,7 @@ def _speech_finder(path: str, values: dict[str, Any]) -> Any:
 
 def _outputs(given: list[str], values: dict[str, Any]) -> tuple[str, dict[str, str]]:
     """The kind of transcripts, and the path of each by that of the audio; no paths for standard output."""
-    from ..console.atomic_replace import refuse_existing
+    from ..sounds.output_files import output_files
 
     output = values["output"]
     if output is None:
@@ -161,18 +161,7 @@ def _outputs(given: list[str], values: dict[str, Any]) -> tuple[str, dict[str, s
     kind = values["kind"] or (suffix if suffix in FORMATS else None if suffix else "txt")
     if kind is None:
         raise UsageError("E-OUT-SUFFIX", output, "the suffix names no kind of transcript", expected=", ".join(FORMATS))
-    names = [f"{os.path.splitext(os.path.basename(path))[0]}.{kind}" for path in given]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(
-            "E-OUT-TWICE", output, f"two inputs have the output {twice}", hint="Transcribe them separately"
-        )
-    paths = {path: os.path.join(output, name) if folder else output for path, name in zip(given, names, strict=True)}
-    for path in paths.values():
-        refuse_existing(path, force=values["force"])
-    if folder:
-        os.makedirs(output, exist_ok=True)
-    return kind, paths
+    return kind, dict(output_files(given, output, f".{kind}", force=values["force"]))
 
 
 def _transcribed(

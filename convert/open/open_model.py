@@ -21,6 +21,7 @@ from .graph_files import modules_of
 from .locate import located
 from .model_directory import CONFIG as CONFIG
 from .model_directory import INDEX, listed
+from .model_files import models_of
 from .module_files import module_files
 
 CONFIG_LIMIT = 2**24
@@ -101,7 +102,13 @@ def open_model(
 def _opened(local: Path, options: ReadOptions, format: str | None, parts: bool) -> Graph:
     if os.path.isdir(local):
         found = model_directory.exported(local) if parts else None
-        return _directory(local, options, format) if found is None else _joined(local, *found, options, format)
+        if found is not None:
+            return _exported(local, *found, options, format)
+        models = models_of(local) if parts else None
+        if models is not None:
+            opened = {name: _opened(path, options, format, False) for name, path in models.items()}
+            return _joined(local, opened)
+        return _directory(local, options, format)
     graph = _index(local, options, format) if local.name.endswith(INDEX) else read_file(local, options, format)
     if _is_whole_model(local, graph):
         graph.attachments |= attachments(local.parent, graph)
@@ -194,9 +201,21 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
     return merged(shards.values(), "a shard")
 
 
-def _joined(folder: Path, files: dict[str, Path], others: list[str], options: ReadOptions, format: str | None) -> Graph:
+def _exported(
+    folder: Path, files: dict[str, Path], others: list[str], options: ReadOptions, format: str | None
+) -> Graph:
     """One model of the graphs in several files of a directory, `others` being variants of them."""
     graphs = {part: read_file(file, options, format) for part, file in files.items()}
+    whole = _joined(folder, graphs)
+    if others:
+        whole.note("W-DIR-COPIES", model_directory.skipped(", ".join(file.name for file in files.values()), others))
+    for graph in graphs.values():
+        graph.attachments = dict(whole.attachments)
+    return whole
+
+
+def _joined(folder: Path, graphs: dict[str, Graph]) -> Graph:
+    """One model of the graphs, or of the models, in several files of a directory."""
     whole = Graph(format=next(iter(graphs.values())).format, parts=graphs)
     for part, graph in graphs.items():
         whole.weights |= {f"{part}/{name}": tensor for name, tensor in collect_weights(graph).items()}
@@ -204,11 +223,7 @@ def _joined(folder: Path, files: dict[str, Path], others: list[str], options: Re
         whole.files += graph.files
         whole.external_files += graph.external_files
         whole.notes += graph.notes
-    if others:
-        whole.note("W-DIR-COPIES", model_directory.skipped(", ".join(file.name for file in files.values()), others))
     whole.attachments = attachments(folder, whole)
-    for graph in graphs.values():
-        graph.attachments = dict(whole.attachments)
     return whole
 
 

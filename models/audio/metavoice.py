@@ -21,6 +21,7 @@ from ..layers.net import Net
 from ..layers.norm import layer_norm, norm
 from ..pipelines.audio.synthesis.synthesis_tasks import run_first_stage, run_second_stage
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, RMS_EPS_5, kv_heads_key, matrix
+from ..schema.network_hyperparameters import count_of
 from ..schema.submodel import Submodel
 
 FIRST, SECOND = "metavoice_first_stage", "metavoice_second_stage"
@@ -30,6 +31,10 @@ EPS = 1e-5
 """Epsilon of the second stage's norms."""
 VOCABULARIES = Listed(COUNT, 1, 64)
 SWIGLU_MULTIPLE = 256
+ARGUMENTS = "model_args."
+"""How the hyper-parameters in the metadata of the authors' checkpoints begin."""
+HEAD = {FIRST: 128, SECOND: 64}
+"""Elements of a head of the published stages."""
 
 
 def _intermediate(config: Config) -> int:
@@ -117,15 +122,39 @@ SECOND_STAGE = Submodel(
 )
 
 
-def implied(kind: str, first: str) -> Callable[[Mapping[str, Any], Graph], tuple[str, Mapping[str, Any]] | None]:
-    """Detects a stage by the name of its first weight that the other one does not have."""
+def implied(kind: str, *marks: str) -> Callable[[Mapping[str, Any], Graph], tuple[str, Mapping[str, Any]] | None]:
+    """Detects a stage by the names of weights that the other one does not have, one of them; what config.json does not
+    say is taken from the checkpoint's arguments, and from shapes."""
 
     def found(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-        if first not in graph.weights or "speaker_cond_pos.weight" not in graph.weights:
+        weights = {name.removeprefix("model.").removeprefix("_orig_mod."): each for name, each in graph.weights.items()}
+        voice = weights.get("speaker_cond_pos.weight")
+        if voice is None or len(voice.shape) != 2 or not any(mark in weights for mark in marks):
             return None
-        return HF, {**source, "model_type": kind}
+        return HF, {**_of_checkpoint(kind, graph, weights), **source, "model_type": kind}
 
     return found
+
+
+def _of_checkpoint(kind: str, graph: Graph, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Hyper-parameters that shapes tell, and those of the authors' checkpoints."""
+    hidden, speaker = weights["speaker_cond_pos.weight"].shape
+    found: dict[str, Any] = {"n_embd": hidden, "speaker_emb_dim": speaker, "n_head": max(1, hidden // HEAD[kind])}
+    found["n_layer"] = count_of(weights, "transformer.h.{i}.ln_1.weight") or None
+    places = weights.get("transformer.wpe.weight")
+    if places is not None:
+        found["block_size"] = places.shape[0]
+    gate = weights.get("transformer.h.0.mlp.swiglu.w1.weight")
+    if gate is not None:
+        found["intermediate_size"] = gate.shape[0]
+    for key, name in (("vocab_sizes", "transformer.wtes.{i}.weight"), ("target_vocab_sizes", "lm_heads.{i}.weight")):
+        rows = [weights[name.format(i=i)] for i in range(count_of(weights, name)) if name.format(i=i) in weights]
+        found[key] = [tensor.shape[0] for tensor in rows]
+    stated = {key.removeprefix(ARGUMENTS): value for key, value in graph.metadata.items() if key.startswith(ARGUMENTS)}
+    found |= {key: value for key, value in stated.items() if value is not None}
+    if kind == FIRST and found["vocab_sizes"]:
+        found["vocab_size"] = found["vocab_sizes"][0]
+    return {key: value for key, value in found.items() if value is not None and value != []}
 
 
 def first_stage(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
@@ -185,7 +214,7 @@ ARCHITECTURES = (
         FIRST_STAGE.rows(),
         FIRST_STAGE.weight_rows(),
         (Task("text-to-speech", {"model": first_stage}, run_first_stage),),
-        implied=implied(FIRST, "layers.0.attention.wqkv.weight"),
+        implied=implied(FIRST, "layers.0.attention.wqkv.weight", "transformer.h.0.mlp.swiglu.w1.weight"),
         prefixes=("model.", "_orig_mod."),
     ),
     Architecture(

@@ -62,5 +62,22 @@ class GraphFiles:
                 raise UsageError("E-MODEL-OUTPUT", path, why, expected=expected, found=found)
 
 
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model made of several models, each in a file or folder of its own, side by side in one folder.
+
+    The module that runs such models declares one as `MODEL_FILES`, and mentions the names of the models in quotes.
+
+    Attributes:
+        task: what the whole is used for.
+        names: of the models; their files and folders are called so, with a suffix.
+        run: makes the runnable object from the loaded models by name.
+    """
+
+    task: str
+    names: tuple[str, ...]
+    run: Callable[[Mapping[str, Any], RunOptions], Any]
+
+
 def _listed(names: Any) -> str:
     return ", ".join(sorted(names))

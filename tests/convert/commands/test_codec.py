@@ -10,6 +10,7 @@ import torch
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.audio_codecs import CASES, codec, sound
 from candle_convert.tests.builders.image_checkpoints import saved
+from candle_convert.tests.builders.paths import EXAMPLES
 
 RATE = 16_000
 
@@ -138,3 +139,12 @@ def test_refusals(words, why, folder, capsys):
     assert why in err
     assert err.count("\n") == 1
     assert set(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["digits.onnx", "tiny_llama"])
+def test_models_that_are_no_codecs(name, tmp_path, capsys):
+    soundfile.write(tmp_path / "a.wav", np.full(800, 0.1, np.float32), RATE)
+    assert run(["codec", "encode", str(EXAMPLES / name), str(tmp_path / "a.wav"), str(tmp_path / "a.npz")]) == 2
+    said = capsys.readouterr().err
+    assert "not an audio codec" in said
+    assert said.count("\n") == 1

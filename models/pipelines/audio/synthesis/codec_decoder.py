@@ -20,22 +20,12 @@ class CodecDecoder:
     """Makes sound of codes.
 
     Args:
-        graphs: the graphs of the whole model.
-        options: those of the whole model.
+        codec: what decodes them.
         channels: 2 if the codebooks of left and right alternate, and a codec of one channel decodes each.
-
-    Raises UsageError for a model without a codec.
     """
 
-    def __init__(self, graphs: Mapping[str, Graph], options: RunOptions, channels: int = 1) -> None:
-        inner = {name: graphs[AUDIO + name] for name in (ENCODER, DECODER) if AUDIO + name in graphs}
-        if options.config is None or len(inner) < 2:
-            path = options.source.files[0] if options.source is not None and options.source.files else None
-            why = "the model has no audio decoder: its file lacks the weights of the codec"
-            raise UsageError("E-SPEAK-CODEC", path, why, hint="Use the whole checkpoint")
-        config = part_config(options.config, f"{CODEC}.")
-        self.codec = CodecModel(inner, replace(options, config=config, variant=None))
-        self.channels = channels
+    def __init__(self, codec: CodecModel, channels: int = 1) -> None:
+        self.codec, self.channels = codec, channels
 
     @property
     def rate(self) -> int:
@@ -53,3 +43,13 @@ class CodecDecoder:
             return np.zeros((self.channels, 0), np.float32)
         sides = [self.codec.decode(codes[side :: self.channels][None])[0] for side in range(self.channels)]
         return np.concatenate(sides)
+
+
+def inner_codec(graphs: Mapping[str, Graph], options: RunOptions) -> CodecModel:
+    """The codec inside a model, of the model's graphs and options. UsageError for a model without one."""
+    inner = {name: graphs[AUDIO + name] for name in (ENCODER, DECODER) if AUDIO + name in graphs}
+    if options.config is None or len(inner) < 2:
+        path = options.source.files[0] if options.source is not None and options.source.files else None
+        why = "the model has no audio decoder: its file lacks the weights of the codec"
+        raise UsageError("E-SPEAK-CODEC", path, why, hint="Use the whole checkpoint")
+    return CodecModel(inner, replace(options, config=part_config(options.config, f"{CODEC}."), variant=None))

@@ -20,7 +20,7 @@ from .....runtime.ir.graph import Graph
 from ....generation.sampling import Sampling
 from ...task_model import Progress
 from ...text_model import TextModel
-from .codec_decoder import CodecDecoder
+from .codec_decoder import CodecDecoder, inner_codec
 from .synthesis_settings import MAX_GUIDANCE, SynthesisSettings, synthesis_settings
 
 DEFAULT_SECONDS = 10.0
@@ -105,7 +105,7 @@ class SynthesisModel(TextModel):
     def audio_decoder(self) -> CodecDecoder:
         """What makes sound of the codes. UsageError for a model without one."""
         channels = 1 if self.options.config is None else self.options.config.values.get("channels", 1)
-        return CodecDecoder(self._graphs, self.options, channels)
+        return CodecDecoder(inner_codec(self._graphs, self.options), channels)
 
     def codes(self, request: CodeRequest) -> np.ndarray:
         """Codes int64 [codebooks, frames]."""
