@@ -13,6 +13,7 @@ from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ..kernels.gemm.gemv import gemv
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
 from ..kernels.gemm.register_tile import PANEL
+from ..shape.layout_kernel import copy
 from .gemm import gemm
 from .linear_kernel import gemv_launch
 from .matmul import matmul
@@ -21,6 +22,10 @@ from .panel_product import packed_launch, zeros
 F32 = np.dtype(np.float32)
 FEWEST, RUN = 2, 32
 """Rows up to which a transposed constant is read as it is, where its rows are runs of so many elements."""
+COPIED = 2 * PANEL
+"""Rows and columns from which factors that are no constants are copied before they are multiplied."""
+PAGE, APART = 4096, 16
+"""Bytes from row to row at which rows share a set of the first cache, and elements that keep copied rows apart."""
 
 
 @range_kernel
@@ -108,7 +113,7 @@ def stacked_launch(
     lengths: tuple[int, int, int, int],
     matrices: tuple[int, int],
     strides: tuple[int, int, int, int],
-) -> Launch:
+) -> list[Launch]:
     """Products of stacks, the right matrices packed while they are used.
 
     Args:
@@ -119,9 +124,11 @@ def stacked_launch(
     """
     a, b, y = buffers
     stack, rows, columns, depth = lengths
+    if stack == 1 and columns % PANEL == 0 and min(rows, columns) >= COPIED:
+        return _copied_product(step, buffers, lengths[1:], strides)
     parts = step.parts(stack * -(-columns // PANEL), math.prod(lengths) / 16)
     scratch = step.scratch(parts * (depth + ROWS) * 4 * PANEL)
-    return Launch(
+    launch = Launch(
         stacked_product,
         parts,
         a=a,
@@ -140,6 +147,29 @@ def stacked_launch(
         b_row=strides[2],
         b_column=strides[3],
     )
+    return [launch]
+
+
+def _copied_product(
+    step: Step,
+    buffers: tuple[Buffer, Buffer, Buffer],
+    lengths: tuple[int, int, int],
+    strides: tuple[int, int, int, int],
+) -> list[Launch]:
+    """A product of two large matrices: the right one is copied into panels first, and the left one into rows if it is
+    transposed, or if its rows begin at one place of a cache's set."""
+    a, b, y = buffers
+    rows, columns, depth = lengths
+    a_row, a_column, b_row, b_column = strides
+    launches, steps = [], (a_row, a_column)
+    if a_column != 1 or 4 * a_row % PAGE == 0:
+        steps = (depth + APART, 1)
+        straight = step.temporary(F32, (rows, steps[0]))
+        launches.append(copy(step, a, straight, (rows, depth), (a_row, a_column), steps))
+        a = straight
+    packed = step.temporary(F32, (columns // PANEL, depth, PANEL))
+    launches.append(copy(step, b, packed, packed.shape, (PANEL * b_column, b_row, b_column), packed.strides))
+    return [*launches, packed_launch(step, a, packed, y, None, lengths, steps)]
 
 
 @native(gemm)
@@ -171,7 +201,7 @@ def plan_gemm(step: Step) -> Planned:
     return packed_launch(step, a, packed, step.output(), bias, (rows, columns, depth), steps)
 
 
-def _of_variables(step: Step, a: Buffer, b: Buffer) -> Launch:
+def _of_variables(step: Step, a: Buffer, b: Buffer) -> list[Launch]:
     """Either matrix may be transposed."""
     y = step.output()
     rows, columns = y.shape
