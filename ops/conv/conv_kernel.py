@@ -21,6 +21,7 @@ from ..kernels.gemm.epilogue import Epilogue, apply_epilogue, launch_with_epilog
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL
 from .conv import conv
+from .im2row_kernel import plan_im2row
 from .phases_kernel import plan_by_phases
 
 GROUPED_PLANES = 4 * ROWS
@@ -154,6 +155,7 @@ def plan_conv(step: Step) -> Planned:
         or plan_channels_vectorized(found)
         or plan_banded_gemm(found)
         or plan_by_phases(found)
+        or plan_im2row(found)
         or plan_implicit_gemm(found)
         or plan_depthwise(found)
         or plan_im2col(found)

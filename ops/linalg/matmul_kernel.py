@@ -17,15 +17,15 @@ from ..shape.layout_kernel import copy
 from .gemm import gemm
 from .linear_kernel import gemv_launch
 from .matmul import matmul
-from .panel_product import packed_launch, zeros
+from .panel_product import APART, copied_into_panels, packed_launch, zeros
 
 F32 = np.dtype(np.float32)
 FEWEST, RUN = 2, 32
 """Rows up to which a transposed constant is read as it is, where its rows are runs of so many elements."""
 COPIED = 2 * PANEL
 """Rows and columns from which factors that are no constants are copied before they are multiplied."""
-PAGE, APART = 4096, 16
-"""Bytes from row to row at which rows share a set of the first cache, and elements that keep copied rows apart."""
+PAGE = 4096
+"""Bytes from row to row of which rows share a set of the first cache."""
 
 
 @range_kernel
@@ -124,7 +124,7 @@ def stacked_launch(
     """
     a, b, y = buffers
     stack, rows, columns, depth = lengths
-    if stack == 1 and columns % PANEL == 0 and min(rows, columns) >= COPIED:
+    if stack == 1 and min(rows, columns) >= COPIED:
         return _copied_product(step, buffers, lengths[1:], strides)
     parts = step.parts(stack * -(-columns // PANEL), math.prod(lengths) / 16)
     scratch = step.scratch(parts * (depth + ROWS) * 4 * PANEL)
@@ -167,9 +167,8 @@ def _copied_product(
         straight = step.temporary(F32, (rows, steps[0]))
         launches.append(copy(step, a, straight, (rows, depth), (a_row, a_column), steps))
         a = straight
-    packed = step.temporary(F32, (columns // PANEL, depth, PANEL))
-    launches.append(copy(step, b, packed, packed.shape, (PANEL * b_column, b_row, b_column), packed.strides))
-    return [*launches, packed_launch(step, a, packed, y, None, lengths, steps)]
+    packed, packing = copied_into_panels(step, b, (depth, columns), (b_row, b_column))
+    return [*launches, *packing, packed_launch(step, a, packed, y, None, lengths, steps)]
 
 
 @native(gemm)

@@ -11,9 +11,14 @@ from ...runtime.plan.kernel_api import Buffer, Launch, Step
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
 from ..kernels.gemm.microkernel_f32 import PREFETCH_DISTANCE, ROWS, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL
+from ..shape.layout_kernel import copy
+
+F32 = np.dtype(np.float32)
 
 ROW_BLOCK = 96
 """Rows that a part computes at a time."""
+APART = 16
+"""Elements between copied rows, which keep rows of a page from sharing sets of the first cache."""
 
 
 @range_kernel
@@ -77,6 +82,24 @@ def packed_product(
 def zeros(step: Step) -> Buffer:
     """A panel's width of zeros."""
     return step.constant_buffer(np.zeros(PANEL, np.float32))
+
+
+def copied_into_panels(
+    step: Step, b: Buffer, shape: tuple[int, int], strides: tuple[int, int]
+) -> tuple[Buffer, list[Launch]]:
+    """A matrix of `shape` [depth, columns] whose elements lie `strides` apart, in panels, and what copies it there.
+    What a panel has behind the last column is undefined."""
+    depth, columns = shape
+    whole, rest = divmod(columns, PANEL)
+    packed = step.temporary(F32, (whole + (rest > 0), depth, PANEL))
+    steps, launches = (PANEL * strides[1], *strides), []
+    if whole:
+        launches.append(copy(step, b, packed, (whole, depth, PANEL), steps, packed.strides))
+    if rest:
+        source = b.view((b.count - whole * steps[0],), whole * steps[0])
+        target = packed.view((1, depth, PANEL), whole * packed.strides[0])
+        launches.append(copy(step, source, target, (1, depth, rest), steps, packed.strides))
+    return packed, launches
 
 
 def packed_launch(

@@ -30,24 +30,24 @@ def found_in_windows(
     first, last = share(planes * out_height, part, parts)
     for line in range(first, last):
         base = line // out_height * height * width
-        row_begin = line % out_height * row_stride - top
+        row_begin, target = line % out_height * row_stride - top, line * out_width
         for out in range(out_width):
-            column_begin = out * column_stride - left
-            best, place = np.float32(-np.inf), np.int64(-1)
-            for i in range(kernel_height):
-                row = row_begin + i * row_dilation
-                if row < 0 or row >= height:
-                    continue
-                for j in range(kernel_width):
-                    column = column_begin + j * column_dilation
-                    if column < 0 or column >= width:
-                        continue
-                    at = base + row * width + column
-                    value = x[at]
-                    if place < 0 or value > best or (value != value and best == best):
-                        best, place = value, at
-            y[line * out_width + out] = best
-            places[line * out_width + out] = place
+            y[target + out], places[target + out] = np.float32(-np.inf), np.int64(-1)
+        for i in range(kernel_height):
+            row = row_begin + i * row_dilation
+            if row < 0 or row >= height:
+                continue
+            for j in range(kernel_width):
+                shift = j * column_dilation - left
+                begin = max(0, (column_stride - 1 - shift) // column_stride)
+                end = min(out_width, (width - 1 - shift) // column_stride + 1)
+                start = base + row * width + shift
+                for out in range(begin, end):
+                    at = start + out * column_stride
+                    value, best, place = x[at], y[target + out], places[target + out]
+                    better = (place < 0) | (value > best) | ((value != value) & (best == best))
+                    y[target + out] = value if better else best
+                    places[target + out] = at if better else place
 
 
 @native(max_pool)
