@@ -23,7 +23,7 @@ F32 = np.dtype(np.float32)
 FEWEST, RUN = 2, 32
 """Rows up to which a transposed constant is read as it is, where its rows are runs of so many elements."""
 COPIED = 2 * PANEL
-"""Rows and columns from which factors that are no constants are copied before they are multiplied."""
+"""Rows, columns and depth from which factors that are no constants are copied before they are multiplied."""
 PAGE = 4096
 """Bytes from row to row of which rows share a set of the first cache."""
 
@@ -124,7 +124,7 @@ def stacked_launch(
     """
     a, b, y = buffers
     stack, rows, columns, depth = lengths
-    if stack == 1 and min(rows, columns) >= COPIED:
+    if stack == 1 and min(rows, columns, depth) >= COPIED:
         return _copied_product(step, buffers, lengths[1:], strides)
     parts = step.parts(stack * -(-columns // PANEL), math.prod(lengths) / 16)
     scratch = step.scratch(parts * (depth + ROWS) * 4 * PANEL)
