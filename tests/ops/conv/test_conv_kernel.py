@@ -177,6 +177,23 @@ def test_few_positions(biased):
         natively("Conv", Example(inputs, attributes), 22, rtol=1e-4, atol=1e-4, constant=range(1, len(inputs)))
 
 
+@pytest.mark.parametrize("outputs", [5, 40])
+@pytest.mark.parametrize("biased", [True, False])
+def test_kernels_larger_than_the_result(outputs, biased):
+    """Neither is a constant, as of gradients of kernels."""
+    rng = np.random.default_rng(4)
+    for sizes, kernel, strides, dilations in (
+        ([18, 18], [16, 16], [1, 1], [1, 1]),
+        ([9, 21], [3, 16], [2, 3], [2, 1]),
+        ([4, 5, 10], [3, 2, 9], [1, 2, 1], [1, 1, 1]),
+        ([40], [30], [4], [1]),
+    ):
+        x, w = (rng.normal(size=shape).astype("f4") for shape in ((2, 3, *sizes), (outputs, 3, *kernel)))
+        inputs = (x, w, rng.normal(size=outputs).astype("f4")) if biased else (x, w)
+        attributes = {"strides": strides, "dilations": dilations}
+        natively("Conv", Example(inputs, attributes), 22, rtol=1e-4, atol=1e-4)
+
+
 SQUARES = [(14, 14), (13, 17), (9, 130), (40, 9), (7, 300)]
 """Sizes of which there are enough squares, in panels of 16 and 32 columns, one row and several."""
 
