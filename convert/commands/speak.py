@@ -52,8 +52,11 @@ VOICE = {"description": "describe", "speaker": "speaker"}
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Make speech or music of a text.
 
-    MODEL is a directory of MusicGen with its tokenizer, of Parler-TTS, or a GGUF file of one. Codes are drawn with the
-    settings of generation_config.json; the same seed makes the same sound.
+    MODEL is a directory of MusicGen with its tokenizer, of Parler-TTS or CSM, or a GGUF file of one; or a folder of
+    MetaVoice: first_stage.pt, second_stage.pt, speaker_encoder.pt and encodec/. MetaVoice speaks in the voice of
+    --speaker voice.wav; EnCodec's decoder makes its sound, without the authors' multiband diffusion and DeepFilterNet.
+    Codes are drawn with the settings of generation_config.json, or of MetaVoice's authors; the same seed makes the same
+    sound.
     """
     from ..console.atomic_replace import refuse_existing
     from ..console.stdio import STREAM

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from ...runtime.base.errors import FormatError
 from ...runtime.contract.graph_files import ModelFiles
 from ...runtime.plugin.discovery import Plugins
 from . import model_directory
@@ -19,14 +20,20 @@ _STEM = re.compile(r"[^.-]+")
 
 def models_of(folder: Path) -> dict[str, Path] | None:
     """The files and folders of a model made of several, by the names of its models; None for other folders, and for
-    those with further files of weights."""
-    names = model_directory.listed(folder)
+    those with further files of weights. FormatError for a folder that lacks one of the models."""
+    names, weights = model_directory.listed(folder), model_directory.weights(folder)
     for each in _sets(names):
         found = {model: path for model in each.names if (path := _path_of(model, folder, names)) is not None}
         files = {path.name for path in found.values()}
-        others = [name for name in model_directory.weights(folder) if name not in files and _named(name) not in found]
-        if len(found) == len(each.names) and not others:
+        others = [name for name in weights if name not in files and _named(name) not in found]
+        if others:
+            continue
+        if len(found) == len(each.names):
             return found
+        if len(found) > 1 and len(weights) != 1:
+            missing = ", ".join(model for model in each.names if model not in found)
+            hint = "Put a file of weights or a folder of that name beside the others"
+            raise FormatError("E-DIR-PART", folder, f"the model is without its {missing}", hint=hint)
     return None
 
 

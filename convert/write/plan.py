@@ -17,6 +17,7 @@ from ...runtime.base.units import counted, human_size
 from ...runtime.base.version import __version__
 from ...runtime.contract.architecture import MODEL
 from ...runtime.contract.format import FileLayout, Format, Piece, WriteOptions
+from ...runtime.contract.graph_files import ModelFiles
 from ...runtime.ir.clone import copied_graph
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.precision.cast_weights import Cast
@@ -26,10 +27,10 @@ from ...runtime.passes.weights.tied import Tied
 from ...runtime.tensor.dtype import U8
 from ...runtime.tensor.element_packing import exact_nbytes
 from ...runtime.tensor.file import Source
-from ...runtime.tensor.storage import Region, Storage
+from ...runtime.tensor.storage import Held, Region, Storage
 from ...runtime.tensor.tensor import CHUNK, Tensor
 from ..console.stdio import refuse_stream
-from ..open import detect_format, graph_files
+from ..open import detect_format, graph_files, model_files
 from ..open.companion import without_pickles
 from ..open.lora_adapter import merge
 from ..open.model_directory import INDEX
@@ -41,6 +42,8 @@ from . import graph_variants
 from .conversion_options import Options, check_dtypes
 
 CONFIG, TEMPLATE = "config.json", "chat_template.jinja"
+FOLDERS = ("safetensors", "pytorch")
+"""Formats in which models that are made of several are written."""
 COPIES = 6
 """Chunks that one thread may hold at once: the source, the widened values, the audit's masks and the result."""
 
@@ -174,8 +177,10 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     detect_format.refuse_unwritten(graph)
     format = target_format(os.fspath(output), options)
     folder, stem, beside = output_location(output, format)
-    if not format.graphs:
+    models = model_files.set_of(graph.parts)
+    if models is None or not beside or format.name not in FOLDERS:
         refuse_graphs(graph, format, output)
+    if not format.graphs:
         if options.with_preprocessing:
             why = f"{format.name} files hold weights, and --with-preprocessing is about nodes"
             raise UsageError("E-OPTION", output, why, hint="Write ONNX with it")
@@ -202,12 +207,19 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         for variant in variants:
             for name, source in sources.items():
                 called = f"{name}{variant.suffix}" if graph.parts else None
+                called = called if models is None else f"{name}/{stem}"
                 part, own = _part(_copied(source), name, called, format, beside, options, dtype, variant)
                 made[variant].append(part)
                 casts.audits += own.audits
         parts = tuple(part for each in made.values() for part in each)
         files = [file for part in parts for file in part.files]
+        attached = graph.attachments if models is None else _beside(graph, models)
         _join(graph, {part.files[0].name.removesuffix(format.suffixes[0]): part for part in parts})
+        if models is not None:
+            if any(len(part.files) > 1 for part in parts):
+                why = "each of the models in the folder is one file, and shards are several"
+                raise UsageError("E-OPTION", output, why, hint="Leave out the options of shards")
+            graph.attachments = {**attached, **_configs(dict(zip(sources, parts, strict=True)))}
         graph_variants.add_settings(graph, made)
     loose = sorted(without_pickles(graph).items()) if beside else []
     _check_loose([name for name, _ in loose], {file.name.lower() for file in files}, folder)
@@ -310,6 +322,18 @@ def _join(graph: Graph, parts: dict[str, Part]) -> None:
     graph.attachments, graph.metadata, graph.arch = first.attachments, first.metadata, first.arch
 
 
+def _beside(graph: Graph, models: ModelFiles) -> dict[str, Storage]:
+    """The files beside a model that is made of several, and those that its copy has as well."""
+    made = {name: Held(json.dumps(value, indent=1).encode()) for name, value in models.beside(graph).items()}
+    return {**made, **graph.attachments}
+
+
+def _configs(parts: dict[str, Part]) -> dict[str, Storage]:
+    """The config.json of each model that has one, in the folder of its weights."""
+    held = {name: part.graph.attachments for name, part in parts.items()}
+    return {f"{name}/{CONFIG}": attached[CONFIG] for name, attached in held.items() if CONFIG in attached}
+
+
 def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, name: str = MODEL) -> Rules:
     """Give a graph the files beside it, the adapters and the names that it has in the output; rules for dtypes that the
     output needs.
@@ -366,7 +390,12 @@ def _refuse_part(graph: Graph, options: Options) -> None:
 
 
 def refuse_graphs(graph: Graph, format: Format, output: Path) -> None:
-    """UsageError for a model of several graphs where the output has weights alone."""
+    """UsageError for a model of several graphs where the output has weights alone, and for one made of several
+    models."""
+    if model_files.set_of(graph.parts) is not None:
+        why = f"the model is {len(graph.parts)} models, each with files of its own: {', '.join(graph.parts)}"
+        hint = "convert writes all into a directory: DIR --to safetensors; or name one of the models"
+        raise UsageError("E-OUT-GRAPHS", output, why, hint=hint)
     if graph.parts and not format.graphs:
         first = next(iter(graph.parts.values()))
         raise UsageError(

@@ -72,11 +72,14 @@ class ModelFiles:
         task: what the whole is used for.
         names: of the models; their files and folders are called so, with a suffix.
         run: makes the runnable object from the loaded models by name.
+        beside: contents of JSON files, by their names, that a copy of the whole has beside the models, for what their
+            own files of weights do not hold.
     """
 
     task: str
     names: tuple[str, ...]
     run: Callable[[Mapping[str, Any], RunOptions], Any]
+    beside: Callable[[Graph], dict[str, Any]] = lambda graph: {}
 
 
 def _listed(names: Any) -> str:

@@ -170,3 +170,56 @@ def test_commands(folder, tmp_path, capsys):
         said = capsys.readouterr().err
         assert why in said
         assert said.count("✗") == 1
+
+
+def test_copies(folder, tmp_path):
+    """A copy of the whole makes the same sound, and so does a copy of that."""
+    cc.convert(folder, tmp_path / "copy", to="safetensors")
+    cc.convert(tmp_path / "copy", tmp_path / "again", to="pytorch")
+    speech = {"speaker": str(folder / "voice.wav"), "temperature": 0.0, "max_seconds": 0.01}
+    expected, _ = cc.models.load(folder, activations="f32").speak("ab ab!", **speech)
+    assert len(expected)
+    for path in (tmp_path / "copy", tmp_path / "again"):
+        found, _ = cc.models.load(path, activations="f32").speak("ab ab!", **speech)
+        assert np.array_equal(found, expected)
+
+
+def refused(words, why, capsys):
+    assert run(list(map(str, words))) != 0
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("! W-")]
+    assert why in said[0]
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "loudness", "why"), [(2.0, 0.0, "the sound is silent"), (0.3, 0.5, "the voice is too short")]
+)
+def test_voices_that_are_none(seconds, loudness, why, folder, tmp_path, capsys):
+    noise = np.random.default_rng(0).uniform(-1, 1, int(seconds * 16000))
+    soundfile.write(tmp_path / "voice.wav", loudness * noise, 16000)
+    words = ["speak", folder, "-p", "ab", "--speaker", tmp_path / "voice.wav", "-o", tmp_path / "a.wav"]
+    refused(words, why, capsys)
+
+
+def test_long_texts(folder, tmp_path, capsys):
+    words = ["speak", folder, "-p", "ab " * PLACES, "-o", tmp_path / "a.wav"]
+    refused(words, "the text is longer than the model's positions", capsys)
+
+
+@pytest.mark.parametrize("part", ["second_stage.pt", "speaker_encoder.pt", "encodec"])
+def test_missing_parts(part, folder, tmp_path, capsys):
+    names = {"first_stage.pt", "second_stage.pt", "speaker_encoder.pt", "encodec"} - {part}
+    for name in names:
+        (tmp_path / name).symlink_to(folder / name)
+    words = ["speak", tmp_path, "-p", "ab", "-o", tmp_path / "a.wav"]
+    refused(words, f"the model is without its {part.removesuffix('.pt')}", capsys)
+
+
+def test_outputs_that_hold_one_model(folder, tmp_path, capsys):
+    why = "the model is 4 models"
+    refused(["convert", folder, tmp_path / "a.gguf"], why, capsys)
+    refused(["convert", folder, tmp_path / "a", "--to", "onnx"], why, capsys)
+    refused(["quantize", folder, tmp_path / "a.gguf", "Q8_0"], why, capsys)
+    words = ["convert", folder, tmp_path / "a", "--to", "safetensors", "--shard-size", "10000"]
+    refused(words, "shards are several", capsys)
+    assert not any(tmp_path.iterdir())

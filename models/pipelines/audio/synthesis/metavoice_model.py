@@ -22,7 +22,7 @@ from ....preprocess.audio.sound import samples_of
 from ..speaker_embedding import RATE
 from .checked_ids import checked
 from .codec_decoder import CodecDecoder
-from .metavoice_tokens import TextTokens, text_tokens
+from .metavoice_tokens import TextTokens, text_tokens, tokens_beside
 from .synthesis_model import CodeRequest, SynthesisModel
 from .synthesis_settings import SynthesisSettings
 
@@ -31,6 +31,10 @@ SAMPLING, GUIDANCE = Sampling(temperature=1.0, top_k=0, top_p=0.95), 3.0
 """The authors' defaults of the first stage."""
 FILLING = 200
 """Codes that the second stage draws from."""
+SHORTEST = 1.0
+"""Seconds of a voice, at least; the authors ask for 30."""
+SILENT = 1e-4
+"""Loudness of frames of silence, of full scale: -80 dB."""
 QUIET, FRAME, HOP = 0.1, 2048, 512
 """Frames of a voice before the first, and behind the last, that is louder than this part of the loudest are cut off."""
 
@@ -132,7 +136,8 @@ class MetaVoiceModel(SynthesisModel):
         return list(checked(ids, self.first.options.config.vocab))
 
     def _voice(self, speaker: Any) -> np.ndarray:
-        """The vector of a voice, f32 [width]; zeros without one. Raises as `SpeakerEmbedding.embed` does."""
+        """The vector of a voice, f32 [width]; zeros without one. UsageError for silence and short sounds; raises as
+        `SpeakerEmbedding.embed` does."""
         width = self.first.options.config.speaker
         if speaker is None:
             return np.zeros(width, np.float32)
@@ -144,15 +149,22 @@ class MetaVoiceModel(SynthesisModel):
 
 
 def _trimmed(samples: np.ndarray) -> np.ndarray:
-    """A sound without the quiet before and behind it, as ``librosa.effects.trim`` with 20 dB cuts it."""
+    """A sound without the quiet before and behind it, as ``librosa.effects.trim`` with 20 dB cuts it. UsageError for
+    silence, and for less than `SHORTEST`."""
     padded = np.pad(np.square(samples, dtype=np.float64), FRAME // 2)
     sums = np.concatenate([[0.0], padded.cumsum()])
     starts = np.arange(1 + len(samples) // HOP) * HOP
     loudness = np.sqrt(np.maximum(sums[starts + FRAME] - sums[starts], 0) / FRAME)
+    if loudness.max() < SILENT:
+        raise UsageError("E-SOUND-SILENT", None, "no voice: the sound is silent", hint="Give a sound of a voice")
     loud = np.flatnonzero(loudness > QUIET * loudness.max())
-    return samples[loud[0] * HOP : (loud[-1] + 1) * HOP] if len(loud) else samples
+    found = samples[loud[0] * HOP : (loud[-1] + 1) * HOP]
+    if len(found) < SHORTEST * RATE:
+        expected, heard = f"{SHORTEST:g} s or more, better 30 s", f"{len(found) / RATE:.2f} s"
+        raise UsageError("E-SPEAK-SPEAKER", None, "the sound of the voice is too short", expected=expected, found=heard)
+    return found
 
 
 MODEL_FILES = ModelFiles(
-    "text-to-speech", ("first_stage", "second_stage", "speaker_encoder", "encodec"), MetaVoiceModel
+    "text-to-speech", ("first_stage", "second_stage", "speaker_encoder", "encodec"), MetaVoiceModel, tokens_beside
 )

@@ -91,6 +91,19 @@ def text_tokens(stage: Graph, beside: Graph | None) -> TextTokens:
     return TextTokens(from_json(_as_json(pieces, pattern), CompanionFiles({}, {}, {}, {}), {}, path), end, offset)
 
 
+def tokens_beside(graph: Graph) -> dict[str, Any]:
+    """What a copy of the model, opened as `graph`, has in `META`: the tokenizer in the metadata of its first stage."""
+    nested: dict[str, Any] = {}
+    for stage in graph.parts.values():
+        for key, value in stage.metadata.items():
+            if key.startswith(PREFIX):
+                outer, dot, inner = key.removeprefix(PREFIX).partition(".")
+                nested |= {outer: {**nested.get(outer, {}), inner: value}} if dot else {outer: value}
+        if nested:
+            break
+    return {META: {"tokenizer": nested}} if nested else {}
+
+
 def _beside(graph: Graph | None, path: str | None) -> dict[str, Any]:
     """What the file beside safetensors says, with the keys of the checkpoint's metadata."""
     storage = None if graph is None else graph.attachments.get(META)
