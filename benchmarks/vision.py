@@ -96,8 +96,9 @@ def make(network, folder):
             config = {"architecture": name, "num_classes": model.num_classes, "pretrained_cfg": {}}
             (source / "config.json").write_text(json.dumps(config), encoding="utf-8")
         candle("convert", source if library == "timm" else weights, target, "--force")
-    np.savez(source / "picture.npz", pixel_values=pictures(1, side))
-    options = ("--per-channel", "--activation-type", "uint8", "--calib", source / "picture.npz", "--force")
+    picture = folder / f"{network}.picture.npz"
+    np.savez(picture, pixel_values=pictures(1, side))
+    options = ("--per-channel", "--activation-type", "uint8", "--calib", picture, "--force")
     candle("quantize", target, folder / f"{network}.int8.onnx", "int8", *options)
 
 
