@@ -1,4 +1,4 @@
-"""``imatrix``: importance matrix of a language model, computed from a text."""
+"""``imatrix``: importance matrix of a model, computed from a text, or from sounds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from ..cli import shared_options
 from ..console.output import current
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from ..quantize.observe_importance import Observed
+    from ..quantize.observe_importance import Observed, Piece
 
 EPILOG = """\b
 Examples
@@ -34,7 +32,7 @@ Examples
     multiple=True,
     metavar="TEXT",
     type=shared_options.PATH,
-    help="A text in UTF-8 (repeatable).",
+    help="A text in UTF-8; audio for Whisper (repeatable).",
 )
 @click.option(
     "-o",
@@ -56,7 +54,7 @@ Examples
 @click.option(
     "--context", type=click.IntRange(1), default=512, metavar="N", help="Tokens per chunk of the text (default 512)."
 )
-@click.option("--chunks", type=click.IntRange(1), metavar="N", help="Only the first N chunks.")
+@click.option("--chunks", type=click.IntRange(1), metavar="N", help="Only the first N chunks, or windows.")
 @click.option("--process-output", is_flag=True, help="Include output.weight.")
 @click.option("--parse-special", is_flag=True, help="Parse special tokens in the text.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
@@ -65,12 +63,15 @@ Examples
 def COMMAND(  # noqa: N802
     model: str | None, output: str, data: tuple[str, ...], earlier: tuple[str, ...], **values: Any
 ) -> None:
-    """Compute an importance matrix from a text, or merge several.
+    """Compute an importance matrix from a text or sounds, or merge several.
 
     Like llama-imatrix: squared activations per input column of every matrix of the layers, summed over the text.
     quantize --imatrix weights the quantization error by them. Tensor names are those of GGUF files, for any MODEL.
+    Whisper hears windows of 30 s of audio, and its decoder gets the text that it writes of them.
     Files of --in-file are added, or merged if there is no MODEL.
     """
+    import numpy as np
+
     from ..console.atomic_replace import refuse_existing
     from ..console.stdio import refuse_stream
     from ..quantize.observe_importance import Observed
@@ -97,27 +98,30 @@ def COMMAND(  # noqa: N802
             f" warning  {name}: {count} of {len(found.counts[name])} experts received no token; use a longer text"
         )
     merged = f", {counted(len(earlier), 'file')} added" if earlier else ""
-    current().say(
-        f" observed {counted(len(found.sums), 'tensor')} on {counted(len(cut), 'piece')} of {values['context']} "
-        f"tokens{merged}"
-    )
+    heard = cut and not isinstance(cut[0], np.ndarray)
+    seen = counted(len(cut), "window") if heard else f"{counted(len(cut), 'piece')} of {values['context']} tokens"
+    current().say(f" observed {counted(len(found.sums), 'tensor')} on {seen}{merged}")
     current().say(f"✓ {output}")
     said = {"tensors": len(found.sums), "pieces": len(cut), "context": values["context"], "unseen": unseen}
     inputs = [*([model] if model else []), *earlier]
     current().emit({"inputs": inputs, "data": list(data), "outputs": [{"path": output}], **said})
 
 
-def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tuple[list[np.ndarray], Observed]:
-    """The pieces of the texts, and what the model makes of them."""
+def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tuple[list[Piece], Observed]:
+    """The pieces of the texts or sounds, and what the model makes of them."""
+    from ...models.schema.audio_hyperparameters import SPEECH_RECOGNITION
     from ...models.tokenizer import read
     from ..evaluate.text_corpus import pieces
     from ..load.native_model import modelled
     from ..quantize.observe_importance import observe
+    from ..quantize.observe_speech import heard_pieces
 
     placed = shared_options.device(values)
     graph = shared_options.open_input(model, values)
-    cut = pieces(read(graph), data, values["context"], values["chunks"], special=values["parse_special"])
-    threads, progress = values["threads"], shared_options.progress(values)
-    return cut, observe(
-        modelled(graph), cut, output=values["process_output"], threads=threads, progress=progress, placed=placed
-    )
+    threads, progress, found = values["threads"], shared_options.progress(values), modelled(graph)
+    cut: list[Piece]
+    if found.task.name == SPEECH_RECOGNITION:
+        cut = [*heard_pieces(shared_options.load_for("transcribe", model, values), data, values["chunks"])]
+    else:
+        cut = [*pieces(read(graph), data, values["context"], values["chunks"], special=values["parse_special"])]
+    return cut, observe(found, cut, output=values["process_output"], threads=threads, progress=progress, placed=placed)

@@ -1,4 +1,4 @@
-"""Importance matrix of a language model: squared activations per input column, summed over a text.
+"""Importance matrix: squared activations per input column, summed over a text, or over sounds and what is said in them.
 
 What llama-imatrix collects, in the file that it writes: for each tensor of the layers (and ``output.weight`` where that
 is wanted) sums of squares ``NAME.in_sum2`` and the number of rows ``NAME.counts``, f32, one row of them for each
@@ -28,8 +28,9 @@ from ..load.native_model import Model, built
 from ..load.vocabulary_check import check_vocabulary
 from .recipe.imatrix import COUNTS, SUMS, Sums
 
-LAYERS, OUTPUT = ("blk.", "enc.blk.", "dec.blk."), "output.weight"
-HIDDEN = "last_hidden_state"
+LAYERS, OUTPUT = ("blk.", "enc.blk.", "dec.blk.", "encoder.layers.", "decoder.layers."), "output.weight"
+HIDDEN, IDS = "last_hidden_state", "input_ids"
+Piece = np.ndarray | Mapping[str, np.ndarray]
 ONE_MATRIX, EXPERTS = ("MatMul", "Linear"), "MatMulExperts"
 CHANGED = ("Transpose", "Cast", "Reshape")
 
@@ -91,24 +92,27 @@ class Observed:
 
 def observe(
     model: Model,
-    pieces: Sequence[np.ndarray],
+    pieces: Sequence[Piece],
     *,
     output: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
     placed: Mapping[str, Any] | None = None,
 ) -> Observed:
-    """Run pieces of a text (int64 ids), each from its start.
+    """Run pieces, each from its start.
 
     Args:
+        pieces: int64 ids of a text, or inputs by name, ``input_ids`` [1, length] being one.
         output: whether the matrix that gives the logits is observed too.
         placed: where the model runs, as options of `Session`.
 
     Raises UnsupportedError where GGUF has no names for the architecture's weights, FormatError where values are not
     finite, UsageError for tokens and lengths that the model does not have.
     """
-    check_vocabulary(max(int(piece.max()) for piece in pieces), model.config.values.get("vocab"))
-    _check_lengths(model, max(map(len, pieces)))
+    fed = [_feeds(piece[None], {}) if isinstance(piece, np.ndarray) else _feeds(piece[IDS], piece) for piece in pieces]
+    lengths = [each[IDS].shape[1] for each in fed]
+    check_vocabulary(max(int(each[IDS].max()) for each in fed), model.config.values.get("vocab"))
+    _check_lengths(model, max(lengths))
     names = _names(model, output)
     parts = [_Part(model, name, names, threads, placed or {}) for name in model.task.graphs]
     if not any(part.watched for part in parts):
@@ -117,13 +121,13 @@ def observe(
         )
     found, progress = Observed(), progress or NoProgress()
     progress.phase("observing")
-    progress.start(sum(map(len, pieces)), unit="tokens")
+    progress.start(sum(lengths), unit="tokens")
     try:
-        for piece in pieces:
-            feeds = _feeds(piece)
+        for feeds, length in zip(fed, lengths, strict=True):
+            passed = dict(feeds)
             for part in parts:
-                feeds |= part.observe(feeds, found)
-            progress.advance(len(piece))
+                passed |= part.observe(passed, found)
+            progress.advance(length)
     finally:
         progress.finish()
     return found
@@ -139,17 +143,17 @@ def _check_lengths(model: Model, longest: int) -> None:
         raise UsageError("E-IMATRIX-CONTEXT", path, why, expected=f"at most {most:,}", hint=f"Use --context {most}")
 
 
-def _feeds(piece: np.ndarray) -> dict[str, np.ndarray]:
+def _feeds(ids: np.ndarray, others: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What graphs of language models, encoders and encoder-decoders get of a piece; a decoder predicts the piece that
-    its encoder reads."""
-    ids = piece[None]
+    its encoder reads, if that does not read something else."""
     return {
-        "input_ids": ids,
+        IDS: ids,
         "attention_mask": np.ones_like(ids),
         "encoder_attention_mask": np.ones_like(ids),
-        "position_ids": np.arange(len(piece))[None],
+        "position_ids": np.arange(ids.shape[1])[None],
         "token_type_ids": np.zeros_like(ids),
         "use_cache_branch": np.array([False]),
+        **others,
     }
 
 
