@@ -287,11 +287,11 @@ def _nameless(model: Model, names: str) -> list[str]:
 def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
     from ...runtime.contract.weight_binding import config_keys, unbind
+    from .held_files import held_keys
     from .lossy_check import check_expressible
     from .model_card_writer import carried_keys
     from .reranker import ranking_keys
     from .sentence_files import pooling_key
-    from .sound_files import sound_keys
     from .tokenizer import keys_for_gguf
 
     check_expressible(graph, model)
@@ -303,7 +303,7 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     held = {key: value for key, value in graph.metadata.items() if key.startswith("tokenizer.")}
     tokenizer = (held or keys_for_gguf(graph, model)) if carried and not model.architecture.parts else {}
     tokenizer |= ranking_keys(graph, model, tokenizer) if tokenizer else {}
-    tokenizer |= sound_keys(graph, model) if carried else {}
+    tokenizer |= held_keys(graph, model) if carried else {}
     others = {key: value for key, value in block.items() if key not in general}
     graph.metadata = {**general, **{key: _typed(value) for key, value in keys.items()}, **tokenizer, **others}
     graph.attachments = {}
@@ -382,9 +382,9 @@ def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
 def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
     """config.json and the tokenizer's files, as transformers has them."""
     from ...runtime.contract.weight_binding import config_keys
+    from .held_files import files_of_held
     from .model_card_writer import card_file, sampling
     from .sentence_files import files_of_pooling
-    from .sound_files import files_of_sounds
     from .tokenizer import files_for_hf, role_ids
 
     said = config_keys(model.architecture, HF, model.config)
@@ -392,7 +392,7 @@ def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
     generation = _json(files.get(GENERATION)) | _json(graph.attachments.get(GENERATION)) | sampling(graph)
     if generation:
         files[GENERATION] = Held(json.dumps(generation, indent=2, ensure_ascii=False).encode())
-    files |= {**files_of_pooling(graph, model), **files_of_sounds(graph)} if carried else {}
+    files |= {**files_of_pooling(graph, model), **files_of_held(graph)} if carried else {}
     files |= card_file(graph, str(graph.metadata.get("general.architecture")), generation)
     tied = {} if model.architecture.parts else {"tie_word_embeddings": "head.weight" not in model.weights}
     kind = (*model.architecture.model_types, model.architecture.name)[0]

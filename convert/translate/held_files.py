@@ -1,12 +1,24 @@
-"""Files that tell what tokens of speech mean and how sounds are prepared, and keys of GGUF files in their place."""
+"""Files that tell what tokens of speech mean, and how sounds and pictures are prepared, and keys of GGUF files in their
+place."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...models.pipelines.audio.transcription.ctc_tokens import SETTINGS, VOCABULARY
 from ...models.preprocess.audio.waveform import FILE
+from ...models.preprocess.stated_preparation import CONFIG, TIMM
 from ...models.schema.audio_hyperparameters import AUDIO_CLASSIFICATION, AUDIO_FEATURES, SPEECH_RECOGNITION
+from ...models.schema.network_hyperparameters import (
+    DEPTH_ESTIMATION,
+    IMAGE_CLASSIFICATION,
+    IMAGE_FEATURES,
+    IMAGE_SEGMENTATION,
+    MASK_GENERATION,
+    OBJECT_DETECTION,
+)
 from ...models.tokenizer.readers.locate import HELD, json_value, text
 from ...runtime.ir.graph import Graph, Meta
 from ...runtime.tensor.storage import Held, Storage
@@ -15,21 +27,30 @@ if TYPE_CHECKING:
     from ..load.native_model import Model
 
 CODE = "E-TOKENIZER-JSON"
-FILES = {SPEECH_RECOGNITION: (VOCABULARY, SETTINGS, FILE), AUDIO_CLASSIFICATION: (FILE,), AUDIO_FEATURES: (FILE,)}
+PICTURES = (
+    IMAGE_CLASSIFICATION, IMAGE_FEATURES, IMAGE_SEGMENTATION, OBJECT_DETECTION, DEPTH_ESTIMATION, MASK_GENERATION,
+)  # fmt: skip
+FILES = {
+    SPEECH_RECOGNITION: (VOCABULARY, SETTINGS, FILE),
+    **dict.fromkeys((AUDIO_CLASSIFICATION, AUDIO_FEATURES, *PICTURES), (FILE,)),
+}
 """The files by the task of models whose weights are listed by modules."""
 
 
-def sound_keys(graph: Graph, model: Model) -> dict[str, Meta]:
+def held_keys(graph: Graph, model: Model) -> dict[str, Meta]:
     """The keys of a GGUF file that hold the files; empty for other models. FormatError for files that are no JSON."""
     names = FILES.get(model.task.name, ()) if model.architecture.parts else ()
     found: dict[str, Meta] = {}
     for name in names:
         if json_value(graph, name, CODE) is not None:
             found[HELD + name] = text(graph, name) if name in graph.attachments else graph.metadata[HELD + name]
+    config = json_value(graph, CONFIG, CODE) if model.task.name in PICTURES and not found else None
+    if isinstance(config, Mapping) and isinstance(config.get(TIMM), Mapping):
+        found[HELD + FILE] = json.dumps({TIMM: config[TIMM]})
     return found
 
 
-def files_of_sounds(graph: Graph) -> dict[str, Storage]:
+def files_of_held(graph: Graph) -> dict[str, Storage]:
     """The files that keys of a GGUF file hold."""
     names = {name for files in FILES.values() for name in files}
     held = {name: graph.metadata.get(HELD + name) for name in sorted(names)}
