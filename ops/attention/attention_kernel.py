@@ -13,7 +13,7 @@ from ..kernels.attention import flash_decode, flash_prefill, grouped_heads
 from ..kernels.attention.score_row import ADDITIVE_MASK, BOOL_MASK, NO_MASK, AttentionArguments, HeadRows
 from ..kernels.gemm.microkernel_f32 import ROWS
 from ..kernels.gemm.register_tile import PANEL
-from ..shape.layout_kernel import copy
+from ..kernels.strided_copy import copy
 from .attention import attention, softmax_dtype
 
 MAX_DECODE_QUERIES = 4

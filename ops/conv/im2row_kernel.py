@@ -16,8 +16,8 @@ from ...runtime.plan.kernel_api import Buffer, Launch
 from ..kernels.conv.problem import ConvPlan, Problem
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue
 from ..kernels.gemm.register_tile import PANEL
+from ..kernels.strided_copy import copy
 from ..linalg.panel_product import APART, copied_into_panels, packed_launch
-from ..shape.layout_kernel import copy
 
 F32 = np.dtype(np.float32)
 SHORTEST_RUN = 8

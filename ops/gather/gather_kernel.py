@@ -17,8 +17,8 @@ from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, View, native
 from ...runtime.tensor.dtype import BlockType
 from ..kernels.gemm.gather_rows import gather_rows
+from ..kernels.strided_copy import COPIES, copy
 from ..quants.llvm import rows
-from ..shape.layout_kernel import COPIES, copy
 from .gather import gather, gather_elements, gather_nd
 from .scatter import scatter, scatter_elements, scatter_nd
 

@@ -13,7 +13,7 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import RangeKernel, range_kernel
 from ...runtime.plan.elementwise_fusion import POINTERS
 from ...runtime.plan.kernel_api import Apply, Chain, Launch, Planned, Step, native
-from ..shape.layout_kernel import COPIES
+from ..kernels.strided_copy import COPIES
 from .constant_of_shape import constant_of_shape
 from .one_hot import one_hot
 from .trilu import trilu

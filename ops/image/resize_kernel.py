@@ -18,7 +18,7 @@ from ...runtime.simd.element import element
 from ...runtime.simd.vector import stack_array
 from ..cast.cast_kernel import conversion
 from ..elementwise.elementwise_kernel import computed, floating
-from ..shape.layout_kernel import COPIES
+from ..kernels.strided_copy import COPIES
 from ..shape.pad_kernel import LONGEST_TABLE, mapping
 from .interpolation import FILTERS, NEAREST, POSITIONS, Axis, chosen, taps
 from .resize import axes_to_resample, resize

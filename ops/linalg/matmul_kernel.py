@@ -13,7 +13,7 @@ from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ..kernels.gemm.gemv import gemv
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
 from ..kernels.gemm.register_tile import PANEL
-from ..shape.layout_kernel import copy
+from ..kernels.strided_copy import copy
 from .gemm import gemm
 from .linear_kernel import gemv_launch
 from .matmul import matmul

@@ -11,7 +11,7 @@ from ...runtime.plan.kernel_api import Buffer, Launch, Step
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
 from ..kernels.gemm.microkernel_f32 import PREFETCH_DISTANCE, ROWS, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL
-from ..shape.layout_kernel import copy
+from ..kernels.strided_copy import copy
 
 F32 = np.dtype(np.float32)
 

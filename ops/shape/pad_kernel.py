@@ -13,7 +13,7 @@ from ...runtime.jit.address import i64, share, u8, u16, u32, u64
 from ...runtime.jit.kernel_arguments import Address, Words
 from ...runtime.jit.range_kernel import RangeKernel, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, View, native
-from .layout_kernel import COPIES
+from ..kernels.strided_copy import COPIES
 from .pad import MODES, pad, source_places
 
 LONGEST_TABLE = 1 << 24
