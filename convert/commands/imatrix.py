@@ -63,7 +63,7 @@ Examples
 def COMMAND(  # noqa: N802
     model: str | None, output: str, data: tuple[str, ...], earlier: tuple[str, ...], **values: Any
 ) -> None:
-    """Compute an importance matrix from a text or sounds, or merge several.
+    """Compute an importance matrix from data, or merge several.
 
     Like llama-imatrix: squared activations per input column of every matrix of the layers, summed over the text.
     quantize --imatrix weights the quantization error by them. Tensor names are those of GGUF files, for any MODEL.
