@@ -192,14 +192,12 @@ def alias(expression: Expression) -> Expression:
 
 def apply(op: Op, inputs: Sequence[Expression | None], attributes: Mapping[str, Any] | None = None) -> Expression:
     """The only output of an operator that is needed."""
-    if AUTOCAST.dtype is not None:
-        inputs = _autocast(op, inputs, AUTOCAST.dtype)
     found = apply_all(op, inputs, attributes, 1)[0]
     key: list[Any] = [found.signature.number]  # type: ignore[union-attr]
     leaves: tuple[Expression, ...] = ()
     inner: tuple[Expression, ...] = ()
     small = True
-    for item in inputs:
+    for item in found.inputs:
         if item is None:
             key.append(None)
         elif item.data is not None:

@@ -180,7 +180,7 @@ def test_few_positions(biased):
 @pytest.mark.parametrize("outputs", [5, 40])
 @pytest.mark.parametrize("biased", [True, False])
 def test_kernels_larger_than_the_result(outputs, biased):
-    """Neither is a constant, as of gradients of kernels."""
+    """Kernels are computed, as in the gradient of a convolution by its kernel."""
     rng = np.random.default_rng(4)
     for sizes, kernel, strides, dilations in (
         ([18, 18], [16, 16], [1, 1], [1, 1]),
