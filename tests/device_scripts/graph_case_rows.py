@@ -1,7 +1,8 @@
-"""Runs graph_cases.py in a process of its own and reads the rows it prints."""
+"""Runs graph_cases.py in processes of its own and reads the rows they print."""
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 from candle_convert.runtime.cuda.device.device import cuda_support
 from candle_convert.tests.builders.paths import DEVICE_SCRIPTS
@@ -11,12 +12,14 @@ FULL = os.environ.get("CANDLE_FULL") == "1"
 
 
 def rows(kind, every, only=""):
-    found = run_script(
-        DEVICE_SCRIPTS / "graph_cases.py",
-        kind,
-        "--every",
-        1 if FULL or cuda_support().devices else every,
-        "--only",
-        only,
-    )
-    return [json.loads(line) for line in found.splitlines()]
+    """Rows of one case in `every`; on a card of all cases, which as many processes run as there are processors."""
+
+    def run(every, first):
+        script = DEVICE_SCRIPTS / "graph_cases.py"
+        return run_script(script, kind, "--every", every, "--first", first, "--only", only).splitlines()
+
+    if not cuda_support().devices:
+        return [json.loads(line) for line in run(1 if FULL else every, 0)]
+    count = os.cpu_count() or 1
+    with ThreadPoolExecutor(count) as pool:
+        return [json.loads(line) for lines in pool.map(lambda first: run(count, first), range(count)) for line in lines]

@@ -1,9 +1,9 @@
 """Runs many graphs with ``device="cuda"`` in one process: on a card, or in the simulator with NUMBA_ENABLE_CUDASIM=1.
 
-    python graph_cases.py examples|suite|graphs|transforms [--every N] [--only REGEX] [--largest ELEMENTS]
+    python graph_cases.py examples|suite|graphs|transforms [--every N] [--first K] [--only REGEX] [--largest ELEMENTS]
 
-Prints one JSON object a line: the case, nodes that ran on the CPU with the reason, and what was wrong, null when
-nothing was.
+Runs the cases K, K + N, K + 2 N and so on. Prints one JSON object a line: the case, nodes that ran on the CPU with
+the reason, and what was wrong, null when nothing was.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from types import ModuleType
 import candle_convert.formats.containers.onnx.reader as onnx_graph
 import numpy as np
 from candle_convert.runtime.base.errors import Error
+from candle_convert.runtime.cuda.device.device import SIMULATED
 from candle_convert.runtime.cuda.plan.plan import HostStep
 from candle_convert.runtime.session import Session
 
@@ -160,16 +161,17 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=["examples", "suite", "graphs", "transforms"])
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", default="")
-    parser.add_argument("--largest", type=int, default=LARGEST)
+    parser.add_argument("--largest", type=int, default=LARGEST if SIMULATED else 1 << 40)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    if arguments.every > 1:
+    if arguments.every > 1 and SIMULATED:
         sys.modules.update(
             {name: ModuleType(name) for name in (f"onnx.backend.test.case.node.{pool}" for pool in POOLS)}
         )
     for index, (name, graph, feeds, expected, tolerances) in enumerate(globals()[arguments.kind]()):
-        if index % arguments.every or not re.search(arguments.only, name):
+        if index % arguments.every != arguments.first or not re.search(arguments.only, name):
             continue
         row = {"case": name, "host": [], "wrong": None}
         if (
