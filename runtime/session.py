@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from .base.untrusted.regex import Searcher
+    from .execute.replay import Replay
     from .execute.timing import Clock
     from .passes.pattern.stage import Pass
     from .session_options import SessionKeywords
@@ -145,6 +146,18 @@ class Session:
         names = [value.name for value in self.graph.outputs]
         fitting = self._program_inputs([feeds[name] for name in self._names])
         return self._backend.repeated(self.program, fitting, self._options(fitting), names.index(name))
+
+    def replay(self, feeds: Sequence[np.ndarray]) -> Replay | None:
+        """Runs on arrays that stay, None where the plan is not native code alone.
+
+        `run` must have accepted arrays like `feeds`, which are in the order of the graph's inputs.
+        """
+        if not self._backend.reruns_directly or current().chosen:
+            return None
+        from .execute.replay import replay
+
+        fitting = self._program_inputs(list(feeds))
+        return replay(self.program, fitting, self._options(fitting), self._input_positions)
 
     def expect(self, others: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
         """Set the feeds expected later (by default other lengths of symbolic dimensions); CPU only.

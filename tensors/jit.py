@@ -18,6 +18,7 @@ from .core.lazy_tensor import LazyTensor
 from .core.nested import count, flattened, restored
 from .core.plan import Plan
 from .core.realize import Structure, collected, realize
+from .core.resident_state import ResidentState
 from .core.trace import TRACE, Changes
 
 MAX_TRACES = 256
@@ -35,6 +36,15 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     Raises UsageError if the function needs values while it is traced.
     """
     traces: dict[Any, list[Trace]] = {}
+    latest: list[Trace] = []
+
+    def run(trace: Trace, tensors: Sequence[LazyTensor]) -> Any:
+        """The result of a trace; only the latest one keeps arrays."""
+        for other in latest:
+            if other is not trace:
+                other.release()
+        latest[:] = [trace]
+        return trace.run(tensors)
 
     @functools.wraps(function)
     def traced(*arguments: Any, **options: Any) -> Any:
@@ -55,10 +65,10 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
             known = traces[key] = []
         for trace in known:
             if trace.applies():
-                return trace.run(tensors)
+                return run(trace, tensors)
         trace = Trace(function, structure, tensors)
         known.append(trace)
-        return trace.run(tensors)
+        return run(trace, tensors)
 
     return traced
 
@@ -120,6 +130,8 @@ class Trace:
             if each in changes.reads and each not in self._arguments
         ]
         self.repeats, self._guards, self._is_first = changes.repeats, changes.guards, True
+        self._runs, self._fed, self._reads_grads = 0, list[int](), False
+        self._resident: ResidentState | None = None
         self._plan_outputs(outputs, start, changes, {each.expression: n for n, each in enumerate(given)})
 
     def _plan_outputs(
@@ -134,10 +146,12 @@ class Trace:
         for tensor, before in changes.grads.items():
             if before is not None:
                 owners[before.expression] = functools.partial(_grad_of, tensor)
+        grads = {before.expression for before in changes.grads.values() if before is not None}
         order = collected(outputs)
         for item in places:
             item.data = _UNKNOWN
         structure = Structure(order, set(outputs))
+        structure.wanted = sorted({structure.slots[item] for item in outputs})
         for item in places:
             item.data = None
         self._plan: Plan = structure.plan()
@@ -160,6 +174,7 @@ class Trace:
                 assert item.holder is not None or item in owners
                 owner = owners.get(item) or functools.partial(_itself, item.holder())  # type: ignore[misc]
                 self.sources.append(Source(functools.partial(_owned_array, owner), tensor=owner()))
+                self._reads_grads = self._reads_grads or item in grads
                 self._expected.append((owner, item.type, item.needs_grad))
             else:
                 assert array is not None
@@ -188,7 +203,26 @@ class Trace:
         else:
             for repeat in self.repeats:
                 repeat()
-        found = self._plan.run([source.array(tensors) for source in self.sources])
+        if self._resident is not None:
+            fed = [(place, self.sources[place].array(tensors)) for place in self._fed]
+            found = self._resident.run(fed, self._places[: count(self._structure)])
+            if found is not None:
+                return restored(self._structure, iter([LazyTensor(leaf(each)) for each in found]))
+            drawn = dict(fed)
+        else:
+            drawn = {}
+        arrays = [
+            drawn[place] if place in drawn else source.array(tensors) for place, source in enumerate(self.sources)
+        ]
+        result = self._run_plan(arrays, tensors)
+        if self._runs == 1:
+            self._keep(arrays)
+        self._runs += 1
+        return result
+
+    def _run_plan(self, given: Sequence[np.ndarray], tensors: Sequence[LazyTensor]) -> Any:
+        """The result for these arrays of the sources; changed tensors get new arrays."""
+        found = self._plan.run(given)
         arrays = iter([found[place] for place in self._places])
         results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count(self._structure))])
         for target, now in self._changed:
@@ -203,6 +237,33 @@ class Trace:
             added = slope is not None and tensor is not target and tensor.grad is not None
             tensor.grad = tensor.grad + slope if added else slope  # type: ignore[operator]
         return restored(self._structure, results)
+
+    def _keep(self, arrays: Sequence[np.ndarray]) -> None:
+        """Keep the arrays of what each call changes, if these are tensors that it reads and gradients that it does not
+        read; `arrays` are those of a run."""
+        places: dict[LazyTensor, list[int]] = {}
+        for place, source in enumerate(self.sources):
+            if source.tensor is not None:
+                places.setdefault(source.tensor, []).append(place)
+        targets = iter(self._places[count(self._structure) :])
+        states = [(each, places.get(each, ()), next(targets)) for each, _ in self._changed]
+        grads = [(each, next(targets)) for each, grad in self._grads if grad is not None]
+        simple = (
+            all(held for _, held, _ in states)
+            and len(grads) == len(self._grads)
+            and not self._reads_grads
+            and not any(each in self._arguments for each, *_ in (*states, *grads))
+            and len(set(self._places)) == len(self._places) == len(self._plan.wanted)
+        )
+        replay = self._plan.replay(arrays) if states and simple else None
+        if replay is not None:
+            self._resident = ResidentState(replay, states, grads)
+            kept = {place for _, held, _ in states for place in held}
+            self._fed = [place for place in range(len(self.sources)) if place not in kept]
+
+    def release(self) -> None:
+        """Let go of the arrays that are kept between runs; the tensors keep their values."""
+        self._resident, self._runs = None, 0
 
     @property
     def changed(self) -> list[LazyTensor]:

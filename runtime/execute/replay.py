@@ -1,8 +1,8 @@
-"""Replay: repeats a run on the same arrays with almost no overhead over its native code."""
+"""Replay: repeats a run on arrays that stay with almost no overhead over its native code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +20,29 @@ if TYPE_CHECKING:
 
 def repeatable(plan: Plan, feeds: Sequence[Any], output: int) -> bool:
     """Whether a plan is native code only, reads its inputs without copies, and allocates the output."""
-    location = plan.outputs[output] if plan.outputs else None
     return (
-        all(isinstance(step, NativeSegment) and not step.frees for step in plan.steps)
+        _is_native(plan)
+        and not any(step.frees for step in plan.steps)
+        and all(isinstance(feed, np.ndarray) and feed.flags.c_contiguous for feed in feeds)
+        and _allocated_slot(plan, output) is not None
+    )
+
+
+def _is_native(plan: Plan) -> bool:
+    """Whether a plan is native code that reads its inputs by address."""
+    return (
+        all(isinstance(step, NativeSegment) for step in plan.steps)
         and plan.rest is None
         and not plan.objects
         and all(isinstance(place, int) for place in plan.inputs)
-        and all(isinstance(feed, np.ndarray) and feed.flags.c_contiguous for feed in feeds)
-        and isinstance(location, Buffer)
-        and location.allocation.slot in plan.output_slots
     )
+
+
+def _allocated_slot(plan: Plan, output: int) -> int | None:
+    """The slot of an output that each run allocates, None for others."""
+    location = plan.outputs[output] if plan.outputs else None
+    slot = location.allocation.slot if isinstance(location, Buffer) else None
+    return slot if slot in plan.output_slots else None
 
 
 def repeated(program: Program, feeds: Sequence[np.ndarray], run: RunOptions, output: int) -> Callable[[], Any] | None:
@@ -69,3 +82,63 @@ def repeated(program: Program, feeds: Sequence[np.ndarray], run: RunOptions, out
         return found
 
     return again
+
+
+class Replay:
+    """A plan that runs again and again on arrays of the caller, which stay between runs.
+
+    There are two sets of arrays that take turns, so that what one run computes is fed to the next without a copy. One
+    thread at a time may use it.
+
+    Attributes:
+        outputs: dtype and shape of each output.
+    """
+
+    def __init__(self, plan: Plan, threads: int, slots: Mapping[int, int], taken: Sequence[int]) -> None:
+        first = Workspace(plan)
+        self._turns = (first, Workspace(plan, first))
+        self._inputs, self._taken = slots, taken
+        self.outputs = [plan.slots[slot] for slot in taken]
+        self._steps = [
+            (step.start, step.stop, threads if step.parallel else 1)
+            for step in plan.steps
+            if isinstance(step, NativeSegment)
+        ]
+
+    def feed(self, turn: int, place: int, array: np.ndarray) -> None:
+        """Give an input its array in a set."""
+        slot, memory = self._inputs.get(place), self._turns[turn]
+        if slot is not None and memory.arrays[slot] is not array:
+            memory.put(slot, array)
+
+    def take(self, turn: int, place: int, array: np.ndarray) -> None:
+        """Give an output its array in a set."""
+        self._turns[turn].put(self._taken[place], array)
+
+    def run(self, turn: int) -> bool:
+        """Compute the outputs of a set; false where kernels met values that they do not compute."""
+        memory = self._turns[turn]
+        if memory.bailout is not None:
+            memory.bailout[0] = 0
+        for start, stop, threads in self._steps:
+            memory.walk(start, stop, threads)
+            if memory.bailout is not None and memory.bailout[0]:
+                return False
+        return True
+
+
+def replay(program: Program, feeds: Sequence[np.ndarray], run: RunOptions, places: Sequence[int]) -> Replay | None:
+    """A replay of the plan for these feeds, None if it is not native code that allocates each output.
+
+    Args:
+        places: for each input of the program, the number by which `Replay.feed` knows it.
+    """
+    plan = program.prepare(feeds, run).plan
+    taken = [_allocated_slot(plan, output) for output in range(len(plan.outputs))]
+    if not _is_native(plan) or None in taken or len(set(taken)) < len(taken):
+        return None
+    slots: dict[int, int] = {}
+    for place, slot in zip(places, plan.inputs, strict=True):
+        assert isinstance(slot, int)
+        slots[place] = slot
+    return Replay(plan, run.threads, slots, [slot for slot in taken if slot is not None])

@@ -15,11 +15,15 @@ from ..plan.plan import Plan
 
 
 class Workspace:
-    """What one run of a plan works in."""
+    """What one run of a plan works in.
 
-    def __init__(self, plan: Plan) -> None:
+    Args:
+        shared: a workspace of the plan that never runs at the same time, whose arena this one uses.
+    """
+
+    def __init__(self, plan: Plan, shared: Workspace | None = None) -> None:
         self.plan = plan
-        self.arena = allocate(plan.arena + 64)
+        self.arena: np.ndarray = allocate(plan.arena + 64) if shared is None else shared.arena
         self.start = -self.arena.ctypes.data % 64
         words = plan.words.copy()
         words[plan.arena_words[0]] = plan.arena_words[1] + (self.arena.ctypes.data + self.start)

@@ -19,6 +19,7 @@ from ...runtime.tensor.weight_array import Blocks, as_array
 from .expression import Expression, Signature, TensorType, held_tensor
 
 if TYPE_CHECKING:
+    from ...runtime.execute.replay import Replay
     from ...runtime.session import Session
 
 MIN_COMPILED_ELEMENTS, MIN_COMPILED_STEPS = 1 << 14, 32
@@ -111,6 +112,10 @@ class Plan:
             self._session = Session(self.graph(), native=True)
         except UnsupportedError:
             self._session = None
+
+    def replay(self, arrays: Sequence[np.ndarray]) -> Replay | None:
+        """Runs on arrays that stay, in the order of `feeds` and `wanted`; None where that is not possible."""
+        return None if self._session is None else self._session.replay(arrays)
 
     def _in_numpy(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):

@@ -1,0 +1,160 @@
+"""Resident state: parameters and gradients of a traced function keep their arrays from call to call.
+
+A tensor that a function reads and changes has two arrays: one call reads the first and writes the second, the next call
+the other way round, so that no call allocates or copies anything. A value that somebody else still refers to is never
+overwritten: its array, or its expression, is left to them and replaced.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .expression import Expression, leaf
+from .lazy_tensor import LazyTensor
+
+if TYPE_CHECKING:
+    from ...runtime.execute.replay import Replay
+
+
+class State:
+    """A tensor that each call reads and changes.
+
+    Args:
+        places: numbers of the inputs that are its value; target: number of the output.
+    """
+
+    __slots__ = ("_alone", "_arrays", "_expression", "_places", "_replay", "_sole", "_target", "_tensor")
+
+    def __init__(self, replay: Replay, tensor: LazyTensor, places: Sequence[int], target: int) -> None:
+        self._replay, self._tensor, self._places, self._target = replay, tensor, places, target
+        dtype, shape = replay.outputs[target]
+        self._arrays = [np.empty(shape, dtype), np.empty(shape, dtype)]
+        for turn in (0, 1):
+            self._connect(turn)
+        self._sole = self._holders(0)
+        self._arrays[0][...] = tensor.array()
+        self._expression = self._renewed(0)
+        self._alone = sys.getrefcount(self._expression)
+
+    def prepare(self, turn: int) -> None:
+        """Make the input of a call the tensor's value, and its output an array that nobody else refers to."""
+        if self._tensor.expression is not self._expression:
+            if self._holders(turn) != self._sole:
+                self._replace(turn)
+            self._arrays[turn][...] = self._tensor.array()
+        if self._holders(1 - turn) != self._sole:
+            self._replace(1 - turn)
+
+    def settle(self, turn: int) -> None:
+        """Give the tensor the value that a call has computed."""
+        if self._tensor.expression is self._expression and sys.getrefcount(self._expression) == self._alone:
+            self._expression.data = self._arrays[1 - turn]
+        else:
+            self._expression = self._renewed(1 - turn)
+
+    def _holders(self, turn: int) -> int:
+        return sys.getrefcount(self._arrays[turn])
+
+    def _replace(self, turn: int) -> None:
+        self._arrays[turn] = np.empty_like(self._arrays[turn])
+        self._connect(turn)
+
+    def _connect(self, turn: int) -> None:
+        """Let one set read the array, and the other one write it."""
+        for place in self._places:
+            self._replay.feed(turn, place, self._arrays[turn])
+        self._replay.take(1 - turn, self._target, self._arrays[turn])
+
+    def _renewed(self, turn: int) -> Expression:
+        """A new expression of the tensor."""
+        made, before = leaf(self._arrays[turn]), self._tensor.expression
+        made.needs_grad, before.holder = before.needs_grad, None
+        self._tensor.set_expression(made)
+        return made
+
+
+class Gradient:
+    """The gradient that each call gives to a tensor.
+
+    Args:
+        target: number of the output.
+    """
+
+    __slots__ = ("_alone", "_replay", "_slope", "_target", "_tensor")
+
+    def __init__(self, replay: Replay, tensor: LazyTensor, target: int) -> None:
+        self._replay, self._tensor, self._target = replay, tensor, target
+        before = tensor.grad
+        self._slope = self._made()
+        self._alone = self._holders()
+        tensor.grad = before
+
+    def prepare(self) -> None:
+        """Let the call write into the array of the gradient before, unless somebody refers to that."""
+        if self._tensor._grad is not self._slope or self._holders() != self._alone:
+            self._slope = self._made()
+
+    def forget(self) -> None:
+        """Leave the tensor without a gradient."""
+        self._tensor.grad = None
+
+    def _made(self) -> LazyTensor:
+        dtype, shape = self._replay.outputs[self._target]
+        array = np.empty(shape, dtype)
+        for turn in (0, 1):
+            self._replay.take(turn, self._target, array)
+        self._tensor.grad = made = LazyTensor(leaf(array))
+        return made
+
+    def _holders(self) -> tuple[int, int, int]:
+        slope = self._slope
+        return sys.getrefcount(slope), sys.getrefcount(slope.expression), sys.getrefcount(slope.expression.data)
+
+
+class ResidentState:
+    """All that stays between the calls of a traced function.
+
+    Args:
+        states: tensors that are read and changed, with the numbers of their inputs and their output.
+        gradients: tensors that get gradients, with the number of the output.
+    """
+
+    def __init__(
+        self,
+        replay: Replay,
+        states: Sequence[tuple[LazyTensor, Sequence[int], int]],
+        gradients: Sequence[tuple[LazyTensor, int]],
+    ) -> None:
+        self._replay, self._turn = replay, 0
+        self._states = [State(replay, *each) for each in states]
+        self._gradients = [Gradient(replay, *each) for each in gradients]
+
+    def run(self, fed: Sequence[tuple[int, np.ndarray]], results: Sequence[int]) -> list[np.ndarray] | None:
+        """Run a call; new arrays of the outputs `results`. None where kernels met values that they do not compute:
+        states are as they were, and gradients are dropped.
+
+        Args:
+            fed: numbers and arrays of the inputs that are not states.
+        """
+        replay, turn = self._replay, self._turn
+        for place, array in fed:
+            replay.feed(turn, place, array)
+        for state in self._states:
+            state.prepare(turn)
+        for gradient in self._gradients:
+            gradient.prepare()
+        found = [np.empty(shape, dtype) for dtype, shape in map(replay.outputs.__getitem__, results)]
+        for place, array in zip(results, found, strict=True):
+            replay.take(turn, place, array)
+        if not replay.run(turn):
+            for gradient in self._gradients:
+                gradient.forget()
+            return None
+        for state in self._states:
+            state.settle(turn)
+        self._turn = 1 - turn
+        return found

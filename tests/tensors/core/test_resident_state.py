@@ -1,0 +1,70 @@
+"""Resident state: steps under jit compute what PyTorch computes, and values that the program holds stay as they are."""
+
+import candle_convert as cc
+import numpy as np
+import pytest
+import torch
+
+IDS = np.arange(64) % 7
+
+
+def weights():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((7, 16)).astype(np.float32), rng.standard_normal((16, 32)).astype(np.float32)
+
+
+def stepper(m, wrap):
+    """A step of AdamW for an embedding and a matrix, and these."""
+    table, w = (m.tensor(value, requires_grad=True) for value in weights())
+    optimizer = m.optim.AdamW([table, w], lr=0.01)
+
+    def step(ids):
+        optimizer.zero_grad()
+        loss = ((table[ids] @ w).tanh() - 0.5).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return wrap(step), table, w
+
+
+def test_values_that_are_held_stay():
+    ours, *mine = stepper(cc, cc.jit)
+    theirs, *their = stepper(torch, lambda step: step)
+    ids = cc.tensor(IDS), torch.tensor(IDS)
+    held = []
+    for number in range(12):
+        np.testing.assert_allclose(ours(ids[0]).item(), theirs(ids[1]).item(), rtol=1e-5)
+        table, w = mine
+        expected = [each.detach().clone().numpy() for each in (*their, their[1].grad)]
+        made = [table.detach(), w.detach().numpy(), w.grad]
+        held.append((made if number % 3 else [table * 1, w.detach().numpy()[:4], w.grad.numpy()], expected))
+        if number == 8:  # a value from outside
+            w.data = w.detach() * 2
+            their[1].data *= 2
+    for made, expected in held:
+        for mine, their in zip(made, expected, strict=True):
+            found = mine.detach().numpy() if isinstance(mine, cc.LazyTensor) else mine
+            np.testing.assert_allclose(found, their[: len(found)], rtol=1e-4, atol=1e-5)
+
+
+def test_arrays_are_written_again():
+    step, _, w = stepper(cc, cc.jit)
+    ids, addresses = cc.tensor(IDS), []
+    for _ in range(9):
+        step(ids)
+        addresses.append([each.array().ctypes.data for each in (w, w.grad)])
+    assert addresses[4] == addresses[6] == addresses[8]
+    assert addresses[5] == addresses[7]
+
+
+def test_a_step_that_fails_changes_nothing():
+    step, _, w = stepper(cc, cc.jit)
+    for _ in range(4):
+        step(cc.tensor(IDS))
+    before = w.detach().numpy().copy()
+    with pytest.raises((cc.Error, IndexError)):
+        step(cc.tensor(np.where(IDS == 3, 99, IDS)))
+    np.testing.assert_array_equal(w.detach().numpy(), before)
+    step(cc.tensor(IDS))
+    assert not np.array_equal(w.detach().numpy(), before)
