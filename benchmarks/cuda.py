@@ -54,11 +54,13 @@ TINY = Size(1 << 10, 8, (2, 32), 5, ("q8_0",), (("q8_0",), 8, 32, 32, 1, 1, 1), 
 
 @dataclass
 class Report:
-    """Rows of the table; `references` are rates by name, of which other rows are a share."""
+    """Rows of the table, printed as they are measured; `references` are rates by name, of which other rows are a
+    share."""
 
     device: str
     runs: int
     size: Size
+    quiet: bool = False
     rows: list = field(default_factory=list)
     references: dict = field(default_factory=dict)
 
@@ -70,6 +72,8 @@ class Report:
             "share": None if not reference else float(value) / reference, "of": against or "",
             "other": other and {"name": other[0], "value": float(other[1])}, "note": note,
         })  # fmt: skip
+        if not self.quiet:
+            print(line_of(self.rows[-1]), flush=True)
 
     def seconds(self, function):
         """Median seconds of a call."""
@@ -184,7 +188,9 @@ def repeated_blocks(name, rows, columns):
 
     dtype = block_codec.block_type(name)
     few = np.random.default_rng(0).standard_normal((min(rows, 16), columns)).astype(np.float32) / 16
-    made = np.asarray(block_codec.encoded(codec_of(dtype), few)).reshape(len(few), -1)
+    codec = codec_of(dtype)
+    importance = np.ones(columns, np.float32) if codec.needs_importance else None
+    made = np.asarray(block_codec.encoded(codec, few, importance)).reshape(len(few), -1)
     blocks = np.tile(made, (-(-rows // len(few)), 1))[:rows]
     return Tensor(dtype, (rows, columns), Held(blocks.tobytes()))
 
@@ -365,14 +371,11 @@ def encoders(report):
             report.add(f"encoder of {name}", rows.nbytes / seconds / 1e9, "GB/s")
 
 
-def table(report):
-    """Lines of the table, as Markdown."""
-    yield "| case | candle-convert | share | peer | notes |"
-    yield "|---|---|---|---|---|"
-    for row in report.rows:
-        share = "" if row["share"] is None else f"{100 * row['share']:.0f}% of {row['of']}"
-        other = "" if row["other"] is None else f"{row['other']['name']} {row['other']['value']:.4g}"
-        yield f"| {row['what']} | {row['value']:.4g} {row['unit']} | {share} | {other} | {row['note']} |"
+def line_of(row):
+    """A row of the table, as Markdown."""
+    share = "" if row["share"] is None else f"{100 * row['share']:.0f}% of {row['of']}"
+    other = "" if row["other"] is None else f"{row['other']['name']} {row['other']['value']:.4g}"
+    return f"| {row['what']} | {row['value']:.4g} {row['unit']} | {share} | {other} | {row['note']} |"
 
 
 def small_model(folder):
@@ -408,7 +411,11 @@ def main():
         return 1
     import onnx
 
-    report = Report(arguments.device, 1 if arguments.tiny else arguments.runs, TINY if arguments.tiny else Size())
+    size = TINY if arguments.tiny else Size()
+    report = Report(arguments.device, 1 if arguments.tiny else arguments.runs, size, arguments.json)
+    if not arguments.json:
+        print(f"{', '.join(device['name'] for device in found.devices) or 'simulated'}, numba-cuda {found.package}\n")
+        print("| case | candle-convert | share | peer | notes |\n|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder, use_device(device_index(arguments.device)):
         light = sorted(Path(onnx.__file__).parent.glob("backend/test/data/light/*.onnx"))
         paths = arguments.models or (small_model(folder) if arguments.tiny else light)
@@ -417,9 +424,6 @@ def main():
                 part(report, paths) if part is networks else part(report)
     if arguments.json:
         print(json.dumps({"devices": found.devices, "numba-cuda": found.package, "rows": report.rows}, indent=1))
-        return 0
-    print(f"{', '.join(device['name'] for device in found.devices) or 'simulated'}, numba-cuda {found.package}\n")
-    print("\n".join(table(report)))
     return 0
 
 

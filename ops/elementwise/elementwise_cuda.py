@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,17 @@ def _rest(a: int, b: int, fmod: int) -> int:
     return rest + b if fmod == 0 and rest != 0 and (rest < 0) != (b < 0) else rest
 
 
+def _float_rest(a: float, b: float, fmod: int) -> float:
+    """`_mod` of the CPU, where ``%`` is the C library's fmod; the device's ``%`` subtracts a product, which is NaN for
+    an infinite `b`."""
+    rest = math.copysign(math.fmod(abs(a), abs(b)), a)
+    if fmod:
+        return rest
+    if rest == 0:
+        return math.copysign(rest, b)
+    return rest + b if (rest < 0) != (b < 0) else rest
+
+
 def _whole_power(x: int, y: int) -> int:
     power, factor, left = 1, x, y
     while left > 0:
@@ -109,9 +121,8 @@ def div_on_device(step: Step) -> Planned:
 @cuda(mod)
 def mod_on_device(step: Step) -> Planned:
     """Integers have a rest by zero, which is zero."""
-    if compute_dtype(step.input(0).dtype).kind in "iu":
-        return elementwise_chain(_rest, [step.input(0), step.input(1)], step.output(), step.attributes["fmod"])
-    return on_device(step)
+    rest = _rest if compute_dtype(step.input(0).dtype).kind in "iu" else _float_rest
+    return elementwise_chain(rest, [step.input(0), step.input(1)], step.output(), step.attributes["fmod"])
 
 
 @cuda(pow_)

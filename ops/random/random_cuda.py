@@ -22,8 +22,8 @@ from .uniform import random_uniform, random_uniform_like
 def _line(y: Buffer, number: str) -> str:
     """`number` times `scale` plus `more` as the CPU rounds it: in f64 for such a result, else in f32."""
     if y.dtype == np.float64:
-        return f"{number} * scale + more"
-    return f"np.float32(np.float64(np.float32({number})) * np.float64(np.float32(scale))) + np.float32(more)"
+        return f"add64(mul64({number}, scale), more)"
+    return f"add(mul(np.float32({number}), np.float32(scale)), np.float32(more))"
 
 
 @cuda(random_uniform, random_uniform_like)
@@ -42,7 +42,7 @@ def uniform_on_device(step: Step) -> Planned:
 
 PAIR = """
     one, other = 2.0 * numbers[2 * j] - 1.0, 2.0 * numbers[2 * j + 1] - 1.0
-    square = one * one + other * other
+    square = add64(mul64(one, one), mul64(other, other))
     keep = square < 1.0 and square != 0.0
 """
 NORMAL = """

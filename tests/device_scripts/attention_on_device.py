@@ -13,8 +13,8 @@ CASES = {
     # dtype, query heads, key heads, queries, keys, size, width, attributes, mask, what a kernel is called
     "prompt": (F16, 2, 2, 18, 18, 8, 8, {"is_causal": 1}, None, "attention on tensor cores"),
     "shared heads": (F16, 4, 2, 9, 21, 16, 24, {}, None, "attention on tensor cores"),
-    "odd sizes": (BF16, 2, 1, 5, 7, 7, 5, {"softcap": 2.0}, None, "attention on tensor cores"),
-    "mask": (F16, 2, 1, 4, 19, 8, 8, {"is_causal": 1}, "bool", "attention on tensor cores"),
+    "odd sizes": (BF16, 2, 1, 9, 7, 7, 5, {"softcap": 2.0}, None, "attention on tensor cores"),
+    "mask": (F16, 2, 1, 9, 19, 8, 8, {"is_causal": 1}, "bool", "attention on tensor cores"),
     "bias": (F16, 1, 1, 17, 9, 24, 8, {}, "float", "attention on tensor cores"),
     "one query": (F32, 4, 2, 1, 23, 6, 5, {}, None, "parts of attention joined"),
     "few queries": (F16, 2, 2, 2, 23, 6, 5, {"is_causal": 1}, "bool", "parts of attention joined"),

@@ -3,25 +3,23 @@
 import tempfile
 from pathlib import Path
 
-import candle_convert.models.generation.decoder_states as states
 import candle_convert.models.generation.language_model as language
 import numpy as np
 from candle_convert.convert.cli.main import run
 from candle_convert.convert.load.native_model import built, modelled
 from candle_convert.convert.open.open_model import open_model
-from candle_convert.models.layers import sliding_window
 from candle_convert.runtime.cuda.element.block_quantized import QuantizedBuffer
 from candle_convert.runtime.cuda.kernel.kernel import Launch
 from candle_convert.runtime.cuda.memory.device_array import DeviceArray
 from candle_convert.runtime.cuda.plan.plan import HostStep
 from candle_convert.tests.builders import tiny_llama
 
-states.INITIAL_CAPACITY, states.MOST, language.MOST, sliding_window.STEP = 8, 2, 2, 4
+language.LanguageModel.initial_capacity = 8
 tiny_llama.WIDTH = tiny_llama.INNER = 32
 tiny_llama.LAYERS, tiny_llama.HEADS = 1, 2
 
 with tempfile.TemporaryDirectory() as folder:
-    tiny_llama.written(Path(folder) / "f.gguf", **{"llama.attention.sliding_window": np.uint32(2)})
+    tiny_llama.written(Path(folder) / "f.gguf")
     path = Path(folder) / "m.gguf"
     assert run(["quantize", str(Path(folder) / "f.gguf"), str(path), "q8_0", "--pure", "--quiet"]) == 0
     host, device = (
@@ -31,12 +29,12 @@ with tempfile.TemporaryDirectory() as folder:
         for name in ("cpu", "cuda")
     )
     caches = host.start(1), device.start(1)
-    for tokens in ([5], [7], [6], [9], [8], [5]):  # around the ring of four
+    for tokens in ([5], [7], [6], [9], [8], [5]):
         expected, found = (model.advance([tokens], cache) for model, cache in zip((host, device), caches, strict=True))
         np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max())
         assert found.argmax() == expected.argmax()
     states = list(caches[1].states.values())
-    assert {state.shape[2] for state in states} == {4}
+    assert {state.shape[2] for state in states} == {8}
     assert all(isinstance(state, DeviceArray) for state in states)
     before = [id(state.bytes) for state in states]
     device.advance([[4]], caches[1])

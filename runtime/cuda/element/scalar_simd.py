@@ -118,6 +118,7 @@ else:
     from numba.cuda.typeconv import Conversion
     from numba.cuda.typing.templates import AbstractTemplate, infer_global, signature
 
+    _NAN, _LEAST = (ir.Constant(ir.IntType(32), pattern) for pattern in (0xFFC00000, 0x80000000))
     _LLVM = {"float32": ir.FloatType(), "int32": ir.IntType(32), "bool": ir.IntType(1)}
 
     class Lane(types.Type):
@@ -302,8 +303,13 @@ else:
 
     @intrinsic
     def bits(typing: Any, value: Any) -> Any:
-        """The pattern of a float32."""
-        return I32(F32), lambda context, builder, sig, args: builder.bitcast(args[0], ir.IntType(32))
+        """The pattern of a float32; of NaN the one that x86 makes, since the device has another."""
+
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            pattern = builder.bitcast(args[0], ir.IntType(32))
+            return builder.select(builder.fcmp_unordered("uno", args[0], args[0]), _NAN, pattern)
+
+        return I32(F32), lower
 
     @intrinsic
     def from_bits(typing: Any, value: Any) -> Any:
@@ -317,8 +323,14 @@ else:
 
     @intrinsic
     def to_int(typing: Any, value: Any) -> Any:
-        """Cut towards zero."""
-        return I32(F32), lambda context, builder, sig, args: builder.fptosi(args[0], ir.IntType(32))
+        """Cut towards zero; NaN and what does not fit is the least integer, as on x86."""
+
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            least, limit = (ir.Constant(ir.FloatType(), value) for value in (-(2.0**31), 2.0**31))
+            inside = builder.and_(builder.fcmp_ordered(">=", args[0], least), builder.fcmp_ordered("<", args[0], limit))
+            return builder.select(inside, builder.fptosi(args[0], ir.IntType(32)), _LEAST)
+
+        return I32(F32), lower
 
     @intrinsic
     def no_lane(typing: Any) -> Any:

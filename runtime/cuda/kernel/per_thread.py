@@ -28,11 +28,12 @@ def per_thread_launch(
     Args:
         named: parameters: numbers by their names; buffers, whose elements the text loads by ``get_NAME(NAME, place)``
             and rounds and stores by ``put_NAME(NAME, place, number)``.
-        body: lines of Python.
+        body: lines of Python, which may call `math` and the additions and products of `unfused_arithmetic`.
         functions: scalar functions that the text calls, and the dtype of the numbers in theirs.
     """
     writer = Writer()
     writer.head += ["import math", f"from {PACKAGE}.element.bits import inlined"]
+    writer.head.append(f"from {PACKAGE}.device.unfused_arithmetic import add, add64, mul, mul64")
     writer.head += [
         f"{name} = scalar({key_of(function)!r}, {dtype!r})" for name, (function, dtype) in (functions or {}).items()
     ]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from candle_convert.ops.rules.sliding_window import window
 from candle_convert.runtime.base.errors import UnsupportedError
+from candle_convert.runtime.cuda.device.device import cuda_support
 from candle_convert.runtime.cuda.matmul import cudnn, cudnn_conv
 from candle_convert.runtime.cuda.matmul.conv_problem import Convolution, cudnn_problem
 from candle_convert.tests.builders.paths import DEVICE_SCRIPTS
@@ -245,4 +246,4 @@ def test_errors_of_the_library_have_its_name_for_them():
 
 
 def test_without_a_card_plans_do_without_the_library():
-    assert not cudnn.available() or cudnn.state().devices
+    assert not cudnn.available() or cuda_support().devices
