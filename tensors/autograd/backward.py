@@ -8,6 +8,7 @@ from ...runtime.base.errors import UsageError
 from ..core.expression import Expression
 from ..core.grad_mode import set_grad_enabled
 from ..core.lazy_tensor import LazyTensor
+from ..core.realize import MAX_DEPTH, realize
 from ..core.registry import method
 from ..core.trace import TRACE
 from ..operations.creation import zeros_like
@@ -38,6 +39,9 @@ def backward(
         target = target if gradient is None else (self * gradient.detach()).expression
     with set_grad_enabled(create_graph):
         found = differentiated(target, [item for item, _ in held])
+        parts = [part for part in found if part is not None]
+        if TRACE.changes is None and any(part.depth > MAX_DEPTH for part in parts):
+            realize([target, *parts])
         together = [target]
         for (_, tensor), part in zip(held, found, strict=True):
             slope = zeros_like(tensor) if part is None else LazyTensor(part)

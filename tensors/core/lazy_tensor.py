@@ -40,7 +40,7 @@ class LazyTensor:
     def __init__(self, expression: Expression) -> None:
         self._grad: LazyTensor | None = None
         self._keeps_grad = False
-        if expression.depth > MAX_DEPTH:
+        if expression.depth > MAX_DEPTH and not expression.needs_grad and TRACE.changes is None:
             realize([expression])
         if expression.holder is None and expression.type.array is None:
             self.expression = expression

@@ -16,7 +16,8 @@ from .source_line import described
 MAX_PLANS = 4096
 """Plans that are kept; all are dropped when there are more."""
 MAX_DEPTH = 2000
-"""Length of a chain of unrealized expressions that is realized although nobody asks for a value."""
+"""Length of a chain of unrealized expressions that is realized although nobody asks for a value; with gradients it is
+left whole, because `backward` would compute it again, as it is while a function is traced."""
 _plans: dict[Any, Plan] = {}
 _tree_plans: dict[int, tuple[Plan, list[int]]] = {}
 _lock = threading.RLock()
