@@ -15,7 +15,7 @@ from candle_convert.tests.oracles.transformers import expected, made, texts
 
 torch = pytest.importorskip("torch")
 
-SCRIPTS = sorted(Path(__file__).parents[1].glob("benchmarks/*.py"))
+SCRIPTS = sorted(Path(__file__).parents[1].glob("benchmarks/**/*.py"))
 
 
 def imports(path):
