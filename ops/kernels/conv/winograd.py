@@ -377,8 +377,8 @@ def _tile_count(transform: TileTransform, geometry: Sequence[int]) -> int:
 
 
 def choose_transform(w: Buffer, geometry: Sequence[int], groups: int) -> TileTransform | None:
-    """The transform for a geometry (input, output, kernel, strides, dilations, padding); None if Winograd does not
-    pay."""
+    """The transform for a geometry (input, output, kernel, strides, dilations, padding); None if Winograd does not pay.
+    Planes that do not fill a tile take no larger ones: rounding errors are four times those of a direct sum there."""
     plain = tuple(geometry[6:15]) == (1, 3, 3, 1, 1, 1, 1, 1, 1) and geometry[3] == 1 and groups == 1
     outputs, channels = w.shape[:2]
     if not (WIDE and plain and min(outputs, channels) >= MIN_CHANNELS):
@@ -386,7 +386,7 @@ def choose_transform(w: Buffer, geometry: Sequence[int], groups: int) -> TileTra
     costs: dict[float, TileTransform | None] = {geometry[4] * geometry[5] * w.count: None}
     for transform in (F2, F4):
         count, nbytes = _tile_count(transform, geometry), w.count * transform.points // 9 * 4
-        if nbytes <= MAX_WEIGHT_BYTES * count:
+        if nbytes <= MAX_WEIGHT_BYTES * count and (transform is F2 or min(geometry[4:6]) >= transform.edge):
             products = channels * outputs * (count if nbytes <= CORE_CACHE_BYTES else max(count, TILES_PER_WEIGHT_READ))
             costs[transform.points * (products + TRANSFORM_COST * count * (channels + outputs))] = transform
     return costs[min(costs)]
