@@ -8,7 +8,6 @@ from typing import Any
 from ...models.pipelines.task_model import Progress
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, FileAccessError, FormatError, LimitError
-from ...runtime.base.printable import printable
 from ..console.output import current
 
 DAMAGE = (FormatError, FileAccessError, LimitError)
@@ -58,13 +57,18 @@ def over_readable(
             results.extend(compute([files[row] for row in group]))
             rows += group
         except Error as error:
-            if not _of_file(error) or len(files) == 1:
+            if not _of_file(error):
                 raise
             if len(group) > 1:
                 groups.extend([row] for row in reversed(group))
                 continue
+            if error.file is None:
+                error.file = files[group[0]]
+            if len(files) == 1:
+                raise
             errors[group[0]] = error
-            _tell(files[group[0]], error)
+            if not current().json:
+                current().complain(str(error))
         if progress is not None:
             progress(group[-1] + 1, len(files))
     return Readable(rows, results, errors)
@@ -72,9 +76,3 @@ def over_readable(
 
 def _of_file(error: Error) -> bool:
     return isinstance(error, DAMAGE) or error.code in DAMAGED_CODES
-
-
-def _tell(file: str, error: Error) -> None:
-    out = current()
-    if not out.json:
-        out.complain(str(error) if error.file is not None else f"{printable(file)}: {error}")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 POINTS_AT_ONCE = 64
+FARTHEST = 1e9
+"""Pixels between a picture's corner and a prompt: more would leave the range of f32 on the way to the model's input."""
 MOST_LAYERS = 4
 """Layers of crops: the last one has 256."""
 Embeddings = Mapping[str, np.ndarray]
@@ -114,10 +116,10 @@ class MaskOptions:
             raise UsageError("E-OPTION", None, f"{misplaced}: for masks of everything, without points and boxes")
         rows = [[*point, 1.0] if len(point) == 2 else [*point] for point in self.points or ()]
         corners = [[*box] for box in self.boxes or ()]
-        if any(len(row) != 3 or row[2] not in (0, 1) or not np.isfinite(row).all() for row in rows):
+        if any(len(row) != 3 or row[2] not in (0, 1) or not _are_near(row) for row in rows):
             expected = "x, y and the label 1 or 0"
             raise UsageError("E-PROMPT-POINT", None, "not a point", expected=expected, found=str(self.points))
-        if any(len(box) != 4 or not (box[0] < box[2] and box[1] < box[3]) for box in corners):
+        if any(len(box) != 4 or not (box[0] < box[2] and box[1] < box[3] and _are_near(box)) for box in corners):
             expected = "left < right and top < bottom"
             raise UsageError("E-PROMPT-BOX", None, "not a box", expected=expected, found=str(self.boxes))
         if rows and len(corners) > 1:
@@ -200,12 +202,7 @@ class MaskGeneration(ImagePipeline):
     ) -> Segments:
         """Masks of the objects that points and boxes show."""
         points, boxes = shown
-        height, width = at.size
-        outside = (points[:, :2] < 0).any(-1) | (points[:, :2] > [width, height]).any(-1)
-        if outside.any():
-            x, y = points[outside][0, :2]
-            why = f"the point {x:g}, {y:g} is outside of the picture"
-            raise UsageError("E-PROMPT-POINT", None, why, expected=f"x up to {width} and y up to {height}")
+        _check_inside(points, boxes, at.size)
         placed = at.to_input(points[None, None, :, :2]) if len(points) else None
         corners = at.to_input(boxes.reshape(1, -1, 2, 2)).reshape(1, -1, 4) if len(boxes) else None
         prompts = Prompts(placed, None if placed is None else points[None, None, :, 2], corners)
@@ -245,6 +242,22 @@ class MaskGeneration(ImagePipeline):
             logits = outputs[MASKS][0, asked, choice]
             parts += in_picture(logits, scores[asked, choice], at, rules.stability, some[asked])
         return joined(parts)
+
+
+def _are_near(places: Sequence[float]) -> bool:
+    return all(abs(place) <= FARTHEST for place in places)
+
+
+def _check_inside(points: np.ndarray, boxes: np.ndarray, size: tuple[int, int]) -> None:
+    """Raise UsageError for a point outside of a picture of a height and width, and for a box without any of it."""
+    edges = np.array(size[::-1])
+    for code, what, marks, outside in (
+        ("E-PROMPT-POINT", "point", points[:, :2], (points[:, :2] < 0) | (points[:, :2] > edges)),
+        ("E-PROMPT-BOX", "box", boxes, (boxes[:, 2:] <= 0) | (boxes[:, :2] >= edges)),
+    ):
+        for mark in marks[outside.any(-1)]:
+            why = f"the {what} {', '.join(f'{each:g}' for each in mark)} is outside of the picture"
+            raise UsageError(code, None, why, expected=f"x up to {edges[0]} and y up to {edges[1]}")
 
 
 def _of_row(outputs: Embeddings, row: int) -> dict[str, np.ndarray]:

@@ -40,6 +40,18 @@ def test_every_readable_file_has_its_result(capsys, batch):
     assert max(compute.asked.count([file]) for file in files) == 1
 
 
+def test_an_error_without_a_file_gets_its_name(capsys):
+    def compute(files):
+        if "narrow" in files:
+            raise FormatError("E-PICTURE-SIZE", None, "a picture of 1 x 900")
+        return files
+
+    over_readable(["a", "narrow"], 2, compute)
+    assert capsys.readouterr().err.startswith("✗ E-PICTURE-SIZE  narrow: a picture of 1 x 900. ")
+    with pytest.raises(FormatError, match="narrow: a picture"):
+        over_readable(["narrow"], 1, compute)
+
+
 def test_a_single_file_and_other_errors_are_raised():
     with pytest.raises(FormatError):
         over_readable(["damaged"], 1, Computing())

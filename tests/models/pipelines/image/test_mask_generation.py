@@ -173,7 +173,13 @@ def test_several_pictures_and_original_preparation(ours, folder):
     [
         ({"points": [[900, 4]]}, "outside of the picture"),
         ({"points": [[9, 4, 3]]}, "not a point"),
+        ({"points": [[-1, 4]]}, "the point -1, 4 is outside of the picture"),
         ({"boxes": [[9, 4, 3, 8]]}, "not a box"),
+        ({"boxes": [[9, 4, 9, 8]]}, "not a box"),
+        ({"points": [[1e308, 4]]}, "not a point"),
+        ({"boxes": [[9, 4, 1e308, 8]]}, "not a box"),
+        ({"boxes": [[9, float("nan"), 12, 8]]}, "not a box"),
+        ({"boxes": [[1, 2, 3, 4], [900, 4, 950, 8]]}, "the box 900, 4, 950, 8 is outside of the picture"),
         ({"points": [[9, 4]], "boxes": [[1, 2, 3, 4], [5, 6, 7, 8]]}, "several boxes"),
         ({"points": [[9, 4]], "grid": 3}, "grid"),
     ],
