@@ -8,12 +8,13 @@ import numpy as np
 
 from ...runtime.cuda.element.block_quantized import QuantizedBuffer
 from ...runtime.cuda.element.element import compute_dtype
+from ...runtime.cuda.kernel.elementwise import copy_launch
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
 from ...runtime.cuda.kernel.reduce import Result, reduce_rows
 from ...runtime.cuda.matmul.gemv import ExpertSelection, gemv
 from ...runtime.cuda.matmul.int8_mma import int8_gemm
-from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
+from ...runtime.cuda.matmul.tiled import Axes, Contraction, cublaslt_product, product
 from ...runtime.cuda.plan.kernel_api import Step
 from ...runtime.ir.graph import Value
 from ...runtime.plan.kernel_api import Allocation, Buffer, Chain
@@ -22,6 +23,10 @@ from .linear import GROUP
 
 FEW = 4
 """Rows that are multiplied together, and up to which a weight is not read tile by tile."""
+MANY = 128
+"""Rows of 8-bit activations from which cuBLASLt's f32 products of decoded weights are faster than integer products."""
+DECODED_BYTES = 64 << 20
+"""Most bytes of a weight that are decoded at a time."""
 F32 = np.dtype(np.float32)
 
 
@@ -75,7 +80,8 @@ def rows_by(step: Step, x: Buffer, w: Buffer, y: Buffer, rounded: bool) -> list[
     launches: list[Launch | Chain] = []
     (rows, depth), columns = x.shape, w.shape[0]
     runs = w if isinstance(w, QuantizedBuffer) and w.run is not None and x.dtype == F32 else None
-    if runs is not None and rounded:
+    many = isinstance(w, QuantizedBuffer) and x.dtype == F32 and rows > (MANY if rounded and runs is not None else FEW)
+    if runs is not None and rounded and not many:
         codes, scales = codes_of(step, x, launches)
         if rows > FEW:
             sums = _sums(step, codes, runs, depth, launches)
@@ -83,6 +89,9 @@ def rows_by(step: Step, x: Buffer, w: Buffer, y: Buffer, rounded: bool) -> list[
         return [*launches, gemv(codes, scales, runs, y)]
     if rounded:
         x = nearest_rows(step, x, launches)
+    decoded = decoded_product(step, x, w, y) if many and isinstance(w, QuantizedBuffer) else None
+    if decoded is not None:
+        return [*launches, *decoded]
     if rows > FEW:
         return [
             *launches,
@@ -99,6 +108,30 @@ def rows_by(step: Step, x: Buffer, w: Buffer, y: Buffer, rounded: bool) -> list[
             ),
         ]
     return [*launches, gemv(x, None, runs, y) if runs is not None else _plain(x, w, y)]
+
+
+def decoded_product(step: Step, x: Buffer, w: QuantizedBuffer, y: Buffer) -> list[Launch] | None:
+    """y [rows, out] by cuBLASLt from x and some rows of w [out, in] after others, decoded; None without the library."""
+    (rows, depth), columns = x.shape, w.shape[0]
+    each = max(1, min(columns, DECODED_BYTES // (depth * x.dtype.itemsize)))
+    numbers = step.temporary(x.dtype, (each, depth))
+    launches = []
+    for first in range(0, columns, each):
+        count = min(each, columns - first)
+        part, target = w.view((count * depth,), first * depth), numbers.view((count, depth))
+        launches.append(copy_launch(part.shape, Operand(part, (1,)), Operand(target, (1,))))
+        axes = Contraction(
+            stack=Axes([], [], [], []),
+            rows=Axes([rows], [depth], None, [columns]),
+            columns=Axes([count], None, [depth], [1]),
+            depth=Axes([depth], [1], [1], None),
+            starts=(0, 0, first),
+        )
+        multiplied = cublaslt_product(x, target, y, axes)
+        if multiplied is None:
+            return None
+        launches.append(multiplied)
+    return launches
 
 
 def _plain(x: Buffer, w: Buffer, y: Buffer) -> Launch:

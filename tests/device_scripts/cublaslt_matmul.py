@@ -1,11 +1,13 @@
 """cuBLASLt matrix products, with a column-major BLAS in NumPy in place of the library."""
 
 import candle_convert.formats.containers.onnx.reader as onnx_graph
+import candle_convert.ops.linalg.gemv_cuda as gemv_cuda
 import candle_convert.runtime.cuda.matmul.cublaslt as blas
 import ml_dtypes
 import numpy as np
 from candle_convert.runtime.cuda.memory.transfer import address, aligned_address
 from candle_convert.runtime.session import Session
+from candle_convert.tests.builders.block_weights import linear, weight
 from candle_convert.tests.oracles.blas_layout import by_columns
 from onnx import helper, numpy_helper
 
@@ -58,6 +60,17 @@ CASES = {
 }
 
 
+def decoded():
+    """Rows by a quantized weight, of which some rows are decoded after others."""
+    gemv_cuda.DECODED_BYTES = 4 * 64 * 5
+    tensor, numbers = weight("q4_0", (12, 64))
+    x = np.random.default_rng(0).standard_normal((7, 64)).astype(np.float32)
+    CALLS.clear()
+    (found,) = Session(linear(tensor), device="cuda", activations="f32").run(None, {"x": x})
+    assert len(CALLS) == 3
+    np.testing.assert_allclose(found, x @ numbers.T, rtol=1e-5, atol=1e-5)
+
+
 def main():
     blas.available = blas.Product.known = lambda *product: True
     blas.Product.launch = computed
@@ -70,6 +83,7 @@ def main():
         np.testing.assert_allclose(
             found[0].astype(np.float32), expected[0].astype(np.float32), rtol=bound, atol=bound, err_msg=name
         )
+    decoded()
     print(len(CASES))
 
 

@@ -99,12 +99,7 @@ def product(a: Buffer, b: Buffer, c: Buffer, axes: Contraction, sums: np.dtype |
 def cublaslt_product(a: Buffer, b: Buffer, c: Buffer, axes: Contraction, bias: Buffer | None = None) -> Launch | None:
     """The same by cuBLASLt, with an optional `bias` per column; None if it is not available, or does not support the
     operands."""
-    if (
-        not cublaslt.available()
-        or isinstance(a, QuantizedBuffer)
-        or isinstance(b, QuantizedBuffer)
-        or min(axes.rows.count, axes.columns.count) < MIN_MMA_ROWS
-    ):
+    if not cublaslt.available() or isinstance(a, QuantizedBuffer) or isinstance(b, QuantizedBuffer):
         return None
     asked = blas_problem(axes)
     if asked is None:
