@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import importlib.util
 import os
 from typing import Any
@@ -64,7 +65,20 @@ def cuda_support() -> CudaSupport:
             "Install the NVIDIA driver if the machine has a card, or use --device cpu",
         )
         return CudaSupport(package, (), False, why, hint, "E-DEVICE-NONE")
+    broken = _broken()
+    if broken is not None:
+        why = f"numba-cuda {package} does not load: {broken}"
+        return CudaSupport(package, (), False, why, f"Install the versions that fit: {INSTALL}", "E-DEVICE-PACKAGE")
     return CudaSupport(package, devices, False)
+
+
+def _broken() -> str | None:
+    """Why numba-cuda cannot compile, None where it can: 0.30 fails with NumPy 2.5, which lacks what it names."""
+    try:
+        importlib.import_module("numba.cuda.cudaimpl")
+    except (ImportError, AttributeError) as error:
+        return str(error)
+    return None
 
 
 def _described(device: Any) -> dict[str, Any]:
