@@ -61,7 +61,7 @@ WORDS = ir.VectorType(ir.IntType(32), 16)
 
 
 @intrinsic
-def _turn_words(typing: Any, source: Any, step_from: Any, target: Any, step_to: Any) -> Any:
+def turn_words(typing: Any, source: Any, step_from: Any, target: Any, step_to: Any) -> Any:
     """Sixteen lines of sixteen words become the columns of sixteen other lines; addresses and steps in bytes."""
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -133,7 +133,7 @@ def _turning(pointer: Any, words: bool = False) -> RangeKernel:
                 end += index * strides_to[axis]
             width, height = min(TILE, far - begin_far), min(TILE, near - begin_near)
             if words and width == TILE and height == TILE:
-                _turn_words(x + 4 * begin, 4 * step_from, y + 4 * end, 4 * step_to)
+                turn_words(x + 4 * begin, 4 * step_from, y + 4 * end, 4 * step_to)
             elif width == TILE:
                 for i in range(height):
                     for j in range(TILE):

@@ -6,11 +6,14 @@ from typing import Any
 
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.ir.op import Undecomposable
+from ...runtime.tensor.dtype import F32
 from ..contrib.fused import skip_norm
 from ..conv import conv, conv_transpose
 from ..nn import swiglu
 from ..norm import batch_norm, group_norm, layer_norm, lp_norm
 from ..pool import global_pool, pool
+from ..pool.max_pool_slope import side_by_side
+from ..rules.domain import CANDLE
 from ..rules.expression import Term
 from .gradient_rule import Step, differentiated, differentiated_as
 
@@ -146,11 +149,31 @@ def _conv(step: Step) -> list[Term | None]:
         by_x = window.moved(whole, window.begin.call("Neg"), window.size)
     else:
         by_x = g.call("Conv", window.flipped(w, group), dilations=window.dilations, group=group, pads=pads)
-    return [
-        by_x,
-        window.kernel_slope(window.moved(x, window.begin, window.span), g, group),
-        window.bias_slope(g) if len(step.x) > 2 else None,
-    ]
+    by_w = _kernel_slope(step, window)
+    if by_w is None:
+        by_w = window.kernel_slope(window.moved(x, window.begin, window.span), g, group)
+    return [by_x, by_w, window.bias_slope(g) if len(step.x) > 2 else None]
+
+
+def _kernel_slope(step: Step, window: Window) -> Term | None:
+    """The derivative by the kernel in one, of f32 images and rows of one group whose lengths are known."""
+    x, w, g, attributes = step.input(0), step.input(1), step.slope, step.attributes
+    known = all(isinstance(length, int) for term in (x, w, g) for length in term.value.shape or (None,))
+    if not known or x.value.dtype is not F32 or attributes["group"] != 1 or window.axes > 2:
+        return None
+    if attributes["auto_pad"] not in ("NOTSET", "VALID"):
+        return None
+    pads = attributes["pads"] if attributes["auto_pad"] == "NOTSET" else None
+    found = x.calls(
+        "ConvKernelSlope",
+        g,
+        domain=CANDLE,
+        kernel_shape=w.lengths[2:],
+        begin=list(pads[: window.axes]) if pads else [0] * window.axes,
+        strides=window.strides,
+        dilations=window.dilations,
+    )
+    return found[0]
 
 
 @differentiated(conv_transpose.conv_transpose)
@@ -171,6 +194,10 @@ def _conv_transpose(step: Step) -> list[Term | None]:
 def _max_pool(step: Step) -> list[Term | None]:
     """The slope goes to the element that each window found."""
     x, g = step.input(0), step.slope
+    known = all(isinstance(length, int) for term in (x, g) for length in term.value.shape or (None,))
+    if known and x.value.dtype is F32 and x.axes <= 4 and side_by_side(step.attributes, x.lengths[2:], g.lengths[2:]):
+        kept = {name: each for name, each in step.node.attributes.items() if name != "storage_order"}
+        return [x.calls("MaxPoolSlope", g, domain=CANDLE, **kept)[0]]
     places = step.build.node("MaxPool", [x.value], {**step.node.attributes, "storage_order": 0}, outputs=2).outputs[1]
     flat = step.integers([-1])
     zeros = x.filled(0).call("Reshape", flat)
