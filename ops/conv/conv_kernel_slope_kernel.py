@@ -84,7 +84,7 @@ def _padded(x: int, target: int, height: int, width: int, top: int, left: int, t
 
 
 @inner
-def _turned(source: int, count: int, step: int, target: int, width: int) -> None:
+def _transposed(source: int, count: int, step: int, target: int, width: int) -> None:
     """`count` rows of `width` elements, `step` elements apart, as lines of a panel, zeros behind them."""
     rows, lines = f32(source), f32(target)
     for first in range(0, PANEL, TILE):
@@ -139,7 +139,7 @@ def taps_times_slopes(
                 source = x + 4 * (number * channels + channel) * height * width
                 _padded(source, image + channel * plane, height, width, top, left, tall, wide)
             source = slope + 4 * (number * outputs + panel * PANEL) * positions
-            _turned(source, min(PANEL, outputs - panel * PANEL), positions, panel_of, positions)
+            _transposed(source, min(PANEL, outputs - panel * PANEL), positions, panel_of, positions)
             row = 0
             while row < rows:
                 row += _tap_tiles(

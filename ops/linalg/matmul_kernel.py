@@ -18,6 +18,7 @@ from .gemm import gemm
 from .linear_kernel import gemv_launch
 from .matmul import matmul
 from .panel_product import APART, copied_into_panels, packed_launch, zeros
+from .shared_product import shared_launch
 
 F32 = np.dtype(np.float32)
 FEWEST, RUN = 2, 32
@@ -126,6 +127,9 @@ def stacked_launch(
     stack, rows, columns, depth = lengths
     if stack == 1 and min(rows, columns, depth) >= COPIED:
         return _copied_product(step, buffers, lengths[1:], strides)
+    shared = shared_launch(step, buffers, lengths[1:], strides) if stack == 1 else None
+    if shared is not None:
+        return shared
     parts = step.parts(stack * -(-columns // PANEL), math.prod(lengths) / 16)
     scratch = step.scratch(parts * (depth + ROWS) * 4 * PANEL)
     launch = Launch(

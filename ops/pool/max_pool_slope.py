@@ -52,7 +52,7 @@ def max_pool_slope(
     strides: list[int] | None = None,
 ) -> Term:
     """The slope of each window goes to the first of its largest elements; attributes are those of MaxPool."""
-    window = {
+    window: dict[str, Any] = {
         "auto_pad": auto_pad, "ceil_mode": ceil_mode, "dilations": dilations, "kernel_shape": kernel_shape,
         "pads": pads, "strides": strides,
     }  # fmt: skip

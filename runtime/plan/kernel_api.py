@@ -304,11 +304,15 @@ class Step(BaseStep):
             buffers all the same.
         decodes: whether the session has in-place inputs, which are KV caches: it runs on few rows too, for which
             weights are read as they are stored, and a second layout of them would double their memory.
+        readers: how many nodes read an input of the run that stays as it is; 0 for other buffers.
+        copies: what earlier launches of the plan have copied such inputs to.
     """
 
     threads: int = 1
     bailout: Buffer = field(default_factory=lambda: bailout_flag())
     decodes: bool = False
+    readers: Callable[[Buffer], int] = lambda buffer: 0
+    copies: dict[Any, Buffer] = field(default_factory=dict)
 
     def scratch(self, nbytes: int) -> Buffer:
         """Scratch memory of this step, uint8."""

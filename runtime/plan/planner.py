@@ -70,6 +70,7 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
         self.work, self.hardest = 0.0, (0.0, "")
         self.scratch: list[tuple[Allocation, int]] = []
         self.bailout = bailout_flag()
+        self.copied_inputs: dict[Any, Buffer] = {}
         self.used: list[Value] = []
         self.replaced: list[tuple[Value, Value | None]] = []
         for value, feed in zip(region.inputs, feeds, strict=True):
@@ -234,6 +235,8 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
             threads=self.threads,
             bailout=self.bailout,
             decodes=bool(self.region.inplace_inputs),
+            readers=self.readers,
+            copies=self.copied_inputs,
         )
         try:
             planned = planner(step)
@@ -270,6 +273,15 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
         else:
             repeated = self.open_loops > 0 or self.keep is not None
         return not repeated and super().may_overwrite(buffer)
+
+    def readers(self, buffer: Buffer) -> int:
+        """How many nodes read an input of the run that no launch changes; 0 for other buffers, and where control flow
+        decides on what runs."""
+        occupant = self.locations.sole_occupant(buffer.allocation)
+        fed = buffer.allocation.slot in self.plan.inputs and not buffer.allocation.writable
+        if occupant is None or not fed or any(isinstance(item, Mark) for item in self.steps):
+            return 0
+        return self.uses[occupant]
 
     def buffer(self, value: Value) -> Buffer | None:
         """The buffer of a value, None if kernels cannot address it."""

@@ -10,8 +10,8 @@ from candle_convert.runtime.passes.pattern.stage import BACKENDS, STAGES, Pipeli
 from candle_convert.tests.builders.paths import REPOSITORY
 
 CPU = [
-    "LowerOperators", "FuseByteTables", "FuseQDQ", "FuseTableEpilogue", "UseHalfWeights", "FuseLinear", "Simplify",
-    "FuseGridAttention", "WidenHalfConvRegions", "UseNchwc",
+    "LowerOperators", "FuseByteTables", "FuseQDQ", "FuseTableEpilogue", "JoinSumsOfProducts", "UseHalfWeights",
+    "FuseLinear", "Simplify", "FuseGridAttention", "WidenHalfConvRegions", "UseNchwc",
 ]  # fmt: skip
 CUDA = ["FuseInt4Dequantize", "FuseLinear", "Simplify"]
 ADDED = '''"""Counts its runs."""
