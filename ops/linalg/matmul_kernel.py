@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from ...runtime.jit.address import f32, share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
-from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
+from ...runtime.plan.kernel_api import Apply, Buffer, Chain, Launch, Planned, Step, native
 from ..kernels.gemm.gemv import gemv
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
 from ..kernels.gemm.register_tile import PANEL
@@ -177,14 +178,14 @@ def _copied_product(
 
 @native(gemm)
 def plan_gemm(step: Step) -> Planned:
-    """Constant matrices on the right with a bias for the columns or none, and any matrices without a bias."""
+    """Constant matrices on the right with a bias for the columns or none, and any other matrices."""
     a, b = step.inputs[:2]
     c = step.inputs[2] if len(step.inputs) > 2 else None
     if a is None or b is None or a.dtype != F32 or step.attributes["alpha"] != 1:
         return None
     rows, columns = step.output().shape
     if not step.is_constant(1):
-        return None if c is not None else _of_variables(step, a, b)
+        return _of_variables(step, a, b, c)
     bias = None
     if c is not None:
         bias = step.constant(2)
@@ -204,14 +205,22 @@ def plan_gemm(step: Step) -> Planned:
     return packed_launch(step, a, packed, step.output(), bias, (rows, columns, depth), steps)
 
 
-def _of_variables(step: Step, a: Buffer, b: Buffer) -> list[Launch]:
-    """Either matrix may be transposed."""
-    y = step.output()
+def _of_variables(step: Step, a: Buffer, b: Buffer, c: Buffer | None) -> list[Any]:
+    """Either matrix may be transposed; what is added broadcasts to the product."""
+    y, beta = step.output(), step.attributes["beta"]
     rows, columns = y.shape
     depth = a.count // max(rows, 1)
     of_a = (1, rows) if step.attributes["transA"] else (depth, 1)
     of_b = (1, depth) if step.attributes["transB"] else (columns, 1)
-    return stacked_launch(step, (a, b, y), (1, rows, columns, depth), (0, 0), (*of_a, *of_b))
+    target = y if c is None else step.temporary(F32, y.shape)
+    made: list[Any] = stacked_launch(step, (a, b, target), (1, rows, columns, depth), (0, 0), (*of_a, *of_b))
+    if c is not None:
+        scaled = c if beta == 1 else step.temporary(F32, c.shape)
+        if beta != 1:
+            number = step.constant_buffer(np.full((), beta, F32))
+            made.append(Chain((Apply(".Mul", (c, number), (), F32, F32),), scaled))
+        made.append(Chain((Apply(".Add", (target, scaled), (), F32, F32),), y))
+    return made
 
 
 def _transposed_rows(step: Step, a: Buffer, b: Buffer, bias: np.ndarray | None) -> Launch:
