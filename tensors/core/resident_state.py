@@ -8,6 +8,7 @@ overwritten: its array, or its expression, is left to them and replaced.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,7 @@ class Gradient:
         target: number of the output.
     """
 
-    __slots__ = ("_alone", "_replay", "_slope", "_target", "_tensor")
+    __slots__ = ("_alone", "_expression", "_replay", "_slope", "_target", "_tensor")
 
     def __init__(self, replay: Replay, tensor: LazyTensor, target: int) -> None:
         self._replay, self._tensor, self._target = replay, tensor, target
@@ -95,7 +96,8 @@ class Gradient:
 
     def prepare(self) -> None:
         """Let the call write into the array of the gradient before, unless somebody refers to that."""
-        if self._tensor._grad is not self._slope or self._holders() != self._alone:
+        kept = self._tensor._grad is self._slope and self._slope.expression is self._expression
+        if not kept or self._holders() != self._alone:
             self._slope = self._made()
 
     def forget(self) -> None:
@@ -108,11 +110,11 @@ class Gradient:
         for turn in (0, 1):
             self._replay.take(turn, self._target, array)
         self._tensor.grad = made = LazyTensor(leaf(array))
+        self._expression = made.expression
         return made
 
     def _holders(self) -> tuple[int, int, int]:
-        slope = self._slope
-        return sys.getrefcount(slope), sys.getrefcount(slope.expression), sys.getrefcount(slope.expression.data)
+        return (sys.getrefcount(self._slope), sys.getrefcount(self._expression), sys.getrefcount(self._expression.data))
 
 
 class ResidentState:
@@ -129,7 +131,7 @@ class ResidentState:
         states: Sequence[tuple[LazyTensor, Sequence[int], int]],
         gradients: Sequence[tuple[LazyTensor, int]],
     ) -> None:
-        self._replay, self._turn = replay, 0
+        self._replay, self._turn, self._lock = replay, 0, threading.Lock()
         self._states = [State(replay, *each) for each in states]
         self._gradients = [Gradient(replay, *each) for each in gradients]
 
@@ -140,21 +142,22 @@ class ResidentState:
         Args:
             fed: numbers and arrays of the inputs that are not states.
         """
-        replay, turn = self._replay, self._turn
-        for place, array in fed:
-            replay.feed(turn, place, array)
-        for state in self._states:
-            state.prepare(turn)
-        for gradient in self._gradients:
-            gradient.prepare()
-        found = [np.empty(shape, dtype) for dtype, shape in map(replay.outputs.__getitem__, results)]
-        for place, array in zip(results, found, strict=True):
-            replay.take(turn, place, array)
-        if not replay.run(turn):
+        with self._lock:
+            replay, turn = self._replay, self._turn
+            for place, array in fed:
+                replay.feed(turn, place, array)
+            for state in self._states:
+                state.prepare(turn)
             for gradient in self._gradients:
-                gradient.forget()
-            return None
-        for state in self._states:
-            state.settle(turn)
-        self._turn = 1 - turn
-        return found
+                gradient.prepare()
+            found = [np.empty(shape, dtype) for dtype, shape in map(replay.outputs.__getitem__, results)]
+            for place, array in zip(results, found, strict=True):
+                replay.take(turn, place, array)
+            if not replay.run(turn):
+                for gradient in self._gradients:
+                    gradient.forget()
+                return None
+            for state in self._states:
+                state.settle(turn)
+            self._turn = 1 - turn
+            return found

@@ -48,6 +48,16 @@ def test_values_that_are_held_stay():
             np.testing.assert_allclose(found, their[: len(found)], rtol=1e-4, atol=1e-5)
 
 
+def test_gradients_that_are_changed_outside():
+    (ours, _, w), (theirs, _, their) = stepper(cc, cc.jit), stepper(torch, lambda step: step)
+    for number in range(6):
+        ours(cc.tensor(IDS))
+        theirs(torch.tensor(IDS))
+        np.testing.assert_allclose(w.grad.numpy(), their.grad.numpy(), rtol=1e-4, atol=1e-6)
+        if number > 2:
+            w.grad.mul_(3)  # as clipping does
+
+
 def test_arrays_are_written_again():
     step, _, w = stepper(cc, cc.jit)
     ids, addresses = cc.tensor(IDS), []
