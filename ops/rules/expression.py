@@ -9,6 +9,7 @@ from typing import Any, Union
 import numpy as np
 
 from ...runtime.ir.builder import Builder
+from ...runtime.ir.clone import needed as used_by
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Rule, Undecomposable
 from ...runtime.ir.shape_inference import Facts, Inference
@@ -311,7 +312,7 @@ def drop_unused(build: Builder, first: int, weights: int, outputs: Sequence[Valu
     for node in reversed(build.nodes[first:]):
         if any(value in needed for value in node.outputs):
             kept.append(node)
-            needed.update(value for value in node.inputs if value is not None)
+            needed.update(used_by(node))
         else:
             for value in node.outputs:
                 build.graph.values.pop(value.name, None)

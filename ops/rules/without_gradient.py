@@ -7,7 +7,6 @@ QUANTIZED = "its weights are quantized; dequantize them to train"
 CACHED = "it writes to a cache of keys and values, for generation; use Attention"
 SEQUENCES = "it handles sequences of tensors, for which slopes are not added up; use tensors"
 STRINGS = "it works on strings or files"
-BODY = "its slopes would need another graph inside; unroll it"
 PLACED = "passes place it in a graph for one device; differentiate the graph before"
 OLD = "it is replaced when a model is opened"
 FOREST = "its results are constant between the thresholds of trees"
@@ -18,7 +17,7 @@ REASONS = {
     **dict.fromkeys(
         ("GatherBlockQuantized", "MatMulBnb4", "MatMulNBits", "QMoE", "DynamicQuantizeLSTM"), QUANTIZED
     ),
-    **dict.fromkeys(("GroupQueryAttention", "PagedAttention", "SparseAttention"), CACHED),
+    **dict.fromkeys(("PagedAttention", "SparseAttention"), CACHED),
     **dict.fromkeys(
         (
             "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt",
@@ -31,7 +30,6 @@ REASONS = {
         ("ImageDecoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"),
         STRINGS,
     ),
-    **dict.fromkeys(("If", "Loop", "Scan", "FlexAttention"), BODY),
     **dict.fromkeys(("AllGather", "AllReduce", "BlockedConv", "BlockedMean"), PLACED),
     **dict.fromkeys(("Gradient", "Scatter", "Upsample"), OLD),
     **dict.fromkeys(("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"), FOREST),
@@ -43,6 +41,5 @@ REASONS = {
         ),
         CLASSES,
     ),
-    "MoE": "a token goes to experts that a comparison chooses; write it with TopK and MatMul",
 }  # fmt: skip
 """Why an operator has neither a gradient rule nor a decomposition."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ...runtime.ir.op import Undecomposable
+from ...runtime.tensor.dtype import BY_ONNX, F32, F64
 from ..attention.attention import attention
+from ..attention.flex_attention import flex_attention
+from ..contrib.attention.group_query_attention import group_query_attention
 from ..contrib.attention.multi_head_attention import multi_head_attention
 from ..rules.expression import Term
-from .gradient_rule import Step, differentiated_as
+from .gradient_rule import Step, differentiated, differentiated_as
+from .propagation import operands, through
+from .subgraph_copy import is_moving, spliced
 
 Bounds = tuple[bool, int, int]
 """Whether a query sees no later key, and how many keys before and after it, -1 for all."""
@@ -63,13 +70,21 @@ def _attended(
     scores = q.call("MatMul", k.transposed([0, 1, 3, 2])) * options["scale"]
     if options.get("softcap"):
         scores = (scores / options["softcap"]).call("Tanh") * options["softcap"]
+    scores = options["score_mod"](scores) if "score_mod" in options else scores
     masks = [mask for mask in (bias, seen) if mask is not None]
     for mask in masks:
         is_bool = mask.dtype.name == "bool"
         scores = mask.where(scores, -math.inf) if is_bool else scores + mask.call("CastLike", scores)
-    weights = scores.call("Softmax", axis=-1)
+    sink = options.get("sink")
+    if sink is not None:
+        keys = scores.lengths[3]
+        column = sink.reshaped(1, heads, 1, 1).call("Expand", scores.integers([*scores.lengths[:3], 1]))
+        weights = scores.call("Concat", column, axis=-1).call("Softmax", axis=-1).part(3, 0, keys)
+    else:
+        weights = scores.call("Softmax", axis=-1)
     if masks:
         weights = weights.call("IsNaN").where(0.0, weights)
+    weights = options["prob_mod"](weights) if "prob_mod" in options else weights
     return weights.call("MatMul", v), weights
 
 
@@ -139,3 +154,62 @@ def _multi_head_attention(step: Step) -> list[Term | None]:
     scale = options["scale"] or 1 / math.sqrt(max(1, q.lengths[3]))
     y, weights = _attended(q, k, v, added, seen, {"scale": scale})
     return [_side_by_side(y), k, v, weights]
+
+
+@differentiated_as(group_query_attention)
+def _group_query_attention(step: Step) -> list[Term | None]:
+    """Without earlier keys: tokens of a batch see those before them."""
+    query, key, value, past_key, *_ = step.x
+    cos, sin, positions, bias, sink, *_, q_gain, k_gain = (*step.x[7:], *(None,) * 9)[:9]
+    assert query is not None
+    options = step.attributes
+    if past_key is not None:
+        raise Undecomposable("with earlier keys in a cache")
+    heads, groups = options["num_heads"], options["kv_num_heads"]
+    if key is None or value is None:
+        packed = _in_heads(query, heads + 2 * groups)
+        ends = (0, heads, heads + groups, heads + 2 * groups)
+        q, k, v = (packed.part(1, start, stop) for start, stop in itertools.pairwise(ends))
+    else:
+        q, k, v = (_in_heads(part, count) for part, count in ((query, heads), (key, groups), (value, groups)))
+    if q_gain is not None and k_gain is not None:
+        epsilon = options["qk_norm_epsilon"]
+        q, k = (
+            part.call("RMSNormalization", gain, axis=-1, epsilon=epsilon) for part, gain in ((q, q_gain), (k, k_gain))
+        )
+    batch, _, length, size = q.lengths
+    if options["do_rotary"] and cos is not None and sin is not None:
+        places = step.integers([[*range(length)]] * batch)
+        if positions is not None:
+            places = places.call("Add", positions.reshaped(-1).part(0, 0, 1))
+        rotary = {"interleaved": options["rotary_interleaved"], "rotary_embedding_dim": 2 * cos.lengths[1]}
+        q, k = (part.call("RotaryEmbedding", cos, sin, places, **rotary) for part in (q, k))
+    if bias is not None:
+        bias = bias.part(3, 0, length)
+    window = options["local_window_size"]
+    bounds = bool(options["causal"]), window - 1 if window > 0 else -1, -1
+    scoring = {"scale": options["scale"] or 1 / math.sqrt(max(size, 1)), "softcap": options["softcap"], "sink": sink}
+    if sink is None and options["smooth_softmax"] == 1:
+        scoring["sink"] = q.constant([0.0] * heads, q.dtype.as_numpy())
+    y, weights = _attended(q, k, v, bias, _seen(q, k, bounds, step.integers([0]), None), scoring)
+    return [_side_by_side(y), k, v, weights if options["qk_output"] == 2 else None]
+
+
+@differentiated(flex_attention)
+def _flex_attention(step: Step) -> list[Term | None]:
+    """The subgraphs become part of the graph."""
+    first, options = len(step.build.nodes), step.attributes
+    number, dtype = options["softmax_precision"], step.input(0).dtype
+    precision = BY_ONNX[number] if number is not None else F64 if dtype is F64 else F32
+
+    def through_graph(name: str) -> Callable[[Term], Term]:
+        graph = options[name]
+        return lambda x: x if graph is None else spliced(graph, step.build, [x])[0].cast(precision)
+
+    q, k, v = (step.input(place).cast(precision) for place in range(3))
+    scale = options["scale"] if options["scale"] is not None else 1 / math.sqrt(max(q.lengths[3], 1))
+    mods = {"score_mod": through_graph("score_mod"), "prob_mod": through_graph("prob_mod")}
+    y, _ = _attended(q, k, v, None, None, {"scale": scale, **mods})
+    y = y.cast(step.input(2).dtype)
+    wanted = [value if is_moving(value) else None for value in operands(step.node)]
+    return through(step.build, step.build.nodes[first:], {y.value: step.slope}, wanted)

@@ -75,10 +75,14 @@ class _Upgrade:
         )
 
     def tree(self, root: Graph) -> None:
-        """A graph and its subgraphs."""
+        """A graph and its subgraphs, these first, because a rule may look into them."""
         pending = [root]
+        for graph in pending:
+            pending += _older(graph)
         while pending:
             graph = pending.pop()
+            if graph.newest and graph is not root:
+                continue
             before, graph.nodes = graph.nodes, []
             for node in before:
                 self.add(graph, node, graph.opsets)
@@ -87,7 +91,7 @@ class _Upgrade:
                 if why is not None:
                     raise FormatError("E-ONNX-NODE", None, f"{node.label}: {why}", hint=CHECK)
             graph.newest = True
-            pending += [inner for node in graph.nodes for inner in node.subgraphs if not inner.newest]
+            pending += _older(graph)
 
     def add(self, graph: Graph, node: Node, opsets: dict[str, int]) -> None:
         pending = deque([(node, opsets)])
@@ -138,3 +142,8 @@ class _Upgrade:
                 hint="Raise it with --limit memory=8GB",
             )
         return value.numpy()
+
+
+def _older(graph: Graph) -> list[Graph]:
+    """The subgraphs of a graph's nodes that are not upgraded."""
+    return [inner for node in graph.nodes for inner in node.subgraphs if not inner.newest]

@@ -64,7 +64,10 @@ KNOWN = {
 }  # fmt: skip
 """Operators whose rules need lengths and axes as constants."""
 AT_KINKS = {"Linear-4", "LpNormalization-2", "Pow-4", "Range-0", "Range-3"}
-IN_F32 = {"Attention-5", "DequantizeLinear", "LinearAttention", "MultiHeadAttention"}
+IN_F32 = {
+    "Attention-5", "FlexAttention-1", "DequantizeLinear", "GroupQueryAttention", "LinearAttention", "MoE",
+    "MultiHeadAttention",
+}  # fmt: skip
 """Compute in f32 whatever their inputs are; `test_gradients_in_f32.py` compares them with torch."""
 WITHOUT_RULE = {"RoiAlign-0", "RoiAlign-2", "RoiAlign-3", "Unique"}
 FIRST_ALONE = {"Resize", "MaxRoiPool", "RoiAlign"}
@@ -121,6 +124,7 @@ def graphs(op, example, moving, weights):
         helper.make_opsetid(TRAINING, 1),
         helper.make_opsetid("com.microsoft", 1),
         helper.make_opsetid("candle", 1),
+        helper.make_opsetid("ai.onnx.preview", 1),
     ]
 
     def session(nodes, outputs):

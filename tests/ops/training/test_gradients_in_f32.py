@@ -107,3 +107,87 @@ def test_unique(axis):
     }}"""
     _, slope = Session(onnx_graph.graph_of(onnx.parser.parse_model(text))).run(None, {"x": x})
     np.testing.assert_array_equal(slope, 2 * x * np.array([[1], [1], [0]]))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_group_query_attention(packed):
+    """Four query heads share two key heads; norms of queries and keys, rotary embedding, a bias, sinks and a window."""
+    q, k, v, bias, sink, gain = random((2, 5, 32), (2, 5, 16), (2, 5, 16), (1, 4, 5, 7), (4,), (8,))
+    angles = np.arange(9)[:, None] / 10 ** np.arange(4)
+    cos, sin = (each(angles).astype(np.float32) for each in (np.cos, np.sin))
+
+    def oracle(q, k, v, past, _, lengths, total, cos, sin, places, bias, sink, *gains):
+        if packed:
+            q, k, v = q.split([32, 16, 16], 2)
+        heads = [each.unflatten(2, (-1, 8)).transpose(1, 2) for each in (q, k, v)]
+        q, k = (
+            torch.nn.functional.rms_norm(x, (8,), gain, 1e-6) for x, gain in zip(heads[:2], gains[-2:], strict=True)
+        )
+        q, k = (
+            torch.cat([a * cos[:5] - b * sin[:5], b * cos[:5] + a * sin[:5]], -1)
+            for a, b in (q.chunk(2, -1), k.chunk(2, -1))
+        )
+        v = heads[2]
+        scores = q @ k.repeat_interleave(2, 1).transpose(2, 3) * 0.3
+        scores = (scores / 5).tanh() * 5 + bias[..., :5]
+        apart = torch.arange(5)[:, None] - torch.arange(5)
+        scores = scores.masked_fill((apart < 0) | (apart >= 3), -torch.inf)
+        scores = torch.cat([scores, sink[None, :, None, None].expand(2, 4, 5, 1)], -1)
+        y = scores.softmax(-1)[..., :-1] @ v.repeat_interleave(2, 1)
+        return y.transpose(1, 2).flatten(2)
+
+    inputs = [np.concatenate([q, k, v], 2), None, None] if packed else [q, k, v]
+    inputs += [
+        None,
+        None,
+        np.full(2, 4, np.int32),
+        np.array(5, np.int32),
+        cos,
+        sin,
+        None,
+        bias,
+        sink,
+        None,
+        None,
+        gain,
+        gain,
+    ]
+    options = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "local_window_size": 3, "softcap": 5.0, "scale": 0.3}
+    compare(operator("GroupQueryAttention", "com.microsoft"), inputs, options, oracle)
+
+
+@pytest.mark.parametrize(
+    ("activation", "fusion", "k", "normalize"),
+    [("silu", 0, 2, 1), ("gelu", 0, 1, 0), ("swiglu", 1, 2, 0), ("swiglu", 2, 3, 1)],
+)
+def test_experts(activation, fusion, k, normalize):
+    wide = 12 if fusion else 6
+    shapes = (2, 3, 8), (6, 4), (4, wide, 8), (4, wide), (4, 8, 6), (4, 8)
+    third = [] if fusion else random((4, 6, 8), (4, 6))
+
+    def oracle(x, scores, fc1, b1, fc2, b2, *third):
+        shares, chosen = scores.softmax(1).topk(k, 1)
+        shares = shares / shares.sum(1, keepdim=True) if normalize else shares
+        found = []
+        for token, places, weights in zip(x.flatten(0, 1), chosen, shares, strict=True):
+            y = 0
+            for expert, weight in zip(places, weights, strict=True):
+                inner = fc1[expert] @ token + b1[expert]
+                if fusion:
+                    a, b = (inner[::2], inner[1::2]) if fusion == 1 else inner.chunk(2)
+                    a, b = a.clamp(max=1.5), b.clamp(-1.5, 1.5)
+                    inner = a * (1.7 * a).sigmoid() * (b + 1)
+                else:
+                    gate = {
+                        "silu": torch.nn.functional.silu,
+                        "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+                    }
+                    inner = gate[activation](inner) * (third[0][expert] @ token + third[1][expert])
+                y = y + weight * (fc2[expert] @ inner + b2[expert])
+            found.append(y)
+        return torch.stack(found).reshape(x.shape)
+
+    options = {"activation_type": activation, "k": k, "normalize_routing_weights": normalize}
+    if fusion:
+        options |= {"swiglu_fusion": fusion, "activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 1.5}
+    compare(operator("MoE", "com.microsoft"), [*random(*shapes), *third], options, oracle)

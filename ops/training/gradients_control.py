@@ -1,0 +1,178 @@
+"""Gradients of control flow: a branch is differentiated within a second If; iterations from the last to the first,
+within a Scan that computes each of them again from the state it began with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.ir.op import Undecomposable
+from ..control.if_else import BRANCHES, if_
+from ..control.loop import loop
+from ..control.scan import scan
+from ..rules.expression import Inferring, Term
+from .gradient_rule import Step, differentiated
+from .propagation import operands, propagated
+from .subgraph_copy import copied_subgraph, finish, is_moving
+
+Terms = Sequence[Term | None]
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A tensor of which each iteration sees or gives one entry.
+
+    Attributes:
+        axis, direction: as the attributes of Scan say; direction is 1 for from the last entry to the first.
+    """
+
+    term: Term | None
+    axis: int = 0
+    direction: int = 1
+
+
+def _outer(node: Node) -> list[Value | None]:
+    """What the subgraphs of a node take from the graphs around them."""
+    return operands(node)[len(node.inputs) :]
+
+
+def _sums(outputs: Sequence[Value], slopes: Sequence[Term | None]) -> dict[Value, Term]:
+    """The slopes by output; those of a value that is several outputs are added up."""
+    found: dict[Value, Term] = {}
+    for value, slope in zip(outputs, slopes, strict=False):
+        if slope is not None:
+            found[value] = found[value] + slope if value in found else slope
+    return found
+
+
+def _filled(part: Term | None, value: Value, build: Builder) -> Term:
+    return Term(value, build).filled(0) if part is None else part
+
+
+@differentiated(if_)
+def _if(step: Step) -> list[Term | None]:
+    """An If whose branches compute the slopes of what they take from outside."""
+    node, build, outer = step.node, step.build, _outer(step.node)
+    sources = [value for value in outer if value is not None and is_moving(value)]
+    branches = []
+    for name in BRANCHES:
+        made, inner = copied_subgraph(node.attributes[name], build)
+        slopes = [None if slope is None else Term(slope.value, inner) for slope in step.g]
+        branches.append((inner, propagated(inner, list(made.nodes), _sums(made.outputs, slopes), sources)))
+    moved = [place for place in range(len(sources)) if any(parts[place] is not None for _, parts in branches)]
+    if not moved:
+        return []
+    for inner, parts in branches:
+        finish(inner, [_filled(parts[place], sources[place], inner) for place in moved])
+    attributes = {name: inner.graph for name, (inner, _) in zip(BRANCHES, branches, strict=True)}
+    results = build.node(if_, [node.inputs[0]], attributes, outputs=len(moved)).outputs
+    by_source = {sources[place]: Term(result, build) for place, result in zip(moved, results, strict=True)}
+    return [None, *(None if value is None else by_source.get(value) for value in outer)]
+
+
+@differentiated(loop)
+def _loop(step: Step) -> list[Term | None]:
+    """The iteration, the condition and the states are kept for each iteration."""
+    states = max(len(step.x) - 2, 0)
+    return _backwards(step, _kept(step, states + 2), step.g[:states], [Entries(slope) for slope in step.g[states:]], 2)
+
+
+@differentiated(scan)
+def _scan(step: Step) -> list[Term | None]:
+    """The states are kept for each entry; entries are read from the last to the first."""
+    states = len(step.x) - step.attributes["num_scan_inputs"]
+
+    def entries(kind: str, values: Terms) -> list[Entries]:
+        axes, directions = (
+            step.attributes[f"scan_{kind}_{what}"] or [0] * len(values) for what in ("axes", "directions")
+        )
+        return [Entries(value, axis, 1 - way) for value, axis, way in zip(values, axes, directions, strict=True)]
+
+    read = [*_kept(step, states), *entries("input", step.x[states:])]
+    return _backwards(step, read, step.g[:states], entries("output", step.g[states:]), 0)
+
+
+def _kept(step: Step, count: int) -> list[Entries]:
+    """The first inputs of the body in all iterations: further outputs of the node."""
+    node, build = step.node, step.build
+    body, inner = copied_subgraph(node.attributes["body"], build)
+    if any(value.container for value in body.inputs[:count]):
+        raise Undecomposable("it carries sequences")
+    body.outputs += [inner.add("Identity", [value]) for value in body.inputs[:count]]
+    node.attributes = {**node.attributes, "body": body}
+    for kind in ("axes", "directions"):
+        given = node.attributes.get(f"scan_output_{kind}")
+        if given:
+            node.attributes[f"scan_output_{kind}"] = [*given, *[0] * count]
+    history = [Value(build.name("history"), producer=node) for _ in range(count)]
+    build.graph.values.update({value.name: value for value in history})
+    node.outputs += history
+    if isinstance(build, Inferring):
+        build.infer(node)
+    return [Entries(Term(value, build)) for value in history]
+
+
+def _backwards(
+    step: Step, read: Sequence[Entries], states: Terms, written: Sequence[Entries], skipped: int
+) -> list[Term | None]:
+    """The slopes of the operands of a Loop or Scan.
+
+    Args:
+        read: what the iterations backwards see for each input of the body.
+        states: slopes of the last states.
+        written: slopes of the outputs behind the states.
+        skipped: inputs of the body, and of the node, before the states; the body of a Loop has one such output.
+    """
+    node, build = step.node, step.build
+    body, inner = copied_subgraph(node.attributes["body"], build)
+    count, first = len(states), 1 if skipped else 0
+    starts, outer = node.inputs[skipped : skipped + count], _outer(node)
+    own, results = list(body.inputs), body.outputs[first : first + count + len(written)]
+    moving = [place for place, value in enumerate(starts) if is_moving(value)]
+    entering = [place for place in range(skipped + count, len(own)) if is_moving(own[place])]
+    sources = [value for value in outer if value is not None and is_moving(value)]
+    seen = [place for place, entries in enumerate(written) if entries.term is not None]
+
+    carried = [_input(body, build, results[place]) for place in moving]
+    sums = [_input(body, build, value) for value in sources]
+    given = [_input(body, build, results[count + place]) for place in seen]
+    seeds: list[Term | None] = [None] * len(results)
+    for place, value in zip([*moving, *(count + place for place in seen)], [*carried, *given], strict=True):
+        seeds[place] = Term(value, inner)
+    wanted = [*(own[skipped + place] for place in moving), *sources, *(own[place] for place in entering)]
+    parts = propagated(inner, list(body.nodes), _sums(results, seeds), wanted)
+    slopes = [_filled(part, value, inner) for part, value in zip(parts, wanted, strict=True)]
+    body.inputs = [*carried, *sums, *own, *given]
+    end = len(moving) + len(sources)
+    totals = [Term(total, inner) + slope for total, slope in zip(sums, slopes[len(moving) : end], strict=True)]
+    finish(inner, [*slopes[: len(moving)], *totals, *slopes[end:]])
+
+    read = [*read, *(written[place] for place in seen)]
+    scanned = [read[place] for place in entering]
+    starting = [(starts[place], states[place]) for place in moving] + [(value, None) for value in sources]
+    initial = [_filled(slope, value, build) for value, slope in starting if value is not None]
+    attributes = {
+        "body": body,
+        "num_scan_inputs": len(read),
+        "scan_input_axes": [each.axis for each in read],
+        "scan_input_directions": [each.direction for each in read],
+        "scan_output_axes": [each.axis for each in scanned],
+        "scan_output_directions": [each.direction for each in scanned],
+    }
+    inputs = [None if term is None else term.value for term in (*initial, *(each.term for each in read))]
+    made = [Term(value, build) for value in build.node(scan, inputs, attributes, outputs=len(body.outputs)).outputs]
+    found: list[Term | None] = [None] * len(node.inputs)
+    places = [*(skipped + place for place in moving), *entering]
+    for place, term in zip(places, [*made[: len(moving)], *made[end:]], strict=True):
+        found[place] = term
+    by_source = dict(zip(sources, made[len(moving) : end], strict=True))
+    return [*found, *(None if value is None else by_source.get(value) for value in outer)]
+
+
+def _input(body: Graph, build: Builder, like: Value) -> Value:
+    """A new input of a body."""
+    value = Value(build.name("slope"), like.dtype, like.shape)
+    body.values[value.name] = value
+    return value
