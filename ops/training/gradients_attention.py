@@ -179,7 +179,7 @@ def _group_query_attention(step: Step) -> list[Term | None]:
         )
     batch, _, length, size = q.lengths
     if options["do_rotary"] and cos is not None and sin is not None:
-        places = step.integers([[*range(length)]] * batch)
+        places = step.integers([*range(length)]).call("Expand", step.integers([batch, length]))
         if positions is not None:
             places = places.call("Add", positions.reshaped(-1).part(0, 0, 1))
         rotary = {"interleaved": options["rotary_interleaved"], "rotary_embedding_dim": 2 * cos.lengths[1]}
