@@ -15,8 +15,7 @@ from ..contrib.attention.group_query_attention import group_query_attention
 from ..contrib.attention.multi_head_attention import multi_head_attention
 from ..rules.expression import Term
 from .gradient_rule import Step, differentiated, differentiated_as
-from .propagation import operands, through
-from .subgraph_copy import is_moving, spliced
+from .propagation import is_moving, operands, spliced, through
 
 Bounds = tuple[bool, int, int]
 """Whether a query sees no later key, and how many keys before and after it, -1 for all."""

@@ -14,8 +14,7 @@ from ..control.loop import loop
 from ..control.scan import scan
 from ..rules.expression import Inferring, Term
 from .gradient_rule import Step, differentiated
-from .propagation import operands, propagated
-from .subgraph_copy import copied_subgraph, finish, is_moving
+from .propagation import copied_subgraph, finish, is_moving, operands, propagated
 
 Terms = Sequence[Term | None]
 
