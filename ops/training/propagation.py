@@ -1,5 +1,5 @@
-"""Propagation: slopes of values are passed backwards through the nodes that compute them, by the operators' rules, which
-may copy subgraphs to compute parts of them again."""
+"""Propagation: slopes of values are passed backwards through the nodes that compute them, by the operators' rules,
+which may copy subgraphs to compute parts of them again."""
 
 from __future__ import annotations
 
