@@ -16,7 +16,7 @@ from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.session import Session
 from ...runtime.tensor.dtype import DTYPES
-from . import convert
+from ..open.open_model import open_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -197,11 +197,11 @@ def _session(model: str | os.PathLike[str] | bytes | Graph, threads: int | None,
     if isinstance(model, Graph):
         return Session(model, threads=threads, device=device)
     if not isinstance(model, bytes):
-        return Session(convert.open(model), threads=threads, device=device)
+        return Session(open_model(model, parts=True), threads=threads, device=device)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(model)
-        return Session(convert.open(path), threads=threads, device=device)
+        return Session(open_model(path, parts=True), threads=threads, device=device)
 
 
 def _argument(value: Value) -> Argument:

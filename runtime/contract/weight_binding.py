@@ -64,12 +64,6 @@ def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, 
     return None
 
 
-def _likely(kind: str) -> Iterator[Architecture]:
-    """Every architecture. Families whose source mentions `kind` come first, so that other modules are rarely loaded."""
-    yield from _mentioning(f'"{kind}"')
-    yield from architectures()
-
-
 def _mentioning(text: str) -> Iterator[Architecture]:
     """The architectures of the families whose source contains a text."""
     for name in discovery.ARCHITECTURES.mentioning(text):
@@ -96,14 +90,23 @@ def find_architecture(names: str, source: Mapping[str, Any], path: str | None = 
     """
     source = StatedValues(source)
     kind = source.get("model_type") if names == HF else source.get("general.architecture")
-    for architecture in _likely(str(kind)) if isinstance(kind, str) else ():
+
+    def named(architecture: Architecture) -> bool:
         known = {HF: architecture.model_types, GGUF: architecture.gguf}.get(names, (architecture.name,))
-        if kind in known and (architecture.accepts is None or architecture.accepts(source)):
-            return architecture
-    if names == HF and isinstance(kind, str):
-        own = next((each for each in _mentioning(f'"{kind}"') if each.name == kind and not each.model_types), None)
-        if own is not None:
-            return own
+        return kind in known and (architecture.accepts is None or architecture.accepts(source))
+
+    def is_ours(architecture: Architecture) -> bool:
+        return names == HF and architecture.name == kind and not architecture.model_types
+
+    if isinstance(kind, str):
+        quoted = f'"{kind}"'
+        found = (
+            next(filter(named, _mentioning(quoted)), None)
+            or next(filter(is_ours, _mentioning(quoted)), None)
+            or next(filter(named, architectures()), None)  # loads every family
+        )
+        if found is not None:
+            return found
     kind = source.get("architecture") if kind is None else kind
     everything = sorted({name for each in architectures() for name in (each.model_types if names == HF else each.gguf)})
     near = difflib.get_close_matches(str(kind)[:MAX_NAME], everything, 3, 0.5)
