@@ -1,21 +1,24 @@
 """Latency and peak memory of image models against torch and onnxruntime, and of int8 against f32.
 
     python benchmarks/vision.py [--networks resnet50,...] [--batch 1,8] [--runs 7] [--threads 2] [--engines ours,...]
-        [--folder DIR] [--json FILE]
+        [--patience SECONDS] [--folder DIR] [--json FILE]
 
 The networks have their published sizes and random weights. timm (SAM: transformers, YOLO: ultralytics) makes a network
 and saves its weights; `candle-convert convert` writes them as ONNX, and `candle-convert quantize` as int8 (QDQ, per
 channel, one random picture of calibration). candle-convert and onnxruntime run the same file; torch runs its own module
 with channels_last, without gradients, and once more after torch.compile. Each engine has a process of its own, which
-runs twice to warm up, then waits while the others run. Peak memory is that of the process, less what is resident after
-importing the engine. Difference: the largest of the first outputs of candle-convert and onnxruntime, relative to the
-largest value. The floor is the longer of two times: multiply-adds at the rate of the fastest product of two f32
-matrices in NumPy, which Winograd's convolutions may undercut, and weights at the bandwidth of memory.
+runs twice to warm up, then waits while the others run; one that fails or is not ready in time has empty cells. Peak
+memory is that of the process, less what is resident after importing the engine. Difference: the largest of the first
+outputs of candle-convert and onnxruntime, relative to the largest value. The floor is the longer of two times:
+multiply-adds at the rate of the fastest product of two f32 matrices in NumPy, which Winograd's convolutions may
+undercut, and weights at the bandwidth of memory.
 """
 
 import argparse
 import json
 import math
+import select
+import shlex
 import statistics
 import subprocess
 import sys
@@ -163,20 +166,25 @@ def serve(engine, network, batch, arguments):
 
 
 def started(engine, network, batch, arguments):
-    """A process that serves an engine, warmed up."""
+    """A process that serves an engine, warmed up; None if it fails or is not ready in time."""
     command = [sys.executable, __file__, "--serve", engine, "--networks", network, "--batch", str(batch)]
     command += ["--threads", str(arguments.threads), "--folder", str(arguments.folder)]
     made = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
-    if not made.stdout.readline():
-        raise SystemExit(f"{engine} failed; run it with: {' '.join(command)} </dev/null")
-    return made
+    ready, _, _ = select.select([made.stdout], [], [], arguments.patience)
+    if ready and made.stdout.readline():
+        return made
+    made.kill()
+    why = "failed" if ready else f"was not ready in {arguments.patience} s"
+    print(f"{engine} {why}; run it with: {shlex.join(command)} </dev/null", file=sys.stderr)
+    return None
 
 
 def measure(network, batch, arguments):
     """Milliseconds, and peak bytes, of each engine."""
-    processes = {engine: started(engine, network, batch, arguments) for engine in arguments.engines}
+    begun = {engine: started(engine, network, batch, arguments) for engine in arguments.engines}
+    processes = {engine: process for engine, process in begun.items() if process is not None}
     found = {engine: [] for engine in processes}
     for _ in range(arguments.runs):
         for engine, process in processes.items():
@@ -236,22 +244,31 @@ def row(network, batch, arguments, speed):
     if OURS in times and PEER in times:
         found["difference"] = relative_difference(network, arguments.folder)
     cells = [network, str(batch), f"{floor:.1f}"]
-    cells += [f"{times[engine]:.1f}" for engine in arguments.engines]
-    cells += [marked(ratio, GOALS.get(engine, INT8_GOAL)) for engine, ratio in found["speedup"].items()]
-    cells += [f"{peaks[engine] / 1e6:.0f}" for engine in arguments.engines if engine != COMPILED]
+    cells += [f"{times[engine]:.1f}" if engine in times else "" for engine in arguments.engines]
+    cells += [marked(found["speedup"].get(engine), goal) for engine, goal in goals(arguments.engines).items()]
+    cells += [
+        f"{peaks[engine] / 1e6:.0f}" if engine in peaks else "" for engine in arguments.engines if engine != COMPILED
+    ]
     return [*cells, f"{found['difference']:.0e}" if "difference" in found else ""], found
 
 
+def goals(engines):
+    """The speedups that are asked for, over the peers and of int8."""
+    return {engine: goal for engine, goal in (*GOALS.items(), (INT8, INT8_GOAL)) if engine in engines}
+
+
 def marked(ratio, goal):
-    """A ratio, bold if it misses its goal."""
+    """A ratio, bold if it misses its goal; empty for None."""
+    if ratio is None:
+        return ""
     return f"{ratio:.2f}" if ratio >= goal else f"**{ratio:.2f}**"
 
 
 def heads(engines):
     """Names of the columns."""
     names = ["network", "batch", "floor ms", *(f"{engine} ms" for engine in engines)]
-    names += [f"{engine} / ours ({goal})" for engine, goal in GOALS.items() if engine in engines]
-    names += [f"ours / int8 ({INT8_GOAL})"] * (INT8 in engines)
+    pairs = goals(engines).items()
+    names += [f"ours / int8 ({goal})" if engine == INT8 else f"{engine} / ours ({goal})" for engine, goal in pairs]
     return [*names, *(f"{engine} MB" for engine in engines if engine != COMPILED), "difference"]
 
 
@@ -262,6 +279,9 @@ def main():
     parser.add_argument("--runs", type=int, default=7, help="timed runs of each engine")
     parser.add_argument("--threads", type=int, default=2, help="threads of each engine")
     parser.add_argument("--engines", default=",".join(ENGINES), help="comma-separated engines")
+    parser.add_argument(
+        "--patience", type=float, default=240, help="seconds for an engine to start, compile and run twice"
+    )
     parser.add_argument("--folder", type=Path, default=Path("/dev/shm/vision"), help="folder of the models")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
     parser.add_argument("--make", action="store_true", help="only write the models")
