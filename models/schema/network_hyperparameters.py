@@ -121,16 +121,27 @@ def norm_eps(default: float, *keys: str) -> Key:
     return Key("eps", keys, "norm_epsilon", default, NOT_NEGATIVE)
 
 
-def depths_of(weights: Iterable[str], template: str) -> list[int]:
-    """The number of blocks in each stage, from the names of weights: `template` has the fields ``{s}`` and ``{b}``."""
+def depths_of(weights: Iterable[str], *templates: str) -> list[int]:
+    """The number of blocks in each stage, from the names of weights: a template has the fields ``{s}`` and ``{b}``, and
+    several are of weights that different blocks have."""
     found: dict[int, int] = {}
-    part = Part(template)
+    parts = [Part(template) for template in templates]
     for name in weights:
-        match = part.read("", name)
-        if match is not None:
+        for match in filter(None, (part.read("", name) for part in parts)):
             stage, block = match[0]["s"], match[0]["b"]
             found[stage] = max(found.get(stage, 0), block + 1)
     return [found.get(stage, 0) for stage in range(max(found, default=-1) + 1)]
+
+
+def settled_stages(head: str, *blocks: str) -> Callable[[Config, dict[str, Tensor]], None]:
+    """A function that takes the number of labels from the weight `head`, and `DEPTHS` from the names of weights, of
+    which `blocks` are templates: see `depths_of`."""
+
+    def settle(config: Config, weights: dict[str, Tensor]) -> None:
+        settle_labels(config, weights, head)
+        config.values["depths"] = depths_of(weights, *blocks)
+
+    return settle
 
 
 def count_of(weights: Iterable[str], template: str) -> int:

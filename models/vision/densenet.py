@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import TIMM, TORCHVISION, Architecture, Config
+from ...runtime.contract.architecture import TIMM, TORCHVISION, Architecture
 from ...runtime.contract.naming import Part
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import batch_norm, conv, conv_norm
 from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import average_pool, global_pool, max_pool
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
-from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, depths_of, image_act, settle_labels
+from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, settled_stages
 
 PARTS = (
     Part("features.conv{i}"),
@@ -22,12 +21,6 @@ PARTS = (
 )
 MARKS = ("features.conv0.weight", "features.denseblock1.denselayer1.conv1.weight")
 KEYS = (ClassTask("DenseNet"), *LABELS, DEPTHS, image_act("relu"))
-
-
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
-    """Take depths from the weights."""
-    settle_labels(config, weights, "classifier.weight")
-    config.values["depths"] = depths_of(weights, "features.denseblock{s+1}.denselayer{b+1}.conv1.weight")
 
 
 def features(net: ImageNet) -> Value:
@@ -64,7 +57,7 @@ ARCHITECTURES = (
         implied=Implied(
             "densenet", r"(tv_)?densenet(?!blur)\w+", {TIMM: MARKS, TORCHVISION: MARKS}, ("classifier.weight",)
         ),
-        settle=settle,
+        settle=settled_stages("classifier.weight", "features.denseblock{s+1}.denselayer{b+1}.conv1.weight"),
         prefixes=(),
         ignored=(),
         parts=PARTS,

@@ -3,10 +3,9 @@ them."""
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import TIMM, Architecture, Config
+from ...runtime.contract.architecture import TIMM, Architecture
 from ...runtime.contract.naming import Part
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv_norm
 from ..layers.image.image_net import ImageNet
 from ..layers.image.kernels import affine
@@ -14,16 +13,10 @@ from ..layers.image.offset_bias import in_windows, offset_biases, window_side
 from ..layers.image.pooling import global_pool, squeeze_excite
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
-from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, depths_of, image_act, settle_labels
+from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, settled_stages
 
 PARTS = (Part("patch_embed"), Part("stages.{s}"), Part("head"))
 KEYS = (ClassTask("EfficientViT"), *LABELS, DEPTHS, image_act("relu"))
-
-
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
-    """Take depths from the weights."""
-    settle_labels(config, weights, "head.linear.weight")
-    config.values["depths"] = depths_of(weights, "stages.{s}.blocks.{b}.dw0.m.conv.weight")
 
 
 def features(net: ImageNet) -> Value:
@@ -123,7 +116,7 @@ ARCHITECTURES = (
             {TIMM: ("patch_embed.conv4.conv.weight", "stages.0.blocks.0.mixer.m.attn.attention_biases")},
             ("head.linear.weight",),
         ),
-        settle=settle,
+        settle=settled_stages("head.linear.weight", "stages.{s}.blocks.{b}.dw0.m.conv.weight"),
         prefixes=(),
         ignored=("attention_bias_idxs$",),
         parts=PARTS,

@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import TIMM, Architecture, Config, Key
+from ...runtime.contract.architecture import TIMM, Architecture, Key
 from ...runtime.contract.hyperparameter import flag
 from ...runtime.contract.naming import Part
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
 from ..layers.image.branches import branch_channels, branched_conv, branches
 from ..layers.image.conv import batch_norm, conv, conv_norm, convolve
 from ..layers.image.image_net import ImageNet
@@ -21,18 +20,11 @@ from ..layers.image.transformer import self_attention
 from ..layers.linear import linear
 from ..layers.norm import layer_norm
 from ..pipelines.image.image_tasks import image_tasks
-from ..schema.network_hyperparameters import (
-    DEPTHS,
-    LABELS,
-    ClassTask,
-    Implied,
-    depths_of,
-    image_act,
-    norm_eps,
-    settle_labels,
-)
+from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, norm_eps, settled_stages
 
 HEAD_SIZE = 32
+BLOCK = "stages.{s}.blocks.{b}.mlp.fc1.weight"
+"""A weight of every block."""
 PARTS = (Part("stem.{i}"), Part("stages.{s}"), Part("final_conv"), Part("head.fc"))
 KEYS = (
     ClassTask("FastViT"),
@@ -48,17 +40,6 @@ KEYS = (
 def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Whether an activation follows the large convolution between stages."""
     return {"activates_patches": "mci" in name}
-
-
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
-    """Take depths from the weights."""
-    settle_labels(config, weights, "head.fc.weight")
-    config.values["depths"] = depths(weights)
-
-
-def depths(weights: Mapping[str, Tensor]) -> list[int]:
-    """The number of blocks in each stage."""
-    return depths_of(weights, "stages.{s}.blocks.{b}.mlp.fc1.weight")
 
 
 def features(net: ImageNet) -> Value:
@@ -148,7 +129,7 @@ ARCHITECTURES = (
             ("head.fc.weight",),
             settings,
         ),
-        settle=settle,
+        settle=settled_stages("head.fc.weight", BLOCK),
         prefixes=(),
         ignored=(),
         parts=PARTS,

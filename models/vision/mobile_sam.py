@@ -11,9 +11,9 @@ from ...runtime.contract.naming import Part
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.image_net import ImageNet
-from ..schema.network_hyperparameters import DEPTHS, MASK_GENERATION, ClassTask, Nested, image_act, norm_eps
+from ..schema.network_hyperparameters import DEPTHS, MASK_GENERATION, ClassTask, Nested, depths_of, image_act, norm_eps
 from .sam import DECODER_KEYS, GAUSSIAN, PROMPT_KEYS, SHARED, decoder_sizes, mask_generation, neck, stated
-from .tiny_vit import depths, stages
+from .tiny_vit import BLOCKS, stages
 
 PREFIX, BLOCK = "image_encoder.", "stages.{s}.blocks.{b}."
 PATCH, SIDE = 16, 1024
@@ -61,7 +61,7 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
     """Take sizes from the weights."""
     side, patch = config.side, config.patch
     config.values |= {
-        "depths": depths(weights, PREFIX),
+        "depths": depths_of(weights, *(PREFIX + block for block in BLOCKS)),
         "grid": side // patch,
         "prompt_side": side,
         "prompt_patch": patch,

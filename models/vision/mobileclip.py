@@ -15,7 +15,7 @@ from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import global_pool
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_graph, run_image_model
-from ..schema.network_hyperparameters import DEPTHS, IMAGE_FEATURES, ClassTask, image_act, norm_eps
+from ..schema.network_hyperparameters import DEPTHS, IMAGE_FEATURES, ClassTask, depths_of, image_act, norm_eps
 from . import fastvit
 
 TRUNK = "visual.trunk."
@@ -32,7 +32,7 @@ KEYS = (
 
 def settle(config: Config, weights: dict[str, Tensor]) -> None:
     """Take depths from the weights."""
-    config.values["depths"] = fastvit.depths(weights)
+    config.values["depths"] = depths_of(weights, fastvit.BLOCK)
 
 
 def encode_image(net: ImageNet) -> None:

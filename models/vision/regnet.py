@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import TIMM, Architecture, Config
+from ...runtime.contract.architecture import TIMM, Architecture
 from ...runtime.contract.naming import Part
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv_norm
 from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import global_pool, squeeze_excite
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
-from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, depths_of, image_act, settle_labels
+from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, settled_stages
 
 PARTS = (Part("stem"), Part("s{s+1}.b{b+1}"), Part("head.fc"))
 KEYS = (ClassTask("RegNet"), *LABELS, DEPTHS, image_act("relu"))
-
-
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
-    """Take depths from the weights."""
-    settle_labels(config, weights, "head.fc.weight")
-    config.values["depths"] = depths_of(weights, "s{s+1}.b{b+1}.conv1.conv.weight")
 
 
 def features(net: ImageNet) -> Value:
@@ -65,7 +58,7 @@ ARCHITECTURES = (
             {TIMM: ("stem.conv.weight", "s1.b1.conv1.conv.weight")},
             ("head.fc.weight",),
         ),
-        settle=settle,
+        settle=settled_stages("head.fc.weight", "s{s+1}.b{b+1}.conv1.conv.weight"),
         prefixes=(),
         ignored=(),
         parts=PARTS,

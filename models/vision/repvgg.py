@@ -3,27 +3,19 @@ that are one convolution in inference."""
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import TIMM, Architecture, Config
+from ...runtime.contract.architecture import TIMM, Architecture
 from ...runtime.contract.naming import Part
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
 from ..layers.image.branches import branch_channels, branched_conv
 from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import global_pool
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
-from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, depths_of, image_act, settle_labels
+from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, settled_stages
 
 PARTS = (Part("stem"), Part("stages.{s}.{b}"), Part("head.fc"))
 KEYS = (ClassTask("RepVGG"), *LABELS, DEPTHS, image_act("relu"))
 FIRST = ("conv_kxk.conv.weight", "conv_kxk.0.conv.weight", "reparam_conv.weight")
-
-
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
-    """Take depths from the weights."""
-    settle_labels(config, weights, "head.fc.weight")
-    kinds = (depths_of(weights, f"stages.{{s}}.{{b}}.{end}") for end in FIRST)
-    config.values["depths"] = next((depths for depths in kinds if depths), None)
 
 
 def features(net: ImageNet) -> Value:
@@ -49,7 +41,7 @@ def _architecture(name: str, title: str, timm: str, mark: str) -> Architecture:
         (),
         image_tasks(features, global_pool, lambda net, x: linear(net, x, "head.fc")),
         implied=Implied(name, timm, {TIMM: (f"stem.{mark}", f"stages.0.0.{mark}")}, ("head.fc.weight",)),
-        settle=settle,
+        settle=settled_stages("head.fc.weight", *(f"stages.{{s}}.{{b}}.{end}" for end in FIRST)),
         prefixes=(),
         ignored=(),
         parts=PARTS,

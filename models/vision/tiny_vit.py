@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 
-from ...runtime.contract.architecture import TIMM, Architecture, Config
+from ...runtime.contract.architecture import TIMM, Architecture
 from ...runtime.contract.naming import Part
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv_norm
 from ..layers.image.image_net import ImageNet
 from ..layers.image.offset_bias import in_windows, offset_biases, window_side
@@ -16,32 +15,12 @@ from ..layers.image.transformer import attend, heads_first, mlp
 from ..layers.linear import linear
 from ..layers.norm import layer_norm
 from ..pipelines.image.image_tasks import image_tasks
-from ..schema.network_hyperparameters import (
-    DEPTHS,
-    LABELS,
-    ClassTask,
-    Implied,
-    depths_of,
-    image_act,
-    norm_eps,
-    settle_labels,
-)
+from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, norm_eps, settled_stages
 
 PARTS = (Part("patch_embed"), Part("stages.{s}"), Part("head.norm"), Part("head.fc"))
+BLOCKS = ("stages.{s}.blocks.{b}.conv1.conv.weight", "stages.{s}.blocks.{b}.attn.qkv.weight")
+"""Weights of blocks of convolutions, and of blocks of attention."""
 KEYS = (ClassTask("TinyVit"), *LABELS, DEPTHS, norm_eps(1e-5), image_act("gelu"))
-
-
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
-    """Take depths from the weights."""
-    settle_labels(config, weights, "head.fc.weight")
-    config.values["depths"] = depths(weights)
-
-
-def depths(weights: Mapping[str, Tensor], prefix: str = "") -> list[int]:
-    """The number of blocks in each stage."""
-    convolutions = depths_of(weights, f"{prefix}stages.{{s}}.blocks.{{b}}.conv1.conv.weight")
-    layers = depths_of(weights, f"{prefix}stages.{{s}}.blocks.{{b}}.attn.qkv.weight")
-    return [*convolutions, *layers[len(convolutions) :]]
 
 
 def features(net: ImageNet) -> Value:
@@ -123,7 +102,7 @@ ARCHITECTURES = (
             {TIMM: ("patch_embed.conv2.conv.weight", "stages.1.blocks.0.local_conv.conv.weight")},
             ("head.fc.weight",),
         ),
-        settle=settle,
+        settle=settled_stages("head.fc.weight", *BLOCKS),
         prefixes=(),
         ignored=("attention_bias_idxs$",),
         parts=PARTS,
