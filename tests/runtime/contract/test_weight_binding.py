@@ -3,6 +3,9 @@
 import subprocess
 import sys
 
+import pytest
+from candle_convert.runtime.contract import weight_binding
+from candle_convert.runtime.contract.architecture import HF
 from candle_convert.runtime.plugin import discovery
 
 PROGRAM = """
@@ -36,3 +39,9 @@ def test_other_families_are_not_loaded():
     assert name.startswith("gemma3")
     assert "candle_convert.models.language.gemma" in modules
     assert "candle_convert.models.language.mamba" not in modules
+
+
+@pytest.mark.parametrize("kind", ["yolov8", "fastvit", "resnet"])
+def test_our_own_names_load_no_other_family(monkeypatch, kind):
+    monkeypatch.setattr(weight_binding, "architectures", lambda: pytest.fail("every family is loaded"))
+    assert kind in weight_binding.find_architecture(HF, {"model_type": kind}).name
