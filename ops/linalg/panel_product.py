@@ -17,6 +17,8 @@ F32 = np.dtype(np.float32)
 
 ROW_BLOCK = 96
 """Rows that a part computes at a time."""
+FINER = 2
+"""Products are cut into this many times the usual parts: small ones follow each other, and threads wait awake."""
 APART = 16
 """Elements between copied rows, which keep rows of a page from sharing sets of the first cache."""
 
@@ -114,7 +116,7 @@ def packed_launch(
     """A product of `lengths` rows, columns and depth, whose right matrix is in panels."""
     rows, columns, depth = lengths
     units = -(-columns // PANEL) * -(-rows // ROW_BLOCK)
-    parts = step.parts(units, rows * columns * depth / 16)
+    parts = step.parts(units, rows * columns * depth / 16, FINER)
     scratch, zero = step.scratch(parts * 4 * PANEL * ROWS), zeros(step)
 
     def launch(epilogue: Epilogue, result: Buffer) -> Launch:
