@@ -85,7 +85,7 @@ def mutant(draw: random.Random) -> Case:
 
 
 def test_changed_values(full):
-    sweep(mutant, full, count=25)
+    sweep(mutant, full, count=12)
 
 
 def test_configurations_belong_to_architectures():

@@ -25,4 +25,4 @@ def mutant(draw: random.Random) -> Case:
 
 
 def test_changed_files(full):
-    sweep(mutant, full, count=25)
+    sweep(mutant, full, count=15)

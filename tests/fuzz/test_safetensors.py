@@ -85,7 +85,7 @@ def sharded(draw: random.Random) -> Case:
 
 
 def test_changed_headers(full):
-    sweep(mutant, full, count=25)
+    sweep(mutant, full, count=10)
 
 
 def test_changed_indexes(full):

@@ -50,6 +50,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kib", LIMITS)
 def test_commands_end_with_0_or_6(kib, folder, full):
     for words in COMMANDS if full or kib in (100_000, 150_000) else COMMANDS[1:5]:

@@ -74,6 +74,7 @@ SATURATED = {("nvfp4", "large")}
 """Its 8-bit scales end at 448."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MADE)
 def test_bounds_hold_and_are_not_far_from_what_happens(name):
     codec = codec_of(DTYPES[name])

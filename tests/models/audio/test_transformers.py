@@ -55,6 +55,7 @@ def test_outputs(case):
     _compare(cc.models.load(folder)(input_values=values), _expected(model, values))
 
 
+@pytest.mark.sampled(3)
 def test_gguf_and_back(case, tmp_path):
     model, folder, values = case
     cc.convert(folder, tmp_path / "m.gguf")
@@ -67,6 +68,7 @@ def test_gguf_and_back(case, tmp_path):
     _compare(_expected(again.eval(), values), expected)
 
 
+@pytest.mark.sampled(3)
 def test_export(case, tmp_path):
     model, folder, values = case
     cc.convert(folder, tmp_path / "m.onnx")

@@ -117,6 +117,7 @@ def ours(tables, prompts, settings):
     return padded, np.array([one.score for each in found for one in each])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("length", [1, 3])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_sequences_as_in_transformers(name, length):

@@ -163,6 +163,7 @@ EXHAUSTING = [
 """Templates that use up memory, time or depth, whichever the machine has least of."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("template", EXHAUSTING, ids=lambda template: template[-50:])
 def test_templates_that_exhaust_a_machine(template):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
@@ -174,6 +175,7 @@ def test_templates_that_exhaust_a_machine(template):
     assert rendered_with("{{ messages | length }}", None, CHAT) == "4"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("template", REFUSED, ids=lambda template: template[:50])
 def test_templates_that_do_other_things_than_render(template):
     code, status = REFUSED[template]

@@ -15,6 +15,7 @@ def floats(*shape, dtype=np.float32):
     return RNG.normal(size=shape).astype(dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("dtype", "rtol"), [*HALVES, (np.float64, 1e-12)])
 @pytest.mark.parametrize("shape", [(7, 5), (70, 90)])
 def test_other_floats(dtype, rtol, shape):
@@ -27,6 +28,7 @@ def test_other_floats(dtype, rtol, shape):
     natively("Where", case(x > 0, x, row), rtol=0, atol=0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int8, np.uint8])
 @pytest.mark.parametrize("shape", [(7, 5), (70, 90)])
 def test_integers(dtype, shape):

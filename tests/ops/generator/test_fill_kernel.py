@@ -46,20 +46,18 @@ def test_triangles(upper):
         natively("Trilu", case(values(8, 9, dtype=dtype), upper=upper), **EXACT)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["CumSum", "CumProd"])
-def test_accumulated(name):
-    for dtype, rtol in ((np.float32, 1e-5), (np.float64, 1e-12), (np.int64, 0), (np.int32, 0)):
-        x = (RNG.normal(size=(3, 20, 30)) + 1.2).astype(dtype)
-        for axis in range(3):
-            for exclusive, reverse in ((0, 0), (1, 0), (0, 1), (1, 1)):
-                natively(
-                    name,
-                    case(x, np.array(axis), exclusive=exclusive, reverse=reverse),
-                    26,
-                    constant=(1,),
-                    rtol=rtol,
-                    atol=rtol,
-                )
+@pytest.mark.parametrize("exclusive", [0, 1])
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12), (np.int64, 0), (np.int32, 0)]
+)
+def test_accumulated(dtype, tolerance, axis, reverse, exclusive, name):
+    x = (RNG.normal(size=(3, 20, 30)) + 1.2).astype(dtype)
+    made = case(x, np.array(axis), exclusive=exclusive, reverse=reverse)
+    natively(name, made, 26, constant=(1,), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("largest", [0, 1])

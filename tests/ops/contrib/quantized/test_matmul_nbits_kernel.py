@@ -22,6 +22,7 @@ def weight(rng, bits, depth, columns, size, zeros):
     return codes, scales, rng.integers(0, 256, (columns, -(-blocks * bits // 8))).astype(np.uint8) if zeros else None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize(
@@ -44,6 +45,7 @@ def test_as_numpy(bits, zeros, rows, depth, columns, size):
     natively("MatMulNBits", Example(inputs, attributes), None, CONTRIB, rtol=1e-4, atol=1e-4, constant=constant)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bits", [1, 2, 3, 5, 6])
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("rows", [2, 12])
@@ -79,6 +81,7 @@ def test_rows_of_halves(rows, level):
     )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize(("rows", "size"), [(1, 32), (9, 32), (3, 16), (20, 64), (2, 128), (70, 256), (16, 128)])
