@@ -16,7 +16,7 @@ from .core.expression import Expression, TensorType, apply, leaf, op_named, plac
 from .core.grad_mode import GRAD_MODE
 from .core.lazy_tensor import LazyTensor
 from .core.nested import count, flattened, restored
-from .core.plan import Plan
+from .core.plan import Plan, StepError
 from .core.realize import Structure, collected, realize
 from .core.resident_state import ResidentState
 from .core.trace import TRACE, Changes
@@ -222,7 +222,11 @@ class Trace:
 
     def _run_plan(self, given: Sequence[np.ndarray], tensors: Sequence[LazyTensor]) -> Any:
         """The result for these arrays of the sources; changed tensors get new arrays."""
-        found = self._plan.run(given)
+        try:
+            found = self._plan.run(given)
+        except StepError as error:
+            assert error.__cause__ is not None
+            raise error.__cause__ from None
         arrays = iter([found[place] for place in self._places])
         results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count(self._structure))])
         for target, now in self._changed:

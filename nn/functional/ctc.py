@@ -69,6 +69,9 @@ def ctc_loss(
     if given.max(initial=0) > steps:
         raise shape_error(f"ctc_loss: an input of length {given.max()} of {steps} steps")
     labels = _padded(targets, wanted, blank)
+    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
+        why = f"ctc_loss: targets from {labels.min()} to {labels.max()} for {classes} classes"
+        raise UsageError("E-NN-VALUE", None, why, expected=f"0 to {classes - 1}")
     states = np.full((batch, 2 * labels.shape[1] + 1), blank, np.int64)
     states[:, 1::2] = labels
     skips = np.zeros(states.shape, bool)

@@ -120,7 +120,8 @@ def _by_class(input: LazyTensor, target: LazyTensor, ignore_index: int) -> tuple
         beyond = known[((known < 0) | (known >= input.shape[1])) & (known != ignore_index)]
         if beyond.size:
             why = f"the target has the class {beyond.flat[0]} of {input.shape[1]} classes"
-            raise UsageError("E-NN-VALUE", None, why, hint="Give that class as ignore_index, if it does not count")
+            hint = "Give that class as ignore_index, if it does not count"
+            raise UsageError("E-NN-VALUE", None, why, expected=f"0 to {input.shape[1] - 1}", hint=hint)
     return input, target.long()
 
 
@@ -139,6 +140,8 @@ def nll_loss(
     logs, classes = _by_class(input, target, ignore_index)
     kept = classes.ne(ignore_index)
     chosen = where(kept, classes, 0)
+    if classes.expression.data is None:
+        chosen = where(chosen < 0, logs.shape[1], chosen)
     loss = -logs.gather(1, chosen.unsqueeze(1)).squeeze(1)
     share = kept.to(logs.dtype) if weight is None else where(kept, weight[chosen], 0.0)
     loss = where(kept, loss if weight is None else loss * share, 0.0)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ContextDecorator
 from types import TracebackType
+from typing import Any
 
 
 class _GradMode(threading.local):
@@ -31,14 +33,21 @@ class set_grad_enabled(ContextDecorator):  # noqa: N801 (a function in torch)
         GRAD_MODE.enabled = self._before.pop()
 
 
-def no_grad() -> set_grad_enabled:
-    """A context, or a decorator, in which results do not require gradients."""
-    return set_grad_enabled(False)
+def no_grad(decorated: Callable[..., Any] | None = None) -> Any:
+    """A context, or a decorator with or without parentheses, in which results do not require gradients."""
+    mode = set_grad_enabled(False)
+    return mode if decorated is None else mode(decorated)
 
 
-def enable_grad() -> set_grad_enabled:
-    """A context inside of `no_grad` in which gradients are recorded again."""
-    return set_grad_enabled(True)
+def enable_grad(decorated: Callable[..., Any] | None = None) -> Any:
+    """A context inside of `no_grad` in which gradients are recorded again, or a decorator."""
+    mode = set_grad_enabled(True)
+    return mode if decorated is None else mode(decorated)
+
+
+def inference_mode(mode: Any = True) -> Any:
+    """As `no_grad`; where `mode` is False, gradients are recorded."""
+    return no_grad(mode) if callable(mode) else set_grad_enabled(not mode)
 
 
 def is_grad_enabled() -> bool:

@@ -1,0 +1,323 @@
+"""Functions of torch that other operations compose."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.base.errors import UsageError
+from ..core.lazy_tensor import LazyTensor
+from ..core.registry import FUNCTIONS, function, method, operation
+from . import arithmetic, elementwise, formulas, indexing, reduction
+from .creation import eye, ones_like, tensor, zeros_like
+from .indexing import scatter, scatter_add, where
+from .linalg import matmul
+from .operands import dim_of
+from .random import rand_like
+from .reduction import amax, amin, std, var
+from .shape import flip
+from .sorting import Sorted, sort, topk
+
+REGISTERED = arithmetic, elementwise, formulas, indexing, reduction
+"""Modules whose functions are taken from the registry below."""
+
+for _name, _made in (
+    ("multiply", FUNCTIONS["mul"]), ("subtract", FUNCTIONS["sub"]), ("less", FUNCTIONS["lt"]),
+    ("less_equal", FUNCTIONS["le"]), ("greater", FUNCTIONS["gt"]), ("greater_equal", FUNCTIONS["ge"]),
+    ("not_equal", FUNCTIONS["ne"]),
+    ("arctan2", FUNCTIONS["atan2"]), ("argwhere", FUNCTIONS["nonzero"]),
+):  # fmt: skip
+    function(_name)(_made)
+    method(_name)(_made)
+
+
+@operation()
+def cross(input: LazyTensor, other: LazyTensor, dim: int | None = None) -> LazyTensor:
+    """Cross products along a dim of length 3, the first such one by default."""
+    axis = input.shape.index(3) if dim is None and 3 in input.shape else dim_of(-1 if dim is None else dim, input.ndim)
+    if input.shape[axis] != 3:
+        raise UsageError("E-TENSOR-SHAPE", None, f"cross along a dim of length {input.shape[axis]}", expected="3")
+    return input.roll(-1, axis) * other.roll(1, axis) - input.roll(1, axis) * other.roll(-1, axis)
+
+
+@operation()
+def inner(input: LazyTensor, other: LazyTensor) -> LazyTensor:
+    """Sums of products along the last dims of both."""
+    if not input.ndim or not other.ndim:
+        return input * other
+    return tensordot(input, other, ([-1], [-1]))
+
+
+@function()
+def tensordot(a: LazyTensor, b: LazyTensor, dims: Any = 2) -> LazyTensor:
+    """Sums of products along dims: so many last ones of `a` and first ones of `b`, or two lists of them."""
+    if isinstance(dims, int):
+        dims = [*range(a.ndim - dims, a.ndim)], [*range(dims)]
+    ours, theirs = ([dim_of(dim, each.ndim) for dim in given] for each, given in zip((a, b), dims, strict=True))
+    kept = [dim for dim in range(a.ndim) if dim not in ours], [dim for dim in range(b.ndim) if dim not in theirs]
+    shape = [a.shape[dim] for dim in kept[0]] + [b.shape[dim] for dim in kept[1]]
+    count = 1
+    for dim in ours:
+        count *= a.shape[dim]
+    return matmul(
+        a.permute(*kept[0], *ours).reshape(-1, count), b.permute(*theirs, *kept[1]).reshape(count, -1)
+    ).reshape(shape)
+
+
+@operation()
+def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> LazyTensor:
+    """beta * input + alpha * (batch1 @ batch2)."""
+    return input * beta + matmul(batch1, batch2) * alpha
+
+
+@operation()
+def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> LazyTensor:
+    """beta * input + alpha * (mat @ vec)."""
+    return input * beta + matmul(mat, vec) * alpha
+
+
+@operation()
+def fliplr(input: LazyTensor) -> LazyTensor:
+    """The second dim from its end to its start."""
+    return flip(input, 1)
+
+
+@operation()
+def flipud(input: LazyTensor) -> LazyTensor:
+    """The first dim from its end to its start."""
+    return flip(input, 0)
+
+
+@operation()
+def rot90(input: LazyTensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> LazyTensor:
+    """Rotated by k times 90 degrees from the first of two dims to the second."""
+    first, second = dims
+    if k % 4 == 2:
+        return flip(input, first, second)
+    if k % 2:
+        input = input.transpose(first, second)
+        return flip(input, first if k % 4 == 1 else second)
+    return input.clone()
+
+
+@operation()
+def logit(input: LazyTensor, eps: float | None = None) -> LazyTensor:
+    """log(x / (1 - x)), of x within eps and 1 - eps."""
+    x = input if eps is None else input.clamp(eps, 1 - eps)
+    return (x / (1 - x)).log()
+
+
+@operation()
+def xlogy(input: Any, other: LazyTensor) -> LazyTensor:
+    """input * log(other), 0 where input is 0."""
+    product = input * other.log()
+    return where(FUNCTIONS["eq"](input, 0).logical_and(other.isnan().logical_not()), zeros_like(product), product)
+
+
+@operation()
+def nansum(input: LazyTensor, dim: Any = None, keepdim: bool = False) -> LazyTensor:
+    """The sum of what is not NaN."""
+    return where(input.isnan(), zeros_like(input), input).sum(dim, keepdim)
+
+
+@operation()
+def nanmean(input: LazyTensor, dim: Any = None, keepdim: bool = False) -> LazyTensor:
+    """The mean of what is not NaN."""
+    return nansum(input, dim, keepdim) / input.isnan().logical_not().sum(dim, keepdim)
+
+
+@operation()
+def aminmax(input: LazyTensor, *, dim: Any = None, keepdim: bool = False) -> tuple[LazyTensor, LazyTensor]:
+    """The smallest and the largest element."""
+    dims = () if dim is None else dim
+    return amin(input, dims, keepdim), amax(input, dims, keepdim)
+
+
+@function()
+def std_mean(input: LazyTensor, dim: Any = None, **options: Any) -> tuple[LazyTensor, LazyTensor]:
+    """Standard deviation and mean."""
+    return std(input, dim, **options), input.mean(dim, options.get("keepdim", False))
+
+
+@function()
+def var_mean(input: LazyTensor, dim: Any = None, **options: Any) -> tuple[LazyTensor, LazyTensor]:
+    """Variance and mean."""
+    return var(input, dim, **options), input.mean(dim, options.get("keepdim", False))
+
+
+@operation()
+def msort(input: LazyTensor) -> LazyTensor:
+    """Sorted along the first dim."""
+    return sort(input, 0).values
+
+
+@operation()
+def kthvalue(input: LazyTensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+    """The k-th smallest element along a dim, and its index."""
+    axis = dim_of(dim, input.ndim)
+    if not 1 <= k <= input.shape[axis]:
+        raise UsageError("E-TENSOR-VALUE", None, f"kthvalue of {k} among {input.shape[axis]} elements")
+    values, places = (each.narrow(axis, k - 1, 1) for each in sort(input, axis))
+    return Sorted(values, places) if keepdim else Sorted(values.squeeze(axis), places.squeeze(axis))
+
+
+@operation()
+def quantile(input: LazyTensor, q: Any, dim: int | None = None, keepdim: bool = False) -> LazyTensor:
+    """Quantiles along a dim, or of all elements, between neighbours in proportion; of several q along a first dim."""
+    if isinstance(q, LazyTensor):
+        q = q.tolist()
+    if isinstance(q, list | tuple):
+        return FUNCTIONS["stack"]([quantile(input, float(each), dim, keepdim) for each in q])
+    if not 0 <= q <= 1:
+        raise UsageError("E-TENSOR-VALUE", None, f"a quantile at {q}", expected="0 to 1")
+    x = input.reshape(-1) if dim is None else input
+    axis = dim_of(0 if dim is None else dim, x.ndim)
+    place = q * (x.shape[axis] - 1)
+    values, low = sort(x, axis).values, int(place)
+    first, last = (values.narrow(axis, min(low + step, x.shape[axis] - 1), 1) for step in (0, 1))
+    found = first + (last - first) * (place - low)
+    found = where(x.isnan().any(axis, True), found * float("nan"), found)
+    if dim is None:
+        return found.reshape([1] * input.ndim) if keepdim else found.reshape(())
+    return found if keepdim else found.squeeze(axis)
+
+
+@operation()
+def diag_embed(input: LazyTensor, offset: int = 0) -> LazyTensor:
+    """Matrices whose diagonals are the last dim."""
+    size = input.shape[-1]
+    wide = size + abs(offset)
+    padded = FUNCTIONS["cat"]([input.new_zeros(*input.shape[:-1], abs(offset)), input], -1) if offset > 0 else input
+    if offset < 0:
+        padded = FUNCTIONS["cat"]([input, input.new_zeros(*input.shape[:-1], -offset)], -1)
+    on = eye(wide).bool().roll(offset, 1) if offset else eye(wide).bool()
+    kept = on.triu(offset) if offset > 0 else on.tril(offset) if offset < 0 else on
+    row = padded.unsqueeze(-2)
+    return where(kept, row, zeros_like(row))
+
+
+@operation()
+def diagflat(input: LazyTensor, offset: int = 0) -> LazyTensor:
+    """A matrix whose diagonal has all elements."""
+    return FUNCTIONS["diag"](input.reshape(-1), offset)
+
+
+@operation()
+def take(input: LazyTensor, index: LazyTensor) -> LazyTensor:
+    """Elements by their place among all of them."""
+    return input.reshape(-1)[index]
+
+
+@operation()
+def tensor_split(input: LazyTensor, indices_or_sections: Any, dim: int = 0) -> tuple[LazyTensor, ...]:
+    """Parts of a dim: so many of nearly equal lengths, or those that begin at indices."""
+    length = input.shape[dim_of(dim, input.ndim)]
+    if isinstance(indices_or_sections, int):
+        each, more = divmod(length, indices_or_sections)
+        sizes = [each + (place < more) for place in range(indices_or_sections)]
+    else:
+        ends = [0, *(min(max(end + length if end < 0 else end, 0), length) for end in indices_or_sections), length]
+        sizes = [max(stop - start, 0) for start, stop in itertools.pairwise(ends)]
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    return tuple(input.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True))
+
+
+@method()
+def unfold(self: LazyTensor, dimension: int, size: int, step: int) -> LazyTensor:
+    """Windows of a dim every `step` elements, along a new last dim."""
+    axis = dim_of(dimension, self.ndim)
+    count = (self.shape[axis] - size) // step + 1
+    if size < 1 or step < 1 or count < 1:
+        why = f"windows of {size} elements every {step} along a dim of length {self.shape[axis]}"
+        raise UsageError("E-TENSOR-VALUE", None, why)
+    places = tensor([start * step + place for start in range(count) for place in range(size)])
+    return self.index_select(axis, places).unflatten(axis, (count, size)).movedim(axis + 1, -1)
+
+
+NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -float("inf"), "amin": float("inf")}
+"""What a reduction of nothing begins with."""
+SCATTERED = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+@operation()
+def scatter_reduce(
+    input: LazyTensor, dim: int, index: LazyTensor, src: LazyTensor, reduce: str, *, include_self: bool = True
+) -> LazyTensor:
+    """A copy in which values of `src` are joined with what is at an index along a dim.
+
+    Args:
+        reduce: sum, prod, mean, amax or amin.
+        include_self: whether what was there counts.
+    """
+    if reduce not in NEUTRAL:
+        raise UsageError("E-TENSOR-VALUE", None, f"scatter_reduce of {reduce!r}", expected=", ".join(NEUTRAL))
+    src = src[tuple(map(slice, index.shape))]
+    start = input if include_self else scatter(input, dim, index, src * 0 + NEUTRAL[reduce])
+    found = indexing._scattered(start, dim, index, src, SCATTERED[reduce])
+    if reduce != "mean":
+        return found
+    ones = ones_like(input) if include_self else scatter(ones_like(input), dim, index, zeros_like(src))
+    return found / scatter_add(ones, dim, index, ones_like(src))
+
+
+@operation()
+def index_copy(input: LazyTensor, dim: int, index: LazyTensor, source: LazyTensor) -> LazyTensor:
+    """A copy with entries of `source` written to the entries of a dim at an index."""
+    axis = dim_of(dim, input.ndim)
+    places = index.reshape([-1 if other == axis else 1 for other in range(input.ndim)]).broadcast_to(source.shape)
+    return scatter(input, dim, places, source)
+
+
+@operation()
+def index_fill(input: LazyTensor, dim: int, index: LazyTensor, value: Any) -> LazyTensor:
+    """A copy with one number in the entries of a dim at an index."""
+    part = input.index_select(dim, index)
+    return index_copy(input, dim, index, zeros_like(part) + value)
+
+
+@operation()
+def isin(elements: LazyTensor, test_elements: LazyTensor) -> LazyTensor:
+    """Whether each element is one of others."""
+    same: LazyTensor = FUNCTIONS["eq"](elements.unsqueeze(-1), test_elements.reshape(-1))
+    return same.any(-1)
+
+
+@operation()
+def dist(input: LazyTensor, other: LazyTensor, p: float = 2) -> LazyTensor:
+    """The p-norm of a difference."""
+    return (input - other).norm(p)
+
+
+@function()
+def cdist(x1: LazyTensor, x2: LazyTensor, p: float = 2.0) -> LazyTensor:
+    """p-norms of the differences of all rows of one [..., n, size] and of another [..., m, size]."""
+    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+
+
+@function()
+def bucketize(input: LazyTensor, boundaries: LazyTensor, *, right: bool = False) -> LazyTensor:
+    """Between which sorted boundaries elements lie."""
+    return FUNCTIONS["searchsorted"](boundaries, input, right=right)
+
+
+@function()
+def atleast_1d(input: LazyTensor) -> LazyTensor:
+    """With one dim at least."""
+    return input.reshape(1) if not input.ndim else input
+
+
+@function()
+def atleast_2d(input: LazyTensor) -> LazyTensor:
+    """With two dims at least, new ones in front."""
+    return input if input.ndim > 1 else atleast_1d(input).unsqueeze(0)
+
+
+@operation()
+def multinomial(input: LazyTensor, num_samples: int, replacement: bool = False) -> LazyTensor:
+    """Indices drawn with the weights of the last dim, [num_samples] or [rows, num_samples]. They are not those that
+    torch draws for a seed."""
+    rows = input.unsqueeze(-2).expand(*input.shape[:-1], num_samples, input.shape[-1]) if replacement else input
+    keys = rows.log() - (-(1 - rand_like(rows)).log()).log()
+    found: LazyTensor = keys.argmax(-1) if replacement else topk(keys, num_samples, -1).indices
+    return found

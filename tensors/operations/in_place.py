@@ -1,0 +1,57 @@
+"""Methods that write the result of an operation into the tensor itself, by torch's names with an underscore."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..core.lazy_tensor import LazyTensor
+from ..core.registry import FUNCTIONS, in_place, method
+from . import composed, random, sorting
+
+NEEDED = composed, random, sorting
+KEEPING = (
+    "addmm", "addmv", "atan2", "baddbmm", "bitwise_not", "cumprod", "cumsum", "eq", "fmod", "ge", "gt", "hypot",
+    "index_add", "index_copy", "index_fill", "le", "lt", "masked_fill", "nan_to_num", "ne", "scatter", "scatter_add",
+    "scatter_reduce", "tril", "triu", "xlogy", "logit", "relu",
+)  # fmt: skip
+"""Functions whose results have the shape of the tensor."""
+RESHAPING = ("squeeze", "swapaxes", "t", "transpose", "unsqueeze")
+"""Functions that give the tensor another shape."""
+
+for _name in KEEPING:
+    in_place(FUNCTIONS[_name], f"{_name}_")
+
+
+def _reshaping(made: Callable[..., LazyTensor]) -> Callable[..., LazyTensor]:
+    @functools.wraps(made)
+    def changed(self: LazyTensor, *others: Any, **options: Any) -> LazyTensor:
+        found = made(self, *others, **options).expression
+        self.expression.holder = None
+        self.set_expression(found)
+        return self
+
+    return changed
+
+
+for _name in RESHAPING:
+    method(f"{_name}_")(_reshaping(FUNCTIONS[_name]))
+
+
+@method()
+def fill_diagonal_(self: LazyTensor, fill_value: Any) -> LazyTensor:
+    """Write one number to the diagonal of a matrix."""
+    return self.become(self.masked_fill(FUNCTIONS["eye"](*self.shape[:2]).bool(), fill_value))
+
+
+@method()
+def exponential_(self: LazyTensor, lambd: float = 1.0) -> LazyTensor:
+    """Draw from an exponential distribution. The numbers are not those that torch draws for a seed."""
+    return self.become(-(1 - FUNCTIONS["rand_like"](self)).log() / lambd)
+
+
+@method()
+def bernoulli_(self: LazyTensor, p: Any = 0.5) -> LazyTensor:
+    """Write 1 with the probability p, else 0."""
+    return self.become(FUNCTIONS["bernoulli"](self * 0 + p))

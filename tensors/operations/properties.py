@@ -1,0 +1,125 @@
+"""What scripts ask of tensors and dtypes, and tensors made like another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..core.lazy_tensor import LazyTensor
+from ..core.promotion import get_default_dtype
+from ..core.registry import attribute, function, method, operation
+from .creation import full, ones, tensor, zeros
+
+
+@function()
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a tensor."""
+    return isinstance(obj, LazyTensor)
+
+
+@function("numel")
+def _numel(input: LazyTensor) -> int:
+    return input.numel()
+
+
+@operation()
+def is_floating_point(input: LazyTensor) -> bool:
+    """Whether elements are floats."""
+    return input.dtype.kind == "float"
+
+
+@operation()
+def is_complex(input: LazyTensor) -> bool:
+    """Whether elements are complex numbers; they never are."""
+    return False
+
+
+@operation()
+def is_nonzero(input: LazyTensor) -> bool:
+    """Whether the only element is not 0."""
+    return bool(input)
+
+
+@method()
+def is_signed(self: LazyTensor) -> bool:
+    """Whether elements can be negative."""
+    return self.dtype.name not in ("u8", "u16", "u32", "u64", "bool")
+
+
+@method()
+def is_contiguous(self: LazyTensor, **options: Any) -> bool:
+    """Whether elements lie in order; they always do."""
+    return True
+
+
+@method()
+def element_size(self: LazyTensor) -> int:
+    """Bytes of an element."""
+    return self.dtype.as_numpy().itemsize
+
+
+@method("ndimension")
+def _ndimension(self: LazyTensor) -> int:
+    return self.ndim
+
+
+@method("nelement")
+def _nelement(self: LazyTensor) -> int:
+    return self.numel()
+
+
+@method()
+def stride(self: LazyTensor, dim: int | None = None) -> Any:
+    """How many elements lie between neighbours along each dim."""
+    steps = [1] * self.ndim
+    for place in range(self.ndim - 2, -1, -1):
+        steps[place] = steps[place + 1] * max(self.shape[place + 1], 1)
+    return tuple(steps) if dim is None else steps[dim]
+
+
+attribute("itemsize", element_size)
+attribute("nbytes", lambda self: self.numel() * element_size(self))
+attribute("is_cuda", lambda self: False)
+
+
+def _as(self: LazyTensor, options: dict[str, Any]) -> dict[str, Any]:
+    return {"dtype": self.dtype, **{name: value for name, value in options.items() if value is not None}}
+
+
+@method("new_empty")
+@method()
+def new_zeros(self: LazyTensor, *size: Any, **options: Any) -> LazyTensor:
+    """Zeros in the dtype of this tensor."""
+    return zeros(*size, **_as(self, options))
+
+
+@method()
+def new_ones(self: LazyTensor, *size: Any, **options: Any) -> LazyTensor:
+    """Ones in the dtype of this tensor."""
+    return ones(*size, **_as(self, options))
+
+
+@method()
+def new_full(self: LazyTensor, size: Any, fill_value: Any, **options: Any) -> LazyTensor:
+    """One number in the dtype of this tensor."""
+    return full(size, fill_value, **_as(self, options))
+
+
+@method()
+def new_tensor(self: LazyTensor, data: Any, **options: Any) -> LazyTensor:
+    """A tensor of data in the dtype of this tensor."""
+    return tensor(data, **_as(self, options))
+
+
+@function()
+def finfo(dtype: Any = None) -> Any:
+    """Limits of a float dtype, by default of the default one: `min`, `max`, `eps`, `tiny`, `bits`."""
+    return ml_dtypes.finfo((dtype or get_default_dtype()).as_numpy())  # type: ignore[no-untyped-call]
+
+
+@function()
+def iinfo(dtype: Any) -> Any:
+    """Limits of an integer dtype: `min`, `max`, `bits`."""
+    return np.iinfo(dtype.as_numpy())
