@@ -1,4 +1,5 @@
-"""Methods that write the result of an operation into the tensor itself, by torch's names with an underscore."""
+"""Methods that write into a tensor: the result of an operation on it, by torch's names with an underscore, numbers, and
+the elements of another tensor."""
 
 from __future__ import annotations
 
@@ -6,8 +7,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ..core.conversion import array_of
+from ..core.expression import leaf
 from ..core.lazy_tensor import LazyTensor
-from ..core.registry import FUNCTIONS, in_place, method
+from ..core.registry import FUNCTIONS, attribute, in_place, method
 from . import composed, random, sorting
 
 NEEDED = composed, random, sorting
@@ -55,3 +60,37 @@ def exponential_(self: LazyTensor, lambd: float = 1.0) -> LazyTensor:
 def bernoulli_(self: LazyTensor, p: Any = 0.5) -> LazyTensor:
     """Write 1 with the probability p, else 0."""
     return self.become(FUNCTIONS["bernoulli"](self * 0 + p))
+
+
+@method()
+def fill_(self: LazyTensor, value: Any) -> LazyTensor:
+    """Write one number to all elements."""
+    return self.become(LazyTensor(leaf(np.full(self.shape, value, self.dtype.as_numpy()))))
+
+
+@method()
+def zero_(self: LazyTensor) -> LazyTensor:
+    """Write 0 to all elements."""
+    return fill_(self, 0)
+
+
+@method()
+def copy_(self: LazyTensor, src: Any) -> LazyTensor:
+    """Write the elements of another tensor, which broadcasts."""
+    source = src if isinstance(src, LazyTensor) else LazyTensor(leaf(array_of(src)))
+    return self.become(source.broadcast_to(self.shape))
+
+
+def _data(self: LazyTensor) -> LazyTensor:
+    return self.detach()
+
+
+def _set_data(self: LazyTensor, value: LazyTensor) -> None:
+    needs_grad = self.requires_grad
+    self.expression.holder = None
+    self.set_expression(value.detach().expression)
+    if needs_grad:
+        self.requires_grad_()
+
+
+attribute("data", _data, _set_data)
