@@ -22,6 +22,7 @@ from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL
 from .conv import conv
 from .im2row_kernel import plan_im2row
+from .in_place_kernel import plan_in_place
 from .phases_kernel import plan_by_phases
 
 GROUPED_PLANES = 4 * ROWS
@@ -156,6 +157,7 @@ def plan_conv(step: Step) -> Planned:
         or plan_banded_gemm(found)
         or plan_by_phases(found)
         or plan_im2row(found)
+        or plan_in_place(found)
         or plan_implicit_gemm(found)
         or plan_depthwise(found)
         or plan_im2col(found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +66,7 @@ _tap_tiles = tiles_by_rows(HEIGHTS, TapArguments, _add_tile)
 
 
 @inner
-def _padded(x: int, target: int, height: int, width: int, top: int, left: int, tall: int, wide: int) -> None:
+def padded(x: int, target: int, height: int, width: int, top: int, left: int, tall: int, wide: int) -> None:
     """A plane with zeros around it."""
     source, plane = f32(x), f32(target)
     for row in range(tall):
@@ -137,7 +138,7 @@ def taps_times_slopes(
         for number in range(images * group // groups, images * (group + 1) // groups):
             for channel in range(channels):
                 source = x + 4 * (number * channels + channel) * height * width
-                _padded(source, image + channel * plane, height, width, top, left, tall, wide)
+                padded(source, image + channel * plane, height, width, top, left, tall, wide)
             source = slope + 4 * (number * outputs + panel * PANEL) * positions
             _transposed(source, min(PANEL, outputs - panel * PANEL), positions, panel_of, positions)
             row = 0
@@ -175,6 +176,13 @@ def summed_groups(sums: Address, y: Address, groups: int, outputs: int, rows: in
                     result[j * rows + row] = total[row * PANEL + near + j]
 
 
+def tap_offsets(channels: int, kernel: Sequence[int], dilations: Sequence[int], tall: int, wide: int) -> np.ndarray:
+    """Bytes from the first element of planes of `tall` x `wide` elements to the taps of a window by channel."""
+    places = itertools.product(range(channels), *map(range, kernel))
+    offsets = [(channel * tall + i * dilations[0]) * wide + j * dilations[1] for channel, i, j in places]
+    return 4 * np.array(offsets, np.int64)
+
+
 @native(conv_kernel_slope)
 def plan_conv_kernel_slope(step: Step) -> Planned:
     """One and two spatial axes of f32."""
@@ -193,16 +201,13 @@ def plan_conv_kernel_slope(step: Step) -> Planned:
     )
     images, channels, outputs = x.shape[0], x.shape[1], slope.shape[1]
     count = channels * math.prod(kernel)
-    places = [
-        4 * ((channel * tall + i * dilations[0]) * wide + j * dilations[1])
-        for channel, i, j in itertools.product(range(channels), *map(range, kernel))
-    ]
+    places = tap_offsets(channels, kernel, dilations, tall, wide)
     groups, panels = min(GROUPS, images), -(-outputs // PANEL)
     sums = step.temporary(np.float32, (groups, panels, count, PANEL))
     parts = step.parts(groups * panels, slope.count * count / 16)
     scratch = step.scratch(parts * 4 * (channels * tall * wide + PANEL * math.prod(out)))
     product = Launch(
-        taps_times_slopes, parts, x=x, slope=slope, taps=step.constant_buffer(np.array(places, np.int64)), sums=sums,
+        taps_times_slopes, parts, x=x, slope=slope, taps=step.constant_buffer(places), sums=sums,
         scratch=scratch, images=images, groups=groups, channels=channels, outputs=outputs, rows=count, height=height,
         width=width, top=before[0], left=before[1], tall=tall, wide=wide, out_height=out[0], out_width=out[1],
         step_y=strides[0], step_x=strides[1],
