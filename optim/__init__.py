@@ -14,6 +14,7 @@ from .optimizers.adam import Adam as Adam
 from .optimizers.adam import AdamW as AdamW
 from .optimizers.adamax import Adamax as Adamax
 from .optimizers.asgd import ASGD as ASGD
+from .optimizers.lbfgs import LBFGS as LBFGS
 from .optimizers.lion import Lion as Lion
 from .optimizers.muon import Muon as Muon
 from .optimizers.nadam import NAdam as NAdam

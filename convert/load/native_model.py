@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,8 +130,13 @@ def identified(graph: Graph) -> tuple[Architecture, str, Config]:
     path = graph.files[0] if graph.files else None
     found = described(graph)
     if found is None:
+        why = "nothing says which architecture the weights are of"
         hint = "Open the model's directory with its config.json, or a GGUF file"
-        raise UnsupportedError("E-ARCH-NONE", path, "nothing says which architecture the weights are of", hint=hint)
+        if any(".lora_A." in name for name in graph.weights):
+            folder = os.path.dirname(path) if path else "ADAPTER"
+            why = "these are the weights of a LoRA adapter, without those of the model that it changes"
+            hint = f"Merge it into its model first: candle-convert MODEL OUT --lora {folder or '.'}"
+        raise UnsupportedError("E-ARCH-NONE", path, why, hint=hint)
     names, source = found
     architecture = find_architecture(names, source, path)
     if architecture.specialize is not None:

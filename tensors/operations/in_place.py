@@ -16,7 +16,7 @@ from ..core.registry import FUNCTIONS, attribute, in_place, method
 from . import composed, random, sorting
 
 NEEDED = composed, random, sorting
-KEEPING = (
+SAME_SHAPE = (
     "addmm", "addmv", "atan2", "baddbmm", "bitwise_not", "cumprod", "cumsum", "eq", "fmod", "ge", "gt", "hypot",
     "index_add", "index_copy", "index_fill", "le", "lt", "masked_fill", "nan_to_num", "ne", "scatter", "scatter_add",
     "scatter_reduce", "tril", "triu", "xlogy", "logit", "relu",
@@ -25,7 +25,7 @@ KEEPING = (
 RESHAPING = ("squeeze", "swapaxes", "t", "transpose", "unsqueeze")
 """Functions that give the tensor another shape."""
 
-for _name in KEEPING:
+for _name in SAME_SHAPE:
     in_place(FUNCTIONS[_name], f"{_name}_")
 
 

@@ -63,3 +63,10 @@ def test_a_file_that_became_shorter_is_told(tmp_path):
         file.truncate(1000)
     with pytest.raises(cc.FileAccessError, match="shorter"):
         mapped(graph)
+
+
+def test_weights_of_an_adapter_say_how_they_are_used(tmp_path):
+    path = tmp_path / "adapter_model.safetensors"
+    cc.save_file({"base_model.model.layers.0.q.lora_A.weight": np.zeros((2, 4), np.float32)}, path)
+    with pytest.raises(cc.Error, match=f"LoRA adapter.*candle-convert MODEL OUT --lora {tmp_path}"):
+        cc.models.load(path)

@@ -1,0 +1,145 @@
+"""LBFGS: steps along an estimate of Newton's direction from the last changes of gradients (Liu and Nocedal 1989)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.errors import UnsupportedError, UsageError
+from ...tensors.core.expression import leaf
+from ...tensors.core.grad_mode import enable_grad, no_grad
+from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.trace import TRACE
+from ..core.optimizer import Group, Optimizer, require
+
+MIN_CURVATURE = 1e-10
+"""Changes of the gradient along a step that are kept are greater."""
+
+
+class LBFGS(Optimizer):
+    """Several evaluations of a function make one step: ``optimizer.step(closure)``. There is one group of parameters.
+    The history is not part of `state_dict`.
+
+    Args:
+        max_iter: directions of a step, at most.
+        max_eval: evaluations of a step, at most; 1.25 * max_iter by default.
+        tolerance_grad, tolerance_change: a step ends where no gradient, or no change, is greater.
+        history_size: changes that are kept.
+        line_search_fn: None; searches along the direction are not supported.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        if line_search_fn is not None:
+            why = f"LBFGS with line_search_fn={line_search_fn!r} is not supported"
+            raise UnsupportedError("E-OPTIM-OPTION", None, why, hint="Leave it out, with a smaller lr")
+        options = {
+            "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size,
+        }  # fmt: skip
+        super().__init__(params, options)
+        if len(self.param_groups) != 1:
+            why = f"LBFGS of {len(self.param_groups)} groups of parameters"
+            raise UsageError("E-OPTIM-PARAMS", None, why, expected="one group")
+        self._iterations = 0
+        self._steps: list[np.ndarray] = []
+        self._changes: list[np.ndarray] = []
+        self._direction = self._before = np.zeros(0)
+        self._scale = self._length = 1.0
+
+    def check(self, group: Group) -> None:
+        super().check(group)
+        for name in ("max_iter", "history_size"):
+            require(group, name, 1)
+
+    def _gradient(self) -> np.ndarray:
+        """All gradients in a line."""
+        parts = []
+        for each in self.param_groups[0]["params"]:
+            grad = each.grad
+            parts.append(np.zeros(each.numel()) if grad is None else grad.numpy().astype(np.float64).reshape(-1))
+        return np.concatenate(parts)
+
+    def _move(self, change: np.ndarray) -> None:
+        start = 0
+        for each in self.param_groups[0]["params"]:
+            part = change[start : start + each.numel()].reshape(each.shape)
+            start += each.numel()
+            moved = each.array().astype(np.float64) + part
+            each.become(LazyTensor(leaf(moved.astype(each.dtype.as_numpy()))))
+
+    def _next_direction(self, gradient: np.ndarray, size: int) -> np.ndarray:
+        """Minus the gradient times the estimated inverse of the second derivatives."""
+        if self._iterations == 1:
+            self._steps, self._changes, self._scale = [], [], 1.0
+            return -gradient
+        change, step = gradient - self._before, self._direction * self._length
+        curvature = float(change @ step)
+        if curvature > MIN_CURVATURE:
+            self._steps, self._changes = [*self._steps, step][-size:], [*self._changes, change][-size:]
+            self._scale = curvature / float(change @ change)
+        found, shares = -gradient, []
+        pairs = list(zip(self._steps, self._changes, strict=True))
+        for step, change in reversed(pairs):
+            shares.append(float(step @ found) / float(change @ step))
+            found = found - shares[-1] * change
+        found = found * self._scale
+        for (step, change), share in zip(pairs, reversed(shares), strict=True):
+            found = found + step * (share - float(change @ found) / float(change @ step))
+        return found
+
+    @no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Several directions; the loss before the first one.
+
+        Args:
+            closure: sets the gradients to zero, computes the loss and its gradients, and returns the loss.
+        """
+        if closure is None or TRACE.changes is not None:
+            why = "a step of LBFGS needs a closure" if closure is None else "a step of LBFGS is not traced"
+            raise UsageError("E-OPTIM-CLOSURE", None, why, hint="Call optimizer.step(closure) outside of jit")
+        group = self.param_groups[0]
+
+        def evaluated() -> tuple[Any, float, np.ndarray]:
+            with enable_grad():
+                loss = closure()
+            return loss, float(loss), self._gradient()
+
+        first, loss, gradient = evaluated()
+        count, evaluations = 0, 1
+        if np.abs(gradient).max(initial=0) <= group["tolerance_grad"]:
+            return first
+        while count < group["max_iter"]:
+            count += 1
+            self._iterations += 1
+            self._direction = self._next_direction(gradient, group["history_size"])
+            self._before, before = gradient, loss
+            start = min(1.0, 1.0 / float(np.abs(gradient).sum())) if self._iterations == 1 else 1.0
+            self._length = start * group["lr"]
+            slope = float(gradient @ self._direction)
+            if slope > -group["tolerance_change"]:
+                break
+            self._move(self._length * self._direction)
+            if count == group["max_iter"]:
+                break
+            _, loss, gradient = evaluated()
+            evaluations += 1
+            if (
+                evaluations >= group["max_eval"]
+                or np.abs(gradient).max() <= group["tolerance_grad"]
+                or np.abs(self._direction * self._length).max() <= group["tolerance_change"]
+                or abs(loss - before) < group["tolerance_change"]
+            ):
+                break
+        return first
