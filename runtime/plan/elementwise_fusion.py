@@ -59,7 +59,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 def launched(chain: Chain, parts: Callable[[int, float], int]) -> Launch:
     """The launch of a chain's kernel."""
-    operands = chain.operands
+    places: dict[tuple[int, int, tuple[int, ...], np.dtype[Any]], int] = {}
+    numbers = [
+        places.setdefault((id(item.allocation), item.offset, item.shape, item.dtype), len(places))
+        for item in chain.operands
+    ]
+    operands = [chain.operands[numbers.index(number)] for number in range(len(places))]
     lengths, strides = collapsed(chain.output.shape, [operand.shape for operand in operands])
     inner = lengths.pop() if lengths else 1
     within = [stride.pop() if stride else 0 for stride in strides]
@@ -69,14 +74,17 @@ def launched(chain: Chain, parts: Callable[[int, float], int]) -> Launch:
     else:
         layout, flat = "g" * len(operands), False
     shapes = (
-        (step.key, step.compute, step.result, len(step.attributes), *(item and item.dtype for item in step.operands))
+        (
+            *(step.key, step.compute, step.result, len(step.attributes), step.earlier),
+            *(item and item.dtype for item in step.operands),
+        )
         for step in chain.steps
     )
-    structure = (tuple(shapes), layout, flat, chain.output.dtype)
+    structure = (tuple(shapes), tuple(numbers), layout, flat, chain.output.dtype)
     compiled = _KERNELS.get(structure)
     if compiled is None:
         compiled = _KERNELS[structure] = module_kernel(
-            "elementwise", source(chain.steps, layout, flat, chain.output.dtype)
+            "elementwise", source(chain.steps, operands, numbers, layout, flat, chain.output.dtype)
         )
     count, rows = (inner, 1) if flat else (inner, math.prod(lengths))
     limit = max(1, inner // 1024) if flat else rows
@@ -145,10 +153,20 @@ def collapsed(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> tuple[
     return merged(shape, [broadcast_strides(operand, shape) for operand in operands])
 
 
-def source(steps: Sequence[Apply], layout: str, flat: bool, result: np.dtype[Any]) -> str:
-    """Text of the module that computes a chain for operands of a layout: one letter each, contiguous, scalar or general
-    strides."""
-    operands = [operand for step in steps for operand in step.operands if operand is not None]
+def source(
+    steps: Sequence[Apply],
+    operands: Sequence[Buffer],
+    numbers: Sequence[int],
+    layout: str,
+    flat: bool,
+    result: np.dtype[Any],
+) -> str:
+    """Text of the module that computes a chain.
+
+    Args:
+        operands: the buffers that it reads, each once; numbers: which of them each operand of the steps is.
+        layout: one letter for each: contiguous, scalar or general strides.
+    """
     count = len(operands)
     pad = "    " if flat else "        "
     lines = [f'"""Generated from {", ".join(step.key for step in steps)}."""', "from __future__ import annotations"]
@@ -190,7 +208,8 @@ def source(steps: Sequence[Apply], layout: str, flat: bool, result: np.dtype[Any
         lines.append("        base = row * count")
         lines += _scalars(operands, layout, "        ")
         lines.append("        for j in range(count):")
-    lines += _body(steps, operands, layout, pad + "    ", result)
+    lines += _reads(operands, layout, pad + "    ")
+    lines += _body(steps, numbers, pad + "    ", result)
     return "\n".join(lines) + "\n"
 
 
@@ -203,21 +222,20 @@ def _read(operand: Buffer, element: str) -> str:
     return f"{element} != 0" if name == "bool" else f"{NARROW[name][0]}({element})" if name in NARROW else element
 
 
-def _body(
-    steps: Sequence[Apply], operands: Sequence[Buffer], layout: str, pad: str, result: np.dtype[Any]
-) -> list[str]:
-    lines, k = [], 0
+def _reads(operands: Sequence[Buffer], layout: str, pad: str) -> list[str]:
+    places = {"c": "x{0}[o{0} + j]", "g": "x{0}[o{0} + j * s{0}]"}
+    return [
+        f"{pad}v{k} = {_read(operand, places[layout[k]].format(k))}"
+        for k, operand in enumerate(operands)
+        if layout[k] != "s"
+    ]
+
+
+def _body(steps: Sequence[Apply], numbers: Sequence[int], pad: str, result: np.dtype[Any]) -> list[str]:
+    lines, rest = [], iter(numbers)
     for index, step in enumerate(steps):
-        arguments = []
-        for operand in step.operands:
-            if operand is None:
-                arguments.append(f"t{index - 1}")
-                continue
-            if layout[k] != "s":
-                place = f"x{k}[o{k} + j]" if layout[k] == "c" else f"x{k}[o{k} + j * s{k}]"
-                lines.append(f"{pad}v{k} = {_read(operand, place)}")
-            arguments.append(f"v{k}")
-            k += 1
+        earlier = iter(step.earlier or (index - 1,) * len(step.operands))
+        arguments = [f"t{next(earlier)}" if operand is None else f"v{next(rest)}" for operand in step.operands]
         arguments += [f"a{index}_{position}" for position in range(len(step.attributes))]
         call = f"function{index}({', '.join(arguments)})"
         lines.append(f"{pad}t{index} = {_converted(call, step.result)}")

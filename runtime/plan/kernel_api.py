@@ -153,10 +153,11 @@ class Apply:
 
     Attributes:
         key: key of its scalar function, in `elementwise_fusion.FUNCTIONS` or for a device in `element.SCALARS`.
-        operands: buffers; None stands for the result of the previous operator.
+        operands: buffers; None stands for the result of the previous operator, or of an earlier one.
         attributes: scalar arguments after the elements.
         compute: dtype of literals in the function.
         result: dtype that the function's value is rounded to.
+        earlier: positions in the chain of the operators that the operands None stand for; empty for the previous one.
     """
 
     key: str
@@ -164,6 +165,7 @@ class Apply:
     attributes: tuple[float, ...]
     compute: np.dtype[Any]
     result: np.dtype[Any]
+    earlier: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,36 @@ def fuse(first: Chain | BaseLaunch, then: Chain, longest: int) -> Any:
         return None
     joined = replace(head, operands=tuple(None if operand is fed[0] else operand for operand in head.operands))
     return Chain((*first.steps, joined, *then.steps[1:]), then.output)
+
+
+MOST_READ = 8
+"""Buffers of more than one element that a joined chain reads: for more, loops are not vectorized."""
+
+
+def join(first: Chain, then: Chain, longest: int) -> Chain | None:
+    """A chain that computes both, where any operators of `then` read all of the output of `first` element by element;
+    None where the result has more than `longest` operators or reads too much."""
+    made, place = first.output, len(first.steps)
+    fed = [operand for operand in then.operands if operand.allocation is made.allocation]
+    same = all((item.offset, item.shape, item.dtype) == (made.offset, made.shape, made.dtype) for item in fed)
+    if not fed or not same or made.shape != then.output.shape or place + len(then.steps) > longest:
+        return None
+
+    steps = []
+    for position, step in enumerate(then.steps):
+        earlier, behind = [], iter(step.earlier or (position - 1,) * len(step.operands))
+        for operand in step.operands:
+            if operand is None:
+                earlier.append(place + next(behind))
+            elif operand.allocation is made.allocation:
+                earlier.append(place - 1)
+        operands = (
+            None if operand is None or operand.allocation is made.allocation else operand for operand in step.operands
+        )
+        steps.append(replace(step, operands=tuple(operands), earlier=tuple(earlier)))
+    both = Chain((*first.steps, *steps), then.output)
+    read = {(id(operand.allocation), operand.offset) for operand in both.operands if operand.count > 1}
+    return both if len(read) <= MOST_READ else None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from ..tensor.weight_array import Blocks, LazyWeight, as_array
 from .control_flow import CONTROLS, Unplanned
 from .elementwise_fusion import LONGEST, SPECIALIZED
 from .input_signature import Signature, Specialized
-from .kernel_api import Allocation, Buffer, Chain, Step, View, accepts_empty, bailout_flag, planner_of
+from .kernel_api import Allocation, Buffer, Chain, Step, View, accepts_empty, bailout_flag, join, planner_of
 from .plan import Mark, Plan, PythonStep, Tap, addressable, described, dtype_of_numpy, ints, is_static, plain, size
 from .region_planner import RegionPlanner, check_implemented
 
@@ -265,6 +265,23 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
             self.add(step, node)
         else:
             super().append(step, node)
+            while not small and self._join():
+                pass
+
+    def _join(self) -> bool:
+        """Join the last chain with the one before it, whose output nothing else reads; whether that was done."""
+        before, last = self.steps[-2:] if len(self.steps) > 1 else (None, None)
+        if not (isinstance(before, Chain) and isinstance(last, Chain)) or self.keep:
+            return False
+        occupant = self.locations.sole_occupant(before.output.allocation)
+        read = sum(operand.allocation is before.output.allocation for operand in last.operands)
+        if occupant is None or self.uses[occupant] != read:
+            return False
+        both = join(before, last, self.max_fused)
+        if both is None:
+            return False
+        self.steps[-2:], self.nodes[-2:] = [both], self.nodes[-1:]
+        return True
 
     def may_overwrite(self, buffer: Buffer) -> bool:
         """As the base, outside of loops, which repeat the use, and for in-place inputs before any control flow."""
