@@ -3,19 +3,34 @@
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import numpy as np
 
 from ...runtime.jit.address import f32, share
 from ...runtime.jit.kernel_arguments import Address
-from ...runtime.jit.range_kernel import range_kernel
+from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Launch, Planned, Step, native
+from ...runtime.simd.memory import load_f32, load_masked, prefetch_read, prefetch_write, store_f32, store_masked
+from ...runtime.simd.vector import LANES, sqrt
 from .adam_step import adam_step
 
 STRIP = 1024
-"""Elements of a strip, which stays in cache from loop to loop; each loop writes one array, so that it is vectorized."""
+"""Elements of which a part has a multiple."""
+AHEAD = 1024
+"""Bytes by which memory is asked for before its use: there are more streams than the processor foresees, and results
+would wait for theirs."""
 COST = 8.0
+
+
+@inner
+def _stepped(value: Any, grad: Any, mean: Any, square: Any, numbers: Any) -> Any:
+    """The next value, mean and square."""
+    rate, inverse, eps, share1, keep2, share2, shrink, decay = numbers
+    slope = grad + value * decay
+    mean = mean + share1 * (slope - mean)
+    square = square * keep2 + share2 * (slope * slope)
+    return value * shrink - rate * (mean / (sqrt(square) * inverse + eps)), mean, square
 
 
 @range_kernel
@@ -39,22 +54,35 @@ def adam_stepped(
     part: int,
     parts: int,
 ) -> None:
-    """A part of the elements, strip by strip."""
-    value, grad, mean, square = f32(value), f32(grad), f32(mean), f32(square)
-    values, means, squares = f32(values), f32(means), f32(squares)
-    rate, scale, eps, shrink, decay = f32(rate)[0], f32(scale)[0], f32(eps)[0], f32(shrink)[0], f32(decay)[0]
-    share1, keep2, share2 = f32(share1)[0], f32(keep2)[0], f32(share2)[0]
+    """A part of the elements, a vector at a time."""
+    numbers = (
+        f32(rate)[0], np.float32(1) / f32(scale)[0], f32(eps)[0], f32(share1)[0], f32(keep2)[0], f32(share2)[0],
+        f32(shrink)[0], f32(decay)[0],
+    )  # fmt: skip
     first, last = share((count + STRIP - 1) // STRIP, part, parts)
-    for strip in range(first, last):
-        begin = strip * STRIP
-        end = min(begin + STRIP, count)
-        for j in range(begin, end):
-            means[j] = mean[j] + share1 * (grad[j] + value[j] * decay - mean[j])
-        for j in range(begin, end):
-            slope = grad[j] + value[j] * decay
-            squares[j] = square[j] * keep2 + share2 * (slope * slope)
-        for j in range(begin, end):
-            values[j] = value[j] * shrink - rate * (means[j] / (math.sqrt(squares[j]) / scale + eps))
+    begin, end = 4 * first * STRIP, 4 * min(last * STRIP, count)
+    whole = end - (end - begin) % (4 * LANES)
+    for at in range(begin, whole, 4 * LANES):
+        for source in (value, grad, mean, square):
+            prefetch_read(source + at + AHEAD)
+        for target in (values, means, squares):
+            prefetch_write(target + at + AHEAD)
+        found = _stepped(load_f32(value + at), load_f32(grad + at), load_f32(mean + at), load_f32(square + at), numbers)
+        store_f32(values + at, found[0])
+        store_f32(means + at, found[1])
+        store_f32(squares + at, found[2])
+    if whole < end:
+        lanes = (1 << ((end - whole) // 4)) - 1
+        found = _stepped(
+            load_masked(value + whole, lanes),
+            load_masked(grad + whole, lanes),
+            load_masked(mean + whole, lanes),
+            load_masked(square + whole, lanes),
+            numbers,
+        )
+        store_masked(values + whole, found[0], lanes)
+        store_masked(means + whole, found[1], lanes)
+        store_masked(squares + whole, found[2], lanes)
 
 
 @native(adam_step)
