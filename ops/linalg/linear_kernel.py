@@ -22,7 +22,7 @@ from ..kernels.gemm.microkernel_f32 import panels
 from ..kernels.gemm.panel import COLUMNS
 from ..quants.llvm import rows
 from .linear import linear
-from .panel_product import packed_launch
+from .panel_product import COPIED, packed_launch, variable_product
 
 MAX_COLUMNS_ACTIVATIONS = 1 << 19
 """Elements of activations that stay in the cache of a core while columns of a weight meet all of them."""
@@ -84,6 +84,8 @@ def plan_linear(step: Step) -> Planned:
     if name == "f32" and activations != "q8" and (tokens < TILE or (step.decodes and tokens <= MAX_TILED_ROWS)):
         kernel = gemv(name, tokens) if tokens < TILE else gemv_tiles(name)
         return gemv_launch(step, kernel, tokens, (weight, x, y, bias), (count, row_bytes, length, 4 * length))
+    if name == "f32" and bias == 0 and not step.is_constant(1) and min(tokens, count, length) >= COPIED:
+        return variable_product(step, (x, weight, y), (tokens, count, length), (length, 1, 1, length))
     shift = step.constant(2)
     in_panels = name == "f32" and not step.decodes and tokens > 2 * MAX_GEMV_ROWS
     if in_panels and step.is_constant(1) and (shift is not None) == isinstance(bias, Buffer):

@@ -14,20 +14,15 @@ from ...runtime.plan.kernel_api import Apply, Buffer, Chain, Launch, Planned, St
 from ..kernels.gemm.gemv import gemv
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
 from ..kernels.gemm.register_tile import PANEL
-from ..kernels.strided_copy import copy
 from .gemm import gemm
 from .linear_kernel import gemv_launch
 from .matmul import matmul
-from .panel_product import APART, copied_into_panels, packed_launch, zeros
+from .panel_product import COPIED, packed_launch, variable_product, zeros
 from .shared_product import shared_launch
 
 F32 = np.dtype(np.float32)
 FEWEST, RUN = 2, 32
 """Rows up to which a transposed constant is read as it is, where its rows are runs of so many elements."""
-COPIED = 2 * PANEL
-"""Rows, columns and depth from which factors that are no constants are copied before they are multiplied."""
-PAGE = 4096
-"""Bytes from row to row of which rows share a set of the first cache."""
 
 
 @range_kernel
@@ -127,7 +122,7 @@ def stacked_launch(
     a, b, y = buffers
     stack, rows, columns, depth = lengths
     if stack == 1 and min(rows, columns, depth) >= COPIED:
-        return _copied_product(step, buffers, lengths[1:], strides)
+        return variable_product(step, buffers, lengths[1:], strides)
     shared = shared_launch(step, buffers, lengths[1:], strides) if stack == 1 else None
     if shared is not None:
         return shared
@@ -153,27 +148,6 @@ def stacked_launch(
         b_column=strides[3],
     )
     return [launch]
-
-
-def _copied_product(
-    step: Step,
-    buffers: tuple[Buffer, Buffer, Buffer],
-    lengths: tuple[int, int, int],
-    strides: tuple[int, int, int, int],
-) -> list[Launch]:
-    """A product of two large matrices: the right one is copied into panels first, and the left one into rows if it is
-    transposed, or if its rows begin at one place of a cache's set."""
-    a, b, y = buffers
-    rows, columns, depth = lengths
-    a_row, a_column, b_row, b_column = strides
-    launches, steps = [], (a_row, a_column)
-    if a_column != 1 or 4 * a_row % PAGE == 0:
-        steps = (depth + APART, 1)
-        straight = step.temporary(F32, (rows, steps[0]))
-        launches.append(copy(step, a, straight, (rows, depth), (a_row, a_column), steps))
-        a = straight
-    packed, packing = copied_into_panels(step, b, (depth, columns), (b_row, b_column))
-    return [*launches, *packing, packed_launch(step, a, packed, y, None, lengths, steps)]
 
 
 @native(gemm)

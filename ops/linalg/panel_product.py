@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...runtime.jit.address import share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Step
+from ...runtime.simd.memory import load_f32, load_masked, prefetch_read, store_f32
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
 from ..kernels.gemm.microkernel_f32 import PREFETCH_DISTANCE, ROWS, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL
@@ -19,6 +22,12 @@ ROW_BLOCK = 96
 """Rows that a part computes at a time."""
 FINER = 2
 """Products are cut into this many times the usual parts: small ones follow each other, and threads wait awake."""
+COPIED = 2 * PANEL
+"""Rows, columns and depth from which factors that are no constants are copied before they are multiplied."""
+PAGE = 4096
+"""Bytes from row to row of which rows share a set of the first cache."""
+LINES = 8
+"""Rows that are copied into all panels before the next ones: as many streams of memory as a processor foresees."""
 APART = 16
 """Elements between copied rows, which keep rows of a page from sharing sets of the first cache."""
 
@@ -86,6 +95,29 @@ def zeros(step: Step) -> Buffer:
     return step.constant_buffer(np.zeros(PANEL, np.float32))
 
 
+@range_kernel
+def pack_panels(b: Address, packed: Address, depth: int, columns: int, b_row: int, part: int, parts: int) -> None:
+    """Rows of `columns` elements, `b_row` bytes apart, as panels; what the last one has behind them is zero."""
+    count = (columns + PANEL - 1) // PANEL
+    first, last = share((depth + LINES - 1) // LINES, part, parts)
+    for unit in range(first, last):
+        start, end = unit * LINES, min(depth, unit * LINES + LINES)
+        for panel in range(count):
+            width = min(PANEL, columns - panel * PANEL)
+            for line in range(start, end):
+                source = b + line * b_row + panel * 4 * PANEL
+                target = packed + (panel * depth + line) * 4 * PANEL
+                if width == PANEL:
+                    prefetch_read(source + LINES * b_row)
+                    prefetch_read(source + LINES * b_row + 64)
+                    low, high = load_f32(source), load_f32(source + 64)
+                else:
+                    low = load_masked(source, (1 << min(width, 16)) - 1)
+                    high = load_masked(source + 64, (1 << max(width - 16, 0)) - 1)
+                store_f32(target, low)
+                store_f32(target + 64, high)
+
+
 def copied_into_panels(
     step: Step, b: Buffer, shape: tuple[int, int], strides: tuple[int, int]
 ) -> tuple[Buffer, list[Launch]]:
@@ -94,6 +126,11 @@ def copied_into_panels(
     depth, columns = shape
     whole, rest = divmod(columns, PANEL)
     packed = step.temporary(F32, (whole + (rest > 0), depth, PANEL))
+    if strides[1] == 1:
+        parts = step.parts(-(-depth // LINES), depth * columns / 2)
+        return packed, [
+            Launch(pack_panels, parts, b=b, packed=packed, depth=depth, columns=columns, b_row=4 * strides[0])
+        ]
     steps, launches = (PANEL * strides[1], *strides), []
     if whole:
         launches.append(copy(step, b, packed, (whole, depth, PANEL), steps, packed.strides))
@@ -102,6 +139,33 @@ def copied_into_panels(
         target = packed.view((1, depth, PANEL), whole * packed.strides[0])
         launches.append(copy(step, source, target, (1, depth, rest), steps, packed.strides))
     return packed, launches
+
+
+def variable_product(
+    step: Step,
+    buffers: tuple[Buffer, Buffer, Buffer],
+    lengths: tuple[int, int, int],
+    strides: tuple[int, int, int, int],
+) -> list[Launch]:
+    """A product of two large matrices that are no constants: the right one is copied into panels first, and the left
+    one into rows if it is transposed, or if its rows begin at one place of a cache's set.
+
+    Args:
+        buffers: both factors and the product.
+        lengths: rows, columns, and what is summed over.
+        strides: elements from row to row and from column to column, of both factors.
+    """
+    a, b, y = buffers
+    rows, columns, depth = lengths
+    a_row, a_column, b_row, b_column = strides
+    launches, steps = [], (a_row, a_column)
+    if a_column != 1 or 4 * a_row % PAGE == 0:
+        steps = (depth + APART, 1)
+        straight = step.temporary(F32, (rows, steps[0]))
+        launches.append(copy(step, a, straight, (rows, depth), (a_row, a_column), steps))
+        a = straight
+    packed, packing = copied_into_panels(step, b, (depth, columns), (b_row, b_column))
+    return [*launches, *packing, packed_launch(step, a, packed, y, None, lengths, steps)]
 
 
 def packed_launch(
@@ -120,17 +184,29 @@ def packed_launch(
     scratch, zero = step.scratch(parts * 4 * PANEL * ROWS), zeros(step)
 
     def launch(epilogue: Epilogue, result: Buffer) -> Launch:
+        added = epilogue.added
+        if (
+            bias is None
+            and epilogue.bias is None
+            and added is not None
+            and added.count == columns
+            and not columns % PANEL
+        ):
+            return product(replace(epilogue, added=None), result, added)
         padded = np.zeros(-(-columns // PANEL) * PANEL, np.float32)
         for given in (bias, epilogue.bias):
             if given is not None:
                 padded[:columns] += given
+        return product(epilogue, result, step.constant_buffer(padded))
+
+    def product(epilogue: Epilogue, result: Buffer, start: Buffer) -> Launch:
         return Launch(
             packed_product,
             parts,
             a=a,
             b=b,
             c=result,
-            bias=step.constant_buffer(padded),
+            bias=start,
             rows=rows,
             columns=columns,
             depth=depth,

@@ -24,10 +24,12 @@ class FuseLinear:
             too. Where it is not ``f32``, rows that meet weights of f16 and bf16 may be rounded about as these are
             (``narrow``).
         biases: whether an Add of a constant becomes Linear's third input.
+        variables: whether weights of f32 that are no constants are read in place, too.
     """
 
     activations: str = "f32"
     biases: bool = True
+    variables: bool = False
 
     def run(self, graph: Graph) -> bool:
         """Rewrite in place; return whether anything changed."""
@@ -47,6 +49,9 @@ class FuseLinear:
         if any(_weight(node, inner) for inner in graphs(graph) for node in inner.nodes):
             infer(graph)
             changed = rewrite(graph, by_operator({"MatMul": product, "Gemm": product}))
+        if self.variables and any(_variable(node) for inner in graphs(graph) for node in inner.nodes):
+            infer(graph)
+            changed |= rewrite(graph, by_operator({"MatMul": _of_variable}))
         if self.biases:
             single = only_uses(graph)
             changed |= rewrite(graph, by_operator({"Add": lambda node, build: _bias(node, build, single)}))
@@ -100,6 +105,24 @@ def _weight(node: Node, graph: Graph) -> Value | None:
     return weight if narrow or (held.dtype is F32 and not flipped) else None
 
 
+def _variable(node: Node) -> Value | None:
+    """The matrix whose transpose is a product's second input, where that is no constant."""
+    if node.op.domain or node.op.name != "MatMul" or node.inputs[1] is None:
+        return None
+    return _untransposed(node.inputs[1])
+
+
+def _of_variable(node: Node, build: Builder) -> bool:
+    """Stacks of matrices times one; of two matrices, Gemm reads either transposed."""
+    x, weight = node.inputs[0], _variable(node)
+    if x is None or weight is None or x.shape is None or len(x.shape) < 3 or (x.dtype, weight.dtype) != (F32, F32):
+        return False
+    if weight.shape is None or len(weight.shape) != 2 or constant(build.graph, weight) is not None:
+        return False
+    build.add("Linear", [x, weight], domain=DOMAIN, outputs=node.outputs, name=node.name)
+    return True
+
+
 def _untransposed(value: Value) -> Value | None:
     """The matrix that a value is the transpose of."""
     made = value.producer
@@ -147,5 +170,6 @@ def _bias(node: Node, build: Builder, single: dict[Value, Graph]) -> bool:
 
 PIPELINE = (
     PipelinePass("prepare", lambda options: FuseLinear(options.activations, biases=False)),
-    PipelinePass("linear", lambda options: FuseLinear()),
+    PipelinePass("linear", lambda options: FuseLinear(), backends=("cuda",)),
+    PipelinePass("linear", lambda options: FuseLinear(variables=True), backends=("cpu",)),
 )

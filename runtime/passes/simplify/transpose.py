@@ -45,6 +45,17 @@ def _into_gemm(match: Match, build: Builder) -> Value | None:
     return build.add(node.op, inputs, attributes) if inputs != node.inputs else None
 
 
+def _of_gemm(match: Match, build: Builder) -> Value | None:
+    """The product of the transposed factors in the other order in place of a transposed product."""
+    product = match.node("product")
+    a, b, *others = product.inputs
+    if order_of(match.root) != (1, 0) or any(value is not None for value in others):
+        return None
+    attributes = dict(product.attributes)
+    flags = {"transA": 1 - attributes.get("transB", 0), "transB": 1 - attributes.get("transA", 0)}
+    return build.add(product.op, [b, a], attributes | flags)
+
+
 def _into_product(match: Match, build: Builder) -> Value | None:
     """Gemm with a transpose flag in place of MatMul and Transpose."""
     node = match.root
@@ -65,5 +76,6 @@ def _into_product(match: Match, build: Builder) -> Value | None:
 RULES = (
     Rule("two transpositions", call("Transpose", call("Transpose", var("x"), name="first", shared=True)), _once),
     Rule("transposed matrix in Gemm", call("Gemm", ...), _into_gemm),
+    Rule("transposed Gemm", call("Transpose", call("Gemm", ..., name="product")), _of_gemm),
     Rule("transposed matrix in a product", call("MatMul", var("a"), var("b")), _into_product),
 )

@@ -3,7 +3,11 @@ that do not fill the last panel."""
 
 import numpy as np
 import pytest
+from candle_convert.formats.containers.onnx.reader import graph_of
+from candle_convert.runtime.execute.timing import Clock
 from candle_convert.runtime.ir.op import Example
+from candle_convert.runtime.session import Session
+from candle_convert.tests.oracles.before_and_after_pass import Net, in_onnxruntime
 from candle_convert.tests.oracles.native_vs_numpy import natively
 
 
@@ -16,6 +20,20 @@ def test_variable_factors(rows, depth, columns, flipped):
         np.ascontiguousarray(matrix.T) if turn else matrix for matrix, turn in zip((a, b), flipped, strict=True)
     )
     natively("Gemm", Example(factors, {"transA": flipped[0], "transB": flipped[1]}), 22, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("columns", [65, 96])
+def test_rows_of_a_variable_weight(columns):
+    """Linear, with a row that is added to each of the product where all panels are full."""
+    rng = np.random.default_rng(1)
+    x, weight = (rng.normal(size=shape).astype(np.float32) for shape in ((2, 40, 100), (columns, 100)))
+    natively("Linear", Example((x, weight), {}), domain="candle", rtol=1e-4, atol=1e-4)
+    net, feeds = Net(), {"x": x, "w": weight, "b": weight[:, 0].copy()}
+    net.add("Add", net.add("MatMul", "x", net.add("Transpose", "w")), "b", name="y")
+    model, clock = net.model(feeds, ["y"]), Clock()
+    (found,) = Session(graph_of(model), native=True, simplify=True).run(None, feeds, clock=clock)
+    np.testing.assert_allclose(found, in_onnxruntime(model, feeds)[0], rtol=1e-4, atol=1e-4)
+    assert {event.node.op.name for event in clock.events} == {"Linear"}
 
 
 def test_stacks_times_one_matrix():

@@ -108,6 +108,10 @@ A = np.random.default_rng(6).normal(size=(4, 3)).astype(np.float32)
             lambda net: net.add("Gemm", net.add("Transpose", "a"), net.add("Transpose", "b"), transA=1, transB=1),
             {"transA": 0, "transB": 0},
         ),
+        (
+            lambda net: net.add("Transpose", net.add("Gemm", "a", "b", transA=1, alpha=0.5)),
+            {"alpha": 0.5, "transA": 1, "transB": 0},
+        ),
     ],
 )
 def test_products_take_over_transpositions(tmp_path, made, expected):
@@ -119,6 +123,13 @@ def test_products_take_over_transpositions(tmp_path, made, expected):
     graph = rewritten(net.model(feeds, ["y"]), feeds, tmp_path)
     assert operators(graph) == ["Gemm", "Sinh"]
     assert graph.nodes[0].attributes == expected
+
+
+def test_a_transposed_sum_stays(tmp_path):
+    net = Net()
+    net.add("Sinh", net.add("Transpose", net.add("Gemm", "a", "b", net.normal(3), transA=1)), name="y")
+    feeds = {"a": A, "b": A.copy()}
+    assert operators(rewritten(net.model(feeds, ["y"]), feeds, tmp_path)) == ["Gemm", "Sinh", "Transpose"]
 
 
 def test_products_of_more_matrices_keep_their_transposition(tmp_path):
