@@ -11,7 +11,15 @@ from ...runtime.jit.address import f32, share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Launch, Planned, Step, native
-from ...runtime.simd.memory import load_f32, load_masked, prefetch_read, prefetch_write, store_f32, store_masked
+from ...runtime.simd.memory import (
+    load_f32,
+    load_masked,
+    prefetch_read,
+    prefetch_write,
+    store_f32,
+    store_masked,
+    stream_f32,
+)
 from ...runtime.simd.vector import LANES, sqrt
 from .adam_step import adam_step
 
@@ -20,6 +28,8 @@ STRIP = 1024
 AHEAD = 1024
 """Bytes by which memory is asked for before its use: there are more streams than the processor foresees, and results
 would wait for theirs."""
+LARGE, ALIGNED = 1 << 22, 16
+"""Bytes of a result from which it passes by the caches, and what its address is a multiple of then."""
 COST = 8.0
 
 
@@ -60,17 +70,24 @@ def adam_stepped(
         f32(shrink)[0], f32(decay)[0],
     )  # fmt: skip
     first, last = share((count + STRIP - 1) // STRIP, part, parts)
+    streams = 4 * count >= LARGE and values % ALIGNED + means % ALIGNED + squares % ALIGNED == 0
     begin, end = 4 * first * STRIP, 4 * min(last * STRIP, count)
     whole = end - (end - begin) % (4 * LANES)
     for at in range(begin, whole, 4 * LANES):
         for source in (value, grad, mean, square):
             prefetch_read(source + at + AHEAD)
-        for target in (values, means, squares):
-            prefetch_write(target + at + AHEAD)
+        if not streams:
+            for target in (values, means, squares):
+                prefetch_write(target + at + AHEAD)
         found = _stepped(load_f32(value + at), load_f32(grad + at), load_f32(mean + at), load_f32(square + at), numbers)
-        store_f32(values + at, found[0])
-        store_f32(means + at, found[1])
-        store_f32(squares + at, found[2])
+        if streams:
+            stream_f32(values + at, found[0])
+            stream_f32(means + at, found[1])
+            stream_f32(squares + at, found[2])
+        else:
+            store_f32(values + at, found[0])
+            store_f32(means + at, found[1])
+            store_f32(squares + at, found[2])
     if whole < end:
         lanes = (1 << ((end - whole) // 4)) - 1
         found = _stepped(

@@ -172,6 +172,25 @@ def store_f32(typing: Any, address: Any, vector: Any) -> Any:
 
 
 @intrinsic
+def stream_f32(typing: Any, address: Any, vector: Any) -> Any:
+    """Write sixteen f32 to an address that is a multiple of 16, past the caches: for results larger than these that
+    are read much later."""
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word, lane = ir.IntType(64), ir.IntType(32)
+        passing = builder.module.add_metadata([ir.Constant(lane, 1)])
+        kind, unknown = ir.VectorType(ir.FloatType(), 4), ir.Constant(args[1].type, ir.Undefined)
+        for start in range(0, LANES, 4):
+            lanes = ir.Constant(ir.VectorType(lane, 4), [*range(start, start + 4)])
+            place = builder.inttoptr(builder.add(args[0], ir.Constant(word, 4 * start)), kind.as_pointer())
+            stored = builder.store(builder.shuffle_vector(args[1], unknown, lanes), place, align=16)
+            stored.set_metadata("nontemporal", passing)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, vector), lower
+
+
+@intrinsic
 def store_f16(typing: Any, address: Any, vector: Any) -> Any:
     """Write sixteen f16, rounded to nearest even."""
 
