@@ -60,11 +60,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 def launched(chain: Chain, parts: Callable[[int, float], int]) -> Launch:
     """The launch of a chain's kernel."""
     places: dict[tuple[int, int, tuple[int, ...], np.dtype[Any]], int] = {}
-    numbers = [
+    indices = [
         places.setdefault((id(item.allocation), item.offset, item.shape, item.dtype), len(places))
         for item in chain.operands
     ]
-    operands = [chain.operands[numbers.index(number)] for number in range(len(places))]
+    operands = [chain.operands[indices.index(index)] for index in range(len(places))]
     lengths, strides = collapsed(chain.output.shape, [operand.shape for operand in operands])
     inner = lengths.pop() if lengths else 1
     within = [stride.pop() if stride else 0 for stride in strides]
@@ -80,11 +80,11 @@ def launched(chain: Chain, parts: Callable[[int, float], int]) -> Launch:
         )
         for step in chain.steps
     )
-    structure = (tuple(shapes), tuple(numbers), layout, flat, chain.output.dtype)
+    structure = (tuple(shapes), tuple(indices), layout, flat, chain.output.dtype)
     compiled = _KERNELS.get(structure)
     if compiled is None:
         compiled = _KERNELS[structure] = module_kernel(
-            "elementwise", source(chain.steps, operands, numbers, layout, flat, chain.output.dtype)
+            "elementwise", source(chain.steps, operands, indices, layout, flat, chain.output.dtype)
         )
     count, rows = (inner, 1) if flat else (inner, math.prod(lengths))
     limit = max(1, inner // 1024) if flat else rows
@@ -156,7 +156,7 @@ def collapsed(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> tuple[
 def source(
     steps: Sequence[Apply],
     operands: Sequence[Buffer],
-    numbers: Sequence[int],
+    indices: Sequence[int],
     layout: str,
     flat: bool,
     result: np.dtype[Any],
@@ -164,7 +164,7 @@ def source(
     """Text of the module that computes a chain.
 
     Args:
-        operands: the buffers that it reads, each once; numbers: which of them each operand of the steps is.
+        operands: the buffers that it reads, each once; indices: which of them each operand of the steps is.
         layout: one letter for each: contiguous, scalar or general strides.
     """
     count = len(operands)
@@ -209,7 +209,7 @@ def source(
         lines += _scalars(operands, layout, "        ")
         lines.append("        for j in range(count):")
     lines += _reads(operands, layout, pad + "    ")
-    lines += _body(steps, numbers, pad + "    ", result)
+    lines += _body(steps, indices, pad + "    ", result)
     return "\n".join(lines) + "\n"
 
 
@@ -231,8 +231,8 @@ def _reads(operands: Sequence[Buffer], layout: str, pad: str) -> list[str]:
     ]
 
 
-def _body(steps: Sequence[Apply], numbers: Sequence[int], pad: str, result: np.dtype[Any]) -> list[str]:
-    lines, rest = [], iter(numbers)
+def _body(steps: Sequence[Apply], indices: Sequence[int], pad: str, result: np.dtype[Any]) -> list[str]:
+    lines, rest = [], iter(indices)
     for index, step in enumerate(steps):
         earlier = iter(step.earlier or (index - 1,) * len(step.operands))
         arguments = [f"t{next(earlier)}" if operand is None else f"v{next(rest)}" for operand in step.operands]
