@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, overload
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _GradMode(threading.local):
@@ -33,12 +35,20 @@ class set_grad_enabled(ContextDecorator):  # noqa: N801 (a function in torch)
         GRAD_MODE.enabled = self._before.pop()
 
 
+@overload
+def no_grad() -> set_grad_enabled: ...
+@overload
+def no_grad(decorated: F) -> F: ...
 def no_grad(decorated: Callable[..., Any] | None = None) -> Any:
     """A context, or a decorator with or without parentheses, in which results do not require gradients."""
     mode = set_grad_enabled(False)
     return mode if decorated is None else mode(decorated)
 
 
+@overload
+def enable_grad() -> set_grad_enabled: ...
+@overload
+def enable_grad(decorated: F) -> F: ...
 def enable_grad(decorated: Callable[..., Any] | None = None) -> Any:
     """A context inside of `no_grad` in which gradients are recorded again, or a decorator."""
     mode = set_grad_enabled(True)
