@@ -195,6 +195,8 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     variants = graph_variants.chosen(options, format)
     if tuple(sources) == (MODEL,) and not options.dtypes:
         part, casts = _part(graph, MODEL, stem, format, beside, options, dtype)
+        if len(part.files) == 1 and not beside and output.name.lower().endswith(format.suffixes):
+            part = dataclasses.replace(part, files=[dataclasses.replace(part.files[0], name=output.name)])
         parts: tuple[Part, ...] = ()
         files = list(part.files)
     else:

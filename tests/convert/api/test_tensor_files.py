@@ -2,6 +2,7 @@
 
 import candle_convert as cc
 import numpy as np
+import pytest
 import safetensors.torch
 import torch
 
@@ -25,3 +26,11 @@ def test_functions_of_arrays_take_tensors_too():
         found = getattr(cc, name)(x)
         assert isinstance(found, cc.LazyTensor)
         np.testing.assert_allclose(found.numpy(), getattr(cc, name)(x.numpy()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["a.pt", "a.bin", "a.ckpt"])
+def test_a_file_has_the_name_that_it_is_given(tmp_path, name):
+    cc.save({"x": cc.ones(2)}, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert cc.load(tmp_path / name)["x"].tolist() == [1, 1]
+    assert torch.load(tmp_path / name)["x"].tolist() == [1, 1]
