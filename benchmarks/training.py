@@ -35,11 +35,14 @@ LORA_PEERS = ("cc", "torch", "bf16")
 NEEDS = {"jax": ("jax", ()), "torch": ("torch", ()), "bf16": ("peft", ()), "compile": ("torch", ("g++", "clang++")),
          "tinygrad": ("tinygrad", ("clang",))}  # fmt: skip
 """Package of a peer, and programs of which it needs one."""
-THREADS = ("OMP_NUM_THREADS", "CANDLE_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "CPU_COUNT")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "CPU_COUNT")
 
 
 def worker(peer, model, folder):
     """Run steps as lines of standard input ask for, and answer each with seconds, processor time, loss and memory."""
+    threads = os.environ.get(THREADS[0])
+    if threads is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(threads)])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if model in ("dispatch", "lora"):
         made = importlib.import_module(f"training_peers.{model}").PEERS[peer]
