@@ -18,6 +18,7 @@ def values(dtype, shape, name=""):
     return (1 + 0.2 * x if name == "ReduceProd" else np.abs(x) if "Log" in name else x).astype(dtype)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_patterns_of_axes(name):
     for axes in AXES:
@@ -25,6 +26,7 @@ def test_patterns_of_axes(name):
         natively(name, case(x, np.array(axes), keepdims=int(len(axes) != 2)), constant=(1,), rtol=2e-5)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.int32])
 @pytest.mark.parametrize("name", ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2", "ReduceProd"])
 def test_dtypes(name, dtype):
