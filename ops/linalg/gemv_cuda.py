@@ -12,9 +12,10 @@ from ...runtime.cuda.kernel.elementwise import copy_launch
 from ...runtime.cuda.kernel.kernel import Launch
 from ...runtime.cuda.kernel.operand import Lookup, Operand, over
 from ...runtime.cuda.kernel.reduce import Result, reduce_rows
+from ...runtime.cuda.matmul import cublaslt
 from ...runtime.cuda.matmul.gemv import ExpertSelection, gemv
 from ...runtime.cuda.matmul.int8_mma import int8_gemm
-from ...runtime.cuda.matmul.tiled import Axes, Contraction, cublaslt_product, product
+from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
 from ...runtime.cuda.plan.kernel_api import Step
 from ...runtime.ir.graph import Value
 from ...runtime.plan.kernel_api import Allocation, Buffer, Chain
@@ -78,10 +79,10 @@ ROUNDING = (Fold("step", _magnitude, larger, _step), Fold("inverse", _nothing, a
 def rows_by(step: Step, x: Buffer, w: Buffer, y: Buffer, rounded: bool) -> list[Launch | Chain]:
     """y [rows, out] from x [rows, in] and w [out, in]; where `rounded`, x is rounded to 8 bits first."""
     launches: list[Launch | Chain] = []
-    (rows, depth), columns = x.shape, w.shape[0]
+    rows, depth = x.shape
     runs = w if isinstance(w, QuantizedBuffer) and w.run is not None and x.dtype == F32 else None
-    many = isinstance(w, QuantizedBuffer) and x.dtype == F32 and rows > (MANY if rounded and runs is not None else FEW)
-    if runs is not None and rounded and not many:
+    decoding = isinstance(w, QuantizedBuffer) and x.dtype == F32 and cublaslt.available()
+    if runs is not None and rounded and not (decoding and rows > MANY):
         codes, scales = codes_of(step, x, launches)
         if rows > FEW:
             sums = _sums(step, codes, runs, depth, launches)
@@ -89,30 +90,26 @@ def rows_by(step: Step, x: Buffer, w: Buffer, y: Buffer, rounded: bool) -> list[
         return [*launches, gemv(codes, scales, runs, y)]
     if rounded:
         x = nearest_rows(step, x, launches)
-    decoded = decoded_product(step, x, w, y) if many and isinstance(w, QuantizedBuffer) else None
-    if decoded is not None:
-        return [*launches, *decoded]
     if rows > FEW:
-        return [
-            *launches,
-            product(
-                x,
-                w,
-                y,
-                Contraction(
-                    stack=Axes([], [], [], []),
-                    rows=Axes([rows], [depth], None, [columns]),
-                    columns=Axes([columns], None, [depth], [1]),
-                    depth=Axes([depth], [1], [1], None),
-                ),
-            ),
-        ]
+        return [*launches, *(decoded_product(step, x, w, y) if decoding else [product(x, w, y, rows_times(x, w, y))])]
     return [*launches, gemv(x, None, runs, y) if runs is not None else _plain(x, w, y)]
 
 
-def decoded_product(step: Step, x: Buffer, w: QuantizedBuffer, y: Buffer) -> list[Launch] | None:
-    """y [rows, out] by cuBLASLt from x and some rows of w [out, in] after others, decoded; None without the library."""
+def rows_times(x: Buffer, w: Buffer, y: Buffer, first: int = 0) -> Contraction:
+    """The axes of x [rows, in] times the transpose of w [some, in], which is y [rows, out] from column `first` on."""
     (rows, depth), columns = x.shape, w.shape[0]
+    return Contraction(
+        stack=Axes([], [], [], []),
+        rows=Axes([rows], [depth], None, [y.shape[-1]]),
+        columns=Axes([columns], None, [depth], [1]),
+        depth=Axes([depth], [1], [1], None),
+        starts=(0, 0, first),
+    )
+
+
+def decoded_product(step: Step, x: Buffer, w: Buffer, y: Buffer) -> list[Launch]:
+    """y [rows, out] from x and some rows of the quantized w [out, in] after others, decoded."""
+    columns, depth = w.shape
     each = max(1, min(columns, DECODED_BYTES // (depth * x.dtype.itemsize)))
     numbers = step.temporary(x.dtype, (each, depth))
     launches = []
@@ -120,17 +117,7 @@ def decoded_product(step: Step, x: Buffer, w: QuantizedBuffer, y: Buffer) -> lis
         count = min(each, columns - first)
         part, target = w.view((count * depth,), first * depth), numbers.view((count, depth))
         launches.append(copy_launch(part.shape, Operand(part, (1,)), Operand(target, (1,))))
-        axes = Contraction(
-            stack=Axes([], [], [], []),
-            rows=Axes([rows], [depth], None, [columns]),
-            columns=Axes([count], None, [depth], [1]),
-            depth=Axes([depth], [1], [1], None),
-            starts=(0, 0, first),
-        )
-        multiplied = cublaslt_product(x, target, y, axes)
-        if multiplied is None:
-            return None
-        launches.append(multiplied)
+        launches.append(product(x, target, y, rows_times(x, target, y, first)))
     return launches
 
 

@@ -13,7 +13,7 @@ from ...runtime.cuda.matmul.tiled import Axes, Contraction, cublaslt_product, pr
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import Buffer, Chain
 from .gemm import gemm
-from .gemv_cuda import of_experts, rows_by
+from .gemv_cuda import of_experts, rows_by, rows_times
 from .linear import GROUP, linear
 from .matmul import matmul
 from .matmul_experts import matmul_experts
@@ -108,18 +108,8 @@ def linear_on_device(step: Step) -> Planned:
     if rounded and (depth % GROUP or x.dtype != np.float32):
         return f"activations for 8-bit products must be f32 rows of whole groups of {GROUP}"
     if not rounded and bias is not None:
-        whole = cublaslt_product(
-            x,
-            w,
-            y,
-            Contraction(
-                stack=Axes([], [], [], []),
-                rows=Axes([rows], [depth], None, [columns]),
-                columns=Axes([columns], None, [depth], [1]),
-                depth=Axes([depth], [1], [1], None),
-            ),
-            bias=bias,
-        )
+        axes = rows_times(x.view((rows, depth)), w, y)
+        whole = cublaslt_product(x, w, y, axes, bias=bias)
         if whole is not None:
             return whole
     target = y if bias is None else step.temporary(y.dtype, y.shape)

@@ -17,8 +17,7 @@ from ..kernels.gemm.register_tile import PANEL
 from .gemm import gemm
 from .linear_kernel import gemv_launch
 from .matmul import matmul
-from .panel_product import COPIED, packed_launch, variable_product, zeros
-from .shared_product import shared_launch
+from .panel_product import COPIED, packed_launch, shared_launch, variable_product, zeros
 
 F32 = np.dtype(np.float32)
 FEWEST, RUN = 2, 32

@@ -28,6 +28,8 @@ PAGE = 4096
 """Bytes from row to row of which rows share a set of the first cache."""
 LINES = 8
 """Rows that are copied into all panels before the next ones: as many streams of memory as a processor foresees."""
+FEWEST_READERS = 4
+"""Nodes that read a matrix from which one copy of it pays."""
 APART = 16
 """Elements between copied rows, which keep rows of a page from sharing sets of the first cache."""
 
@@ -218,3 +220,27 @@ def packed_launch(
         )
 
     return launch_with_epilogue(launch, c, columns)
+
+
+def shared_launch(
+    step: Step,
+    buffers: tuple[Buffer, Buffer, Buffer],
+    lengths: tuple[int, int, int],
+    strides: tuple[int, int, int, int],
+) -> list[Launch] | None:
+    """A product of `lengths` rows, columns and depth, None where few nodes read the right matrix.
+
+    Args:
+        buffers: both factors and the product.
+        strides: elements from row to row and from column to column, of both factors.
+    """
+    a, b, y = buffers
+    _, columns, depth = lengths
+    if step.readers(b) < FEWEST_READERS or min(columns, depth) < PANEL:
+        return None
+    key = (shared_launch, id(b.allocation), b.offset, columns, depth, strides[2:])
+    packed, packing = step.copies.get(key), list[Launch]()
+    if packed is None:
+        packed, packing = copied_into_panels(step, b, (depth, columns), strides[2:])
+        step.copies[key] = packed
+    return [*packing, packed_launch(step, a, packed, y, None, lengths, strides[:2])]
