@@ -21,7 +21,7 @@ from ...runtime.plan.kernel_api import Launch, Planned, Step, native
 from ...runtime.simd.llvm_vector import Code
 from ..kernels.gemm.microkernel_f32 import HEIGHTS, vector_groups
 from ..kernels.gemm.register_tile import FLOATS, PANEL, VECTOR, Columns, Lines, accumulate, tiles_by_rows
-from ..kernels.strided_copy import TILE, turn_words
+from ..kernels.strided_copy import TILE, transpose_words
 from .conv_kernel_slope import conv_kernel_slope
 
 GROUPS = 4
@@ -91,7 +91,9 @@ def _transposed(source: int, count: int, step: int, target: int, width: int) -> 
     for first in range(0, PANEL, TILE):
         for begin in range(0, width, TILE):
             if first + TILE <= count and begin + TILE <= width:
-                turn_words(source + 4 * (first * step + begin), 4 * step, target + 4 * (begin * PANEL + first), WORD)
+                transpose_words(
+                    source + 4 * (first * step + begin), 4 * step, target + 4 * (begin * PANEL + first), WORD
+                )
                 continue
             for row in range(first, first + TILE):
                 for j in range(begin, min(width, begin + TILE)):
@@ -168,7 +170,7 @@ def summed_groups(sums: Address, y: Address, groups: int, outputs: int, rows: in
         for near in range(0, wide, TILE):
             target = 4 * ((panel * PANEL + near) * rows + begin)
             if near + TILE <= wide and begin + TILE <= rows:
-                turn_words(place + 4 * near, WORD, y + target, 4 * rows)
+                transpose_words(place + 4 * near, WORD, y + target, 4 * rows)
                 continue
             result = f32(y + target)
             for j in range(min(TILE, wide - near)):

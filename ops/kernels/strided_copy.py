@@ -12,8 +12,21 @@ from llvmlite import ir
 from ...runtime.jit.address import share, u8, u16, u32, u64
 from ...runtime.jit.kernel_arguments import Address, Words
 from ...runtime.jit.numba_lazy import intrinsic, types
-from ...runtime.jit.range_kernel import RangeKernel, range_kernel
+from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Step
+
+
+@inlined
+def _places(box: int, outer: int, lengths: Words, strides_from: Words, strides_to: Words) -> tuple[int, int]:
+    """Elements before a box on both sides."""
+    rest, begin, end = box, 0, 0
+    for axis in range(outer):
+        length = lengths[axis]
+        index = rest % length
+        rest = rest // length
+        begin += index * strides_from[axis]
+        end += index * strides_to[axis]
+    return begin, end
 
 
 def _copying(pointer: Any) -> RangeKernel:
@@ -37,13 +50,7 @@ def _copying(pointer: Any) -> RangeKernel:
         source, target = pointer(source), pointer(target)
         first, last = share(rows, part, parts)
         for row in range(first, last):
-            rest, begin, end = row, 0, 0
-            for axis in range(outer):
-                length = lengths[axis]
-                index = rest % length
-                rest = rest // length
-                begin += index * strides_from[axis]
-                end += index * strides_to[axis]
+            begin, end = _places(row, outer, lengths, strides_from, strides_to)
             if step_from == 1 and step_to == 1:
                 for j in range(count):
                     target[end + j] = source[begin + j]
@@ -61,7 +68,7 @@ WORDS = ir.VectorType(ir.IntType(32), 16)
 
 
 @intrinsic
-def turn_words(typing: Any, source: Any, step_from: Any, target: Any, step_to: Any) -> Any:
+def transpose_words(typing: Any, source: Any, step_from: Any, target: Any, step_to: Any) -> Any:
     """Sixteen lines of sixteen words become the columns of sixteen other lines; addresses and steps in bytes."""
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -98,7 +105,7 @@ TILE = 16
 """Elements along both sides of a tile that is transposed at a time."""
 
 
-def _turning(pointer: Any, words: bool = False) -> RangeKernel:
+def _transposing(pointer: Any, words: bool = False) -> RangeKernel:
     @range_kernel
     def transpose_copy(
         x: Address,
@@ -124,16 +131,11 @@ def _turning(pointer: Any, words: bool = False) -> RangeKernel:
         for unit in range(first, last):
             box, tile = unit // (tiles_near * tiles_far), unit % (tiles_near * tiles_far)
             begin_near, begin_far = tile // tiles_far * TILE, tile % tiles_far * TILE
-            rest, begin, end = box, begin_near + begin_far * step_from, begin_near * step_to + begin_far
-            for axis in range(outer):
-                length = lengths[axis]
-                index = rest % length
-                rest = rest // length
-                begin += index * strides_from[axis]
-                end += index * strides_to[axis]
+            begin, end = _places(box, outer, lengths, strides_from, strides_to)
+            begin, end = begin + begin_near + begin_far * step_from, end + begin_near * step_to + begin_far
             width, height = min(TILE, far - begin_far), min(TILE, near - begin_near)
             if words and width == TILE and height == TILE:
-                turn_words(x + 4 * begin, 4 * step_from, y + 4 * end, 4 * step_to)
+                transpose_words(x + 4 * begin, 4 * step_from, y + 4 * end, 4 * step_to)
             elif width == TILE:
                 for i in range(height):
                     for j in range(TILE):
@@ -146,7 +148,7 @@ def _turning(pointer: Any, words: bool = False) -> RangeKernel:
     return transpose_copy
 
 
-TRANSPOSES = {1: _turning(u8), 2: _turning(u16), 4: _turning(u32, words=True), 8: _turning(u64)}
+TRANSPOSES = {1: _transposing(u8), 2: _transposing(u16), 4: _transposing(u32, words=True), 8: _transposing(u64)}
 
 
 def copy(

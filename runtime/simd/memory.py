@@ -174,7 +174,7 @@ def store_f32(typing: Any, address: Any, vector: Any) -> Any:
 @intrinsic
 def stream_f32(typing: Any, address: Any, vector: Any) -> Any:
     """Write sixteen f32 to an address that is a multiple of 16, past the caches: for results larger than these that
-    are read much later."""
+    are read much later. What ends a part is an atomic operation, which waits for these writes."""
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         word, lane = ir.IntType(64), ir.IntType(32)
