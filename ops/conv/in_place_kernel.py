@@ -18,7 +18,7 @@ from ..kernels.conv.problem import Convolution, ConvPlan, Problem
 from ..kernels.gemm.epilogue import Epilogue, apply_epilogue
 from ..kernels.gemm.microkernel_f32 import HEIGHTS, vector_groups
 from ..kernels.gemm.register_tile import FLOATS, PANEL, VECTOR, fma, limit_and_store, tiles_by_rows
-from .conv_kernel_slope_kernel import padded, tap_offsets
+from .conv_weight_grad_kernel import padded, tap_offsets
 
 
 class WindowArguments(NamedTuple):

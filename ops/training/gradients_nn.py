@@ -12,7 +12,7 @@ from ..conv import conv, conv_transpose
 from ..nn import swiglu
 from ..norm import batch_norm, group_norm, layer_norm, lp_norm
 from ..pool import global_pool, pool
-from ..pool.max_pool_slope import side_by_side
+from ..pool.max_pool_grad import side_by_side
 from ..rules.domain import CANDLE
 from ..rules.expression import Term
 from .gradient_rule import Step, differentiated, differentiated_as
@@ -165,7 +165,7 @@ def _kernel_slope(step: Step, window: Window) -> Term | None:
         return None
     pads = attributes["pads"] if attributes["auto_pad"] == "NOTSET" else None
     found = x.calls(
-        "ConvKernelSlope",
+        "ConvWeightGrad",
         g,
         domain=CANDLE,
         kernel_shape=w.lengths[2:],
@@ -197,7 +197,7 @@ def _max_pool(step: Step) -> list[Term | None]:
     known = all(isinstance(length, int) for term in (x, g) for length in term.value.shape or (None,))
     if known and x.value.dtype is F32 and x.axes <= 4 and side_by_side(step.attributes, x.lengths[2:], g.lengths[2:]):
         kept = {name: each for name, each in step.node.attributes.items() if name != "storage_order"}
-        return [x.calls("MaxPoolSlope", g, domain=CANDLE, **kept)[0]]
+        return [x.calls("MaxPoolGrad", g, domain=CANDLE, **kept)[0]]
     places = step.build.node("MaxPool", [x.value], {**step.node.attributes, "storage_order": 0}, outputs=2).outputs[1]
     flat = step.integers([-1])
     zeros = x.filled(0).call("Reshape", flat)

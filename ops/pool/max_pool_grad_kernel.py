@@ -1,4 +1,4 @@
-"""Native MaxPoolSlope of f32, for windows side by side."""
+"""Native MaxPoolGrad of f32, for windows side by side."""
 
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...runtime.jit.numba_lazy import intrinsic, types
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Launch, Planned, Step, native
 from ...runtime.simd.llvm_vector import Code
-from .max_pool_slope import max_pool_slope, side_by_side
+from .max_pool_grad import max_pool_grad, side_by_side
 
 COST = 6.0
 """Scalar operations for each element."""
@@ -130,8 +130,8 @@ def given_to_largest(
                 found[place] = given[line + out]
 
 
-@native(max_pool_slope)
-def plan_max_pool_slope(step: Step) -> Planned:
+@native(max_pool_grad)
+def plan_max_pool_grad(step: Step) -> Planned:
     """One and two spatial axes; NumPy computes windows that overlap, with gaps or with padding."""
     x, slope, attributes = step.input(0), step.input(1), step.attributes
     axes = len(x.shape) - 2

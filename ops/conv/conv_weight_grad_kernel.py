@@ -1,4 +1,4 @@
-"""Native ConvKernelSlope of f32: for each image, taps of its padded planes times its slopes, summed in registers.
+"""Native ConvWeightGrad of f32: for each image, taps of its padded planes times its slopes, summed in registers.
 
 A row of the product is one tap of one channel, which is read where it lies; a panel has the slopes of `PANEL` outputs
 at each position. Images are summed in groups, whose number does not depend on threads, and the groups at last.
@@ -22,7 +22,7 @@ from ...runtime.simd.llvm_vector import Code
 from ..kernels.gemm.microkernel_f32 import HEIGHTS, vector_groups
 from ..kernels.gemm.register_tile import FLOATS, PANEL, VECTOR, Columns, Lines, accumulate, tiles_by_rows
 from ..kernels.strided_copy import TILE, transpose_words
-from .conv_kernel_slope import conv_kernel_slope
+from .conv_weight_grad import conv_weight_grad
 
 GROUPS = 4
 """Groups of images whose sums are kept apart."""
@@ -185,8 +185,8 @@ def tap_offsets(channels: int, kernel: Sequence[int], dilations: Sequence[int], 
     return 4 * np.array(offsets, np.int64)
 
 
-@native(conv_kernel_slope)
-def plan_conv_kernel_slope(step: Step) -> Planned:
+@native(conv_weight_grad)
+def plan_conv_weight_grad(step: Step) -> Planned:
     """One and two spatial axes of f32."""
     x, slope = step.input(0), step.input(1)
     axes = len(x.shape) - 2

@@ -1,4 +1,4 @@
-"""MaxPoolSlope: the derivative of MaxPool by its input."""
+"""MaxPoolGrad: the gradient of MaxPool by its input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _infer(node: Inference) -> None:
 
 
 @composed(
-    "MaxPoolSlope",
+    "MaxPoolGrad",
     CANDLE,
     types="T=float T -> 1",
     infer=_infer,
@@ -40,7 +40,7 @@ def _infer(node: Inference) -> None:
         case("f32[2,3,9]", "f32[2,3,3]", kernel_shape=[3], strides=[3]),
     ],
 )
-def max_pool_slope(
+def max_pool_grad(
     x: Term,
     slope: Term,
     *,

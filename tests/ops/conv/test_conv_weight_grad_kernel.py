@@ -34,5 +34,5 @@ def test_slopes(name):
     example = case(
         x.numpy(), slope.numpy(), kernel_shape=list(kernel[2:]), begin=padding, strides=stride, dilations=dilation
     )
-    (found,) = natively("ConvKernelSlope", example, domain="candle", rtol=1e-4, atol=1e-4)
+    (found,) = natively("ConvWeightGrad", example, domain="candle", rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(found, w.grad.numpy(), rtol=1e-4, atol=1e-4)

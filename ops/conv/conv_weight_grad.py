@@ -1,4 +1,4 @@
-"""ConvKernelSlope: the derivative of a convolution by its kernel, for images and slopes of known lengths."""
+"""ConvWeightGrad: the gradient of a convolution by its kernel, for images and slopes of known lengths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _infer(node: Inference) -> None:
 
 
 @composed(
-    "ConvKernelSlope",
+    "ConvWeightGrad",
     CANDLE,
     types="T=float T -> 1",
     infer=_infer,
@@ -29,7 +29,7 @@ def _infer(node: Inference) -> None:
         case("f32[3,2,9]", "f32[3,5,7]", kernel_shape=[3]),
     ],
 )
-def conv_kernel_slope(
+def conv_weight_grad(
     x: Term,
     slope: Term,
     *,
