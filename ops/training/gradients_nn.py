@@ -11,6 +11,7 @@ from ..contrib.fused import skip_norm
 from ..conv import conv, conv_transpose
 from ..nn import swiglu
 from ..norm import batch_norm, group_norm, layer_norm, lp_norm
+from ..norm.layer_norm_grad import last_axes, standardized, through_standardized
 from ..pool import global_pool, pool
 from ..pool.max_pool_grad import side_by_side
 from ..rules.domain import CANDLE
@@ -294,45 +295,34 @@ def _only_first(step: Step) -> Term:
     return step.g[0]
 
 
-def _last_axes(step: Step) -> Term:
-    axis, rank = step.attributes["axis"], step.input(0).rank
-    if axis < 0 or rank is not None:
-        return step.integers(list(range(axis, 0) if axis < 0 else range(axis, rank or 0)))
-    return step.of("Range", [step.integers(axis), step.input(0).shape.call("Size"), step.integers(1)])
-
-
-def _standardized(x: Term, axes: Term, epsilon: float) -> tuple[Term, Term]:
-    """Zero mean and unit variance along axes, and the reciprocal of the deviation."""
-    moved = x - x.call("ReduceMean", axes)
-    scale = 1 / ((moved * moved).call("ReduceMean", axes) + epsilon).call("Sqrt")
-    return moved * scale, scale
-
-
-def _through_standardized(slope: Term, normal: Term, scale: Term, axes: Term) -> Term:
-    return scale * (slope - slope.call("ReduceMean", axes) - normal * (slope * normal).call("ReduceMean", axes))
-
-
 @differentiated(layer_norm.layer_normalization)
 def _layer_normalization(step: Step) -> list[Term | None]:
-    x, weight, g, axes = step.input(0), step.input(1), _only_first(step), _last_axes(step)
-    normal, scale = _standardized(x, axes, step.attributes["epsilon"])
+    x, weight, g = step.input(0), step.input(1), _only_first(step)
     bias = step.x[2] if len(step.x) > 2 else None
-    by_x = _through_standardized(g * weight, normal, scale, axes)
-    return [by_x, (g * normal).summed_to(weight), None if bias is None else g.summed_to(bias)]
+    options = {name: step.attributes[name] for name in ("axis", "epsilon")}
+    by_x, by_weight, by_bias = g.calls("LayerNormGrad", x, weight, domain=CANDLE, outputs=3, **options)
+    if bias is not None and (bias.value.shape is None or bias.value.shape != weight.value.shape):
+        by_bias = g.summed_to(bias)
+    return [by_x, by_weight, None if bias is None else by_bias]
 
 
 @differentiated(layer_norm.rms_normalization)
 def _rms_normalization(step: Step) -> list[Term | None]:
-    x, weight, g, axes = step.input(0), step.input(1), step.slope, _last_axes(step)
-    scale = 1 / ((x * x).call("ReduceMean", axes) + step.attributes["epsilon"]).call("Sqrt")
-    normal, slope = x * scale, g * weight
-    return [scale * (slope - normal * (slope * normal).call("ReduceMean", axes)), (g * normal).summed_to(weight)]
+    """Computed in the dtype of the input; the result and its gradient have that of the scale."""
+    x, weight, g = step.input(0), step.input(1), step.slope
+    options = {name: step.attributes[name] for name in ("axis", "epsilon")}
+    if x.value.dtype is weight.value.dtype:
+        return list(g.calls("RMSNormGrad", x, weight, domain=CANDLE, outputs=2, **options))
+    given, scale = g.call("CastLike", x), weight.call("CastLike", x)
+    by_x, by_weight = given.calls("RMSNormGrad", x, scale, domain=CANDLE, outputs=2, **options)
+    return [by_x, by_weight.call("CastLike", weight)]
 
 
 @differentiated_as(skip_norm.simplified_layer_normalization)
 def _simplified_layer_normalization(step: Step) -> list[Term | None]:
     x, weight = step.input(0), step.input(1)
-    scale = 1 / ((x * x).call("ReduceMean", _last_axes(step)) + step.attributes["epsilon"]).call("Sqrt")
+    axes = last_axes(x, step.attributes["axis"])
+    scale = 1 / ((x * x).call("ReduceMean", axes) + step.attributes["epsilon"]).call("Sqrt")
     return [(x * scale).call("CastLike", weight) * weight, scale]
 
 
@@ -349,9 +339,9 @@ def _by_channel(step: Step, term: Term, groups: int = 0) -> Term:
 def _group_normalization(step: Step) -> list[Term | None]:
     x, weight, bias, g = step.input(0), step.input(1), step.input(2), step.slope
     last, groups = step.integers([2]), step.attributes.get("num_groups", 0)
-    normal, scale = _standardized(_by_channel(step, x, groups), last, step.attributes["epsilon"])
+    normal, scale = standardized(_by_channel(step, x, groups), last, step.attributes["epsilon"])
     slope = _by_channel(step, g) * weight.call("Unsqueeze", step.integers([1]))
-    by_x = _through_standardized(_by_channel(step, slope.like(x), groups), normal, scale, last).like(x)
+    by_x = through_standardized(_by_channel(step, slope.like(x), groups), normal, scale, last).like(x)
     others = step.integers([0, 2])
     by_weight = _by_channel(step, g * normal.like(x)).call("ReduceSum", others, keepdims=0)
     return [by_x, by_weight.like(weight), _by_channel(step, g).call("ReduceSum", others, keepdims=0).like(bias)]
@@ -360,8 +350,8 @@ def _group_normalization(step: Step) -> list[Term | None]:
 @differentiated(group_norm.mean_variance_normalization)
 def _mean_variance_normalization(step: Step) -> list[Term | None]:
     axes = step.integers(list(step.attributes["axes"]))
-    normal, scale = _standardized(step.input(0), axes, 0.0)
-    return [_through_standardized(step.slope, normal, scale, axes)]
+    normal, scale = standardized(step.input(0), axes, 0.0)
+    return [through_standardized(step.slope, normal, scale, axes)]
 
 
 @differentiated(batch_norm.batch_normalization)
@@ -370,8 +360,8 @@ def _batch_normalization(step: Step) -> list[Term | None]:
     g, others = _by_channel(step, _only_first(step)), step.integers([0, 2])
     columns, wide = step.integers([1]), _by_channel(step, x)
     if step.attributes["training_mode"]:
-        normal, scale = _standardized(wide, others, step.attributes["epsilon"])
-        by_x = _through_standardized(g * weight.call("Unsqueeze", columns), normal, scale, others)
+        normal, scale = standardized(wide, others, step.attributes["epsilon"])
+        by_x = through_standardized(g * weight.call("Unsqueeze", columns), normal, scale, others)
         return [
             by_x.like(x),
             (g * normal).call("ReduceSum", others, keepdims=0),
