@@ -15,6 +15,11 @@ from ...runtime.jit.numba_lazy import intrinsic, types
 from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Step
 
+PIECE = 4096
+"""Elements of a row that a part copies at a time."""
+FINER = 2
+"""Copies are cut into this many times the usual parts: small ones follow each other, and threads wait awake."""
+
 
 @inlined
 def _places(box: int, outer: int, lengths: Words, strides_from: Words, strides_to: Words) -> tuple[int, int]:
@@ -48,14 +53,17 @@ def _copying(pointer: Any) -> RangeKernel:
         """Rows of `count` elements with a step on both sides; outer dims, the last one first, have lengths and
         strides."""
         source, target = pointer(source), pointer(target)
-        first, last = share(rows, part, parts)
-        for row in range(first, last):
-            begin, end = _places(row, outer, lengths, strides_from, strides_to)
+        pieces = (count + PIECE - 1) // PIECE
+        first, last = share(rows * pieces, part, parts)
+        for unit in range(first, last):
+            begin, end = _places(unit // pieces, outer, lengths, strides_from, strides_to)
+            low = unit % pieces * PIECE
+            high = min(low + PIECE, count)
             if step_from == 1 and step_to == 1:
-                for j in range(count):
+                for j in range(low, high):
                     target[end + j] = source[begin + j]
             else:
-                for j in range(count):
+                for j in range(low, high):
                     target[end + j * step_to] = source[begin + j * step_from]
 
     return strided_copy
@@ -178,7 +186,7 @@ def copy(
     work = rows * count * (0.5 if step_from == step_to == 1 else 1.5)
     return Launch(
         COPIES[source.dtype.itemsize],
-        step.parts(rows, work),
+        step.parts(rows * -(-count // PIECE), work, FINER),
         source=source,
         target=target,
         rows=rows,
@@ -203,7 +211,7 @@ def _launch_transpose(
     units = boxes * -(-near[0] // TILE) * -(-far[0] // TILE)
     return Launch(
         TRANSPOSES[source.dtype.itemsize],
-        step.parts(units, boxes * near[0] * far[0] * 1.0),
+        step.parts(units, boxes * near[0] * far[0] * 1.0, FINER),
         x=source,
         y=target,
         boxes=boxes,

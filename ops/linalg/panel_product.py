@@ -129,7 +129,7 @@ def copied_into_panels(
     whole, rest = divmod(columns, PANEL)
     packed = step.temporary(F32, (whole + (rest > 0), depth, PANEL))
     if strides[1] == 1:
-        parts = step.parts(-(-depth // LINES), depth * columns / 2)
+        parts = step.parts(-(-depth // LINES), depth * columns / 2, FINER)
         return packed, [
             Launch(pack_panels, parts, b=b, packed=packed, depth=depth, columns=columns, b_row=4 * strides[0])
         ]

@@ -29,7 +29,8 @@ AHEAD = 1024
 """Bytes by which memory is asked for before its use: there are more streams than the processor foresees, and results
 would wait for theirs."""
 LARGE, ALIGNED = 1 << 22, 16
-"""Bytes of a result from which it passes by the caches, and what its address is a multiple of then."""
+"""Bytes of a result from which it passes by the caches, and what its address is a multiple of then; not where it takes
+the place of what was read."""
 COST = 8.0
 
 
@@ -70,13 +71,13 @@ def adam_stepped(
         f32(shrink)[0], f32(decay)[0],
     )  # fmt: skip
     first, last = share((count + STRIP - 1) // STRIP, part, parts)
-    streams = 4 * count >= LARGE and values % ALIGNED + means % ALIGNED + squares % ALIGNED == 0
+    streams = 4 * count >= LARGE and values != value and values % ALIGNED + means % ALIGNED + squares % ALIGNED == 0
     begin, end = 4 * first * STRIP, 4 * min(last * STRIP, count)
     whole = end - (end - begin) % (4 * LANES)
     for at in range(begin, whole, 4 * LANES):
         for source in (value, grad, mean, square):
             prefetch_read(source + at + AHEAD)
-        if not streams:
+        if not streams and values != value:
             for target in (values, means, squares):
                 prefetch_write(target + at + AHEAD)
         found = _stepped(load_f32(value + at), load_f32(grad + at), load_f32(mean + at), load_f32(square + at), numbers)
@@ -112,6 +113,7 @@ def plan_adam_step(step: Step) -> Planned:
     if len(shapes) > 1 or any(each.count != 1 for each in numbers):
         return None
     rate, scale, eps, share1, keep2, share2, shrink, decay = numbers
+    values, means, squares = map(step.output, range(3))
     return Launch(
         adam_stepped,
         step.parts(-(-value.count // STRIP), COST * value.count),
@@ -127,8 +129,8 @@ def plan_adam_step(step: Step) -> Planned:
         share2=share2,
         shrink=shrink,
         decay=decay,
-        values=step.output(0),
-        means=step.output(1),
-        squares=step.output(2),
+        values=values,
+        means=means,
+        squares=squares,
         count=value.count,
-    )
+    ).changed(in_place=((value, values), (mean, means), (square, squares)))

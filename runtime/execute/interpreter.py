@@ -92,9 +92,18 @@ def _note(log: int, clock: int, instruction: int, began: int) -> None:
 
 @range_kernel
 def walk(
-    code: Address, count: int, team: Address, log: Address, give_way: Address, clock: Address, part: int, parts: int
+    code: Address,
+    count: int,
+    team: Address,
+    log: Address,
+    give_way: Address,
+    clock: Address,
+    ended: Address,
+    part: int,
+    parts: int,
 ) -> None:
-    """Run `count` instructions with a team (0 to work alone); the time of every call is noted in a log (0 for none)."""
+    """Run `count` instructions with a team (0 to work alone); the time of every call is noted in a log (0 for none),
+    and 1 in the word `ended` after the last one."""
     at, task_number, began = 0, 0, 0
     while at < count:
         instruction = i64(code + 8 * INSTRUCTION * at)
@@ -128,6 +137,7 @@ def walk(
             at = first
     if team != 0:
         atomic_store(team + 8 * TICKET, CLOSED)
+    i64(ended)[0] = 1
 
 
 @range_kernel

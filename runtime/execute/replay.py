@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..base.dataclass import dataclass
 from ..base.limits import current
 from ..plan.kernel_api import Buffer
 from ..plan.plan import NativeSegment, Plan
@@ -84,6 +87,55 @@ def repeated(program: Program, feeds: Sequence[np.ndarray], run: RunOptions, out
     return again
 
 
+IN_PLACE_FROM = 1 << 24
+"""Bytes of inputs from which they are overwritten where that is possible: less stays in the caches."""
+
+
+@dataclass(frozen=True)
+class _Overwriting:
+    """What a run may overwrite: inputs by outputs that a launch writes where it reads them.
+
+    Attributes:
+        begin: the first instruction that does; from it on no launch finds that the run must be repeated.
+        sources: slot of the input, and instruction, by the slot of the output.
+        last: the last instruction that uses a slot.
+    """
+
+    begin: int = 0
+    sources: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    last: Mapping[int, int] = field(default_factory=dict)
+
+
+def _overwriting(plan: Plan, taken: Sequence[int]) -> _Overwriting:
+    uses: dict[int, list[int]] = defaultdict(list)
+    for position, (launch, _) in enumerate(plan.launches):
+        if launch is None:
+            return _Overwriting()
+        for buffer in launch.arguments:
+            if isinstance(buffer, Buffer) and buffer.allocation.slot is not None:
+                uses[buffer.allocation.slot].append(position)
+    found: dict[int, tuple[int, int]] = {}
+    for position, (launch, _) in enumerate(plan.launches):
+        for source, target in launch.in_place if launch else ():
+            one, other = source.allocation.slot, target.allocation.slot
+            whole = all(each.nbytes == each.allocation.nbytes for each in (source, target))
+            if one is not None and one in plan.inputs and other is not None and other in taken and whole:
+                last, first = uses[one][-1], uses[other][0]
+                if position == last == first and uses[one].count(position) == 1:
+                    found[other] = (one, position)
+    begin = min((position for _, position in found.values()), default=0)
+    flag = None if plan.bailout is None else plan.bailout.allocation
+    bails = any(
+        isinstance(argument, Buffer) and argument.allocation is flag
+        for launch, _ in plan.launches[begin:]
+        if launch is not None
+        for argument in launch.arguments
+    )
+    large = sum(math.prod(shape) * dtype.itemsize for dtype, shape in map(plan.slots.__getitem__, found))
+    ends = {slot: positions[-1] for slot, positions in uses.items()}
+    return _Overwriting() if bails or large < IN_PLACE_FROM else _Overwriting(begin, found, ends)
+
+
 class Replay:
     """A plan that runs again and again on arrays of the caller, which stay between runs.
 
@@ -92,6 +144,7 @@ class Replay:
 
     Attributes:
         outputs: dtype and shape of each output.
+        overwrote: whether the last run came to its end, and so has overwritten inputs, though it may have raised.
     """
 
     def __init__(self, plan: Plan, threads: int, slots: Mapping[int, int], taken: Sequence[int]) -> None:
@@ -99,11 +152,20 @@ class Replay:
         self._turns = (first, Workspace(plan, first))
         self._inputs, self._taken = slots, taken
         self.outputs = [plan.slots[slot] for slot in taken]
+        self._overwriting = _overwriting(plan, taken)
         self._steps = [
-            (step.start, step.stop, threads if step.parallel else 1)
+            (start, stop, threads if step.parallel else 1)
             for step in plan.steps
             if isinstance(step, NativeSegment)
+            for start, stop in _cut(step, self._overwriting.begin)
         ]
+        self.overwrote = False
+
+    def overwrites(self, places: Sequence[int], target: int) -> bool:
+        """Whether a run writes output `target` where it reads the inputs `places`, so that both take one array."""
+        source, position = self._overwriting.sources.get(self._taken[target], (None, 0))
+        slots = {self._inputs[place] for place in places if place in self._inputs}
+        return source in slots and all(self._overwriting.last.get(slot, 0) < position for slot in slots - {source})
 
     def feed(self, turn: int, place: int, array: np.ndarray) -> None:
         """Give an input its array in a set."""
@@ -117,14 +179,25 @@ class Replay:
 
     def run(self, turn: int) -> bool:
         """Compute the outputs of a set; false where kernels met values that they do not compute."""
-        memory = self._turns[turn]
+        memory, self.overwrote = self._turns[turn], False
         if memory.bailout is not None:
             memory.bailout[0] = 0
-        for start, stop, threads in self._steps:
-            memory.walk(start, stop, threads)
-            if memory.bailout is not None and memory.bailout[0]:
+        for step in self._steps:
+            try:
+                memory.walk(*step)
+            finally:
+                bailed = memory.bailout is not None and bool(memory.bailout[0])
+                self.overwrote = step is self._steps[-1] and memory.code.ended and not bailed
+            if bailed:
                 return False
         return True
+
+
+def _cut(step: NativeSegment, begin: int) -> list[tuple[int, int]]:
+    """First and last instructions of a segment, before and from `begin`."""
+    if step.start < begin < step.stop:
+        return [(step.start, begin), (begin, step.stop)]
+    return [(step.start, step.stop)]
 
 
 def replay(program: Program, feeds: Sequence[np.ndarray], run: RunOptions, places: Sequence[int]) -> Replay | None:

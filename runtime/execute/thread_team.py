@@ -150,7 +150,14 @@ class Code:
         first = -padded.ctypes.data % 64 // 8
         self._team = padded[first : first + TEAM_WORDS]
         self._team_address = self._team.ctypes.data
-        self._block = walk.block(code=0, count=0, team=0, log=0, give_way=GIVE_WAY, clock=CLOCK)
+        self._ended = np.zeros(1, np.int64)
+        ended = self._ended.ctypes.data
+        self._block = walk.block(code=0, count=0, team=0, log=0, give_way=GIVE_WAY, clock=CLOCK, ended=ended)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last `walk` came to its end, which an interrupt that it raised does not tell."""
+        return bool(self._ended[0])
 
     def walk(self, start: int, stop: int, threads: int, log: int = 0) -> None:
         """Run instructions `start` to `stop` on `threads` threads, this one included; `log`: address of a log or 0."""
@@ -158,6 +165,7 @@ class Code:
         team = self._team_address if threads > 1 else 0
         block = self._block
         block.code, block.count, block.team, block.log = at, stop - start, team, log
+        self._ended[0] = 0
         try:
             if threads > 1:
                 self._team[DONE] = 0

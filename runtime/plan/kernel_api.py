@@ -130,9 +130,12 @@ class Launch(BaseLaunch):
     Attributes:
         arguments: words of its native block.
         copied: source and target of a launch that only copies bytes.
+        in_place: pairs of what it reads and writes that may lie in one place: each element is read before it is
+            written.
     """
 
     copied: tuple[Buffer, Buffer] | None = None
+    in_place: Sequence[tuple[Buffer, Buffer]] = ()
 
     def __init__(self, kernel: Any, parts: int = 1, /, **arguments: Any) -> None:
         """Arguments are the kernel's, by name. TypeError if one is missing, unknown or of the wrong type."""

@@ -1,7 +1,8 @@
 """Resident state: parameters and gradients of a traced function keep their arrays from call to call.
 
 A tensor that a function reads and changes has two arrays: one call reads the first and writes the second, the next call
-the other way round, so that no call allocates or copies anything. A value that somebody else still refers to is never
+the other way round, so that no call allocates or copies anything. It has one where the call ends by overwriting it, as
+a large step of Adam does. A value that somebody else still refers to is never
 overwritten: its array, or its expression, is left to them and replaced.
 """
 
@@ -38,7 +39,7 @@ class State:
             self._connect(turn)
         self._sole = self._holders(0)
         self._arrays[0][...] = tensor.array()
-        self._expression = self._renewed(0)
+        self._expression = renewed(tensor, self._arrays[0])
         self._alone = sys.getrefcount(self._expression)
 
     def prepare(self, turn: int) -> None:
@@ -55,7 +56,7 @@ class State:
         if self._tensor.expression is self._expression and sys.getrefcount(self._expression) == self._alone:
             self._expression.data = self._arrays[1 - turn]
         else:
-            self._expression = self._renewed(1 - turn)
+            self._expression = renewed(self._tensor, self._arrays[1 - turn])
 
     def _holders(self, turn: int) -> int:
         return sys.getrefcount(self._arrays[turn])
@@ -70,12 +71,47 @@ class State:
             self._replay.feed(turn, place, self._arrays[turn])
         self._replay.take(1 - turn, self._target, self._arrays[turn])
 
-    def _renewed(self, turn: int) -> Expression:
-        """A new expression of the tensor."""
-        made, before = leaf(self._arrays[turn]), self._tensor.expression
-        made.needs_grad, before.holder = before.needs_grad, None
-        self._tensor.set_expression(made)
-        return made
+
+class OverwrittenState:
+    """A tensor that each call reads, and overwrites at its end.
+
+    Args:
+        places, target: as those of `State`.
+    """
+
+    __slots__ = ("_alone", "_array", "_expression", "_places", "_replay", "_sole", "_target", "_tensor")
+
+    def __init__(self, replay: Replay, tensor: LazyTensor, places: Sequence[int], target: int) -> None:
+        self._replay, self._tensor, self._places, self._target = replay, tensor, places, target
+        self._fill(tensor.array())
+
+    def prepare(self, turn: int) -> None:
+        """Let the call overwrite an array that nobody else refers to."""
+        if self._tensor.expression is not self._expression or self._holders() != self._alone:
+            self._fill(self._tensor.array())
+
+    def settle(self, turn: int) -> None:
+        """The tensor has the value that a call has computed."""
+
+    def _fill(self, value: np.ndarray) -> None:
+        self._array = value.copy()
+        for turn in (0, 1):
+            for place in self._places:
+                self._replay.feed(turn, place, self._array)
+            self._replay.take(turn, self._target, self._array)
+        self._expression = renewed(self._tensor, self._array)
+        self._alone = self._holders()
+
+    def _holders(self) -> tuple[int, int]:
+        return sys.getrefcount(self._array), sys.getrefcount(self._expression)
+
+
+def renewed(tensor: LazyTensor, array: np.ndarray) -> Expression:
+    """A new expression of a tensor, whose value is the array."""
+    made, before = leaf(array), tensor.expression
+    made.needs_grad, before.holder = before.needs_grad, None
+    tensor.set_expression(made)
+    return made
 
 
 class Gradient:
@@ -132,7 +168,10 @@ class ResidentState:
         gradients: Sequence[tuple[LazyTensor, int]],
     ) -> None:
         self._replay, self._turn, self._lock = replay, 0, threading.Lock()
-        self._states = [State(replay, *each) for each in states]
+        self._states = [
+            (OverwrittenState if replay.overwrites(places, target) else State)(replay, tensor, places, target)
+            for tensor, places, target in states
+        ]
         self._gradients = [Gradient(replay, *each) for each in gradients]
 
     def run(self, fed: Sequence[tuple[int, np.ndarray]], results: Sequence[int]) -> list[np.ndarray] | None:
@@ -153,11 +192,15 @@ class ResidentState:
             found = [np.empty(shape, dtype) for dtype, shape in map(replay.outputs.__getitem__, results)]
             for place, array in zip(results, found, strict=True):
                 replay.take(turn, place, array)
-            if not replay.run(turn):
-                for gradient in self._gradients:
-                    gradient.forget()
-                return None
-            for state in self._states:
-                state.settle(turn)
-            self._turn = 1 - turn
-            return found
+            try:
+                computed = replay.run(turn)
+            finally:
+                if replay.overwrote:
+                    for state in self._states:
+                        state.settle(turn)
+                    self._turn = 1 - turn
+            if computed:
+                return found
+            for gradient in self._gradients:
+                gradient.forget()
+            return None

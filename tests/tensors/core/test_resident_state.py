@@ -1,11 +1,23 @@
 """Resident state: steps under jit compute what PyTorch computes, and values that the program holds stay as they are."""
 
+import contextlib
+
 import candle_convert as cc
 import numpy as np
 import pytest
 import torch
+from candle_convert.runtime.execute import replay
+from candle_convert.runtime.execute.workspace import Workspace
 
 IDS = np.arange(64) % 7
+
+
+@pytest.fixture(params=["in turns", "in place"])
+def arrays(request, monkeypatch):
+    """Whether parameters have two arrays or one."""
+    if request.param == "in place":
+        monkeypatch.setattr(replay, "IN_PLACE_FROM", 0)
+    return request.param
 
 
 def weights():
@@ -28,7 +40,7 @@ def stepper(m, wrap):
     return wrap(step), table, w
 
 
-def test_values_that_are_held_stay():
+def test_values_that_are_held_stay(arrays):
     ours, *mine = stepper(cc, cc.jit)
     theirs, *their = stepper(torch, lambda step: step)
     ids = cc.tensor(IDS), torch.tensor(IDS)
@@ -58,7 +70,7 @@ def test_gradients_that_are_changed_outside():
             w.grad.mul_(3)  # as clipping does
 
 
-def test_arrays_are_written_again():
+def test_arrays_are_written_again(arrays):
     step, _, w = stepper(cc, cc.jit)
     ids, addresses = cc.tensor(IDS), []
     for _ in range(9):
@@ -66,9 +78,28 @@ def test_arrays_are_written_again():
         addresses.append([each.array().ctypes.data for each in (w, w.grad)])
     assert addresses[4] == addresses[6] == addresses[8]
     assert addresses[5] == addresses[7]
+    assert (addresses[4][0] == addresses[5][0]) == (arrays == "in place")
 
 
-def test_a_step_that_fails_changes_nothing():
+def test_a_step_that_is_interrupted_at_its_end_counts(arrays, monkeypatch):
+    (ours, *mine), (theirs, *their) = stepper(cc, cc.jit), stepper(torch, lambda step: step)
+    walk = Workspace.walk
+
+    def interrupted(self, start, stop, *arguments):
+        walk(self, start, stop, *arguments)
+        if stop == self.plan.steps[-1].stop:
+            raise KeyboardInterrupt
+
+    for number in range(8):
+        monkeypatch.setattr(Workspace, "walk", interrupted if number == 5 else walk)
+        with pytest.raises(KeyboardInterrupt) if number == 5 else contextlib.nullcontext():
+            ours(cc.tensor(IDS))
+        theirs(torch.tensor(IDS))
+        for each, other in zip(mine, their, strict=True):
+            np.testing.assert_allclose(each.detach().numpy(), other.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_step_that_fails_changes_nothing(arrays):
     step, _, w = stepper(cc, cc.jit)
     for _ in range(4):
         step(cc.tensor(IDS))
