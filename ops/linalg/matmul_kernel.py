@@ -1,4 +1,5 @@
-"""Native MatMul and Gemm of f32. Constant right matrices are packed into panels once, others on each run."""
+"""Native MatMul, Gemm and LinearTransposed of f32 rows. Constant right matrices are packed into panels once, others on
+each run; those that LinearTransposed has may be stored in any type."""
 
 from __future__ import annotations
 
@@ -11,11 +12,13 @@ from ...runtime.jit.address import f32, share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Apply, Buffer, Chain, Launch, Planned, Step, native
+from ..kernels.gemm.columns import transposed
 from ..kernels.gemm.gemv import gemv
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
 from ..kernels.gemm.register_tile import PANEL
 from .gemm import gemm
-from .linear_kernel import gemv_launch
+from .linear_kernel import gemv_launch, stored_weight
+from .linear_transposed import linear_transposed
 from .matmul import matmul
 from .panel_product import COPIED, packed_launch, shared_launch, variable_product, zeros
 
@@ -101,6 +104,35 @@ def plan_matmul(step: Step) -> Planned:
         rows, stack, left = a.count // depth, 1, 1
     matrices = (0 if left == 1 else rows * depth, 0 if right == 1 else depth * columns)
     return stacked_launch(step, (a, b, y), (stack, rows, columns, depth), matrices, (depth, 1, columns, 1))
+
+
+@native(linear_transposed)
+def plan_linear_transposed(step: Step) -> Planned:
+    """Weights are decoded piece by piece, constants in f32 are read as they lie, so that they are not held twice."""
+    x, weight, weight_type = step.inputs[0], step.inputs[1], stored_weight(step)
+    if x is None or x.dtype != F32 or weight is None or weight_type is None:
+        return None
+    (name, row_bytes), y = weight_type, step.output()
+    count, length = x.shape[-1], y.shape[-1]
+    tokens = x.count // count
+    if name == "f32" and not step.is_constant(1):
+        return stacked_launch(step, (x, weight, y), (1, tokens, length, count), (0, 0), (count, 1, length, 1))
+    parts = step.parts(-(-length // transposed.unit_of(name)), tokens * count * length / 16)
+    nbytes = transposed.scratch_nbytes(name, tokens)
+    launch = Launch(
+        transposed.transposed_gemm(name),
+        parts,
+        weight=weight,
+        x=x,
+        y=y,
+        count=count,
+        row_bytes=row_bytes,
+        length=length,
+        tokens=tokens,
+        scratch=step.scratch(parts * nbytes),
+        nbytes=nbytes,
+    )
+    return [launch]
 
 
 def stacked_launch(

@@ -78,17 +78,21 @@ class WeightRows:
     def decode(self, code: Code, address: Any, count: Any, target: Any) -> None:
         """Decode `count` elements, which begin a block, to f32 at an address."""
         build = code.builder
+        self.decode_to(code, address, count, lambda element: build.add(target, build.shl(element, code.word(2))))
+
+    def decode_to(self, code: Code, address: Any, count: Any, place: Callable[[Any], Any]) -> None:
+        """Decode `count` elements, which begin a block, sixteen at a time to the place of the first of them."""
+        build = code.builder
 
         def each(block: Any, element: Any) -> None:
-            place = build.add(target, build.shl(element, code.word(2)))
             for index, numbers in enumerate(value for group in self.groups(code, block) for value in group.values()):
-                code.store(numbers.value, place, 64 * index)
+                code.store(numbers.value, place(build.add(element, code.word(LANES * index))))
 
         blocks = build.sdiv(count, code.word(self.length))
         self.blocks(code, address, blocks, each)
         if self.plain:
             with code.loop(build.mul(blocks, code.word(LANES)), count) as element:
-                code.store(self.number(code, address, element), build.add(target, build.shl(element, code.word(2))))
+                code.store(self.number(code, address, element), place(element))
 
 
 def part_range(code: Code, count: Any, part: Any, parts: Any) -> tuple[Any, Any]:
