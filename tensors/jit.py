@@ -108,8 +108,8 @@ class Trace:
             result = function(*arguments, **options)
             results: list[LazyTensor] = []
             self._structure = flattened(result, results)
-            self._changed = [(each, each.expression) for each in changes.values]
-            self._grads = [(each, each.grad) for each in changes.grads]
+            values = [(each, each.expression) for each in changes.values]
+            grads = [(each, each.grad) for each in changes.grads]
         finally:
             TRACE.changes = None
             for tensor, before in changes.values.items():
@@ -117,10 +117,12 @@ class Trace:
             for tensor, before in changes.grads.items():
                 tensor.grad = before
         outputs = [each.expression for each in results]
-        self._changed = [(each, now) for each, now in self._changed if now is not changes.values[each]]
-        self._grads = [(each, now) for each, now in self._grads if now is not changes.grads[each]]
-        outputs += [now for _, now in self._changed]
-        outputs += [now.expression for _, now in self._grads if now is not None]
+        values = [(each, now) for each, now in values if now is not changes.values[each]]
+        grads = [(each, now) for each, now in grads if now is not changes.grads[each]]
+        self._changed = [(each, now.needs_grad) for each, now in values]
+        self._grads = [(each, now is not None) for each, now in grads]
+        outputs += [now for _, now in values]
+        outputs += [now.expression for _, now in grads if now is not None]
         outputs = [apply(op_named("Identity"), [each]) if each.signature is None else each for each in outputs]
         self._arguments = {each: place for place, each in enumerate(given)}
         self._settings = changes.settings
@@ -229,15 +231,15 @@ class Trace:
             raise error.__cause__ from None
         arrays = iter([found[place] for place in self._places])
         results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count(self._structure))])
-        for target, now in self._changed:
+        for target, needs_grad in self._changed:
             tensor = self._target(target, tensors)
             changed = leaf(next(arrays))
-            changed.needs_grad = now.needs_grad
+            changed.needs_grad = needs_grad
             tensor.expression.holder = None
             tensor.set_expression(changed)
-        for target, grad in self._grads:
+        for target, has_grad in self._grads:
             tensor = self._target(target, tensors)
-            slope = None if grad is None else LazyTensor(leaf(next(arrays)))
+            slope = LazyTensor(leaf(next(arrays))) if has_grad else None
             added = slope is not None and tensor is not target and tensor.grad is not None
             tensor.grad = tensor.grad + slope if added else slope  # type: ignore[operator]
         return restored(self._structure, results)
@@ -251,7 +253,7 @@ class Trace:
                 places.setdefault(source.tensor, []).append(place)
         targets = iter(self._places[count(self._structure) :])
         states = [(each, places.get(each, ()), next(targets)) for each, _ in self._changed]
-        grads = [(each, next(targets)) for each, grad in self._grads if grad is not None]
+        grads = [(each, next(targets)) for each, has_grad in self._grads if has_grad]
         simple = (
             all(held for _, held, _ in states)
             and len(grads) == len(self._grads)

@@ -18,6 +18,7 @@ from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, View, nati
 from ...runtime.tensor.dtype import BlockType
 from ..kernels.gemm.gather_rows import gather_rows
 from ..kernels.strided_copy import COPIES, copy
+from ..kernels.zero_fill import zeros
 from ..quants.llvm import rows
 from .gather import gather, gather_elements, gather_nd
 from .scatter import scatter, scatter_elements, scatter_nd
@@ -309,11 +310,13 @@ def plan_gather_nd(step: Step) -> Planned:
 
 
 def base_of(step: Step, x: Buffer) -> tuple[Buffer, list[Launch]]:
-    """The output with the elements of `x`, which it takes over where nothing else uses them."""
+    """The output with the elements of `x`, the first input, which it takes over where nothing else uses them."""
     if step.may_overwrite(x):
         step.outputs[0] = x
         return x, []
-    y = step.output()
+    y, known = step.output(), step.constant(0)
+    if known is not None and not known.reshape(-1).view(np.uint8).any():
+        return y, [zeros(step, y)]
     return y, [copy(step, x, y, (x.count,), (1,), (1,))]
 
 

@@ -33,8 +33,13 @@ from ...runtime.plan.rows import STARTS, Fold, Output, Rows, add, times
 from ...runtime.simd import element as access
 from ...runtime.simd import reduce, vector
 
-WIDE, NARROWER = 1024, 256
-"""Columns computed at a time: by operators with one result per row, and by others."""
+WIDTHS = (128, 256, 1024)
+"""Columns computed at a time: as many as leave `BLOCKS` blocks of them."""
+BLOCKS = 4
+NARROWER = 256
+"""The most columns at a time of operators with more than one result per row."""
+FINER = 4
+"""Rows are cut into this many times the usual parts: small steps follow each other, and threads wait awake."""
 TALL = 64
 """Elements of a column after which sums are added up in the wider type."""
 HEADER = f"""from __future__ import annotations
@@ -77,7 +82,7 @@ def launch(step: Step, rows: Rows) -> Launch | None:
     if not math.prod(rows.shape) or not rows.fits or any(access.element(buffer.dtype) is None for buffer in buffers):
         return None
     kernel = (_ColumnsInLanes if _is_innermost_kept(rows) else _RowsInLanes)(rows)
-    parts = step.parts(kernel.limit, math.prod(rows.shape) * kernel.work)
+    parts = step.parts(kernel.limit, math.prod(rows.shape) * kernel.work, FINER)
     return Launch(module_kernel("rows", kernel.text(), __name__), parts, **kernel.arguments())
 
 
@@ -426,8 +431,10 @@ class _ColumnsInLanes(_Kernel):
     def kept_axes(self) -> None:
         operands = [*self.inputs.values(), *self.outputs]
         lengths, columns = merged(self.kept_shape, [operand.apart for operand in operands])
-        width = WIDE if all(output.per_row for output in self.rows.outputs) else NARROWER
         self.words["columns"] = lengths.pop()
+        width = max((each for each in WIDTHS if BLOCKS * each <= self.words["columns"]), default=WIDTHS[0])
+        if not all(output.per_row for output in self.rows.outputs):
+            width = min(width, NARROWER)
         found, self.column = self.distinct(columns, operands)
         inner = [column[-1] for column in found]
         self.inner = {number for number, place in self.column.items() if inner[place]}
