@@ -46,31 +46,40 @@ def elements_added(
     source: Address,
     indices: Address,
     target: Address,
+    outer: int,
     count: int,
+    inner: int,
     height: int,
     nbytes: int,
     bailout: Address,
     part: int,
     parts: int,
 ) -> None:
-    """Add `count` elements by index to those of a vector of `height`. Each part adds those in its range of places."""
+    """Add elements [outer, count, inner], by their indices, to those of the target [outer, height, inner]. Each part
+    adds those in its range of places."""
     source, target = f32(source), f32(target)
-    low, high = share(height, part, parts)
-    for at in range(count):
-        place = index_at(indices, nbytes, at, height, bailout)
-        if low <= place < high:
-            target[place] += source[at]
+    low, high = share(outer * height * inner, part, parts)
+    for matrix in range(outer):
+        for row in range(count):
+            for column in range(inner):
+                at = (matrix * count + row) * inner + column
+                place = (matrix * height + index_at(indices, nbytes, at, height, bailout)) * inner + column
+                if low <= place < high:
+                    target[place] += source[at]
 
 
 @native(scatter_elements)
 def plan_scatter_elements_add(step: Step) -> Planned:
-    """Sums of f32 in a vector; what is not added as the other kernel takes it."""
+    """Sums of f32, of as many lines as the tensor has; what is not added as the other kernel takes it."""
     if step.attributes["reduction"] != "add":
         return plan_scatter_elements(step)
     x, indices, updates = step.inputs
     if x is None or indices is None or updates is None or x.dtype != np.float32 or indices.dtype.name not in INDICES:
         return None
-    if len(x.shape) != 1 or indices.shape != updates.shape:
+    if not x.shape or indices.shape != updates.shape:
+        return None
+    axis = step.attributes["axis"] % len(x.shape)
+    if updates.shape[:axis] != x.shape[:axis] or updates.shape[axis + 1 :] != x.shape[axis + 1 :]:
         return None
     y, launches = base_of(step, x)
     added = Launch(
@@ -79,8 +88,10 @@ def plan_scatter_elements_add(step: Step) -> Planned:
         source=updates,
         indices=indices,
         target=y,
-        count=indices.count,
-        height=x.count,
+        outer=math.prod(x.shape[:axis]),
+        count=updates.shape[axis],
+        inner=math.prod(x.shape[axis + 1 :]),
+        height=x.shape[axis],
         nbytes=indices.dtype.itemsize,
         bailout=step.bailout,
     )

@@ -18,6 +18,8 @@ from .pad import MODES, pad, source_places
 
 LONGEST_TABLE = 1 << 24
 """Places of an axis from which listing them takes more memory and time than the kernel saves."""
+LONGEST_ROW = 1 << 14
+"""Places of a row of several axes: one row has one table, and rows are shared among threads."""
 
 
 def _mapping(pointer: Any) -> RangeKernel:
@@ -90,7 +92,7 @@ def mapping(step: Step, x: Buffer, y: Buffer, places: Sequence[np.ndarray], fill
         if axes and whole and (axes[-1][1] or length == 1):
             before = axes.pop()[0]
             offsets = (before[:, None] + offsets[None, :]).reshape(-1)
-        elif axes and whole and stride == 1:
+        elif axes and whole and stride == 1 and len(axes[-1][0]) * length <= LONGEST_ROW:
             before, known = axes.pop()
             offsets = np.where(before[:, None] < 0, -1, before[:, None] + offsets[None, :]).reshape(-1)
             whole = known

@@ -122,7 +122,13 @@ def _left_out(step: Step) -> list[int] | None:
     return [*before, *behind]
 
 
-@differentiated(gather_elements, gather_nd, tile, compress)
+@differentiated(gather_elements)
+def _gather_elements(step: Step) -> list[Term | None]:
+    zeros, axis = step.input(0).filled(0), step.attributes["axis"]
+    return [zeros.call("ScatterElements", step.input(1), step.slope, axis=axis, reduction="add")]
+
+
+@differentiated(gather_nd, tile, compress)
 def _picked(step: Step) -> list[Term | None]:
     """The operator on the places of the elements says where each slope belongs; those of one place are added."""
     x, flat = step.input(0), step.integers([-1])

@@ -42,6 +42,12 @@ def test_parts():
     natively("Concat", case(values(2, 0, 4), values(2, 3, 4), values(2, 1, 4), axis=1), **EXACT)
 
 
+def test_pads_of_long_rows():
+    pads = np.array([0, 2, 0, 0, 1, 0])
+    natively("Pad", case(values(2, 3, 9000), pads), constant=(1,), **EXACT)
+    natively("Pad", case(values(1, 3, 9000), pads, mode="edge"), constant=(1,), **EXACT)
+
+
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
 def test_blocks(mode):
     natively("DepthToSpace", case(values(2, 36, 7, 5), blocksize=3, mode=mode), **EXACT)
