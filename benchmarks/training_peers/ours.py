@@ -1,6 +1,7 @@
 """This package, under jit and without it."""
 
 import candle_convert as cc
+from candle_convert.nn.functional import recurrent
 from candle_convert.tensors.core.expression import apply, op_named
 
 
@@ -40,12 +41,9 @@ class Functions:
 
     @staticmethod
     def lstm(x, wi, wh, b):
-        hidden = cell = cc.zeros(x.shape[0], wh.shape[1])
-        for gates in (x @ wi.T + b).unbind(1):
-            i, f, g, o = (gates + hidden @ wh.T).chunk(4, 1)
-            cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-            hidden = o.sigmoid() * cell.tanh()
-        return hidden
+        state = cc.zeros(1, x.shape[0], wh.shape[1])
+        weights = recurrent.Weights(wi, wh, b, cc.zeros_like(b))
+        return recurrent.layer("LSTM", x.transpose(0, 1), (state, state), [weights])[0][-1]
 
 
 def stepper(task, jitted):

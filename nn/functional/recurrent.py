@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...ops.recurrent.lstm_steps import lstm_steps
 from ...tensors.core.expression import apply_all, leaf, op_named, shape_error
 from ...tensors.core.grad_mode import is_grad_enabled
 from ...tensors.core.lazy_tensor import LazyTensor
@@ -69,7 +70,10 @@ def _direction(
 ) -> tuple[LazyTensor, State]:
     """Hidden states [T, N, hidden] of inputs [T, N, width], and the last state; behind its end the state of a sequence
     stays as it is."""
-    added = _added(kind, x, weights).unbind(0)
+    every = _added(kind, x, weights)
+    if kind == "LSTM" and weights.hr is None:
+        return _lstm_steps(every, state, weights.hh, lengths, backwards)
+    added = every.unbind(0)
     found = []
     for place in reversed(range(len(added))) if backwards else range(len(added)):
         following = _step(kind, added[place], state, weights)
@@ -79,6 +83,17 @@ def _direction(
         state = following
         found.append(state[0])
     return stack(found[::-1] if backwards else found), state
+
+
+def _lstm_steps(
+    added: LazyTensor, state: State, weight: LazyTensor, lengths: np.ndarray | None, backwards: bool
+) -> tuple[LazyTensor, State]:
+    """As `_direction`, of what inputs add to the gates: one operator, whose gradient is another."""
+    ends = None if lengths is None else leaf(lengths.astype(np.int32))
+    inputs = [added.expression, weight.expression, *(each.expression for each in state), ends]
+    hidden, cells, _ = map(LazyTensor, apply_all(lstm_steps, inputs, {"reverse": int(backwards)}, 3))
+    last = 0 if backwards else -1
+    return hidden, (hidden[last], cells[last])
 
 
 def _in_order(kind: str, x: LazyTensor) -> LazyTensor:

@@ -13,8 +13,9 @@ from ...runtime.jit.address import share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ...runtime.simd.memory import lane_sum, load_f32, load_masked, store_f32, store_masked
+from ...runtime.simd.memory import lane_sum
 from ...runtime.simd.vector import LANES, lane_indices, select, splat
+from ..rules.row_end import load_within, store_within
 from .layer_norm_grad import layer_norm_grad, rms_norm_grad
 
 BLOCK = 32
@@ -23,20 +24,6 @@ COST = 6.0
 """Scalar operations for each element."""
 COLUMNS = 64
 """Columns of sums that a part adds at a time."""
-
-
-@inner
-def _loaded(address: int, count: int) -> Any:
-    """A vector of which `count` elements are read, and the others are zero."""
-    return load_f32(address) if count >= LANES else load_masked(address, (1 << count) - 1)
-
-
-@inner
-def _stored(address: int, vector: Any, count: int) -> None:
-    if count >= LANES:
-        store_f32(address, vector)
-    else:
-        store_masked(address, vector, (1 << count) - 1)
 
 
 @inner
@@ -53,11 +40,11 @@ def _moments(x: int, columns: int, epsilon: Any, centred: int) -> Any:
     if centred != 0:
         total = splat(np.float32(0))
         for at in range(0, columns, LANES):
-            total = total + _loaded(x + 4 * at, columns - at)
+            total = total + load_within(x + 4 * at, columns - at)
         mean = lane_sum(total) / length
     squares = splat(np.float32(0))
     for at in range(0, columns, LANES):
-        moved = _inside(_loaded(x + 4 * at, columns - at) - mean, columns - at)
+        moved = _inside(load_within(x + 4 * at, columns - at) - mean, columns - at)
         squares = squares + moved * moved
     return mean, np.float32(1) / np.float32(math.sqrt(lane_sum(squares) / length + np.float32(epsilon)))
 
@@ -86,28 +73,28 @@ def norm_grad_rows(
         by_bias = by_scale + 4 * columns
         if summed != 0:
             for at in range(0, columns, LANES):
-                _stored(by_scale + 4 * at, splat(np.float32(0)), columns - at)
-                _stored(by_bias + 4 * at, splat(np.float32(0)), columns - at)
+                store_within(by_scale + 4 * at, splat(np.float32(0)), columns - at)
+                store_within(by_bias + 4 * at, splat(np.float32(0)), columns - at)
         for row in range(block * BLOCK, min(rows, block * BLOCK + BLOCK)):
             start = 4 * row * columns
             mean, inverse = _moments(x + start, columns, epsilon, centred)
             total, along = splat(np.float32(0)), splat(np.float32(0))
             for at in range(0, columns, LANES):
                 left, place = columns - at, start + 4 * at
-                given = _loaded(grad + place, left)
-                normal = (_loaded(x + place, left) - mean) * inverse
-                scaled = given * _loaded(scale + 4 * at, left)
+                given = load_within(grad + place, left)
+                normal = (load_within(x + place, left) - mean) * inverse
+                scaled = given * load_within(scale + 4 * at, left)
                 total, along = total + scaled, along + scaled * normal
                 if summed != 0:
-                    _stored(by_scale + 4 * at, _loaded(by_scale + 4 * at, left) + given * normal, left)
-                    _stored(by_bias + 4 * at, _loaded(by_bias + 4 * at, left) + given, left)
+                    store_within(by_scale + 4 * at, load_within(by_scale + 4 * at, left) + given * normal, left)
+                    store_within(by_bias + 4 * at, load_within(by_bias + 4 * at, left) + given, left)
             share_of_mean = lane_sum(total) / length if centred != 0 else np.float32(0)
             share_along = lane_sum(along) / length
             for at in range(0, columns, LANES):
                 left, place = columns - at, start + 4 * at
-                normal = (_loaded(x + place, left) - mean) * inverse
-                scaled = _loaded(grad + place, left) * _loaded(scale + 4 * at, left)
-                _stored(by_x + place, (scaled - share_of_mean - normal * share_along) * inverse, left)
+                normal = (load_within(x + place, left) - mean) * inverse
+                scaled = load_within(grad + place, left) * load_within(scale + 4 * at, left)
+                store_within(by_x + place, (scaled - share_of_mean - normal * share_along) * inverse, left)
 
 
 @range_kernel
@@ -115,10 +102,10 @@ def blocks_added(sums: Address, result: Address, blocks: int, columns: int, apar
     """The sum of blocks of `columns` elements that begin `apart` bytes from each other."""
     first, last = share((columns + COLUMNS - 1) // COLUMNS, part, parts)
     for at in range(first * COLUMNS, min(last * COLUMNS, columns), LANES):
-        total = _loaded(sums + 4 * at, columns - at)
+        total = load_within(sums + 4 * at, columns - at)
         for block in range(1, blocks):
-            total = total + _loaded(sums + block * apart + 4 * at, columns - at)
-        _stored(result + 4 * at, total, columns - at)
+            total = total + load_within(sums + block * apart + 4 * at, columns - at)
+        store_within(result + 4 * at, total, columns - at)
 
 
 def _planned(step: Step, centred: int) -> Planned:

@@ -1,4 +1,4 @@
-"""Gradients of RNN, GRU, LSTM and LinearAttention: formulas of one time step after another."""
+"""Gradients of RNN, GRU, LSTM and LinearAttention: formulas of one time step after another, or operators."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from ...runtime.ir.op import Undecomposable
 from ..attention.linear_attention import RULES, linear_attention
 from ..recurrent.gru import gru
 from ..recurrent.lstm import lstm
+from ..recurrent.lstm_steps import lstm_steps, stacked
 from ..recurrent.recurrent import ACTIVATIONS, DIRECTIONS, activated
 from ..recurrent.rnn import rnn
+from ..rules.domain import CANDLE
 from ..rules.expression import Term
-from .gradient_rule import Step, differentiated_as
+from .gradient_rule import Step, differentiated, differentiated_as
 
 Function = Callable[[Term], Term]
 Cell = Callable[..., tuple[Term, ...]]
@@ -92,10 +94,10 @@ class Recurrence:
                     runs = (self.lengths > time).unsqueezed(1)
                     now = tuple(runs.where(new, old) for new, old in zip(then, now, strict=True))
                     found[time] = runs.where(then[0], 0)
-            outputs.append(_stacked(found) if found else now[0].unsqueezed(0).part(0, 0, 0))
+            outputs.append(stacked(found) if found else now[0].unsqueezed(0).part(0, 0, 0))
             last.append(now)
-        y = _stacked(outputs).transposed([1, 0, 2, 3])
-        finals = [_stacked([now[index] for now in last]) for index in range(len(states))]
+        y = stacked(outputs).transposed([1, 0, 2, 3])
+        finals = [stacked([now[index] for now in last]) for index in range(len(states))]
         if self.batch_first:
             return [y.transposed([2, 0, 1, 3]), *(state.transposed([1, 0, 2]) for state in finals)]
         return [y, *finals]
@@ -103,11 +105,6 @@ class Recurrence:
     def gate(self, term: Term, index: int, count: int = 1) -> Term:
         """The columns of some gates."""
         return term.part(term.axes - 1, index * self.hidden, (index + count) * self.hidden)
-
-
-def _stacked(parts: Sequence[Term]) -> Term:
-    first, *rest = [part.unsqueezed(0) for part in parts]
-    return first.concatenated(*rest, axis=0)
 
 
 def _summed(biases: tuple[Term, Term] | None) -> Term | None:
@@ -188,6 +185,29 @@ def _lstm(step: Step) -> list[Term | None]:
     count = range(len(run.directions))
     added = [run.projected(each, _summed(run.biases(each))) for each in count]
     return run.run([cell(each) for each in count], added, [run.state(5), run.state(6)])
+
+
+@differentiated(lstm_steps)
+def _lstm_steps(step: Step) -> list[Term | None]:
+    r, h, c = (step.input(index) for index in (1, 2, 3))
+    lengths, reverse = (*step.x, None)[4], step.attributes["reverse"]
+    hidden, cells, gates = (step.output(index) for index in range(3))
+    by_hidden, by_cells, by_gates = (*step.g, None, None)[:3]
+    by_added, by_h, by_c = gates.calls(
+        "LSTMStepsGrad",
+        *(cells, c, r, hidden.filled(0) if by_hidden is None else by_hidden, by_cells, by_gates, lengths),
+        domain=CANDLE,
+        outputs=3,
+        reverse=reverse,
+    )
+    times, batch, width = step.input(0).lengths
+    first = h.unsqueezed(0)
+    if reverse:
+        before = hidden.part(0, 1, times).concatenated(first, axis=0)
+    else:
+        before = first.concatenated(hidden.part(0, 0, times - 1), axis=0)
+    slopes = by_added.reshaped(times * batch, width).transposed([1, 0])
+    return [by_added, slopes.call("MatMul", before.reshaped(times * batch, width // 4)), by_h, by_c]
 
 
 @differentiated_as(linear_attention)
