@@ -14,7 +14,9 @@ from ...ops.rules import precision
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.ir.call import Call
+from ...runtime.ir.cost import operations
 from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.plan.plan import size
 from ...runtime.tensor.weight_array import Blocks, as_array
 from .expression import Expression, Signature, TensorType, held_tensor
 
@@ -27,8 +29,10 @@ MIN_COMPILED_ELEMENTS, MIN_COMPILED_STEPS = 1 << 14, 32
 MAX_FUNCTION_STEPS = 512
 """Steps up to which a plan becomes one Python function."""
 COMPILED_AFTER = 1 << 27
-"""Elements that runs of a plan compute in NumPy before it is compiled. It depends on nothing but the program, so that
-results are the same each time the program runs."""
+"""Multiplications, one for each element at least, that runs of a plan make in NumPy before it is compiled. It depends
+on nothing but the program, so that results are the same each time the program runs."""
+PRODUCTS = {"MatMul", "Gemm", "Linear"}
+"""Operators whose multiplications NumPy leaves to BLAS: only the elements of their results are counted."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Plan:
         outputs = [kind for step in self.steps for kind in step.signature.outputs]
         self._elements = sum(int(np.prod(kind.shape)) for kind in outputs)
         self._compiles = self._elements >= MIN_COMPILED_ELEMENTS or len(self.steps) >= MIN_COMPILED_STEPS
-        self._computed = 0
+        self._computed = 0.0
         self._session: Session | None = None
         self._function: Callable[..., list[np.ndarray]] | None = None
 
@@ -94,12 +98,16 @@ class Plan:
         if self._session is not None:
             return self._session.run(None, {f"x{slot}": array for slot, array in zip(self.feeds, arrays, strict=True)})
         if self._compiles:
-            self._computed += self._elements
+            self._computed += self._multiplications
             if self._computed > COMPILED_AFTER:
                 self.compile()
                 if self._session is not None:
                     return self.run(arrays)
         return self._in_numpy(arrays)
+
+    @functools.cached_property
+    def _multiplications(self) -> float:
+        return sum(_multiplications(step.signature) for step in self.steps)
 
     def compile(self) -> None:
         """Make a session of the plan, which later runs use, if it is large enough."""
@@ -233,6 +241,15 @@ def _compute(signature: Signature) -> Callable[..., Any]:
     if not op.stored and any(kind is not None and isinstance(kind.array, Blocks) for kind in signature.inputs):
         compute = _decoding(compute)
     return functools.partial(compute, **attributes) if attributes else compute
+
+
+def _multiplications(signature: Signature) -> float:
+    """Of one run in NumPy."""
+    outputs = [Value("", kind.dtype, kind.shape) for kind in signature.outputs]
+    if signature.op.name in PRODUCTS:
+        return float(sum(size(value.shape) for value in outputs))
+    inputs = [None if kind is None else Value("", kind.dtype, kind.shape) for kind in signature.inputs]
+    return operations(Node(signature.op, inputs, outputs, signature.attributes))
 
 
 def _decoding(compute: Callable[..., Any]) -> Callable[..., Any]:
