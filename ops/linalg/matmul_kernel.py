@@ -108,7 +108,8 @@ def plan_matmul(step: Step) -> Planned:
 
 @native(linear_transposed)
 def plan_linear_transposed(step: Step) -> Planned:
-    """Weights are decoded piece by piece, constants in f32 are read as they lie, so that they are not held twice."""
+    """Weights are decoded piece by piece, constants in f32 are read as they lie, so that they are not held twice. Parts
+    are as wide as pieces, since each copies all rows."""
     x, weight, weight_type = step.inputs[0], step.inputs[1], stored_weight(step)
     if x is None or x.dtype != F32 or weight is None or weight_type is None:
         return None
@@ -117,7 +118,8 @@ def plan_linear_transposed(step: Step) -> Planned:
     tokens = x.count // count
     if name == "f32" and not step.is_constant(1):
         return stacked_launch(step, (x, weight, y), (1, tokens, length, count), (0, 0), (count, 1, length, 1))
-    parts = step.parts(-(-length // transposed.unit_of(name)), tokens * count * length / 16)
+    shares = max(step.threads, -(-length // transposed.WIDTH))
+    parts = step.parts(min(shares, -(-length // transposed.unit_of(name))), tokens * count * length / 16)
     nbytes = transposed.scratch_nbytes(name, tokens)
     launch = Launch(
         transposed.transposed_gemm(name),

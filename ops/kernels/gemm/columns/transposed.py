@@ -17,12 +17,12 @@ from ..microkernel_f32 import HEIGHTS, TILE_VECTORS
 from ..panel import VECTORS, line_stride
 from ..register_tile import FLOATS, PANEL, VECTOR, Columns, Lines, accumulate
 
-DEPTH = 256
-"""Rows of the weight that are decoded at a time."""
-WIDTH = 256
+DEPTH = 192
+"""Rows of the weight that are decoded at a time: a panel of them stays in the first cache with a tile's rows."""
+WIDTH = 512
 """Columns of the weight that are decoded at a time where blocks are not longer: with the sums of a block of activations
 they stay in the second cache."""
-ROW_BLOCK = 384
+ROW_BLOCK = 264
 """Rows of activations that a decoded piece meets, a multiple of the heights of tiles."""
 LINE = 4 * PANEL
 """Bytes of a line of a panel."""
