@@ -150,3 +150,12 @@ def test_text():
     )
     assert repr(cc.zeros(0)) == "tensor([], shape=(0,), dtype=f32, device='cpu')"
     assert "requires_grad=True" in repr(cc.ones(1, requires_grad=True))
+
+
+def test_plans_of_convolutions_are_compiled_by_their_multiplications(monkeypatch):
+    monkeypatch.setattr(plan, "COMPILED_AFTER", 2 * 16 * 16 * 9 * 40 * 40)
+    x, w = cc.rand(1, 16, 40, 40), cc.rand(16, 16, 3, 3)
+    compiled = []
+    monkeypatch.setattr(plan.Plan, "compile", lambda self: compiled.append(self))
+    made = [len(compiled) for _ in range(4) if cc.nn.functional.conv2d(x, w, padding=1).numpy().any()]
+    assert made[:3] == [0, 0, 1]
