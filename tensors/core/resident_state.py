@@ -184,7 +184,7 @@ class ResidentState:
         with self._lock:
             replay, turn = self._replay, self._turn
             for place, array in fed:
-                replay.feed(turn, place, array)
+                replay.feed_elements(turn, place, array)
             for state in self._states:
                 state.prepare(turn)
             for gradient in self._gradients:
