@@ -14,6 +14,7 @@ from . import models as models
 from . import nn as nn
 from . import ops as ops
 from .runtime.base.version import __version__ as __version__
+from .runtime.plugin.second_names import provide_second_names as provide_second_names
 
 if TYPE_CHECKING:
     from .convert.api import onnx as onnx
@@ -108,11 +109,20 @@ _MODULES = {
     "convert": "convert",
     "onnx": "convert.api.onnx",
     "optim": "optim",
+    "cuda": "tensors.cuda",
+    "utils": "training.torch_utils",
     "callbacks": "training.callbacks",
     "data": "training.data",
     "loggers": "training.loggers",
 }
 """Modules under the names that they have here; `convert` can be called too."""
+provide_second_names(
+    {
+        f"{__name__}.{name}": f"{__name__}.{module}"
+        for name, module in {**_MODULES, "utils.data": "training.data"}.items()
+        if name not in ("convert", "optim")
+    }
+)
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = ["__version__", *sorted(("models", "nn", "ops", *_MODULES)), *sorted(_MODULE_OF)]
 models.PROVIDED.provide("load", lambda: importlib.import_module(".convert.load.load_model", __name__).load)

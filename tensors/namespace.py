@@ -13,8 +13,9 @@ from .core.registry import FUNCTIONS
 from .jit import jit
 from .kernel import kernel
 
-for _module in (*module_files("tensors.operations"), *module_files("tensors.autograd")):
-    importlib.import_module(f"{ROOT}.{_module}")
+for _folder in ("operations", "writes", "autograd"):
+    for _module in module_files(f"tensors.{_folder}"):
+        importlib.import_module(f"{ROOT}.{_module}")
 _HERE = (
     autocast, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled, get_default_dtype, promote_types,
     set_default_dtype, jit, kernel,

@@ -60,6 +60,7 @@ FLOORS = (
     ("ops",),
     ("tensors/core",),
     ("tensors/operations",),
+    ("tensors/writes",),
     ("tensors/autograd",),
     ("tensors",),
     ("nn/core",),

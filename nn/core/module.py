@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...runtime.base.errors import UsageError
 from ...tensors import namespace as namespace  # tensors get their operations
+from ...tensors.autograd.hooks import RemovableHandle, added
 from ...tensors.core.conversion import array_of
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad
@@ -14,10 +15,10 @@ from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.promotion import named
 from ...tensors.core.trace import TRACE
 from ...tensors.operations.creation import check_device
+from .hooks import ForwardHook, Hook, call_with_hooks
 from .parameter import Buffer, Parameter
 
 M = TypeVar("M", bound="Module")
-Hook = Callable[..., Any]
 MAX_LISTED = 5
 """Names that an error lists."""
 
@@ -27,19 +28,6 @@ class LoadedKeys(NamedTuple):
 
     missing_keys: list[str]
     unexpected_keys: list[str]
-
-
-class RemovableHandle:
-    """Takes a hook away again."""
-
-    def __init__(self, hooks: list[Hook], hook: Hook) -> None:
-        self._hooks = hooks
-        self._hook = hook
-
-    def remove(self) -> None:
-        """Call the hook no more."""
-        if self._hook in self._hooks:
-            self._hooks.remove(self._hook)
 
 
 class Module:
@@ -56,8 +44,9 @@ class Module:
     _buffers: dict[str, LazyTensor | None]
     _modules: dict[str, Module | None]
     _transient: set[str]
-    _pre_hooks: list[Hook]
-    _hooks: list[Hook]
+    _pre_hooks: list[ForwardHook]
+    _hooks: list[ForwardHook]
+    _backward_hooks: list[Hook]
 
     def __init__(self) -> None:
         for name, value in (
@@ -68,6 +57,7 @@ class Module:
             ("_modules", {}),
             ("_pre_hooks", []),
             ("_hooks", []),
+            ("_backward_hooks", []),
         ):
             object.__setattr__(self, name, value)
 
@@ -78,25 +68,37 @@ class Module:
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         if TRACE.changes is not None:
             TRACE.changes.settings[self, "training"] = self.training
-        for hook in self._pre_hooks:
-            changed = hook(self, arguments)
-            if changed is not None:
-                arguments = changed if isinstance(changed, tuple) else (changed,)
-        result = self.forward(*arguments, **options)
-        for hook in self._hooks:
-            changed = hook(self, arguments, result)
-            result = result if changed is None else changed
-        return result
+        if self._pre_hooks or self._hooks or self._backward_hooks:
+            return call_with_hooks(self, arguments, options)
+        return self.forward(*arguments, **options)
 
-    def register_forward_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(module, arguments)`` before `forward`; what it returns takes the arguments' place."""
-        self._pre_hooks.append(hook)
-        return RemovableHandle(self._pre_hooks, hook)
+    def register_forward_pre_hook(
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, arguments)`` before `forward`; what it returns takes the arguments' place.
 
-    def register_forward_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(module, arguments, result)`` after `forward`; what it returns takes the result's place."""
-        self._hooks.append(hook)
-        return RemovableHandle(self._hooks, hook)
+        Args:
+            prepend: call it before the hooks that there are.
+            with_kwargs: call ``hook(module, arguments, options)``, which returns both or None.
+        """
+        return added(self._pre_hooks, ForwardHook(hook, with_kwargs), prepend)
+
+    def register_forward_hook(self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
+        """Call ``hook(module, arguments, result)`` after `forward`; what it returns takes the result's place.
+
+        Args:
+            prepend: call it before the hooks that there are.
+            with_kwargs: call ``hook(module, arguments, options, result)``.
+        """
+        return added(self._hooks, ForwardHook(hook, with_kwargs), prepend)
+
+    def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(module, gradients of the arguments, gradients of the result)``, tuples, in `backward`.
+
+        None stands for arguments that have no gradients. A gradient or tuple that the hook returns takes the place of
+        the arguments' gradients.
+        """
+        return added(self._backward_hooks, hook, prepend)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "_modules" not in self.__dict__:
@@ -279,7 +281,7 @@ class Module:
         fn(self)
         return self
 
-    def to(self: M, *targets: Any, dtype: Any = None, device: Any = None) -> M:
+    def to(self: M, *targets: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False) -> M:
         """Convert float parameters and buffers to a dtype, in place; `targets` are a dtype, a device, or both."""
         for target in targets:
             if isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda"):

@@ -12,7 +12,8 @@ from ..core.realize import MAX_DEPTH, realize
 from ..core.registry import method
 from ..core.trace import TRACE
 from ..operations.creation import zeros_like
-from .derivative import differentiated, history
+from .derivative import history
+from .hooks import hooks_of, slopes
 
 
 @method()
@@ -38,7 +39,7 @@ def backward(
     with set_grad_enabled(True):
         target = target if gradient is None else (self * gradient.detach()).expression
     with set_grad_enabled(create_graph):
-        found = differentiated(target, [item for item, _ in held])
+        found = slopes(target, [item for item, _ in held], hooks_of(passed))
         parts = [part for part in found if part is not None]
         if TRACE.changes is None and any(part.depth > MAX_DEPTH for part in parts):
             realize([target, *parts])

@@ -63,6 +63,11 @@ def differentiated(target: Expression, sources: Sequence[Expression]) -> list[Ex
         return [None] * len(sources)
     if len(sources) > 1 and _depend_on_each_other(sources):
         return [differentiated(target, [source])[0] for source in sources]
+    return partial_derivatives(target, sources)
+
+
+def partial_derivatives(target: Expression, sources: Sequence[Expression]) -> list[Expression | None]:
+    """The derivatives of the sum of a float expression by each of `sources`, all others of which are held fixed."""
     order, slots, key = _structure(target, sources)
     recipe = _recipes.get(key)
     if recipe is None:

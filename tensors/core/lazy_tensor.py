@@ -1,18 +1,19 @@
 """LazyTensor: an array, or an expression that is computed when its values are needed, with PyTorch's interface.
 
-Methods that are operations live in `operations/` and are attached there.
+Methods that are operations live in `operations/` and `writes/` and are attached there.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import DType
+from .device import CPU, Device
 from .expression import Expression, alias, cast, leaf, shape_error
 from .grad_mode import GRAD_MODE
 from .printing import text_of
@@ -26,16 +27,20 @@ if TYPE_CHECKING:
 class LazyTensor:
     """A tensor on the CPU. `tensor`, `zeros`, `from_numpy` and others make it.
 
-    Slices and views are values of their own: writing into one (``b = a[0]; b.add_(1)``) leaves `a` as it is, while
-    ``a[0] = b`` changes `a`.
+    Writing into a view (``b = a[0]; b.add_(1)``) changes the tensor of which it was taken; a view that was taken before
+    that tensor is changed keeps the values that it had when it is read.
 
     Attributes:
         expression: what it is computed from.
+        hooks: functions that `backward` calls with the gradient; absent until there is one, see `autograd/hooks.py`.
+        origin: of views, how they were taken; see `writes/views.py`.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_keeps_grad", "expression")
+    __slots__ = ("__weakref__", "_grad", "_keeps_grad", "expression", "hooks", "origin")
 
     expression: Expression
+    hooks: list[Callable[[LazyTensor], LazyTensor | None]]
+    origin: Sequence[Any]
 
     def __init__(self, expression: Expression) -> None:
         self._grad: LazyTensor | None = None
@@ -89,9 +94,9 @@ class LazyTensor:
         return len(self.expression.type.shape)
 
     @property
-    def device(self) -> str:
+    def device(self) -> Device:
         """Where the elements are."""
-        return "cpu"
+        return CPU
 
     @property
     def is_leaf(self) -> bool:
@@ -136,7 +141,14 @@ class LazyTensor:
         return LazyTensor(alias(self.expression))
 
     def become(self, other: LazyTensor) -> LazyTensor:
-        """Take the values of another tensor of the same shape, in this one's dtype."""
+        """Take the values of another tensor of the same shape, in this one's dtype; a view hands them on."""
+        self.take_values(other)
+        if hasattr(self, "origin"):
+            self.write_back()
+        return self
+
+    def take_values(self, other: LazyTensor) -> None:
+        """As `become`, of this tensor alone."""
         before, after = self.expression, other.expression
         if after.type.shape != before.type.shape:
             raise shape_error(f"a tensor of shape {list(self.shape)} cannot become one of {list(other.shape)}")
@@ -149,7 +161,6 @@ class LazyTensor:
             after.needs_grad = True
         before.holder = None
         self.set_expression(after)
-        return self
 
     def realize(self) -> LazyTensor:
         """Compute the values now."""

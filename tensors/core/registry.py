@@ -59,6 +59,8 @@ def in_place(made: Callable[..., LazyTensor], *names: str) -> None:
 
     @functools.wraps(made)
     def changed(self: LazyTensor, *others: Any, **options: Any) -> LazyTensor:
+        if hasattr(self, "origin"):
+            self.refresh()
         return self.become(made(self, *others, **options))
 
     method(*names)(changed)

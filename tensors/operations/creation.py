@@ -9,20 +9,22 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ..core.conversion import array_of, array_of_dlpack
+from ..core.device import Device
 from ..core.expression import cast, leaf
 from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import DEFAULT, dtype_of_scalar, named
 from ..core.registry import function, method
 from .operands import lengths_of
 
-DEVICES = ("cpu",)
+DEVICES = ("cpu", "cpu:0")
+function("device")(Device)
 
 
 def check_device(device: Any) -> None:
     """UsageError for a device that tensors cannot be on."""
     if device is not None and str(device) not in DEVICES:
         why = f"tensors cannot be on the device {str(device)[:40]!r}"
-        raise UsageError("E-TENSOR-DEVICE", None, why, expected=", ".join(DEVICES))
+        raise UsageError("E-TENSOR-DEVICE", None, why, expected="cpu")
 
 
 def made(array: np.ndarray, requires_grad: bool = False) -> LazyTensor:

@@ -11,7 +11,8 @@ from ...runtime.tensor.dtype import BOOL, I64
 from ..core.expression import Expression, apply, cast, leaf, op_named, shape_error
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import function, method, operation
-from .operands import broadcast, dim_of, expression_of, integers, promoted
+from .operands import broadcast, copied, dim_of, expression_of, integers, promoted
+from .shape import reshape
 
 ENDS = 1 << 62
 """A bound of a slice with a negative step that includes the first element."""
@@ -157,6 +158,8 @@ def _check_range(places: LazyTensor, length: int) -> None:
 @method("__setitem__")
 def set(self: LazyTensor, index: Any, value: Any) -> None:
     """Write values to the elements at an index; the tensor has a new value then, others keep theirs."""
+    if hasattr(self, "origin"):
+        self.refresh()
     if isinstance(index, LazyTensor) and index.dtype is BOOL and not np.ndim(_number(value)):
         _check_mask(index, self, [])
         mask = index.reshape([*index.shape, *[1] * (self.ndim - index.ndim)])
@@ -176,9 +179,13 @@ def set(self: LazyTensor, index: Any, value: Any) -> None:
         values = values.reshape(squeezed)
         if broadcast((values.shape, places.shape), "assignment") != places.shape:
             raise shape_error(f"values of shape {list(values.shape)} do not fit an index of shape {list(places.shape)}")
-    updates = values.broadcast_to(places.shape).reshape(-1)
-    inputs = [self.reshape(-1).expression, places.reshape(-1).expression, updates.expression]
-    self.become(LazyTensor(apply(op_named("ScatterElements"), inputs, {"axis": 0})).reshape(self.shape))
+    self.become(replaced(self, places, values.broadcast_to(places.shape)))
+
+
+def replaced(base: LazyTensor, places: LazyTensor, values: LazyTensor) -> LazyTensor:
+    """A tensor with `values` at `places`, which number the elements of `base`."""
+    inputs = [reshape(each, -1).expression for each in (base, places, values)]
+    return reshape(LazyTensor(apply(op_named("ScatterElements"), inputs, {"axis": 0})), base.shape)
 
 
 def _number(value: Any) -> Any:
@@ -315,7 +322,7 @@ def diagonal(input: LazyTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -
 def diag(input: LazyTensor, diagonal: int = 0) -> LazyTensor:
     """The diagonal of a matrix, or a matrix with a vector as its diagonal."""
     if input.ndim == 2:
-        return input.diagonal(diagonal)
+        return copied(input.diagonal(diagonal))
     size = input.shape[0] + abs(diagonal)
     found = LazyTensor(leaf(np.zeros((size, size), input.dtype.as_numpy())))
     places = np.arange(input.shape[0])

@@ -108,6 +108,12 @@ def integers(items: Sequence[int] | int) -> Expression:
     return constant(items)
 
 
+def copied(view: LazyTensor) -> LazyTensor:
+    """A view as a tensor of its own: what is written into it changes no other tensor."""
+    view.origin = ()
+    return view
+
+
 def dim_of(dim: int, rank: int) -> int:
     """A dim as a number from 0 on."""
     if not isinstance(dim, int | np.integer):

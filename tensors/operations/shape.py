@@ -14,7 +14,7 @@ from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import named
 from ..core.registry import attribute, method, operation
 from .creation import check_device
-from .operands import broadcast, dim_of, dims_of, integers, lengths_of
+from .operands import broadcast, copied, dim_of, dims_of, integers, lengths_of
 
 
 @operation()
@@ -198,7 +198,7 @@ def tile(input: LazyTensor, *dims: Any) -> LazyTensor:
 def flip(input: LazyTensor, *dims: Any) -> LazyTensor:
     """Elements in reverse order along dims."""
     chosen = dims_of(lengths_of(dims), input.ndim)
-    return input[tuple(slice(None, None, -1) if axis in chosen else slice(None) for axis in range(input.ndim))]
+    return copied(input[tuple(slice(None, None, -1) if axis in chosen else slice(None) for axis in range(input.ndim))])
 
 
 @operation()

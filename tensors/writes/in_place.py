@@ -12,8 +12,8 @@ import numpy as np
 from ..core.conversion import array_of
 from ..core.expression import leaf
 from ..core.lazy_tensor import LazyTensor
-from ..core.registry import FUNCTIONS, attribute, in_place, method
-from . import composed, random, sorting
+from ..core.registry import FUNCTIONS, in_place, method
+from ..operations import composed, random, sorting
 
 NEEDED = composed, random, sorting
 SAME_SHAPE = (
@@ -79,18 +79,3 @@ def copy_(self: LazyTensor, src: Any) -> LazyTensor:
     """Write the elements of another tensor, which broadcasts."""
     source = src if isinstance(src, LazyTensor) else LazyTensor(leaf(array_of(src)))
     return self.become(source.broadcast_to(self.shape))
-
-
-def _data(self: LazyTensor) -> LazyTensor:
-    return self.detach()
-
-
-def _set_data(self: LazyTensor, value: LazyTensor) -> None:
-    needs_grad = self.requires_grad
-    self.expression.holder = None
-    self.set_expression(value.detach().expression)
-    if needs_grad:
-        self.requires_grad_()
-
-
-attribute("data", _data, _set_data)

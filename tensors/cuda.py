@@ -1,0 +1,26 @@
+"""What scripts ask of CUDA before they choose a device: tensors are on the CPU, so there is none for them."""
+
+from __future__ import annotations
+
+from .operations.random import manual_seed as manual_seed
+from .operations.random import manual_seed as manual_seed_all
+
+__all__ = ["device_count", "empty_cache", "is_available", "manual_seed", "manual_seed_all", "synchronize"]
+
+
+def is_available() -> bool:
+    """Whether tensors can be on a CUDA device: False. Models run there by `InferenceSession` and the commands."""
+    return False
+
+
+def device_count() -> int:
+    """CUDA devices that tensors can be on."""
+    return 0
+
+
+def synchronize(device: object = None) -> None:
+    """Wait for work of a device; there is none."""
+
+
+def empty_cache() -> None:
+    """Give unused memory of devices back; there is none."""
