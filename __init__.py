@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .convert.api.functions import silu as silu
     from .convert.api.functions import softmax as softmax
     from .convert.api.inference_session import InferenceSession as InferenceSession
+    from .convert.api.tensor_class import Tensor as Tensor
     from .convert.api.tensor_files import load as load
     from .convert.api.tensor_files import save as save
     from .convert.check.scan import scan as scan
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from .runtime.base.errors import UsageError as UsageError
     from .runtime.base.limits import limits as limits
     from .runtime.ir.graph import Graph as Graph
-    from .runtime.tensor.tensor import Tensor as Tensor
     from .tensors.core.grad_mode import enable_grad as enable_grad
     from .tensors.core.grad_mode import no_grad as no_grad
     from .tensors.core.lazy_tensor import LazyTensor as LazyTensor
@@ -97,7 +97,7 @@ _EXPORTS = {
     ),
     "runtime.ir.graph": ("Graph",),
     "runtime.base.limits": ("limits",),
-    "runtime.tensor.tensor": ("Tensor",),
+    "convert.api.tensor_class": ("Tensor",),
     "tensors.core.lazy_tensor": ("LazyTensor",),
     "training.keras.model": ("Model", "Sequential"),
     "training.lightning.data_module": ("LightningDataModule",),
@@ -109,6 +109,7 @@ _MODULES = {
     "convert": "convert",
     "onnx": "convert.api.onnx",
     "optim": "optim",
+    "autograd": "tensors.autograd.public",
     "cuda": "tensors.cuda",
     "utils": "training.torch_utils",
     "callbacks": "training.callbacks",

@@ -25,7 +25,7 @@ class SecondNames:
         """How to import a module of one of the names."""
         if fullname not in self._names:
             return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
         """A new module."""
@@ -42,4 +42,4 @@ class SecondNames:
 
 def provide_second_names(names: Mapping[str, str]) -> None:
     """Let modules be imported under second names from now on."""
-    sys.meta_path.append(SecondNames(names))  # type: ignore[arg-type]
+    sys.meta_path.append(SecondNames(names))

@@ -13,7 +13,7 @@ from ..core.registry import method
 from ..core.trace import TRACE
 from ..operations.creation import zeros_like
 from .derivative import history
-from .hooks import hooks_of, slopes
+from .hooks import slopes
 
 
 @method()
@@ -39,7 +39,7 @@ def backward(
     with set_grad_enabled(True):
         target = target if gradient is None else (self * gradient.detach()).expression
     with set_grad_enabled(create_graph):
-        found = slopes(target, [item for item, _ in held], hooks_of(passed))
+        found = slopes(target, [item for item, _ in held])
         parts = [part for part in found if part is not None]
         if TRACE.changes is None and any(part.depth > MAX_DEPTH for part in parts):
             realize([target, *parts])

@@ -14,7 +14,7 @@ from ..core.lazy_tensor import LazyTensor
 from ..core.nested import mapped
 from ..core.registry import function
 from ..operations.creation import zeros_like
-from .derivative import differentiated
+from .hooks import slopes
 
 
 class _Depth(threading.local):
@@ -54,12 +54,12 @@ def value_and_grad(
                 result = made(*given, **options)
                 value = result[0] if has_aux else result
                 _check(value)
-                found = differentiated(value.expression, [source.expression for source in sources])
+                found = slopes(value.expression, [source.expression for source in sources])
         finally:
             _DEPTH.grads -= 1
         parts = iter([zeros_like(s) if e is None else LazyTensor(e) for s, e in zip(sources, found, strict=True)])
-        slopes = [mapped(arguments[n], lambda _: next(parts)) for n in chosen]
-        slope = tuple(slopes) if several else slopes[0]
+        given_slopes = [mapped(arguments[n], lambda _: next(parts)) for n in chosen]
+        slope = tuple(given_slopes) if several else given_slopes[0]
         return (result, slope) if _DEPTH.grads else mapped((result, slope), _detached)
 
     return differentiating
@@ -125,5 +125,5 @@ def gradients(
     with set_grad_enabled(True):
         target = outputs if grad_outputs is None else outputs * grad_outputs.detach()
     with set_grad_enabled(create_graph):
-        found = differentiated(target.expression, [item.expression for item in inputs])
+        found = slopes(target.expression, [item.expression for item in inputs])
     return [None if item is None else LazyTensor(item) for item in found]

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ..core.expression import Expression, alias, apply, op_named
 from ..core.grad_mode import set_grad_enabled
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import method
-from .derivative import differentiated, partial_derivatives
+from ..operations.creation import ones_like
+from .derivative import differentiated, history, partial_derivatives
 
 Hook = Callable[[LazyTensor], LazyTensor | None]
+OwnGradient = Callable[[list[LazyTensor | None]], Sequence[LazyTensor | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """A gradient that is not that of the operators.
+
+    Attributes:
+        results: weak references to the expressions from which it flows; inputs: those to which it flows.
+        gradient: the slopes of the inputs by those of the results.
+    """
+
+    results: tuple[weakref.ref[Expression], ...]
+    inputs: tuple[Expression | None, ...]
+    gradient: OwnGradient
+
+
+_own: weakref.WeakKeyDictionary[Expression, Own] = weakref.WeakKeyDictionary()
 _inner: weakref.WeakKeyDictionary[Expression, list[Hook]] = weakref.WeakKeyDictionary()
 """Hooks of expressions that are computed; those of leaves belong to their tensors, whose values change."""
 
@@ -54,46 +74,65 @@ def register_hook(self: LazyTensor, hook: Hook) -> RemovableHandle:
     return added(self.hooks, hook)
 
 
-def hooks_of(passed: Sequence[Expression]) -> dict[Expression, list[Hook]]:
-    """The hooks of expressions that have some."""
-    found = {}
-    for each in passed:
-        holder = None if each.holder is None else each.holder()
-        hooks = getattr(holder, "hooks", None) if each.is_leaf else _inner.get(each)
-        if hooks:
-            found[each] = hooks
-    return found
+def own_gradient(results: Sequence[Expression], inputs: Sequence[Expression | None], gradient: OwnGradient) -> None:
+    """Let gradients flow from expressions to inputs, which come before them, by a function of all their slopes."""
+    own = Own(tuple(map(weakref.ref, results)), tuple(inputs), gradient)
+    for each in results:
+        _own[each] = own
 
 
-def slopes(
-    target: Expression, sources: Sequence[Expression], hooks: Mapping[Expression, Sequence[Hook]]
-) -> list[Expression | None]:
+def _hooks_of(each: Expression) -> Sequence[Hook]:
+    if not each.is_leaf:
+        return tuple(_inner.get(each, ()))
+    holder = None if each.holder is None else each.holder()
+    return tuple(getattr(holder, "hooks", ()))
+
+
+def slopes(target: Expression, sources: Sequence[Expression]) -> list[Expression | None]:
     """The derivatives of the sum of `target` by each of `sources`, with hooks called from the target on."""
-    if not hooks:
+    passed = history(target)
+    hooks = {each: found for each in passed if (found := _hooks_of(each))}
+    owns = {each: _own[each] for each in passed if each in _own} if _own else {}
+    if not hooks and not owns:
         return differentiated(target, sources)
-    points = list(dict.fromkeys([*sources, *hooks]))
+    inputs = [item for own in owns.values() for item in own.inputs if item is not None and item.needs_grad]
+    points = list(dict.fromkeys([*sources, *hooks, *owns, *inputs]))
     totals: dict[Expression, Expression] = {}
-    _add(totals, points, partial_derivatives(target, points))
+    _flow(totals, target, points)
+    done: set[Own] = set()
     for point in sorted(points, key=lambda item: item.order, reverse=True):
         slope = totals.get(point)
         if slope is None:
             continue
-        for hook in tuple(hooks.get(point, ())):
+        for hook in hooks.get(point, ()):
             changed = hook(LazyTensor(slope))
-            slope = slope if changed is None else changed.expression
-        totals[point] = slope
-        below = [each for each in points if each.order < point.order]
-        if below and point is not target and not point.is_leaf:
-            with set_grad_enabled(True):
-                weighted = apply(op_named("Mul"), [point, alias(slope)])
-            _add(totals, below, partial_derivatives(weighted, below))
+            slope = totals[point] = slope if changed is None else changed.expression
+        own = owns.get(point)
+        if own is None:
+            if point is not target and not point.is_leaf:
+                with set_grad_enabled(True):
+                    weighted = apply(op_named("Mul"), [point, alias(slope)])
+                _flow(totals, weighted, [each for each in points if each.order < point.order])
+        elif own not in done:
+            done.add(own)
+            known = [None if (item := each()) is None else totals.get(item) for each in own.results]
+            found = own.gradient([None if item is None else LazyTensor(item) for item in known])
+            for item, part in zip(own.inputs, found, strict=True):
+                if item is not None and item.needs_grad and part is not None:
+                    _add(totals, item, part.expression)
     return [totals.get(each) for each in sources]
 
 
-def _add(
-    totals: dict[Expression, Expression], points: Sequence[Expression], found: Sequence[Expression | None]
-) -> None:
-    for point, slope in zip(points, found, strict=True):
-        if slope is not None:
-            known = totals.get(point)
-            totals[point] = slope if known is None else apply(op_named("Add"), [known, slope])
+def _flow(totals: dict[Expression, Expression], target: Expression, points: Sequence[Expression]) -> None:
+    """Add the derivatives of a target by points, the others of which are held fixed, to what is known of them."""
+    if target in points:
+        _add(totals, target, ones_like(LazyTensor(target)).expression)
+    elif points:
+        for point, slope in zip(points, partial_derivatives(target, points), strict=True):
+            if slope is not None:
+                _add(totals, point, slope)
+
+
+def _add(totals: dict[Expression, Expression], point: Expression, slope: Expression) -> None:
+    known = totals.get(point)
+    totals[point] = slope if known is None else apply(op_named("Add"), [known, slope])

@@ -19,7 +19,7 @@ class Device(str):
     """
 
     type: str
-    index: int | None
+    index: int | None  # type: ignore[assignment]
 
     def __new__(cls, type: Any, index: int | None = None) -> Device:
         kind, _, number = str(type).partition(":")

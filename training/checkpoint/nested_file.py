@@ -26,6 +26,8 @@ from ...tensors.core.conversion import array_of
 
 KEY = "candle_convert.nested"
 """Of the JSON text in the file's metadata."""
+MAX_START = 1 << 10
+"""Bytes in which the metadata of a safetensors file begin."""
 HINT = "Take a checkpoint that a trainer of this package wrote"
 
 
@@ -73,6 +75,17 @@ def load_nested(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise FormatError("E-CHECKPOINT", path, "names tensors or structures that it does not have") from error
     finally:
         source.close()
+
+
+def is_nested(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is one of `save_nested`."""
+    target = Path(path)
+    try:
+        with target.open("rb") as file:
+            start = file.read(MAX_START)
+    except OSError:
+        return False
+    return start[8:9] == b"{" and f'"{KEY}"'.encode() in start
 
 
 def _write(layout: FileLayout, file: Any) -> None:

@@ -151,7 +151,7 @@ def test_signatures_say_what_is_taken(name):
     if inspect.isclass(thing) and issubclass(thing, cc.Error):
         thing = thing.__init__
     signature = inspect.signature(thing)
-    if name != "Sequential":  # which takes layers as PyTorch's does
+    if name not in ("Sequential", "Tensor"):  # which take layers and lengths as PyTorch's do
         assert all(each.kind is not inspect.Parameter.VAR_POSITIONAL for each in signature.parameters.values())
     if name != "limits":  # whose keywords are a list of their own
         assert all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values()), signature

@@ -34,3 +34,28 @@ def test_a_file_has_the_name_that_it_is_given(tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert cc.load(tmp_path / name)["x"].tolist() == [1, 1]
     assert torch.load(tmp_path / name)["x"].tolist() == [1, 1]
+
+
+def test_checkpoints_of_several_state_dicts(tmp_path):
+    model = cc.nn.Linear(2, 2)
+    optimizer = cc.optim.Adam(model.parameters())
+    model(cc.ones(1, 2)).sum().backward()
+    optimizer.step()
+    path = tmp_path / "run.pt"
+    cc.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "best": None}, path)
+    found = cc.load(path, map_location=cc.device("cpu"), weights_only=True)
+    assert (found["epoch"], found["best"]) == (3, None)
+    assert found["model"]["weight"].tolist() == model.weight.tolist()
+    optimizer.load_state_dict(found["optimizer"])
+    with pytest.raises(cc.UsageError, match="not a dictionary"):
+        cc.save(model, path)
+
+
+def test_both_kinds_of_tensors_are_tensors():
+    computes, stored = cc.ones(1), cc.Tensor.of(np.ones(3, np.float32))
+    assert isinstance(computes, cc.Tensor)
+    assert isinstance(stored, cc.Tensor)
+    assert issubclass(cc.nn.Parameter, cc.Tensor)
+    assert not isinstance(np.ones(1), cc.Tensor)
+    assert cc.Tensor([1, 2]).tolist() == [1.0, 2.0]
+    assert cc.Tensor(2, 3).shape == (2, 3)

@@ -1,0 +1,126 @@
+"""Function: PyTorch's class of operations that define their own gradient.
+
+class Clamped(cc.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(0, 1)
+
+    @staticmethod
+    def backward(ctx, slope):
+        (x,) = ctx.saved_tensors
+        return slope * (x > 0)
+
+Clamped.apply(x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.base.errors import UsageError
+from ...runtime.ir.builder import Builder
+from ...runtime.ir.graph import Node
+from ...runtime.ir.op import Op
+from ...runtime.ir.shape_inference import Inference
+from ..core.expression import apply
+from ..core.grad_mode import GRAD_MODE, no_grad
+from ..core.lazy_tensor import LazyTensor
+from ..operations.creation import zeros_like
+from .hooks import own_gradient
+
+CODE = "E-TENSOR-FUNCTION"
+
+
+class Context:
+    """What `forward` leaves for `backward`; attributes can be added.
+
+    Attributes:
+        saved_tensors: what `save_for_backward` was given.
+        needs_input_grad: for each argument whether its gradient is wanted.
+    """
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.saved_tensors: tuple[Any, ...] = ()
+        self.needs_input_grad = needs_input_grad
+        self.materialize_grads = True
+        self.fixed: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors for `backward`."""
+        self.saved_tensors = tensors
+
+    def mark_non_differentiable(self, *results: LazyTensor) -> None:
+        """Let no gradients flow through some of the results."""
+        self.fixed = results
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether `backward` gets zeros, and not None, for results that nothing depends on."""
+        self.materialize_grads = value
+
+
+class Function:
+    """Base of operations with static methods `forward(ctx, *arguments)` and `backward(ctx, *slopes)`, which returns the
+    slope of each argument, None for those that have none. Call it as `apply(*arguments)`."""
+
+    @staticmethod
+    def forward(ctx: Context, *arguments: Any) -> Any:
+        """A tensor, or a tuple of tensors."""
+        raise NotImplementedError("a Function defines forward()")
+
+    @staticmethod
+    def backward(ctx: Context, *slopes: Any) -> Any:
+        """The slopes of the arguments."""
+        raise NotImplementedError("a Function defines backward()")
+
+    @classmethod
+    def apply(cls, *arguments: Any) -> Any:
+        """What `forward` returns, with the gradient that `backward` gives."""
+        moving = [isinstance(each, LazyTensor) and each.requires_grad for each in arguments]
+        ctx = Context(tuple(moving))
+        with no_grad():
+            found = cls.forward(ctx, *arguments)
+        several = isinstance(found, tuple)
+        results = found if several else (found,)
+        if not all(isinstance(each, LazyTensor) for each in results):
+            raise UsageError(CODE, None, f"{cls.__name__}.forward returns something that is not a tensor")
+        if not any(moving) or not GRAD_MODE.enabled:
+            return found
+        given = [each.expression if moves else None for each, moves in zip(arguments, moving, strict=True)]
+        inputs = [each for each in given if each is not None]
+        made = [
+            each if any(each is item for item in ctx.fixed) else LazyTensor(apply(OWN, [each.expression, *inputs]))
+            for each in results
+        ]
+
+        def gradient(slopes: Sequence[LazyTensor | None]) -> Sequence[LazyTensor | None]:
+            if ctx.materialize_grads:
+                slopes = [
+                    zeros_like(each) if slope is None else slope for each, slope in zip(results, slopes, strict=True)
+                ]
+            parts = cls.backward(ctx, *slopes)
+            parts = parts if isinstance(parts, tuple) else (parts,)
+            if len(parts) != len(arguments):
+                why = f"{cls.__name__}.backward returns {len(parts)} slopes of {len(arguments)} arguments"
+                raise UsageError(CODE, None, why, hint="Return None for arguments without a slope")
+            for part, argument, moves in zip(parts, arguments, moving, strict=True):
+                if moves and part is not None and part.shape != argument.shape:
+                    why = f"{cls.__name__}.backward returns a slope of another shape than the argument"
+                    raise UsageError(CODE, None, why, expected=list(argument.shape), found=list(part.shape))
+            return parts
+
+        own_gradient([each.expression for each in made], given, gradient)
+        return tuple(made) if several else made[0]
+
+
+def _as_first(node: Inference) -> None:
+    node.set(0, node.dtype(0), node.shape(0))
+
+
+def _as_identity(node: Node, build: Builder) -> None:
+    build.add("Identity", node.inputs[:1], outputs=node.outputs)
+
+
+OWN = Op("OwnGradient", "candle", compute=lambda x, *inputs: x, infer=_as_first, lower=_as_identity)
+"""Its first input; the gradients of the others are those of a `Function`."""
