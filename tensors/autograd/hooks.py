@@ -116,8 +116,8 @@ def slopes(target: Expression, sources: Sequence[Expression]) -> list[Expression
         elif own not in done:
             done.add(own)
             known = [None if (item := each()) is None else totals.get(item) for each in own.results]
-            found = own.gradient([None if item is None else LazyTensor(item) for item in known])
-            for item, part in zip(own.inputs, found, strict=True):
+            parts = own.gradient([None if item is None else LazyTensor(item) for item in known])
+            for item, part in zip(own.inputs, parts, strict=True):
                 if item is not None and item.needs_grad and part is not None:
                     _add(totals, item, part.expression)
     return [totals.get(each) for each in sources]
