@@ -71,6 +71,7 @@ LENGTHS = np.array([3, 5], np.int32)
         ),
         case("f32[5,2,3]", "f32[1,16,3]", "f32[1,16,4]", hidden_size=4, input_forget=1, outputs=3),
         case("f32[2,5,3]", "f32[1,16,3]", "f32[1,16,4]", hidden_size=4, layout=1, outputs=3),
+        case("f32[5,2,3]", "f32[1,16,3]", "f32[1,16,4]", None, LENGTHS, hidden_size=4, direction="reverse", outputs=3),
     ],
 )
 @quiet

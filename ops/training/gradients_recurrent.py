@@ -24,7 +24,7 @@ class Recurrence:
     """The inputs of a recurrent node of so many gates, with the time as first axis.
 
     Attributes:
-        functions: activations of all directions, one after another.
+        names, functions: activations of all directions, one after another.
     """
 
     def __init__(self, step: Step, gates: int, names: Sequence[str]) -> None:
@@ -53,6 +53,7 @@ class Recurrence:
             ]
             return lambda x: activated(x, name, values)
 
+        self.names = [name.lower() for name in given]
         self.functions = [function(name) for name in given[: len(names) * count]]
 
     def limited(self, x: Term) -> Term:
@@ -96,8 +97,12 @@ class Recurrence:
                     found[time] = runs.where(then[0], 0)
             outputs.append(stacked(found) if found else now[0].unsqueezed(0).part(0, 0, 0))
             last.append(now)
+        return self.joined(outputs, last)
+
+    def joined(self, outputs: Sequence[Term], last: Sequence[tuple[Term, ...]]) -> list[Term | None]:
+        """The operator's outputs, of hidden states [times, batch, hidden] and last states of each direction."""
         y = stacked(outputs).transposed([1, 0, 2, 3])
-        finals = [stacked([now[index] for now in last]) for index in range(len(states))]
+        finals = [stacked(each) for each in zip(*last, strict=True)]
         if self.batch_first:
             return [y.transposed([2, 0, 1, 3]), *(state.transposed([1, 0, 2]) for state in finals)]
         return [y, *finals]
@@ -161,8 +166,12 @@ def _gru(step: Step) -> list[Term | None]:
 
 @differentiated_as(lstm)
 def _lstm(step: Step) -> list[Term | None]:
-    run, coupled = Recurrence(step, 4, ("Sigmoid", "Tanh", "Tanh")), step.attributes["input_forget"]
+    usual = ("Sigmoid", "Tanh", "Tanh")
+    run, coupled = Recurrence(step, 4, usual), step.attributes["input_forget"]
     peepholes = step.x[7] if len(step.x) > 7 else None
+    same = run.names == [name.lower() for name in usual] * len(run.directions)
+    if same and run.length and not (coupled or step.attributes["clip"]) and peepholes is None:
+        return _usual_lstm(run)
 
     def cell(direction: int) -> Cell:
         weights = run.r.entry(0, direction).transposed([1, 0])
@@ -185,6 +194,31 @@ def _lstm(step: Step) -> list[Term | None]:
     count = range(len(run.directions))
     added = [run.projected(each, _summed(run.biases(each))) for each in count]
     return run.run([cell(each) for each in count], added, [run.state(5), run.state(6)])
+
+
+def _usual_lstm(run: Recurrence) -> list[Term | None]:
+    """By LSTMSteps, whose gates are in another order."""
+
+    def ordered(gates: Term) -> Term:
+        first, *rest = [gates.part(0, place * run.hidden, (place + 1) * run.hidden) for place in (0, 2, 3, 1)]
+        return first.concatenated(*rest, axis=0)
+
+    outputs, last = [], []
+    for direction, name in enumerate(run.directions):
+        bias = _summed(run.biases(direction))
+        added = run.x.call("MatMul", ordered(run.w.entry(0, direction)).transposed([1, 0]))
+        if bias is not None:
+            added = added + ordered(bias)
+        inputs = ordered(run.r.entry(0, direction)), *(run.state(index).entry(0, direction) for index in (5, 6))
+        reverse = int(name == "reverse")
+        hidden, cells, _ = added.calls("LSTMSteps", *inputs, run.lengths, domain=CANDLE, outputs=3, reverse=reverse)
+        end = 0 if reverse else run.length - 1
+        last.append((hidden.entry(0, end), cells.entry(0, end)))
+        if run.lengths is not None:
+            times = run.lengths.constant([[time] for time in range(run.length)], "int32")
+            hidden = (run.lengths > times).unsqueezed(2).where(hidden, 0)
+        outputs.append(hidden)
+    return run.joined(outputs, last)
 
 
 @differentiated(lstm_steps)
