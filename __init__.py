@@ -109,7 +109,9 @@ _MODULES = {
     "convert": "convert",
     "onnx": "convert.api.onnx",
     "optim": "optim",
+    "amp": "tensors.amp",
     "autograd": "tensors.autograd.public",
+    "backends": "tensors.backends",
     "cuda": "tensors.cuda",
     "utils": "training.torch_utils",
     "callbacks": "training.callbacks",
@@ -120,7 +122,7 @@ _MODULES = {
 provide_second_names(
     {
         f"{__name__}.{name}": f"{__name__}.{module}"
-        for name, module in {**_MODULES, "utils.data": "training.data"}.items()
+        for name, module in {**_MODULES, "cuda.amp": "tensors.amp", "utils.data": "training.data"}.items()
         if name not in ("convert", "optim")
     }
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from . import amp as amp
 from .operations.random import manual_seed as manual_seed
 from .operations.random import manual_seed as manual_seed_all
 
-__all__ = ["device_count", "empty_cache", "is_available", "manual_seed", "manual_seed_all", "synchronize"]
+__all__ = ["amp", "device_count", "empty_cache", "is_available", "manual_seed", "manual_seed_all", "synchronize"]
 
 
 def is_available() -> bool:

@@ -82,6 +82,16 @@ def stride(self: LazyTensor, dim: int | None = None) -> Any:
 attribute("itemsize", element_size)
 attribute("nbytes", lambda self: self.numel() * element_size(self))
 attribute("is_cuda", lambda self: False)
+attribute("is_cpu", lambda self: True)
+
+
+def _grad_fn(self: LazyTensor) -> str | None:
+    """The name of the operator that computes a tensor with gradients, None for leaves."""
+    signature = self.expression.signature
+    return None if self.is_leaf or signature is None else f"<{signature.op.name}>"
+
+
+attribute("grad_fn", _grad_fn)
 
 
 def _as(self: LazyTensor, options: dict[str, Any]) -> dict[str, Any]:

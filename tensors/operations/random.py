@@ -235,3 +235,16 @@ def uniform_(self: LazyTensor, low: float = 0.0, high: float = 1.0, generator: G
 def normal_(self: LazyTensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> LazyTensor:
     """Write numbers of a normal distribution."""
     return self.become(_drawn("normal", self.shape, self.dtype, generator) * std + mean)
+
+
+@function()
+def normal(
+    mean: Any = 0.0, std: Any = 1.0, size: Any = None, generator: Generator | None = None, dtype: Any = None
+) -> LazyTensor:
+    """Normal numbers of a mean and a standard deviation, which are numbers, with a `size`, or tensors."""
+    like = next((each for each in (mean, std) if isinstance(each, LazyTensor)), None)
+    if like is None and size is None:
+        raise UsageError("E-TENSOR-VALUE", None, "normal of two numbers needs a size", hint="Pass size=(2, 3)")
+    shape = lengths_of([size]) if like is None else (mean + std * 0).shape
+    kind = DEFAULT.dtype if dtype is None else named(dtype)
+    return _drawn("normal", shape, kind if like is None else like.dtype, generator) * std + mean
