@@ -100,7 +100,7 @@ def test_checkpoints(tmp_path):
 def test_weights_of_a_checkpoint(tmp_path):
     trainer, module = fitted([1.0, 2, 3], ModelCheckpoint(tmp_path, monitor="score"))
     best = cc.load(trainer.checkpoint_callback.best_model_path)
-    assert best["state_dict.weight"].item() == pytest.approx(1 - 0.5**2)
+    assert best["state_dict"]["weight"].item() == pytest.approx(1 - 0.5**2)
     assert module.weight.item() == pytest.approx(1 - 0.5**6)
 
 
