@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...runtime.base.errors import UsageError
@@ -25,7 +26,7 @@ class _Lazy(Module):
         trailing: dims of the input behind the one whose length is the layer's first argument.
     """
 
-    becomes: type[Module]
+    becomes: Callable[..., Module]
     trailing = 0
 
     def __init__(self, *given: Any, **options: Any) -> None:
