@@ -11,7 +11,7 @@ from candle_convert.tests.fuzz import onnx_corpus
 from candle_convert.tests.fuzz.harness import Case, sweep
 from candle_convert.tests.fuzz.protobuf import garbled, mutate
 
-SEEDS = 40
+SEEDS = 20
 MODEL = "{dir}/m.onnx"
 ACTIONS = (
     ("inspect", MODEL, "--nodes"),

@@ -81,7 +81,7 @@ def test_killed_at_any_moment_and_resumed(tmp_path, output, shards):
         (target / name).write_bytes(OLD)
     kills, resumed = 0, 0
     again = _command(source, target / output, *shards, "--resume")
-    for _ in range(8):
+    for _ in range(4):
         process = subprocess.Popen(again, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             process.wait(moments.uniform(0.3, 0.9) * whole)
