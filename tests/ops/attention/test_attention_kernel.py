@@ -64,7 +64,7 @@ def drawn(rng, most):
 @pytest.mark.parametrize("most", [6, 90, 600])
 def test_drawn_attention(most):
     rng = np.random.default_rng(most)
-    for _ in range(25):
+    for _ in range(12):
         natively("Attention", drawn(rng, most), 25, rtol=2e-4, atol=2e-5)
 
 

@@ -59,6 +59,7 @@ def test_residuals(dtype, rtol):
     natively("SimplifiedLayerNormalization", case(x, scale), rtol=rtol, atol=rtol)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-5), (np.float64, 1e-12), HALVES[0]])
 def test_channels(dtype, rtol):
     x, scale, shift = floats(2, 12, 9, 31, dtype=dtype), floats(12, dtype=dtype), floats(12, dtype=dtype)

@@ -125,6 +125,7 @@ WAYS += [
 WAYS += [("AVX-VNNI", name) for name in ("q8_0", "q4_k", "q6_k", "q2_k") if {"avx512vnni", "avx512vl"} <= features()]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("way", "name"), WAYS)
 def test_other_ways_multiply_exactly(way, name):
     """What kernels do with registers of tiles, in vectors, and with vectors of 32 bytes, on a processor that takes
