@@ -15,7 +15,7 @@ TYPES = sorted((dtype.name for dtype in codecs()), key=str)
 ELEMENTS = ["f32", "f16", "bf16"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("name", [*ELEMENTS, *TYPES])
 def test_products_are_those_of_the_decoded_weight(name, native):

@@ -132,11 +132,10 @@ def given(tmp_path_factory):
 
 
 def stored(level, full):
-    """The types of weights that a path is tried with: all on the best one; elsewhere two by turns, unless the sweep is
+    """The types of weights that a path is tried with: all on the best one; elsewhere one by turns, unless the sweep is
     exhaustive."""
     every = ("f16", "q8_0", "bf16", "q4_k", "q6_k")
-    at = LEVELS.index(level)
-    return every if full or level == LEVELS[-1] else [every[(2 * at + step) % len(every)] for step in range(2)]
+    return every if full or level == LEVELS[-1] else [every[2 * LEVELS.index(level) % len(every)]]
 
 
 @pytest.mark.parametrize("level", LEVELS)
