@@ -60,6 +60,7 @@ def test_accumulated(dtype, tolerance, axis, reverse, exclusive, name):
     natively(name, made, 26, constant=(1,), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int32, np.float16, ml_dtypes.bfloat16])
 def test_the_first(dtype, largest):

@@ -23,6 +23,7 @@ def test_axes(name, axis):
         natively(name, case(x, axis=axis), rtol=2e-5)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-12), (np.float16, 4e-3), (ml_dtypes.bfloat16, 3e-2)])
 def test_dtypes(name, dtype, rtol):
