@@ -151,7 +151,7 @@ class Replay:
         first = Workspace(plan)
         self._turns = (first, Workspace(plan, first))
         self._inputs, self._taken = slots, taken
-        self._numbers: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = {}, {}
+        self._scalars: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = {}, {}
         self.outputs = [plan.slots[slot] for slot in taken]
         self._overwriting = _overwriting(plan, taken)
         self._steps = [
@@ -175,17 +175,17 @@ class Replay:
             memory.put(slot, array)
 
     def feed_elements(self, turn: int, place: int, array: np.ndarray) -> None:
-        """Give an input the elements of an array, which is not read later if it is a number: to copy that takes less
+        """Give an input the elements of an array, which is not read later if it is a scalar: to copy that takes less
         time than to tell each launch its address."""
         if array.ndim:
             self.feed(turn, place, array)
             return
-        numbers = self._numbers[turn]
-        if place in numbers:
-            numbers[place][...] = array
+        scalars = self._scalars[turn]
+        if place in scalars:
+            scalars[place][...] = array
         else:
-            numbers[place] = array.copy()
-            self.feed(turn, place, numbers[place])
+            scalars[place] = array.copy()
+            self.feed(turn, place, scalars[place])
 
     def take(self, turn: int, place: int, array: np.ndarray) -> None:
         """Give an output its array in a set."""
