@@ -46,7 +46,7 @@ def test_triangles(upper):
         natively("Trilu", case(values(8, 9, dtype=dtype), upper=upper), **EXACT)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", ["CumSum", "CumProd"])
 @pytest.mark.parametrize("exclusive", [0, 1])
 @pytest.mark.parametrize("reverse", [0, 1])

@@ -38,7 +38,7 @@ def test_nan_spreads_over_its_own(axis):
     natively("Softmax", case(x, axis=axis))
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("name", ["ArgMax", "ArgMin"])
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("axis", [0, 1, 2])

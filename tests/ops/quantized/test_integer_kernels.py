@@ -156,7 +156,7 @@ def windows(rng, left, right):
 @pytest.mark.parametrize("right", TYPES)
 def test_convolutions(left, right, path):
     rng = np.random.default_rng(5)
-    for _ in range(12):
+    for _ in range(6):
         x, w, attributes = windows(rng, left, right)
         natively("ConvInteger", Example((x, w), attributes), 21, rtol=0, atol=0, constant=[1])
         zeros = whole(rng, right, len(w))
