@@ -95,7 +95,7 @@ WIDE = ("gemma2", "gemma3", "gemma3n", "gemma4")
 computes in f32."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_architecture(name, tmp_path, full):
     vocabulary = architecture_checkpoints.write(name, tmp_path / "source")
