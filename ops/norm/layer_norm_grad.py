@@ -70,6 +70,6 @@ def rms_norm_grad(grad: Term, x: Term, scale: Term, *, axis: int = -1, epsilon: 
     """The gradients by x and scale; as LayerNormGrad without means."""
     axes = last_axes(x, axis)
     inverse = 1 / ((x * x).call("ReduceMean", axes) + epsilon).call("Sqrt")
-    normal, slope = x * inverse, grad * scale
-    by_x = inverse * (slope - normal * (slope * normal).call("ReduceMean", axes))
+    normal, scaled = x * inverse, grad * scale
+    by_x = inverse * (scaled - normal * (scaled * normal).call("ReduceMean", axes))
     return by_x, (grad * normal).summed_to(scale)

@@ -74,11 +74,11 @@ def grad(made: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
     both = value_and_grad(made, argnums, has_aux)
 
     @functools.wraps(made)
-    def slope(*arguments: Any, **options: Any) -> Any:
+    def gradient(*arguments: Any, **options: Any) -> Any:
         value, found = both(*arguments, **options)
         return (found, value[1]) if has_aux else found
 
-    return slope
+    return gradient
 
 
 def _check(value: Any) -> None:
