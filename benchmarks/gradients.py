@@ -14,7 +14,7 @@ from pathlib import Path
 
 from candle_convert.ops.rules.without_gradient import REASONS
 from candle_convert.ops.training.gradient_rule import differentiated, differentiated_as, elementwise, without_gradient
-from candle_convert.ops.training.propagation import without_slope
+from candle_convert.ops.training.propagation import without_grad
 from candle_convert.runtime.ir.registry import load, operators, registering
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "GRADIENTS.md"
@@ -33,14 +33,14 @@ def table() -> str:
     flat: list[str] = []
     missing: dict[str, list[str]] = {}
     for (_, name), operator in sorted(operators().items()):
-        if operator.gradients[:1] == [without_slope]:
+        if operator.gradients[:1] == [without_grad]:
             flat.append(name)
         elif not operator.gradients and operator.lower is None:
             missing.setdefault(REASONS.get(name, "no rule is written yet"), []).append(name)
     lines = [INTRODUCTION.strip(), "", "## None", "", "Asking for a derivative through one of them is an error.", ""]
     lines += ["| operators | why |", "|---|---|"]
     lines += [f"| {', '.join(names)} | {why} |" for why, names in missing.items()]
-    lines += ["", "## Zero", "", "Small changes of the inputs do not change the results; no slope is passed on.", ""]
+    lines += ["", "## Zero", "", "Small changes of the inputs do not change the results; no gradient is passed on.", ""]
     lines += textwrap.wrap(", ".join(flat), 120)
     return "\n".join(lines) + "\n"
 

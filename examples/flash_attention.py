@@ -49,8 +49,8 @@ def flash_attention(row, q, k, v, y, logs, scale=1.0, causal=False):
 
 
 @cc.kernel(rows=query_rows, results=lambda q, *others: q.shape)
-def slope_of_queries(row, q, k, v, slope, logs, drift, by_q, scale=1.0, causal=False):
-    """The slope of a query: of each of its scores, times the keys."""
+def grad_of_queries(row, q, k, v, grad, logs, drift, by_q, scale=1.0, causal=False):
+    """The gradient of a query: of each of its scores, times the keys."""
     head, query = row // q.shape[1], row % q.shape[1]
     last = query + 1 + k.shape[1] - q.shape[1] if causal else k.shape[1]
     for d in range(q.shape[2]):
@@ -60,7 +60,7 @@ def slope_of_queries(row, q, k, v, slope, logs, drift, by_q, scale=1.0, causal=F
         for d in range(q.shape[2]):
             score += q[head, query, d] * k[head, key, d]
         for d in range(v.shape[2]):
-            by_weight += slope[head, query, d] * v[head, key, d]
+            by_weight += grad[head, query, d] * v[head, key, d]
         weight = math.exp(score * scale - logs[head, query])
         by_score = weight * (by_weight - drift[head, query]) * scale
         for d in range(q.shape[2]):
@@ -68,8 +68,8 @@ def slope_of_queries(row, q, k, v, slope, logs, drift, by_q, scale=1.0, causal=F
 
 
 @cc.kernel(rows=key_rows, results=lambda q, k, v, *others: [k.shape, v.shape])
-def slopes_of_keys(row, q, k, v, slope, logs, drift, by_k, by_v, scale=1.0, causal=False):
-    """The slopes of a key and its value, over the queries that see it."""
+def grads_of_keys(row, q, k, v, grad, logs, drift, by_k, by_v, scale=1.0, causal=False):
+    """The gradients of a key and its value, over the queries that see it."""
     head, key = row // k.shape[1], row % k.shape[1]
     first = max(key - (k.shape[1] - q.shape[1]), 0) if causal else 0
     for d in range(q.shape[2]):
@@ -81,24 +81,24 @@ def slopes_of_keys(row, q, k, v, slope, logs, drift, by_k, by_v, scale=1.0, caus
         for d in range(q.shape[2]):
             score += q[head, query, d] * k[head, key, d]
         for d in range(v.shape[2]):
-            by_weight += slope[head, query, d] * v[head, key, d]
+            by_weight += grad[head, query, d] * v[head, key, d]
         weight = math.exp(score * scale - logs[head, query])
         by_score = weight * (by_weight - drift[head, query]) * scale
         for d in range(q.shape[2]):
             by_k[head, key, d] += by_score * q[head, query, d]
         for d in range(v.shape[2]):
-            by_v[head, key, d] += weight * slope[head, query, d]
+            by_v[head, key, d] += weight * grad[head, query, d]
 
 
 @flash_attention.gradient
-def flash_gradient(slopes, q, k, v, scale, causal):
+def flash_gradient(grads, q, k, v, scale, causal):
     """The outputs are those of the forward run, which is not repeated."""
-    slope, by_logs = slopes
+    grad, by_logs = grads
     y, logs = flash_attention(q, k, v, scale=scale, causal=causal)
-    drift = (slope * y).sum(-1) - by_logs
-    given = q, k, v, slope, logs, drift
-    by_q = slope_of_queries(*given, scale=scale, causal=causal)
-    return by_q, *slopes_of_keys(*given, scale=scale, causal=causal)
+    drift = (grad * y).sum(-1) - by_logs
+    given = q, k, v, grad, logs, drift
+    by_q = grad_of_queries(*given, scale=scale, causal=causal)
+    return by_q, *grads_of_keys(*given, scale=scale, causal=causal)
 
 
 def main() -> None:
@@ -110,7 +110,7 @@ def main() -> None:
     print(f"largest difference {(y - plain).abs().max().item():.1e}")
     found, expected = (cc.gradients((each**2).sum(), [q, k, v]) for each in (y, plain))
     for name, one, other in zip("qkv", found, expected, strict=True):
-        print(f"of the slope of {name} {(one - other).abs().max().item():.1e}")
+        print(f"of the gradient of {name} {(one - other).abs().max().item():.1e}")
 
 
 if __name__ == "__main__":

@@ -61,23 +61,21 @@ class Kernel:
         self.name = f"{body.__name__}_{digest[:12]}"
 
     def gradient(self, derivative: Body) -> Body:
-        """Decorate the derivative: a function of tensors that takes the slope of the result, or a tuple of slopes if
-        there are several, and the arguments and options; it returns the slope of each argument, None for those without
-        one: a tensor if there is one argument, a tuple otherwise."""
+        """Decorate the derivative: a function of tensors that takes the gradient of the result, or a tuple of gradients
+        if there are several, and the arguments and options; it returns the gradient of each argument, None for those
+        without one: a tensor if there is one argument, a tuple otherwise."""
         self._derivative = derivative
         self._traced.clear()
         return derivative
 
-    def _slopes(
-        self, node: Node, build: Builder, slopes: Sequence[Value | None], *, several: bool
-    ) -> list[Value | None]:
+    def _grads(self, node: Node, build: Builder, grads: Sequence[Value | None], *, several: bool) -> list[Value | None]:
         derivative, name = self._derivative, self.body.__name__
         if derivative is None:
             raise Undecomposable("it has no gradient; decorate one with its `gradient`")
         inputs = [value for value in node.inputs if value is not None]
         given = [
-            Term(output, build).filled(0).value if slope is None else slope
-            for slope, output in zip(slopes, node.outputs, strict=True)
+            Term(output, build).filled(0).value if grad is None else grad
+            for grad, output in zip(grads, node.outputs, strict=True)
         ]
         types = [_type(value) for value in (*given, *inputs)]
         key = tuple([each.number for each in types]), tuple(node.attributes.items())
@@ -86,17 +84,17 @@ class Kernel:
             count = len(given)
 
             def of_tensors(*tensors: LazyTensor) -> Any:
-                slope = tensors[:count] if several else tensors[0]
-                return derivative(slope, *tensors[count:], **node.attributes)
+                grad = tensors[:count] if several else tensors[0]
+                return derivative(grad, *tensors[count:], **node.attributes)
 
             traced = self._traced[key] = Traced(of_tensors, types, f"the gradient of {name}")
         found = traced.built([*given, *inputs], build)
         if len(found) != len(inputs):
-            why = f"the gradient of {name} returned {len(found)} slopes of {len(inputs)} arguments"
-            raise UsageError(CODE, None, why, hint="Return None for arguments without a slope")
+            why = f"the gradient of {name} returned {len(found)} gradients of {len(inputs)} arguments"
+            raise UsageError(CODE, None, why, hint="Return None for arguments without a gradient")
         return [
-            None if slope is None else Term(slope, build).summed_to(Term(value, build)).value
-            for slope, value in zip(found, inputs, strict=True)
+            None if grad is None else Term(grad, build).summed_to(Term(value, build)).value
+            for grad, value in zip(found, inputs, strict=True)
         ]
 
 
@@ -111,8 +109,8 @@ class ElementKernel(Kernel):
         super().__init__(body)
         FUNCTIONS[f"{DOMAIN}.{self.name}"] = body
         arity = len(inspect.signature(body).parameters)
-        slopes = functools.partial(self._slopes, several=False)
-        self.op = Op(self.name, DOMAIN, compute=self._compute, infer=broadcast_to_one, scalar=body, gradients=[slopes])
+        grads = functools.partial(self._grads, several=False)
+        self.op = Op(self.name, DOMAIN, compute=self._compute, infer=broadcast_to_one, scalar=body, gradients=[grads])
         self._arity = arity
 
     def __call__(self, *arguments: Any) -> LazyTensor:
@@ -189,8 +187,8 @@ class RowKernel(Kernel):
             return found if len(found) > 1 else found[0]
 
         name = f"{self.name}_{len(self._known)}"
-        slopes = functools.partial(self._slopes, several=several)
-        op = Op(name, DOMAIN, compute=compute, infer=infer, gradients=[slopes])
+        grads = functools.partial(self._grads, several=several)
+        op = Op(name, DOMAIN, compute=compute, infer=infer, gradients=[grads])
         register_rows(op, rows)
         return op, several
 

@@ -239,9 +239,9 @@ class Trace:
             tensor.set_expression(changed)
         for target, has_grad in self._grads:
             tensor = self._target(target, tensors)
-            slope = LazyTensor(leaf(next(arrays))) if has_grad else None
-            added = slope is not None and tensor is not target and tensor.grad is not None
-            tensor.grad = tensor.grad + slope if added else slope  # type: ignore[operator]
+            grad = LazyTensor(leaf(next(arrays))) if has_grad else None
+            added = grad is not None and tensor is not target and tensor.grad is not None
+            tensor.grad = tensor.grad + grad if added else grad  # type: ignore[operator]
         return restored(self._structure, results)
 
     def _keep(self, arrays: Sequence[np.ndarray]) -> None:

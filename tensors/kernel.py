@@ -10,8 +10,8 @@
         return 1 / (inner * inner)
 
     @softclip.gradient
-    def softclip_gradient(slope, x, limit):
-        return slope * softclip_slope(x, limit), None
+    def softclip_gradient(gradient, x, limit):
+        return gradient * softclip_slope(x, limit), None
 
 The gradient is a function of tensors, which may use other kernels and operations; it can be differentiated again where
 these can.

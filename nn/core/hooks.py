@@ -56,7 +56,7 @@ class _Watched:
         self._count = len(arguments)
         self.arguments = tuple([each.clone() if n in self._moving else each for n, each in enumerate(arguments)])
         for place in self._moving:
-            self.arguments[place].register_hook(lambda slope, place=place: self._argument(place, slope))
+            self.arguments[place].register_hook(lambda grad, place=place: self._argument(place, grad))
 
     def watch(self, result: Any) -> Any:
         """The result, whose gradients are noted."""
@@ -67,20 +67,20 @@ class _Watched:
                 return item
             place = len(results)
             results.append(item.clone())
-            results[place].register_hook(lambda slope: self._result(place, slope))
+            results[place].register_hook(lambda grad: self._result(place, grad))
             return results[place]
 
         found, _ = mapped((result, {}), watched)
         self._of_results = [None] * len(results)
         return found
 
-    def _result(self, place: int, slope: LazyTensor) -> None:
-        self._of_results[place] = slope
+    def _result(self, place: int, grad: LazyTensor) -> None:
+        self._of_results[place] = grad
         if not self._moving and place == 0:
             self._call((None,) * self._count)
 
-    def _argument(self, place: int, slope: LazyTensor) -> LazyTensor | None:
-        self._of_arguments[place] = slope
+    def _argument(self, place: int, grad: LazyTensor) -> LazyTensor | None:
+        self._of_arguments[place] = grad
         if place != self._moving[0]:
             return None
         changed = self._call(tuple([self._of_arguments.get(each) for each in range(self._count)]))

@@ -1,4 +1,4 @@
-"""ConvWeightGrad: the gradient of a convolution by its kernel, for images and slopes of known lengths."""
+"""ConvWeightGrad: the gradient of a convolution by its kernel, for images and gradients of known lengths."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..rules.expression import Term
 
 
 def _infer(node: Inference) -> None:
-    x, slope = node.shape(0), node.shape(1)
-    if x is not None and slope is not None and (len(x) != len(slope) or len(x) < 3):
-        node.fail(f"the input has shape {x} and the slope {slope}")
+    x, grad = node.shape(0), node.shape(1)
+    if x is not None and grad is not None and (len(x) != len(grad) or len(x) < 3):
+        node.fail(f"the input has shape {x} and the gradient {grad}")
     kernel = node.attributes["kernel_shape"]
-    outputs, channels = (None if shape is None else shape[1] for shape in (slope, x))
+    outputs, channels = (None if shape is None else shape[1] for shape in (grad, x))
     node.set(0, node.dtype(0), (outputs, channels, *kernel))
 
 
@@ -31,15 +31,16 @@ def _infer(node: Inference) -> None:
 )
 def conv_weight_grad(
     x: Term,
-    slope: Term,
+    grad: Term,
     *,
     kernel_shape: list[int],
     begin: list[int] | None = None,
     dilations: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Term:
-    """The slope [out, channels, taps...] by the kernel of a convolution of x [n, channels, spatial...] whose result has
-    the slope [n, out, positions...]: the padded image convolved with the slope, strides and dilations exchanged.
+    """The gradient [out, channels, taps...] by the kernel of a convolution of x [n, channels, spatial...] whose result
+    has the gradient [n, out, positions...]: the padded image convolved with the gradient, strides and dilations
+    exchanged.
 
     Args:
         begin: zeros before the image along each spatial axis.
@@ -49,9 +50,9 @@ def conv_weight_grad(
     before, steps, wide = begin or [0] * axes, strides or ones, dilations or ones
     spans = [
         (taps - 1) * dilation + (out - 1) * stride + 1
-        for taps, dilation, out, stride in zip(kernel_shape, wide, slope.lengths[2:], steps, strict=True)
+        for taps, dilation, out, stride in zip(kernel_shape, wide, grad.lengths[2:], steps, strict=True)
     ]
     behind = [span - size - pad for span, size, pad in zip(spans, x.lengths[2:], before, strict=True)]
     swap = [1, 0, *range(2, axes + 2)]
     image = x.call("Pad", x.integers([0, 0, *before, 0, 0, *behind])).transposed(swap)
-    return image.call("Conv", slope.transposed(swap), strides=wide, dilations=steps).transposed(swap)
+    return image.call("Conv", grad.transposed(swap), strides=wide, dilations=steps).transposed(swap)

@@ -1,7 +1,7 @@
-"""Native ConvWeightGrad of f32: for each image, taps of its padded planes times its slopes, summed in registers.
+"""Native ConvWeightGrad of f32: for each image, taps of its padded planes times its gradients, summed in registers.
 
-A row of the product is one tap of one channel, which is read where it lies; a panel has the slopes of `PANEL` outputs
-at each position. Images are summed in groups, whose number does not depend on threads, and the groups at last.
+A row of the product is one tap of one channel, which is read where it lies; a panel has the gradients of `PANEL`
+outputs at each position. Images are summed in groups, whose number does not depend on threads, and the groups at last.
 """
 
 # mypy: disable-error-code="misc, untyped-decorator"
@@ -101,9 +101,9 @@ def _transposed(source: int, count: int, step: int, target: int, width: int) -> 
 
 
 @range_kernel
-def taps_times_slopes(
+def taps_times_grads(
     x: Address,
-    slope: Address,
+    grad: Address,
     taps: Address,
     sums: Address,
     scratch: Address,
@@ -141,7 +141,7 @@ def taps_times_slopes(
             for channel in range(channels):
                 source = x + 4 * (number * channels + channel) * height * width
                 padded(source, image + channel * plane, height, width, top, left, tall, wide)
-            source = slope + 4 * (number * outputs + panel * PANEL) * positions
+            source = grad + 4 * (number * outputs + panel * PANEL) * positions
             _transposed(source, min(PANEL, outputs - panel * PANEL), positions, panel_of, positions)
             row = 0
             while row < rows:
@@ -188,7 +188,7 @@ def tap_offsets(channels: int, kernel: Sequence[int], dilations: Sequence[int], 
 @native(conv_weight_grad)
 def plan_conv_weight_grad(step: Step) -> Planned:
     """One and two spatial axes of f32."""
-    x, slope = step.input(0), step.input(1)
+    x, grad = step.input(0), step.input(1)
     axes = len(x.shape) - 2
     if x.dtype != np.float32 or axes not in (1, 2):
         return None
@@ -196,20 +196,20 @@ def plan_conv_weight_grad(step: Step) -> Planned:
     chosen = (step.attributes["kernel_shape"], *(step.attributes[name] for name in ("strides", "dilations")))
     kernel, strides, dilations = ([1] * missing + list(given or [1] * axes) for given in chosen)
     before = [0] * missing + list(step.attributes["begin"] or [0] * axes)
-    (height, width), out = ([1] * missing + list(item.shape[2:]) for item in (x, slope))
+    (height, width), out = ([1] * missing + list(item.shape[2:]) for item in (x, grad))
     tall, wide = (
         (taps - 1) * dilation + (length - 1) * stride + 1
         for taps, dilation, length, stride in zip(kernel, dilations, out, strides, strict=True)
     )
-    images, channels, outputs = x.shape[0], x.shape[1], slope.shape[1]
+    images, channels, outputs = x.shape[0], x.shape[1], grad.shape[1]
     count = channels * math.prod(kernel)
     places = tap_offsets(channels, kernel, dilations, tall, wide)
     groups, panels = min(GROUPS, images), -(-outputs // PANEL)
     sums = step.temporary(np.float32, (groups, panels, count, PANEL))
-    parts = step.parts(groups * panels, slope.count * count / 16)
+    parts = step.parts(groups * panels, grad.count * count / 16)
     scratch = step.scratch(parts * 4 * (channels * tall * wide + PANEL * math.prod(out)))
     product = Launch(
-        taps_times_slopes, parts, x=x, slope=slope, taps=step.constant_buffer(places), sums=sums,
+        taps_times_grads, parts, x=x, grad=grad, taps=step.constant_buffer(places), sums=sums,
         scratch=scratch, images=images, groups=groups, channels=channels, outputs=outputs, rows=count, height=height,
         width=width, top=before[0], left=before[1], tall=tall, wide=wide, out_height=out[0], out_width=out[1],
         step_y=strides[0], step_x=strides[1],

@@ -42,7 +42,7 @@ def _infer(node: Inference) -> None:
 )
 def max_pool_grad(
     x: Term,
-    slope: Term,
+    grad: Term,
     *,
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
@@ -51,7 +51,7 @@ def max_pool_grad(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Term:
-    """The slope of each window goes to the first of its largest elements; attributes are those of MaxPool."""
+    """The gradient of each window goes to the first of its largest elements; attributes are those of MaxPool."""
     window: dict[str, Any] = {
         "auto_pad": auto_pad, "ceil_mode": ceil_mode, "dilations": dilations, "kernel_shape": kernel_shape,
         "pads": pads, "strides": strides,
@@ -60,6 +60,6 @@ def max_pool_grad(
     flat = x.integers([-1])
     none = x.filled(0).call("Reshape", flat)
     found = none.call(
-        "ScatterElements", places.call("Reshape", flat), slope.call("Reshape", flat), axis=0, reduction="add"
+        "ScatterElements", places.call("Reshape", flat), grad.call("Reshape", flat), axis=0, reduction="add"
     )
     return found.like(x)

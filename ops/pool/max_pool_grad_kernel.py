@@ -27,16 +27,16 @@ def _exceeds(value: Any, best: Any) -> Any:
 
 
 def _squares(lanes: int) -> Any:
-    """A function of kernels that gives slopes to `lanes` windows of 2 x 2: addresses of their first row and of what it
-    gets, of their slopes, and bytes from row to row."""
+    """A function of kernels that gives gradients to `lanes` windows of 2 x 2: addresses of their first row and of what
+    it gets, of their gradients, and bytes from row to row."""
     kind, order = ir.VectorType(ir.FloatType(), lanes), ir.VectorType(ir.IntType(32), 2 * lanes)
     halves = [ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(odd, 2 * lanes, 2))) for odd in (0, 1)]
     woven = ir.Constant(order, [lane // 2 + lane % 2 * lanes for lane in range(2 * lanes)])
 
-    def squares(typing: Any, x: Any, slope: Any, y: Any, row: Any) -> Any:
+    def squares(typing: Any, x: Any, grad: Any, y: Any, row: Any) -> Any:
         def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             code = Code(builder)
-            x, slope, y, row = args
+            x, grad, y, row = args
             wide = ir.VectorType(ir.FloatType(), 2 * lanes)
             elements = []
             for place in (x, builder.add(x, row)):
@@ -50,7 +50,7 @@ def _squares(lanes: int) -> Any:
                 )
                 wins.append(builder.or_(builder.fcmp_ordered(">", value, best), missing))
                 best = builder.select(wins[-1], value, best)
-            given, none, later = code.load(slope, kind), ir.Constant(kind, [0.0] * lanes), None
+            given, none, later = code.load(grad, kind), ir.Constant(kind, [0.0] * lanes), None
             found = []
             for win in reversed(wins):
                 mine = win if later is None else builder.and_(win, builder.not_(later))
@@ -71,29 +71,29 @@ _sixteen, _eight, _four, _one = map(_squares, (16, 8, 4, 1))
 
 
 @inner
-def _line_of_squares(x: int, slope: int, y: int, row: int, count: int) -> None:
+def _line_of_squares(x: int, grad: int, y: int, row: int, count: int) -> None:
     """A line of windows of 2 x 2; `row` is bytes from row to row."""
     out = 0
     while out < count:
         left, at = count - out, 8 * out
         if left >= 16:
-            _sixteen(x + at, slope + 4 * out, y + at, row)
+            _sixteen(x + at, grad + 4 * out, y + at, row)
             out += 16
         elif left >= 8:
-            _eight(x + at, slope + 4 * out, y + at, row)
+            _eight(x + at, grad + 4 * out, y + at, row)
             out += 8
         elif left >= 4:
-            _four(x + at, slope + 4 * out, y + at, row)
+            _four(x + at, grad + 4 * out, y + at, row)
             out += 4
         else:
-            _one(x + at, slope + 4 * out, y + at, row)
+            _one(x + at, grad + 4 * out, y + at, row)
             out += 1
 
 
 @range_kernel
 def given_to_largest(
     x: Address,
-    slope: Address,
+    grad: Address,
     y: Address,
     planes: int,
     height: int,
@@ -106,7 +106,7 @@ def given_to_largest(
     parts: int,
 ) -> None:
     """Planes of windows that lie side by side; elements behind the last window get nothing."""
-    source, given, found = f32(x), f32(slope), f32(y)
+    source, given, found = f32(x), f32(grad), f32(y)
     squares = kernel_height == 2 and kernel_width == 2
     first, last = share(planes, part, parts)
     for plane in range(first, last):
@@ -117,7 +117,7 @@ def given_to_largest(
         for row in range(out_height):
             top, line = base + row * kernel_height * width, (plane * out_height + row) * out_width
             if squares:
-                _line_of_squares(x + 4 * top, slope + 4 * line, y + 4 * top, 4 * width, out_width)
+                _line_of_squares(x + 4 * top, grad + 4 * line, y + 4 * top, 4 * width, out_width)
                 continue
             for out in range(out_width):
                 begin = top + out * kernel_width
@@ -133,15 +133,15 @@ def given_to_largest(
 @native(max_pool_grad)
 def plan_max_pool_grad(step: Step) -> Planned:
     """One and two spatial axes; NumPy computes windows that overlap, with gaps or with padding."""
-    x, slope, attributes = step.input(0), step.input(1), step.attributes
+    x, grad, attributes = step.input(0), step.input(1), step.attributes
     axes = len(x.shape) - 2
     kernel = attributes["kernel_shape"]
-    if x.dtype != np.float32 or axes not in (1, 2) or not side_by_side(attributes, x.shape[2:], slope.shape[2:]):
+    if x.dtype != np.float32 or axes not in (1, 2) or not side_by_side(attributes, x.shape[2:], grad.shape[2:]):
         return None
     missing = [1] * (2 - axes)
-    (height, width), out, taps = (missing + list(item) for item in (x.shape[2:], slope.shape[2:], kernel))
+    (height, width), out, taps = (missing + list(item) for item in (x.shape[2:], grad.shape[2:], kernel))
     planes = x.shape[0] * x.shape[1]
     return Launch(
-        given_to_largest, step.parts(planes, COST * x.count), x=x, slope=slope, y=step.output(), planes=planes,
+        given_to_largest, step.parts(planes, COST * x.count), x=x, grad=grad, y=step.output(), planes=planes,
         height=height, width=width, out_height=out[0], out_width=out[1], kernel_height=taps[0], kernel_width=taps[1],
     )  # fmt: skip

@@ -142,11 +142,11 @@ def lstm_steps_grad(
         if by_gates is not None:
             more = _four(by_gates.entry(0, time))
             by_i, by_f, by_g, by_o = (one + other for one, other in zip((by_i, by_f, by_g, by_o), more, strict=True))
-        slopes = (by_i * i * (1 - i)).concatenated(by_f * f * (1 - f), by_g * (1 - g * g), by_o * o * (1 - o), axis=1)
-        following = slopes.call("MatMul", r), through * f
+        grads = (by_i * i * (1 - i)).concatenated(by_f * f * (1 - f), by_g * (1 - g * g), by_o * o * (1 - o), axis=1)
+        following = grads.call("MatMul", r), through * f
         if lengths is not None:
             runs = (lengths > time).unsqueezed(1)
-            slopes = runs.where(slopes, 0)
+            grads = runs.where(grads, 0)
             following = runs.where(following[0], by_h), runs.where(following[1], by_c)
-        by_added[time], (by_h, by_c) = slopes, following
+        by_added[time], (by_h, by_c) = grads, following
     return stacked(by_added), by_h, by_c

@@ -120,19 +120,19 @@ def lstm_stepped(
 
 
 @inner
-def _stepped_back(gates: Any, cell: Any, before: Any, by_h: Any, by_c: Any, slopes: Any, hidden: Any) -> None:
+def _stepped_back(gates: Any, cell: Any, before: Any, by_h: Any, by_c: Any, grads: Any, hidden: Any) -> None:
     """The gradient by the gates of a sequence before activation; `by_c` becomes that of the cell state before."""
     step, one = 4 * hidden, np.float32(1)
     for at in range(0, hidden, LANES):
         left, place = hidden - at, 4 * at
         i, f = load_within(gates + place, left), load_within(gates + place + step, left)
         g, o = load_within(gates + place + 2 * step, left), load_within(gates + place + 3 * step, left)
-        size, slope = tanh16(load_within(cell + place, left)), load_within(by_h + place, left)
-        through = load_within(by_c + place, left) + slope * o * (one - size * size)
-        store_within(slopes + place, through * g * i * (one - i), left)
-        store_within(slopes + place + step, through * load_within(before + place, left) * f * (one - f), left)
-        store_within(slopes + place + 2 * step, through * i * (one - g * g), left)
-        store_within(slopes + place + 3 * step, slope * size * o * (one - o), left)
+        size, grad = tanh16(load_within(cell + place, left)), load_within(by_h + place, left)
+        through = load_within(by_c + place, left) + grad * o * (one - size * size)
+        store_within(grads + place, through * g * i * (one - i), left)
+        store_within(grads + place + step, through * load_within(before + place, left) * f * (one - f), left)
+        store_within(grads + place + 2 * step, through * i * (one - g * g), left)
+        store_within(grads + place + 3 * step, grad * size * o * (one - o), left)
         store_within(by_c + place, through * f, left)
 
 
@@ -184,18 +184,18 @@ def lstm_stepped_back(
         before = cells + earlier * batch * row if turn + 1 < times else c_first
         moment = time * batch
         for index in range(first, last):
-            at, place, slopes = index * row, moment + index, by_added + (moment + index) * wide
+            at, place, grads = index * row, moment + index, by_added + (moment + index) * wide
             _increased(by_h + at, by_hidden + place * row, hidden)
             if by_cells != 0:
                 _increased(by_c + at, by_cells + place * row, hidden)
             if lengths != 0 and time >= i32(lengths)[index]:
-                _zeroed(slopes, 4 * hidden)
+                _zeroed(grads, 4 * hidden)
             else:
                 _stepped_back(
-                    gates + place * wide, cells + place * row, before + at, by_h + at, by_c + at, slopes, hidden
+                    gates + place * wide, cells + place * row, before + at, by_h + at, by_c + at, grads, hidden
                 )
-        slopes = by_added + (moment + first) * wide
-        _product(slopes, wide, last - first, 4 * hidden, weights, product + first * row, hidden, zero, own)
+        grads = by_added + (moment + first) * wide
+        _product(grads, wide, last - first, 4 * hidden, weights, product + first * row, hidden, zero, own)
         for index in range(first, last):
             if lengths == 0 or time < i32(lengths)[index]:
                 _copied(product + index * row, by_h + index * row, hidden)

@@ -5,7 +5,7 @@ from __future__ import annotations
 INTEGERS = "its results are integers, which do not change by small amounts"
 QUANTIZED = "its weights are quantized; dequantize them to train"
 CACHED = "it writes to a cache of keys and values, for generation; use Attention"
-SEQUENCES = "it handles sequences of tensors, for which slopes are not added up; use tensors"
+SEQUENCES = "it handles sequences of tensors, for which gradients are not added up; use tensors"
 STRINGS = "it works on strings or files"
 PLACED = "passes place it in a graph for one device; differentiate the graph before"
 OLD = "it is replaced when a model is opened"

@@ -12,7 +12,7 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import Op, Undecomposable, gradient
 from ..rules.expression import Inferring, Term, without_none
-from .propagation import through, without_slope
+from .propagation import through, without_grad
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Step:
         return term
 
     @property
-    def slope(self) -> Term:
+    def grad(self) -> Term:
         """The gradient of the first output."""
         assert self.g[0] is not None
         return self.g[0]
@@ -115,14 +115,14 @@ def differentiated_as(*operators: Op) -> Callable[[Formula], Formula]:
     def registered(formula: Formula) -> Formula:
         def rule(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
             step, first = _step(node, build, gradients), len(build.nodes)
-            slopes: dict[Value, Term] = {}
+            grads: dict[Value, Term] = {}
             for made, g in zip(formula(step), step.g, strict=False):
                 if g is not None:
                     if made is None:
                         raise Undecomposable("one of its outputs has no derivative")
-                    slopes[made.value] = slopes[made.value] + g if made.value in slopes else g
+                    grads[made.value] = grads[made.value] + g if made.value in grads else g
             wanted = [value if value is not None and _moves(value) else None for value in node.inputs]
-            parts = through(build, build.nodes[first:], slopes, wanted)
+            parts = through(build, build.nodes[first:], grads, wanted)
             return [None if part is None else part.value for part in parts]
 
         gradient(*operators)(rule)
@@ -132,7 +132,7 @@ def differentiated_as(*operators: Op) -> Callable[[Formula], Formula]:
 
 
 def _moves(value: Value) -> bool:
-    """Whether a value can have a slope."""
+    """Whether a value can have a gradient."""
     return value.dtype is None or value.dtype.is_float
 
 
@@ -141,11 +141,11 @@ def elementwise(table: dict[Op, Callable[..., Term]]) -> None:
     for operator, formula in table.items():
 
         def rule(step: Step, formula: Callable[..., Term] = formula) -> list[Term | None]:
-            return [formula(step.input(0), step.y[0], step.slope, **step.attributes)]
+            return [formula(step.input(0), step.y[0], step.grad, **step.attributes)]
 
         differentiated(operator)(rule)
 
 
 def without_gradient(*operators: Op) -> None:
     """Register such operators."""
-    gradient(*operators)(without_slope)
+    gradient(*operators)(without_grad)

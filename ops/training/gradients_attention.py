@@ -211,4 +211,4 @@ def _flex_attention(step: Step) -> list[Term | None]:
     y, _ = _attended(q, k, v, None, None, {"scale": scale, **mods})
     y = y.cast(step.input(2).dtype)
     wanted = [value if is_moving(value) else None for value in operands(step.node)]
-    return through(step.build, step.build.nodes[first:], {y.value: step.slope}, wanted)
+    return through(step.build, step.build.nodes[first:], {y.value: step.grad}, wanted)

@@ -37,12 +37,12 @@ def _outer(node: Node) -> list[Value | None]:
     return operands(node)[len(node.inputs) :]
 
 
-def _sums(outputs: Sequence[Value], slopes: Sequence[Term | None]) -> dict[Value, Term]:
-    """The slopes by output; those of a value that is several outputs are added up."""
+def _sums(outputs: Sequence[Value], grads: Sequence[Term | None]) -> dict[Value, Term]:
+    """The gradients by output; those of a value that is several outputs are added up."""
     found: dict[Value, Term] = {}
-    for value, slope in zip(outputs, slopes, strict=False):
-        if slope is not None:
-            found[value] = found[value] + slope if value in found else slope
+    for value, grad in zip(outputs, grads, strict=False):
+        if grad is not None:
+            found[value] = found[value] + grad if value in found else grad
     return found
 
 
@@ -52,14 +52,14 @@ def _filled(part: Term | None, value: Value, build: Builder) -> Term:
 
 @differentiated(if_)
 def _if(step: Step) -> list[Term | None]:
-    """An If whose branches compute the slopes of what they take from outside."""
+    """An If whose branches compute the gradients of what they take from outside."""
     node, build, outer = step.node, step.build, _outer(step.node)
     sources = [value for value in outer if value is not None and is_moving(value)]
     branches = []
     for name in BRANCHES:
         made, inner = copied_subgraph(node.attributes[name], build)
-        slopes = [None if slope is None else Term(slope.value, inner) for slope in step.g]
-        branches.append((inner, propagated(inner, list(made.nodes), _sums(made.outputs, slopes), sources)))
+        grads = [None if grad is None else Term(grad.value, inner) for grad in step.g]
+        branches.append((inner, propagated(inner, list(made.nodes), _sums(made.outputs, grads), sources)))
     moved = [place for place in range(len(sources)) if any(parts[place] is not None for _, parts in branches)]
     if not moved:
         return []
@@ -75,7 +75,7 @@ def _if(step: Step) -> list[Term | None]:
 def _loop(step: Step) -> list[Term | None]:
     """The iteration, the condition and the states are kept for each iteration."""
     states = max(len(step.x) - 2, 0)
-    return _backwards(step, _kept(step, states + 2), step.g[:states], [Entries(slope) for slope in step.g[states:]], 2)
+    return _backwards(step, _kept(step, states + 2), step.g[:states], [Entries(grad) for grad in step.g[states:]], 2)
 
 
 @differentiated(scan)
@@ -116,12 +116,12 @@ def _kept(step: Step, count: int) -> list[Entries]:
 def _backwards(
     step: Step, read: Sequence[Entries], states: Terms, written: Sequence[Entries], skipped: int
 ) -> list[Term | None]:
-    """The slopes of the operands of a Loop or Scan.
+    """The gradients of the operands of a Loop or Scan.
 
     Args:
         read: what the iterations backwards see for each input of the body.
-        states: slopes of the last states.
-        written: slopes of the outputs behind the states.
+        states: gradients of the last states.
+        written: gradients of the outputs behind the states.
         skipped: inputs of the body, and of the node, before the states; the body of a Loop has one such output.
     """
     node, build = step.node, step.build
@@ -142,16 +142,16 @@ def _backwards(
         seeds[place] = Term(value, inner)
     wanted = [*(own[skipped + place] for place in moving), *sources, *(own[place] for place in entering)]
     parts = propagated(inner, list(body.nodes), _sums(results, seeds), wanted)
-    slopes = [_filled(part, value, inner) for part, value in zip(parts, wanted, strict=True)]
+    grads = [_filled(part, value, inner) for part, value in zip(parts, wanted, strict=True)]
     body.inputs = [*carried, *sums, *own, *given]
     end = len(moving) + len(sources)
-    totals = [Term(total, inner) + slope for total, slope in zip(sums, slopes[len(moving) : end], strict=True)]
-    finish(inner, [*slopes[: len(moving)], *totals, *slopes[end:]])
+    totals = [Term(total, inner) + grad for total, grad in zip(sums, grads[len(moving) : end], strict=True)]
+    finish(inner, [*grads[: len(moving)], *totals, *grads[end:]])
 
     read = [*read, *(written[place] for place in seen)]
     scanned = [read[place] for place in entering]
     starting = [(starts[place], states[place]) for place in moving] + [(value, None) for value in sources]
-    initial = [_filled(slope, value, build) for value, slope in starting if value is not None]
+    initial = [_filled(grad, value, build) for value, grad in starting if value is not None]
     attributes = {
         "body": body,
         "num_scan_inputs": len(read),
@@ -172,6 +172,6 @@ def _backwards(
 
 def _input(body: Graph, build: Builder, like: Value) -> Value:
     """A new input of a body."""
-    value = Value(build.name("slope"), like.dtype, like.shape)
+    value = Value(build.name("grad"), like.dtype, like.shape)
     body.values[value.name] = value
     return value

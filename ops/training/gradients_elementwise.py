@@ -114,35 +114,35 @@ without_gradient(
 
 @differentiated(arithmetic.add)
 def _add(step: Step) -> list[Term | None]:
-    return [step.slope.summed_to(step.input(0)), step.slope.summed_to(step.input(1))]
+    return [step.grad.summed_to(step.input(0)), step.grad.summed_to(step.input(1))]
 
 
 @differentiated(arithmetic.sub)
 def _sub(step: Step) -> list[Term | None]:
-    return [step.slope.summed_to(step.input(0)), (-step.slope).summed_to(step.input(1))]
+    return [step.grad.summed_to(step.input(0)), (-step.grad).summed_to(step.input(1))]
 
 
 @differentiated(arithmetic.mul)
 def _mul(step: Step) -> list[Term | None]:
-    a, b, g = step.input(0), step.input(1), step.slope
+    a, b, g = step.input(0), step.input(1), step.grad
     return [(g * b).summed_to(a), (g * a).summed_to(b)]
 
 
 @differentiated(arithmetic.div)
 def _div(step: Step) -> list[Term | None]:
-    a, b, g = step.input(0), step.input(1), step.slope
+    a, b, g = step.input(0), step.input(1), step.grad
     return [(g / b).summed_to(a), (-(g * a / (b * b))).summed_to(b)]
 
 
 @differentiated(arithmetic.mod)
 def _mod(step: Step) -> list[Term | None]:
-    a, b, g = step.input(0), step.input(1), step.slope
+    a, b, g = step.input(0), step.input(1), step.grad
     return [g.summed_to(a), (-(g * ((a - step.of("Mod", [a, b], **step.attributes)) / b))).summed_to(b)]
 
 
 @differentiated(arithmetic.pow_)
 def _pow(step: Step) -> list[Term | None]:
-    x, y, g = step.input(0), step.input(1), step.slope
+    x, y, g = step.input(0), step.input(1), step.grad
     power = y.call("CastLike", x)
     by_base = g * power * x.call("Pow", power - 1)
     by_power = g * x.call("Pow", y) * (x > 0).where(x, 1).call("Log")
@@ -154,18 +154,18 @@ def _pow(step: Step) -> list[Term | None]:
 
 @differentiated(variadic.sum_)
 def _sum(step: Step) -> list[Term | None]:
-    return [step.slope.summed_to(x) for x in step.x if x is not None]
+    return [step.grad.summed_to(x) for x in step.x if x is not None]
 
 
 @differentiated(variadic.mean)
 def _mean(step: Step) -> list[Term | None]:
-    return [(step.slope * (1 / len(step.x))).summed_to(x) for x in step.x if x is not None]
+    return [(step.grad * (1 / len(step.x))).summed_to(x) for x in step.x if x is not None]
 
 
 @differentiated(variadic.max_, variadic.min_)
 def _extreme(step: Step) -> list[Term | None]:
     """Inputs that are equally far out share the gradient."""
-    result, g = step.of(step.node.op.name, step.x), step.slope
+    result, g = step.of(step.node.op.name, step.x), step.grad
     hits = [x.call("Equal", result).call("CastLike", g) for x in step.x if x is not None]
     share = g / (hits[0] if len(hits) == 1 else step.of("Sum", hits))
     return [(share * hit).summed_to(x) for hit, x in zip(hits, (x for x in step.x if x is not None), strict=True)]
@@ -173,15 +173,15 @@ def _extreme(step: Step) -> list[Term | None]:
 
 @differentiated(piecewise_activation.prelu)
 def _prelu(step: Step) -> list[Term | None]:
-    x, slope, g = step.input(0), step.input(1), step.slope
-    return [(x < 0).where(g * slope, g), (x < 0).where(g * x, 0).summed_to(slope)]
+    x, grad, g = step.input(0), step.input(1), step.grad
+    return [(x < 0).where(g * grad, g), (x < 0).where(g * x, 0).summed_to(grad)]
 
 
 @differentiated(piecewise_activation.clip)
 def _clip(step: Step) -> list[Term | None]:
     x, low, high = (*step.x, None, None)[:3]
     assert x is not None
-    g, by_low, by_high = step.slope, None, None
+    g, by_low, by_high = step.grad, None, None
     if high is not None:
         raised = x if low is None else x.call("Max", low)
         by_high = (raised > high).where(g, 0).call("ReduceSum", keepdims=0).like(high)
@@ -194,21 +194,21 @@ def _clip(step: Step) -> list[Term | None]:
 
 @differentiated(where.where)
 def _where(step: Step) -> list[Term | None]:
-    condition, x, y, g = step.input(0), step.input(1), step.input(2), step.slope
+    condition, x, y, g = step.input(0), step.input(1), step.input(2), step.grad
     return [None, condition.where(g, 0).summed_to(x), condition.where(0, g).summed_to(y)]
 
 
 @differentiated(cast.cast, cast.cast_like)
 def _cast(step: Step) -> list[Term | None]:
-    """Casts to integers and booleans lose the slope."""
+    """Casts to integers and booleans lose the gradient."""
     to = step.attributes.get("to")
     whole = to is not None and not cast.element_type(to).is_float
-    return [None if whole else step.slope.call("CastLike", step.input(0))]
+    return [None if whole else step.grad.call("CastLike", step.input(0))]
 
 
 @differentiated_as(quantize_linear.dequantize_linear)
 def _dequantize_linear(step: Step) -> list[Term | None]:
-    """Integers less their zero point, which have no slope, times the scale."""
+    """Integers less their zero point, which have no gradient, times the scale."""
     x, scale, zero = (*step.x, None)[:3]
     assert x is not None
     assert scale is not None

@@ -18,7 +18,7 @@ from .gradient_rule import Step, differentiated, without_gradient
 
 @differentiated(matmul.matmul)
 def _matmul(step: Step) -> list[Term | None]:
-    a, b, g = step.input(0), step.input(1), step.slope
+    a, b, g = step.input(0), step.input(1), step.grad
     if min(a.rank or 0, b.rank or 0) > 1:
         return [_by_left(a, b, g), _by_right(a, b, g)]
     left, middle, right = {
@@ -57,7 +57,7 @@ def _swapped(x: Term) -> Term:
 @differentiated(linear.linear)
 def _linear(step: Step) -> list[Term | None]:
     """By a weight that is stored in blocks there is none; it stays in blocks."""
-    x, weight, g = step.input(0), step.input(1), step.slope
+    x, weight, g = step.input(0), step.input(1), step.grad
     by_bias = g.summed_to(step.input(2)) if len(step.x) > 2 and step.x[2] is not None else None
     by_x = g.calls("LinearTransposed", weight, domain=CANDLE)[0]
     if isinstance(weight.value.dtype, BlockType):
@@ -67,7 +67,7 @@ def _linear(step: Step) -> list[Term | None]:
 
 @differentiated(linear_transposed.linear_transposed)
 def _linear_transposed(step: Step) -> list[Term | None]:
-    x, weight, g = step.input(0), step.input(1), step.slope
+    x, weight, g = step.input(0), step.input(1), step.grad
     by_x = g.calls("Linear", weight, domain=CANDLE)[0]
     if isinstance(weight.value.dtype, BlockType):
         return [by_x]
@@ -85,7 +85,7 @@ def _gemm(step: Step) -> list[Term | None]:
     assert a is not None
     assert b is not None
     g, alpha, transposed_a, transposed_b = (
-        step.slope,
+        step.grad,
         step.attributes["alpha"],
         step.attributes["transA"],
         step.attributes["transB"],
@@ -118,14 +118,14 @@ def _einsum(step: Step) -> list[Term | None]:
         once = "".join(dict.fromkeys(term.replace("...", ".")))
         whole = once.replace(".", "...") if "." in once or not any("..." in name for name in names) else f"...{once}"
         parts = step.of(
-            "Einsum", [step.slope, *(other for _, other in others), x.filled(1)], equation=f"{','.join(names)}->{whole}"
+            "Einsum", [step.grad, *(other for _, other in others), x.filled(1)], equation=f"{','.join(names)}->{whole}"
         )
         found.append(_along_diagonals(step, parts, whole, term, x).summed_to(x))
     return found
 
 
 def _along_diagonals(step: Step, parts: Term, whole: str, term: str, x: Term) -> Term:
-    """Slopes with an axis for each index, on the diagonals of a term that has an index several times."""
+    """Gradients with an axis for each index, on the diagonals of a term that has an index several times."""
     letters = term.replace("...", "")
     unused = iter(sorted(set(string.ascii_letters) - set(letters)))
     inputs, names, made = [parts], [whole], ""
@@ -153,7 +153,7 @@ MAX_DET = 16
 @differentiated(det.det)
 def _det(step: Step) -> list[Term | None]:
     """The transposed adjugate, by Faddeev and LeVerrier in f64: it exists for singular matrices, too."""
-    x, g = step.input(0), step.slope
+    x, g = step.input(0), step.grad
     size = x.lengths[-1]
     if size > MAX_DET:
         raise Undecomposable(f"of matrices of {size} rows, more than {MAX_DET}")
@@ -174,7 +174,7 @@ def _det(step: Step) -> list[Term | None]:
 @differentiated(cumulative.cum_sum)
 def _cum_sum(step: Step) -> list[Term | None]:
     return [
-        step.slope.call(
+        step.grad.call(
             "CumSum", step.input(1), exclusive=step.attributes["exclusive"], reverse=int(not step.attributes["reverse"])
         )
     ]
@@ -182,11 +182,11 @@ def _cum_sum(step: Step) -> list[Term | None]:
 
 @differentiated(cumulative.cum_prod)
 def _cum_prod(step: Step) -> list[Term | None]:
-    """The product before an element, times the sum of the slopes behind it, each times what lies in between.
+    """The product before an element, times the sum of the gradients behind it, each times what lies in between.
 
     These sums S[k] = g[k] + a[k] * S[k + 1] are found in log2(length) steps, in which no element is divided by.
     """
-    x, g, exclusive = step.input(0), step.slope, step.attributes["exclusive"]
+    x, g, exclusive = step.input(0), step.grad, step.attributes["exclusive"]
     try:
         axis, lengths = step.known(1), x.lengths
     except Undecomposable:
@@ -209,7 +209,7 @@ def _cum_prod(step: Step) -> list[Term | None]:
 
 
 def _by_division(step: Step) -> Term:
-    """The gradient of CumProd along an axis that is known only at run time: the sum of what slopes and products give
+    """The gradient of CumProd along an axis that is known only at run time: the sum of what gradients and products give
     behind an element, over the element. The first 0 of a row is left out of its products instead; behind the second one
     they are 0."""
     x, axis, reverse = step.input(0), step.input(1), step.attributes["reverse"]
@@ -220,7 +220,7 @@ def _by_division(step: Step) -> Term:
 
     def behind(products: Term) -> Term:
         flags = {"exclusive": step.attributes["exclusive"], "reverse": int(not reverse)}
-        return (step.slope * products).call("CumSum", axis, **flags)
+        return (step.grad * products).call("CumSum", axis, **flags)
 
     without = is_first.where(1, x).call("CumProd", axis, exclusive=step.attributes["exclusive"], reverse=reverse)
     whole = behind(step.output(0)) / is_zero.where(1, x)
@@ -235,13 +235,13 @@ def _moved_on(term: Term, axis: int, distance: int, fill: float) -> Term:
 
 @differentiated(softmax.softmax)
 def _softmax(step: Step) -> list[Term | None]:
-    y, g, axis = step.output(0), step.slope, step.integers([step.attributes["axis"]])
+    y, g, axis = step.output(0), step.grad, step.integers([step.attributes["axis"]])
     return [y * (g - (g * y).call("ReduceSum", axis))]
 
 
 @differentiated(log_softmax.log_softmax)
 def _log_softmax(step: Step) -> list[Term | None]:
-    y, g, axis = step.output(0), step.slope, step.integers([step.attributes["axis"]])
+    y, g, axis = step.output(0), step.grad, step.integers([step.attributes["axis"]])
     return [g - y.call("Exp") * g.call("ReduceSum", axis)]
 
 
@@ -258,12 +258,12 @@ def _spread(step: Step, term: Term) -> Term:
 
 @differentiated(reduce.reduce_sum)
 def _reduce_sum(step: Step) -> list[Term | None]:
-    return [_spread(step, step.slope).call("Expand", step.input(0).shape)]
+    return [_spread(step, step.grad).call("Expand", step.input(0).shape)]
 
 
 @differentiated(reduce.reduce_mean)
 def _reduce_mean(step: Step) -> list[Term | None]:
-    x, g = step.input(0), step.slope
+    x, g = step.input(0), step.grad
     share = g.call("Size").call("CastLike", g) / x.call("Size").call("CastLike", g)
     return [_spread(step, g * share).call("Expand", x.shape)]
 
@@ -271,7 +271,7 @@ def _reduce_mean(step: Step) -> list[Term | None]:
 @differentiated(reduce.reduce_max, reduce.reduce_min)
 def _reduce_extreme(step: Step) -> list[Term | None]:
     """Elements that are equally far out share the gradient."""
-    x, g = step.input(0), step.slope
+    x, g = step.input(0), step.grad
     hits = x.call("Equal", _spread(step, step.output(0))).call("CastLike", g)
     return [hits * _spread(step, g / step.of("ReduceSum", [hits, *step.x[1:]], **step.attributes))]
 
@@ -279,7 +279,7 @@ def _reduce_extreme(step: Step) -> list[Term | None]:
 @differentiated(reduce.reduce_prod)
 def _reduce_prod(step: Step) -> list[Term | None]:
     """The product of the elements before each one and of those behind it, which needs no division."""
-    x, g = step.input(0), _spread(step, step.slope)
+    x, g = step.input(0), _spread(step, step.grad)
     try:
         axes, rank = step.known(1), x.axes
     except Undecomposable:
@@ -316,26 +316,26 @@ def _count(x: Term, start: int) -> Term:
 
 @differentiated(reduce.reduce_l1)
 def _reduce_l1(step: Step) -> list[Term | None]:
-    return [_spread(step, step.slope) * step.input(0).call("Sign")]
+    return [_spread(step, step.grad) * step.input(0).call("Sign")]
 
 
 @differentiated(reduce.reduce_l2)
 def _reduce_l2(step: Step) -> list[Term | None]:
     """Zero where the norm is."""
     norm = step.output(0)
-    return [step.input(0) * _spread(step, step.slope * (norm > 0).where(1 / norm, 0))]
+    return [step.input(0) * _spread(step, step.grad * (norm > 0).where(1 / norm, 0))]
 
 
 @differentiated(reduce.reduce_sum_square)
 def _reduce_sum_square(step: Step) -> list[Term | None]:
-    return [2 * step.input(0) * _spread(step, step.slope)]
+    return [2 * step.input(0) * _spread(step, step.grad)]
 
 
 @differentiated(reduce.reduce_log_sum)
 def _reduce_log_sum(step: Step) -> list[Term | None]:
-    return [_spread(step, step.slope / step.output(0).call("Exp")).call("Expand", step.input(0).shape)]
+    return [_spread(step, step.grad / step.output(0).call("Exp")).call("Expand", step.input(0).shape)]
 
 
 @differentiated(reduce.reduce_log_sum_exp)
 def _reduce_log_sum_exp(step: Step) -> list[Term | None]:
-    return [(step.input(0) - _spread(step, step.output(0))).call("Exp") * _spread(step, step.slope)]
+    return [(step.input(0) - _spread(step, step.output(0))).call("Exp") * _spread(step, step.grad)]

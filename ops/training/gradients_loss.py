@@ -10,13 +10,13 @@ from ..rules.expression import Term
 from .gradient_rule import Step, differentiated, without_gradient
 
 
-def _slopes(step: Step, logs: Term) -> tuple[Term, Term | None]:
+def _grads(step: Step, logs: Term) -> tuple[Term, Term | None]:
     """The derivatives of the loss by the log-probabilities, minus the weight of each label's class at that class, and
     by the weights."""
     x, labels, weights = (*step.x, None)[:3]
     assert x is not None
     assert labels is not None
-    g, ignored = step.slope, step.attributes["ignore_index"]
+    g, ignored = step.grad, step.attributes["ignore_index"]
     zero = labels.call("Sub", labels)
     counted = (
         None if ignored is None else labels.call("Equal", step.integers(ignored).call("CastLike", labels)).call("Not")
@@ -39,8 +39,8 @@ def _slopes(step: Step, logs: Term) -> tuple[Term, Term | None]:
         return by_logs, None
     picked = -(hot * logs).call("ReduceSum", step.integers([1]), keepdims=0)
     distance = picked - step.output(0) if mean else picked
-    flat, zero_slope = step.integers([-1]), g.number(0)
-    parts = distance * per_label if counted is None else counted.call("Where", distance * per_label, zero_slope)
+    flat, zero_grad = step.integers([-1]), g.number(0)
+    parts = distance * per_label if counted is None else counted.call("Where", distance * per_label, zero_grad)
     by_weights = weights.filled(0).call(
         "ScatterElements", chosen.call("Reshape", flat), parts.call("Reshape", flat), axis=0, reduction="add"
     )
@@ -49,7 +49,7 @@ def _slopes(step: Step, logs: Term) -> tuple[Term, Term | None]:
 
 @differentiated(negative_log_likelihood.negative_log_likelihood_loss)
 def _negative_log_likelihood(step: Step) -> list[Term | None]:
-    by_logs, by_weights = _slopes(step, step.input(0))
+    by_logs, by_weights = _grads(step, step.input(0))
     return [by_logs, None, by_weights]
 
 
@@ -59,7 +59,7 @@ def _softmax_cross_entropy(step: Step) -> list[Term | None]:
     logs, by_weights = step.output(1), None
     g = step.g[1] if len(step.g) > 1 else None
     if step.g[0] is not None:
-        by_logs, by_weights = _slopes(step, logs)
+        by_logs, by_weights = _grads(step, logs)
         g = by_logs if g is None else g + by_logs
     assert g is not None
     return [g - logs.call("Exp") * g.call("ReduceSum", step.integers([1])), None, by_weights]
@@ -69,7 +69,7 @@ def _softmax_cross_entropy(step: Step) -> list[Term | None]:
 def _dropout(step: Step) -> list[Term | None]:
     """What was kept, as much larger as it was made."""
     _, ratio, training = (*step.x, None, None)[:3]
-    g = step.slope
+    g = step.grad
     if training is None:
         return [g]
     kept = step.output(1).call("CastLike", g)

@@ -90,8 +90,9 @@ class Window:
         """One image of one channel, full of ones."""
         return like.number(1).call("Expand", self.step.of("Concat", [self.step.integers([1, 1]), lengths], axis=0))
 
-    def kernel_slope(self, image: Term, slope: Term, group: int) -> Term:
-        """The derivative by the kernel: the padded image convolved with the slope, strides and dilations exchanged."""
+    def kernel_grad(self, image: Term, grad: Term, group: int) -> Term:
+        """The derivative by the kernel: the padded image convolved with the gradient, strides and dilations
+        exchanged."""
         if group > 1:
             split = self.step.of("Concat", [self.step.integers([0, group, -1]), self.span], axis=0)
             joined = self.step.of("Concat", [self.step.integers([0, -1]), self.span], axis=0)
@@ -102,11 +103,11 @@ class Window:
             )
         else:
             image = self.swap_axes(image)
-        found = image.call("Conv", self.swap_axes(slope), strides=self.dilations, dilations=self.strides, group=group)
+        found = image.call("Conv", self.swap_axes(grad), strides=self.dilations, dilations=self.strides, group=group)
         return self.swap_axes(found)
 
     def flipped(self, kernel: Term, group: int) -> Term:
-        """The kernel that takes the slopes of a convolution without strides back to its input: mirrored, inputs and
+        """The kernel that takes the gradients of a convolution without strides back to its input: mirrored, inputs and
         outputs exchanged."""
         axes = list(range(2, self.axes + 2))
         ends = [-(1 << 62)] * self.axes
@@ -118,18 +119,18 @@ class Window:
         swapped = grouped.transposed([0, 2, 1, *range(3, self.axes + 3)])
         return swapped.reshaped(group * inputs, outputs // group, *lengths)
 
-    def bias_slope(self, slope: Term) -> Term:
+    def bias_grad(self, grad: Term) -> Term:
         """The derivative by the bias."""
-        return slope.call("ReduceSum", self.step.integers([0, *range(2, self.axes + 2)]), keepdims=0)
+        return grad.call("ReduceSum", self.step.integers([0, *range(2, self.axes + 2)]), keepdims=0)
 
 
 def _flipped_pads(step: Step, window: Window) -> list[int] | None:
-    """Padding of slopes that are convolved with the mirrored kernel; None with strides, where lengths are unknown, or
-    where the padding is larger than the kernel."""
+    """Padding of gradients that are convolved with the mirrored kernel; None with strides, where lengths are unknown,
+    or where the padding is larger than the kernel."""
     if step.attributes["auto_pad"] not in ("NOTSET", "VALID") or set(window.strides) != {1}:
         return None
     try:
-        size, kernel, out = (term.lengths[2:] for term in (step.input(0), step.input(1), step.slope))
+        size, kernel, out = (term.lengths[2:] for term in (step.input(0), step.input(1), step.grad))
     except Undecomposable:
         return None
     given = step.attributes["pads"] if step.attributes["auto_pad"] == "NOTSET" else None
@@ -142,7 +143,7 @@ def _flipped_pads(step: Step, window: Window) -> list[int] | None:
 
 @differentiated(conv.conv)
 def _conv(step: Step) -> list[Term | None]:
-    x, w, g, group = step.input(0), step.input(1), step.slope, step.attributes["group"]
+    x, w, g, group = step.input(0), step.input(1), step.grad, step.attributes["group"]
     window = Window(step, x, w, g)
     pads = _flipped_pads(step, window)
     if pads is None:
@@ -150,15 +151,15 @@ def _conv(step: Step) -> list[Term | None]:
         by_x = window.moved(whole, window.begin.call("Neg"), window.size)
     else:
         by_x = g.call("Conv", window.flipped(w, group), dilations=window.dilations, group=group, pads=pads)
-    by_w = _kernel_slope(step, window)
+    by_w = _kernel_grad(step, window)
     if by_w is None:
-        by_w = window.kernel_slope(window.moved(x, window.begin, window.span), g, group)
-    return [by_x, by_w, window.bias_slope(g) if len(step.x) > 2 else None]
+        by_w = window.kernel_grad(window.moved(x, window.begin, window.span), g, group)
+    return [by_x, by_w, window.bias_grad(g) if len(step.x) > 2 else None]
 
 
-def _kernel_slope(step: Step, window: Window) -> Term | None:
+def _kernel_grad(step: Step, window: Window) -> Term | None:
     """The derivative by the kernel in one, of f32 images and rows of one group whose lengths are known."""
-    x, w, g, attributes = step.input(0), step.input(1), step.slope, step.attributes
+    x, w, g, attributes = step.input(0), step.input(1), step.grad, step.attributes
     known = all(isinstance(length, int) for term in (x, w, g) for length in term.value.shape or (None,))
     if not known or x.value.dtype is not F32 or attributes["group"] != 1 or window.axes > 2:
         return None
@@ -179,7 +180,7 @@ def _kernel_slope(step: Step, window: Window) -> Term | None:
 
 @differentiated(conv_transpose.conv_transpose)
 def _conv_transpose(step: Step) -> list[Term | None]:
-    x, w, g, group = step.input(0), step.input(1), step.slope, step.attributes["group"]
+    x, w, g, group = step.input(0), step.input(1), step.grad, step.attributes["group"]
     window = Window(step, g, w, x)
     begin = (
         window.cut_begin()
@@ -188,13 +189,13 @@ def _conv_transpose(step: Step) -> list[Term | None]:
     )
     image = window.moved(g, begin, window.span)
     by_x = image.call("Conv", w, strides=window.strides, dilations=window.dilations, group=group)
-    return [by_x, window.kernel_slope(image, x, group), window.bias_slope(g) if len(step.x) > 2 else None]
+    return [by_x, window.kernel_grad(image, x, group), window.bias_grad(g) if len(step.x) > 2 else None]
 
 
 @differentiated(pool.max_pool)
 def _max_pool(step: Step) -> list[Term | None]:
-    """The slope goes to the element that each window found."""
-    x, g = step.input(0), step.slope
+    """The gradient goes to the element that each window found."""
+    x, g = step.input(0), step.grad
     known = all(isinstance(length, int) for term in (x, g) for length in term.value.shape or (None,))
     if known and x.value.dtype is F32 and x.axes <= 4 and side_by_side(step.attributes, x.lengths[2:], g.lengths[2:]):
         kept = {name: each for name, each in step.node.attributes.items() if name != "storage_order"}
@@ -216,7 +217,7 @@ def _max_pool(step: Step) -> list[Term | None]:
 @differentiated(pool.average_pool)
 def _average_pool(step: Step) -> list[Term | None]:
     """Each window gives its elements equal shares."""
-    x, g = step.input(0), step.slope
+    x, g = step.input(0), step.grad
     window = Window(step, x, None, g)
     ones = window.ones(x, window.kernel)
     options: dict[str, Any] = {"strides": window.strides, "dilations": window.dilations}
@@ -252,7 +253,7 @@ def _power(x: Term, p: float) -> Term:
 
 
 def _root(total: Term, p: float) -> Term:
-    """Of sums that are not negative; without slope where they are zero."""
+    """Of sums that are not negative; without gradient where they are zero."""
     full = total > 0
     return total if p == 1 else full.where(full.where(total, 1).call("Pow", total.number(1 / p)), 0)
 
@@ -270,22 +271,22 @@ def _local_response_normalization(step: Step) -> list[Term | None]:
 
 @differentiated(global_pool.global_average_pool)
 def _global_average_pool(step: Step) -> list[Term | None]:
-    x, g = step.input(0), step.slope
+    x, g = step.input(0), step.grad
     share = g.call("Size").call("CastLike", g) / x.call("Size").call("CastLike", g)
     return [(g * share).call("Expand", x.shape)]
 
 
 @differentiated(global_pool.global_max_pool)
 def _global_max_pool(step: Step) -> list[Term | None]:
-    """Elements that are equally large share the slope."""
-    x, g = step.input(0), step.slope
+    """Elements that are equally large share the gradient."""
+    x, g = step.input(0), step.grad
     hits = x.call("Equal", step.output(0)).call("CastLike", g)
     return [hits * (g / _by_channel(step, hits).call("ReduceSum", step.integers([2])).like(g))]
 
 
 def _only_first(step: Step) -> Term:
-    """The slope of the first output, when no other one has any."""
-    if step.g[0] is None or any(slope is not None for slope in step.g[1:]):
+    """The gradient of the first output, when no other one has any."""
+    if step.g[0] is None or any(grad is not None for grad in step.g[1:]):
         raise UnsupportedError(
             "E-OP-GRADIENT",
             None,
@@ -309,7 +310,7 @@ def _layer_normalization(step: Step) -> list[Term | None]:
 @differentiated(layer_norm.rms_normalization)
 def _rms_normalization(step: Step) -> list[Term | None]:
     """Computed in the dtype of the input; the result and its gradient have that of the scale."""
-    x, weight, g = step.input(0), step.input(1), step.slope
+    x, weight, g = step.input(0), step.input(1), step.grad
     options = {name: step.attributes[name] for name in ("axis", "epsilon")}
     if x.value.dtype is weight.value.dtype:
         return list(g.calls("RMSNormGrad", x, weight, domain=CANDLE, outputs=2, **options))
@@ -337,11 +338,11 @@ def _by_channel(step: Step, term: Term, groups: int = 0) -> Term:
 
 @differentiated(group_norm.group_normalization, group_norm.instance_normalization)
 def _group_normalization(step: Step) -> list[Term | None]:
-    x, weight, bias, g = step.input(0), step.input(1), step.input(2), step.slope
+    x, weight, bias, g = step.input(0), step.input(1), step.input(2), step.grad
     last, groups = step.integers([2]), step.attributes.get("num_groups", 0)
     normal, scale = standardized(_by_channel(step, x, groups), last, step.attributes["epsilon"])
-    slope = _by_channel(step, g) * weight.call("Unsqueeze", step.integers([1]))
-    by_x = through_standardized(_by_channel(step, slope.like(x), groups), normal, scale, last).like(x)
+    grad = _by_channel(step, g) * weight.call("Unsqueeze", step.integers([1]))
+    by_x = through_standardized(_by_channel(step, grad.like(x), groups), normal, scale, last).like(x)
     others = step.integers([0, 2])
     by_weight = _by_channel(step, g * normal.like(x)).call("ReduceSum", others, keepdims=0)
     return [by_x, by_weight.like(weight), _by_channel(step, g).call("ReduceSum", others, keepdims=0).like(bias)]
@@ -351,7 +352,7 @@ def _group_normalization(step: Step) -> list[Term | None]:
 def _mean_variance_normalization(step: Step) -> list[Term | None]:
     axes = step.integers(list(step.attributes["axes"]))
     normal, scale = standardized(step.input(0), axes, 0.0)
-    return [through_standardized(step.slope, normal, scale, axes)]
+    return [through_standardized(step.grad, normal, scale, axes)]
 
 
 @differentiated(batch_norm.batch_normalization)
@@ -382,7 +383,7 @@ def _batch_normalization(step: Step) -> list[Term | None]:
 
 @differentiated(lp_norm.lp_normalization)
 def _lp_normalization(step: Step) -> list[Term | None]:
-    x, y, g, axis = step.input(0), step.output(0), step.slope, step.integers([step.attributes["axis"]])
+    x, y, g, axis = step.input(0), step.output(0), step.grad, step.integers([step.attributes["axis"]])
     size = x.call("ReduceL1" if step.attributes["p"] == 1 else "ReduceL2", axis)
     direction = x.call("Sign") if step.attributes["p"] == 1 else y
     return [(size > 0).where((g - direction * (g * y).call("ReduceSum", axis)) / size, 0)]
@@ -390,6 +391,6 @@ def _lp_normalization(step: Step) -> list[Term | None]:
 
 @differentiated(swiglu.swiglu)
 def _swiglu(step: Step) -> list[Term | None]:
-    a, b, g, alpha = step.input(0), step.input(1), step.slope, step.attributes["alpha"]
+    a, b, g, alpha = step.input(0), step.input(1), step.grad, step.attributes["alpha"]
     share = (a * alpha).call("Sigmoid")
     return [g * b * (share + alpha * a * share * (1 - share)), g * a * share]

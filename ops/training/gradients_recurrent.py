@@ -240,8 +240,8 @@ def _lstm_steps(step: Step) -> list[Term | None]:
         before = hidden.part(0, 1, times).concatenated(first, axis=0)
     else:
         before = first.concatenated(hidden.part(0, 0, times - 1), axis=0)
-    slopes = by_added.reshaped(times * batch, width).transposed([1, 0])
-    return [by_added, slopes.call("MatMul", before.reshaped(times * batch, width // 4)), by_h, by_c]
+    grads = by_added.reshaped(times * batch, width).transposed([1, 0])
+    return [by_added, grads.call("MatMul", before.reshaped(times * batch, width // 4)), by_h, by_c]
 
 
 @differentiated_as(linear_attention)

@@ -48,14 +48,14 @@ without_gradient(
 
 @differentiated(reshape, flatten, squeeze, unsqueeze)
 def _reshape(step: Step) -> list[Term | None]:
-    return [step.slope.like(step.input(0))]
+    return [step.grad.like(step.input(0))]
 
 
 @differentiated(transpose)
 def _transpose(step: Step) -> list[Term | None]:
     perm = step.attributes["perm"]
     return [
-        step.slope.call(
+        step.grad.call(
             "Transpose", **({} if perm is None else {"perm": [list(perm).index(axis) for axis in range(len(perm))]})
         )
     ]
@@ -66,7 +66,7 @@ def _concat(step: Step) -> list[Term | None]:
     axis = step.attributes["axis"]
     parts = [x.length(axis) for x in step.x if x is not None]
     lengths = step.of("Concat", parts, axis=0)
-    outputs = step.build.node("Split", [step.slope.value, lengths.value], {"axis": axis}, outputs=len(parts)).outputs
+    outputs = step.build.node("Split", [step.grad.value, lengths.value], {"axis": axis}, outputs=len(parts)).outputs
     return [Term(value, step.build) for value in outputs]
 
 
@@ -79,34 +79,34 @@ def _split(step: Step) -> list[Term | None]:
 
 @differentiated(expand)
 def _expand(step: Step) -> list[Term | None]:
-    return [step.slope.summed_to(step.input(0))]
+    return [step.grad.summed_to(step.input(0))]
 
 
 @differentiated(range_)
 def _range(step: Step) -> list[Term | None]:
-    g = step.slope
+    g = step.grad
     counts = step.integers(0).call("Range", g.call("Size"), step.integers(1)).call("CastLike", g)
     return [g.call("ReduceSum", keepdims=0), None, (g * counts).call("ReduceSum", keepdims=0)]
 
 
 @differentiated(gather)
 def _gather(step: Step) -> Sequence[Term | None]:
-    """Slopes of entries of the first axis are added to them."""
+    """Gradients of entries of the first axis are added to them."""
     if step.attributes["axis"] != 0:
         return _picked(step)
     x, indices = step.input(0), step.input(1)
     places = indices.cast(I64).call("Unsqueeze", step.integers([-1]))
-    return [x.filled(0).call("ScatterND", places, step.slope, reduction="add")]
+    return [x.filled(0).call("ScatterND", places, step.grad, reduction="add")]
 
 
 @differentiated(slice_)
 def _slice(step: Step) -> Sequence[Term | None]:
-    """The slope between zeros, where it is known which elements were left out."""
+    """The gradient between zeros, where it is known which elements were left out."""
     try:
         pads = _left_out(step)
     except Undecomposable:
         return _picked(step)
-    return _picked(step) if pads is None else [step.slope.call("Pad", step.integers(pads))]
+    return _picked(step) if pads is None else [step.grad.call("Pad", step.integers(pads))]
 
 
 def _left_out(step: Step) -> list[int] | None:
@@ -125,12 +125,12 @@ def _left_out(step: Step) -> list[int] | None:
 @differentiated(gather_elements)
 def _gather_elements(step: Step) -> list[Term | None]:
     zeros, axis = step.input(0).filled(0), step.attributes["axis"]
-    return [zeros.call("ScatterElements", step.input(1), step.slope, axis=axis, reduction="add")]
+    return [zeros.call("ScatterElements", step.input(1), step.grad, axis=axis, reduction="add")]
 
 
 @differentiated(gather_nd, tile, compress)
 def _picked(step: Step) -> list[Term | None]:
-    """The operator on the places of the elements says where each slope belongs; those of one place are added."""
+    """The operator on the places of the elements says where each gradient belongs; those of one place are added."""
     x, flat = step.input(0), step.integers([-1])
     zero, one = step.integers(0), step.integers(1)
     places = zero.call("Range", x.call("Size"), one).like(x)
@@ -138,44 +138,44 @@ def _picked(step: Step) -> list[Term | None]:
     zeros = x.filled(0).call("Reshape", flat)
     return [
         zeros.call(
-            "ScatterElements", found.call("Reshape", flat), step.slope.call("Reshape", flat), axis=0, reduction="add"
+            "ScatterElements", found.call("Reshape", flat), step.grad.call("Reshape", flat), axis=0, reduction="add"
         ).like(x)
     ]
 
 
 @differentiated(reverse_sequence, trilu)
 def _by_itself(step: Step) -> list[Term | None]:
-    """Each slope goes the way that its element went."""
-    return [step.of(step.node.op.name, [step.slope, *step.x[1:]], **step.attributes)]
+    """Each gradient goes the way that its element went."""
+    return [step.of(step.node.op.name, [step.grad, *step.x[1:]], **step.attributes)]
 
 
 @differentiated(depth_to_space)
 def _depth_to_space(step: Step) -> list[Term | None]:
-    return [step.slope.call("SpaceToDepth", **step.attributes)]
+    return [step.grad.call("SpaceToDepth", **step.attributes)]
 
 
 @differentiated(space_to_depth)
 def _space_to_depth(step: Step) -> list[Term | None]:
-    return [step.slope.call("DepthToSpace", **step.attributes)]
+    return [step.grad.call("DepthToSpace", **step.attributes)]
 
 
 @differentiated(pad)
 def _pad(step: Step) -> list[Term | None]:
-    """What was added is taken away again; a constant has the rest of the slope."""
+    """What was added is taken away again; a constant has the rest of the gradient."""
     pads, value, axes = (*step.x, None, None)[1:4]
     assert pads is not None
     if step.attributes["mode"] != "constant":
         return list(_picked(step))
-    by_x = step.of("Pad", [step.slope, pads.call("Neg"), None, axes])
+    by_x = step.of("Pad", [step.grad, pads.call("Neg"), None, axes])
     if value is None:
         return [by_x]
-    return [by_x, None, (step.slope.call("ReduceSum", keepdims=0) - by_x.call("ReduceSum", keepdims=0)).like(value)]
+    return [by_x, None, (step.grad.call("ReduceSum", keepdims=0) - by_x.call("ReduceSum", keepdims=0)).like(value)]
 
 
 @differentiated(one_hot)
 def _one_hot(step: Step) -> list[Term | None]:
-    """The slopes of each of both values together."""
-    g = step.slope
+    """The gradients of each of both values together."""
+    g = step.grad
     switch = step.integers([0, 1]).call("CastLike", g)
     hot = step.of("OneHot", [step.input(0), step.input(1), switch], **step.attributes)
     parts = [(g * part).call("ReduceSum", keepdims=0).call("Unsqueeze", step.integers([0])) for part in (1 - hot, hot)]
@@ -184,9 +184,9 @@ def _one_hot(step: Step) -> list[Term | None]:
 
 @differentiated(scatter_elements, scatter_nd)
 def _scatter(step: Step) -> list[Term | None]:
-    """Elements that were written over have no slope; those that were added to keep it; of those that are equally far
+    """Elements that were written over have no gradient; those that were added to keep it; of those that are equally far
     out each has a share."""
-    data, indices, updates, g = step.input(0), step.input(1), step.input(2), step.slope
+    data, indices, updates, g = step.input(0), step.input(1), step.input(2), step.grad
     reduction, along = step.attributes["reduction"], {}
     if "axis" in step.attributes:
         along = {"axis": step.attributes["axis"]}
@@ -219,7 +219,7 @@ def _scatter(step: Step) -> list[Term | None]:
 @differentiated(center_crop_pad)
 def _center_crop_pad(step: Step) -> list[Term | None]:
     """As `_picked`, with elements that come from nowhere."""
-    x, g, flat = step.input(0), step.slope, step.integers([-1])
+    x, g, flat = step.input(0), step.grad, step.integers([-1])
     found = step.of("CenterCropPad", [_numbered(step, x), *step.x[1:]], **step.attributes)
     return [_returned(x, found, g, flat)]
 
@@ -231,7 +231,7 @@ def _numbered(step: Step, x: Term) -> Term:
 
 
 def _returned(x: Term, numbers: Term, g: Term, flat: Term) -> Term:
-    """Each slope at the element of this number; those of number 0 are dropped."""
+    """Each gradient at the element of this number; those of number 0 are dropped."""
     zeros = x.number(0).call("Expand", x.call("Size").call("Add", x.integers(1)).call("Reshape", flat))
     added = zeros.call(
         "ScatterElements", numbers.call("Reshape", flat), g.call("Reshape", flat), axis=0, reduction="add"
@@ -241,8 +241,8 @@ def _returned(x: Term, numbers: Term, g: Term, flat: Term) -> Term:
 
 @differentiated(tensor_scatter)
 def _tensor_scatter(step: Step) -> list[Term | None]:
-    """What was written over has no slope."""
-    cache, update, g, flat = step.input(0), step.input(1), step.slope, step.integers([-1])
+    """What was written over has no gradient."""
+    cache, update, g, flat = step.input(0), step.input(1), step.grad, step.integers([-1])
     zeros = step.integers(0).call("Expand", cache.shape)
     numbers = step.of("TensorScatter", [zeros, _numbered(step, update), *step.x[2:]], **step.attributes)
     by_cache = (numbers > 0).where(0, g)
@@ -251,8 +251,8 @@ def _tensor_scatter(step: Step) -> list[Term | None]:
 
 @differentiated(max_unpool)
 def _max_unpool(step: Step) -> list[Term | None]:
-    """The slopes at the places that elements were put to."""
-    x, places, g, flat = step.input(0), step.input(1), step.slope, step.integers([-1])
+    """The gradients at the places that elements were put to."""
+    x, places, g, flat = step.input(0), step.input(1), step.grad, step.integers([-1])
     if len(step.x) > 2 and step.x[2] is not None:
         inner = step.of("MaxUnpool", [x, places], **step.attributes).shape
         behind = inner.call("Sub", g.shape)
@@ -263,7 +263,7 @@ def _max_unpool(step: Step) -> list[Term | None]:
 
 @differentiated(unique)
 def _unique(step: Step) -> list[Term | None]:
-    """The slope goes to the first element, or part of an axis, of each kind."""
+    """The gradient goes to the first element, or part of an axis, of each kind."""
     x, flat, axis = step.input(0), step.integers([-1]), step.attributes["axis"]
     zero, one = step.integers(0), step.integers(1)
     places = zero.call("Range", x.call("Size"), one)
@@ -272,7 +272,7 @@ def _unique(step: Step) -> list[Term | None]:
     found = places.call("Gather", step.output(1), axis=axis or 0)
     zeros = x.filled(0).call("Reshape", flat)
     added = zeros.call(
-        "ScatterElements", found.call("Reshape", flat), step.slope.call("Reshape", flat), axis=0, reduction="add"
+        "ScatterElements", found.call("Reshape", flat), step.grad.call("Reshape", flat), axis=0, reduction="add"
     )
     return [added.like(x)]
 
@@ -304,4 +304,4 @@ def _col2im(step: Step) -> list[Term | None]:
 @differentiated(top_k)
 def _top_k(step: Step) -> list[Term | None]:
     x, axis = step.input(0), step.attributes["axis"]
-    return [x.filled(0).call("ScatterElements", step.output(1), step.slope, axis=axis, reduction="add")]
+    return [x.filled(0).call("ScatterElements", step.output(1), step.grad, axis=axis, reduction="add")]

@@ -11,7 +11,7 @@ from .gradient_rule import Step, differentiated, differentiated_as
 
 @differentiated(dft)
 def _dft(step: Step) -> list[Term | None]:
-    x, g, inverse, onesided = step.input(0), step.slope, step.attributes["inverse"], step.attributes["onesided"]
+    x, g, inverse, onesided = step.input(0), step.grad, step.attributes["inverse"], step.attributes["onesided"]
     axis = step.known(2)
     along = (-2 if axis is None else int(axis.reshape(()))) % x.axes
     count, bins = x.lengths[along], g.lengths[along]

@@ -84,9 +84,9 @@ def adagrad(
     values, squares = [], []
     step = rate.scalar.cast(F64) / (1 + count.scalar.cast(F64) * decay_factor)
     for x, gradient, square in _groups("Adagrad", tensors, 3):
-        slope = norm_coefficient * x + gradient
-        squares.append(square + slope * slope)
-        values.append(x - step.cast(x.dtype) * slope / (squares[-1].call("Sqrt") + epsilon))
+        grad = norm_coefficient * x + gradient
+        squares.append(square + grad * grad)
+        values.append(x - step.cast(x.dtype) * grad / (squares[-1].call("Sqrt") + epsilon))
     return (*values, *squares)
 
 
@@ -138,9 +138,9 @@ def adam(
     rises, falls = (1 - step.number(decay).call("Pow", times) for decay in (beta, alpha))
     factor = (times > 0).where(step * rises.call("Sqrt") / falls, step)
     for x, gradient, average, square in _groups("Adam", tensors, 4):
-        slope = norm_coefficient * x + gradient
-        averages.append(alpha * average + (1 - alpha) * slope)
-        squares.append(beta * square + (1 - beta) * slope * slope)
+        grad = norm_coefficient * x + gradient
+        averages.append(alpha * average + (1 - alpha) * grad)
+        squares.append(beta * square + (1 - beta) * grad * grad)
         moved = x - factor.cast(x.dtype) * averages[-1] / (squares[-1].call("Sqrt") + epsilon)
         values.append((1 - norm_coefficient_post) * moved)
     return (*values, *averages, *squares)
@@ -195,9 +195,9 @@ def momentum(
         )
     values, momenta = [], []
     for x, gradient, velocity in _groups("Momentum", tensors, 3):
-        slope = norm_coefficient * x + gradient
+        grad = norm_coefficient * x + gradient
         share = (count.scalar.cast(F64) > 0).where(x.number(beta), x.number(1))
-        momenta.append(alpha * velocity + share * slope)
-        direction = slope + alpha * momenta[-1] if mode == "nesterov" else momenta[-1]
+        momenta.append(alpha * velocity + share * grad)
+        direction = grad + alpha * momenta[-1] if mode == "nesterov" else momenta[-1]
         values.append(x - rate.scalar.cast(x.dtype) * direction)
     return (*values, *momenta)

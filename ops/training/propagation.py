@@ -1,4 +1,4 @@
-"""Propagation: slopes of values are passed backwards through the nodes that compute them, by the operators' rules,
+"""Propagation: gradients of values are passed backwards through the nodes that compute them, by the operators' rules,
 which may copy subgraphs to compute parts of them again."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..rules.expression import Inferring, Term, drop_unused
 from ..rules.without_gradient import REASONS
 
 
-def without_slope(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
+def without_grad(node: Node, build: Builder, gradients: Sequence[Value | None]) -> list[Value | None]:
     """The rule of operators whose outputs do not change with small changes of their inputs."""
     return []
 
@@ -46,7 +46,7 @@ def _inside(graph: Graph) -> list[Value]:
 
 
 def is_moving(value: Value | None) -> bool:
-    """Whether a value can have a slope."""
+    """Whether a value can have a gradient."""
     return value is not None and not value.container and (value.dtype is None or value.dtype.is_float)
 
 
@@ -94,7 +94,7 @@ def finish(inner: Inferring, outputs: Sequence[Term]) -> None:
 
 
 def propagated(
-    build: Builder, nodes: Sequence[Node], slopes: dict[Value, Term], sources: Sequence[Value]
+    build: Builder, nodes: Sequence[Node], grads: dict[Value, Term], sources: Sequence[Value]
 ) -> list[Term | None]:
     """The derivatives by each of `sources`, from those by values that `nodes` compute; None where nothing depends on
     one.
@@ -103,7 +103,7 @@ def propagated(
     """
     active = set(sources)
     for node in nodes:
-        if node.op.gradients[:1] != [without_slope] and any(value in active for value in operands(node)):
+        if node.op.gradients[:1] != [without_grad] and any(value in active for value in operands(node)):
             active.update(node.outputs)
     missing = {
         f"{node.op.name}{f' ({why})' if (why := REASONS.get(node.op.name)) else ''}"
@@ -112,11 +112,11 @@ def propagated(
     }
     if missing:
         raise _unknown(*sorted(missing))
-    found = {value: slope for value, slope in slopes.items() if value in active}
+    found = {value: grad for value, grad in grads.items() if value in active}
     stops = set(sources)
     for node in reversed(nodes):
         given = [found.get(value) if value not in stops else None for value in node.outputs]
-        if any(slope is not None for slope in given):
+        if any(grad is not None for grad in given):
             wanted = [value if value in active else None for value in operands(node)]
             for value, part in zip(wanted, _by_operands(build, node, given, wanted), strict=False):
                 if value is not None and part is not None:
@@ -125,33 +125,33 @@ def propagated(
 
 
 def _by_operands(
-    build: Builder, node: Node, slopes: Sequence[Term | None], wanted: Sequence[Value | None]
+    build: Builder, node: Node, grads: Sequence[Term | None], wanted: Sequence[Value | None]
 ) -> Sequence[Term | None]:
     """The derivatives by the operands of a node that are `wanted`: those of its decomposition where the operator has no
     rule."""
     try:
         if node.op.gradients:
-            parts = node.op.gradients[0](node, build, [None if slope is None else slope.value for slope in slopes])
+            parts = node.op.gradients[0](node, build, [None if grad is None else grad.value for grad in grads])
             return [None if part is None else Term(part, build) for part in parts]
         assert node.op.lower is not None
         outputs = [
-            Value("" if slope is None else build.name("output"), value.dtype, value.shape)
-            for value, slope in zip(node.outputs, slopes, strict=True)
+            Value("" if grad is None else build.name("output"), value.dtype, value.shape)
+            for value, grad in zip(node.outputs, grads, strict=True)
         ]
         first = len(build.nodes)
         node.op.lower(Node(node.op, node.inputs, outputs, node.attributes, node.name), build)
     except Undecomposable as error:
         raise _unknown(f"{node.op.name} ({error})") from error
-    given = {value: slope for value, slope in zip(outputs, slopes, strict=True) if slope is not None}
+    given = {value: grad for value, grad in zip(outputs, grads, strict=True) if grad is not None}
     return through(build, build.nodes[first:], given, wanted)
 
 
 def through(
-    build: Builder, nodes: Sequence[Node], slopes: dict[Value, Term], wanted: Sequence[Value | None]
+    build: Builder, nodes: Sequence[Node], grads: dict[Value, Term], wanted: Sequence[Value | None]
 ) -> list[Term | None]:
-    """The derivatives by each of `wanted`; one that is named twice has all of its slope at the first place."""
+    """The derivatives by each of `wanted`; one that is named twice has all of its gradient at the first place."""
     once = list(dict.fromkeys(value for value in wanted if value is not None))
-    found = dict(zip(once, propagated(build, nodes, slopes, once), strict=True))
+    found = dict(zip(once, propagated(build, nodes, grads, once), strict=True))
     return [None if value is None else found.pop(value, None) for value in wanted]
 
 

@@ -13,7 +13,7 @@ from ..core.registry import method
 from ..core.trace import TRACE
 from ..operations.creation import zeros_like
 from .derivative import history
-from .hooks import slopes
+from .hooks import grads
 
 
 @method()
@@ -39,15 +39,15 @@ def backward(
     with set_grad_enabled(True):
         target = target if gradient is None else (self * gradient.detach()).expression
     with set_grad_enabled(create_graph):
-        found = slopes(target, [item for item, _ in held])
+        found = grads(target, [item for item, _ in held])
         parts = [part for part in found if part is not None]
         if TRACE.changes is None and any(part.depth > MAX_DEPTH for part in parts):
             realize([target, *parts])
         together = [target]
         for (_, tensor), part in zip(held, found, strict=True):
-            slope = zeros_like(tensor) if part is None else LazyTensor(part)
-            tensor.grad = slope = slope if tensor.grad is None else tensor.grad + slope
-            together.append(slope.expression)
+            grad = zeros_like(tensor) if part is None else LazyTensor(part)
+            tensor.grad = grad = grad if tensor.grad is None else tensor.grad + grad
+            together.append(grad.expression)
         companions = list(map(weakref.ref, together))
         for item in together:
             item.companions = companions

@@ -114,14 +114,14 @@ def _operator(found: Parts, inputs: Sequence[TensorType], wanted: Sequence[int],
         again = [build.add(AFTER, [value, first]) if _moves(value) else value for value in node.inputs]
         start = len(build.nodes)
         known = repeated(parts, slots, again, build)
-        slopes: dict[Value, Term] = {}
+        grads: dict[Value, Term] = {}
         for slot, g in zip(wanted, gradients, strict=True):
             value = known[slot]
             if g is not None and value is not None:
                 term = Term(g, build)
-                slopes[value] = slopes[value] + term if value in slopes else term
+                grads[value] = grads[value] + term if value in grads else term
         moves = [value if _moves(value) else None for value in again]
-        made = through(build, build.nodes[start:], slopes, moves)
+        made = through(build, build.nodes[start:], grads, moves)
         return [None if term is None else term.value for term in made]
 
     return Op("Checkpoint", "candle", compute=compute, infer=infer, lower=lower, gradients=[gradient])

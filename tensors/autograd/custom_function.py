@@ -5,8 +5,8 @@ def scaled_sine(x, scale, *, phase=0.0):
     return np.sin(x * scale + phase)
 
 @scaled_sine.gradient
-def scaled_sine_gradient(slope, x, scale, *, phase):
-    inner = slope * np.cos(x * scale + phase)
+def scaled_sine_gradient(gradient, x, scale, *, phase):
+    inner = gradient * np.cos(x * scale + phase)
     return inner * scale, inner * x
 """
 
@@ -76,12 +76,12 @@ class Function:
     def gradient(self, derivative: Body | Function) -> Body | Function:
         """Decorate the derivative.
 
-        It takes the slope of the result, the arguments and the options, and returns the slope of each argument, None
-        for arguments that have none; a tuple if there are several arguments. If the body returns a tuple, the slope is
-        a tuple, too, with None for results that nothing depends on. A slope of an argument that was broadcast is summed
-        over the dims that the argument does not have.
+        It takes the gradient of the result, the arguments and the options, and returns the gradient of each argument,
+        None for arguments that have none; a tuple if there are several arguments. If the body returns a tuple, the
+        gradient is a tuple, too, with None for results that nothing depends on. A gradient of an argument that was
+        broadcast is summed over the dims that the argument does not have.
 
-        A `function` whose body returns a tuple of all slopes can be differentiated again by its own gradient.
+        A `function` whose body returns a tuple of all gradients can be differentiated again by its own gradient.
         """
         self._derivative = derivative
         return derivative
@@ -123,40 +123,40 @@ class Function:
                 raise _wrong(self.name, f"{shown}, and {others} for other elements")
             return tuple(found) if several else found[0]
 
-        def gradient(node: Node, build: Builder, slopes: Sequence[Value | None]) -> list[Value | None]:
-            return self._slopes(node, build, slopes, several, options)
+        def gradient(node: Node, build: Builder, grads: Sequence[Value | None]) -> list[Value | None]:
+            return self._grads(node, build, grads, several, options)
 
         op = Op(self.name, "function", compute=compute, infer=_inferring(types), gradients=[gradient])
         return Applied(op, types, several)
 
-    def _slopes(
-        self, node: Node, build: Builder, slopes: Sequence[Value | None], several: bool, options: dict[str, Any]
+    def _grads(
+        self, node: Node, build: Builder, grads: Sequence[Value | None], several: bool, options: dict[str, Any]
     ) -> list[Value | None]:
-        """A node that computes the slopes of all inputs that are floats."""
+        """A node that computes the gradients of all inputs that are floats."""
         derivative = self._derivative
         if derivative is None:
             raise Undecomposable("it has no gradient; decorate one with its `gradient`")
         inputs = [(value, _type(value)) for value in node.inputs if value is not None]
         if isinstance(derivative, Function) and not several:
-            given = [slopes[0], *node.inputs]
+            given = [grads[0], *node.inputs]
             applied = derivative.applied([_type(value) for value in given if value is not None], options)
             return list(build.node(applied.op, given, outputs=len(applied.results)).outputs)
         body = derivative._body if isinstance(derivative, Function) else derivative
         moving = [index for index, (_, kind) in enumerate(inputs) if kind.differentiable]
-        count, name = len(slopes), f"the gradient of {self.name}"
+        count, name = len(grads), f"the gradient of {self.name}"
 
         def compute(*arrays: np.ndarray | None) -> Any:
             given, values = arrays[:count], arrays[count:]
             made = body(given if several else given[0], *values, **options)
             parts = made if isinstance(made, tuple) else (made,)
             if len(parts) != len(values):
-                raise _wrong(name, f"{len(parts)} slopes of {len(values)} arguments")
+                raise _wrong(name, f"{len(parts)} gradients of {len(values)} arguments")
             found = tuple([_fitting(parts[index], inputs[index][1], index, name) for index in moving])
             return found if len(found) > 1 else found[0]
 
         types = [inputs[index][1] for index in moving]
         op = Op(f"{self.name}Gradient", "function", compute=compute, infer=_inferring(types), gradients=[_twice])
-        made = iter(build.node(op, [*slopes, *node.inputs], outputs=len(moving)).outputs)
+        made = iter(build.node(op, [*grads, *node.inputs], outputs=len(moving)).outputs)
         return [next(made) if index in moving else None for index in range(len(inputs))]
 
 
@@ -173,22 +173,22 @@ def _inferring(types: Sequence[TensorType]) -> Callable[[Inference], None]:
     return infer
 
 
-def _twice(node: Node, build: Builder, slopes: Sequence[Value | None]) -> list[Value | None]:
+def _twice(node: Node, build: Builder, grads: Sequence[Value | None]) -> list[Value | None]:
     raise Undecomposable("which is a gradient in NumPy; make it a `function` with a gradient")
 
 
 def _fitting(part: Any, kind: TensorType, index: int, name: str) -> np.ndarray:
-    """A slope in the dtype and shape of its argument."""
+    """A gradient in the dtype and shape of its argument."""
     if part is None:
         return np.zeros(kind.shape, kind.dtype.as_numpy())
-    slope = np.asarray(part, kind.dtype.as_numpy())
-    ahead = slope.ndim - len(kind.shape)
+    grad = np.asarray(part, kind.dtype.as_numpy())
+    ahead = grad.ndim - len(kind.shape)
     if ahead >= 0:
-        axes = [axis for axis, length in enumerate(kind.shape, ahead) if length == 1 and slope.shape[axis] != 1]
-        slope = slope.sum(tuple(range(ahead))).sum(tuple(axis - ahead for axis in axes), keepdims=True)
-    if slope.shape != kind.shape:
-        raise _wrong(name, f"a slope of shape {list(np.shape(part))} of argument {index}, which is {kind}")
-    return slope
+        axes = [axis for axis, length in enumerate(kind.shape, ahead) if length == 1 and grad.shape[axis] != 1]
+        grad = grad.sum(tuple(range(ahead))).sum(tuple(axis - ahead for axis in axes), keepdims=True)
+    if grad.shape != kind.shape:
+        raise _wrong(name, f"a gradient of shape {list(np.shape(part))} of argument {index}, which is {kind}")
+    return grad
 
 
 def _wrong(what: str, returned: str) -> UsageError:

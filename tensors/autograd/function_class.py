@@ -7,9 +7,9 @@ class Clamped(cc.autograd.Function):
         return x.clamp(0, 1)
 
     @staticmethod
-    def backward(ctx, slope):
+    def backward(ctx, gradient):
         (x,) = ctx.saved_tensors
-        return slope * (x > 0)
+        return gradient * (x > 0)
 
 Clamped.apply(x)
 """
@@ -61,8 +61,8 @@ class Context:
 
 
 class Function:
-    """Base of operations with static methods `forward(ctx, *arguments)` and `backward(ctx, *slopes)`, which returns the
-    slope of each argument, None for those that have none. Call it as `apply(*arguments)`."""
+    """Base of operations with static methods `forward(ctx, *arguments)` and `backward(ctx, *grads)`, which returns the
+    gradient of each argument, None for those that have none. Call it as `apply(*arguments)`."""
 
     @staticmethod
     def forward(ctx: Context, *arguments: Any) -> Any:
@@ -70,8 +70,8 @@ class Function:
         raise NotImplementedError("a Function defines forward()")
 
     @staticmethod
-    def backward(ctx: Context, *slopes: Any) -> Any:
-        """The slopes of the arguments."""
+    def backward(ctx: Context, *grads: Any) -> Any:
+        """The gradients of the arguments."""
         raise NotImplementedError("a Function defines backward()")
 
     @classmethod
@@ -94,19 +94,17 @@ class Function:
             for each in results
         ]
 
-        def gradient(slopes: Sequence[LazyTensor | None]) -> Sequence[LazyTensor | None]:
+        def gradient(grads: Sequence[LazyTensor | None]) -> Sequence[LazyTensor | None]:
             if ctx.materialize_grads:
-                slopes = [
-                    zeros_like(each) if slope is None else slope for each, slope in zip(results, slopes, strict=True)
-                ]
-            parts = cls.backward(ctx, *slopes)
+                grads = [zeros_like(each) if grad is None else grad for each, grad in zip(results, grads, strict=True)]
+            parts = cls.backward(ctx, *grads)
             parts = parts if isinstance(parts, tuple) else (parts,)
             if len(parts) != len(arguments):
-                why = f"{cls.__name__}.backward returns {len(parts)} slopes of {len(arguments)} arguments"
-                raise UsageError(CODE, None, why, hint="Return None for arguments without a slope")
+                why = f"{cls.__name__}.backward returns {len(parts)} gradients of {len(arguments)} arguments"
+                raise UsageError(CODE, None, why, hint="Return None for arguments without a gradient")
             for part, argument, moves in zip(parts, arguments, moving, strict=True):
                 if moves and part is not None and part.shape != argument.shape:
-                    why = f"{cls.__name__}.backward returns a slope of another shape than the argument"
+                    why = f"{cls.__name__}.backward returns a gradient of another shape than the argument"
                     raise UsageError(CODE, None, why, expected=list(argument.shape), found=list(part.shape))
             return parts
 

@@ -14,7 +14,7 @@ from ..core.lazy_tensor import LazyTensor
 from ..core.nested import mapped
 from ..core.registry import function
 from ..operations.creation import zeros_like
-from .hooks import slopes
+from .hooks import grads
 
 
 class _Depth(threading.local):
@@ -54,13 +54,13 @@ def value_and_grad(
                 result = made(*given, **options)
                 value = result[0] if has_aux else result
                 _check(value)
-                found = slopes(value.expression, [source.expression for source in sources])
+                found = grads(value.expression, [source.expression for source in sources])
         finally:
             _DEPTH.grads -= 1
         parts = iter([zeros_like(s) if e is None else LazyTensor(e) for s, e in zip(sources, found, strict=True)])
-        given_slopes = [mapped(arguments[n], lambda _: next(parts)) for n in chosen]
-        slope = tuple(given_slopes) if several else given_slopes[0]
-        return (result, slope) if _DEPTH.grads else mapped((result, slope), _detached)
+        given_grads = [mapped(arguments[n], lambda _: next(parts)) for n in chosen]
+        grad = tuple(given_grads) if several else given_grads[0]
+        return (result, grad) if _DEPTH.grads else mapped((result, grad), _detached)
 
     return differentiating
 
@@ -125,5 +125,5 @@ def gradients(
     with set_grad_enabled(True):
         target = outputs if grad_outputs is None else outputs * grad_outputs.detach()
     with set_grad_enabled(create_graph):
-        found = slopes(target.expression, [item.expression for item in inputs])
+        found = grads(target.expression, [item.expression for item in inputs])
     return [None if item is None else LazyTensor(item) for item in found]

@@ -25,7 +25,7 @@ class Own:
 
     Attributes:
         results: weak references to the expressions from which it flows; inputs: those to which it flows.
-        gradient: the slopes of the inputs by those of the results.
+        gradient: the gradients of the inputs by those of the results.
     """
 
     results: tuple[weakref.ref[Expression], ...]
@@ -75,7 +75,7 @@ def register_hook(self: LazyTensor, hook: Hook) -> RemovableHandle:
 
 
 def own_gradient(results: Sequence[Expression], inputs: Sequence[Expression | None], gradient: OwnGradient) -> None:
-    """Let gradients flow from expressions to inputs, which come before them, by a function of all their slopes."""
+    """Let gradients flow from expressions to inputs, which come before them, by a function of all their gradients."""
     own = Own(tuple(map(weakref.ref, results)), tuple(inputs), gradient)
     for each in results:
         _own[each] = own
@@ -88,7 +88,7 @@ def _hooks_of(each: Expression) -> Sequence[Hook]:
     return tuple(getattr(holder, "hooks", ()))
 
 
-def slopes(target: Expression, sources: Sequence[Expression]) -> list[Expression | None]:
+def grads(target: Expression, sources: Sequence[Expression]) -> list[Expression | None]:
     """The derivatives of the sum of `target` by each of `sources`, with hooks called from the target on."""
     passed = history(target)
     hooks = {each: found for each in passed if (found := _hooks_of(each))}
@@ -101,17 +101,17 @@ def slopes(target: Expression, sources: Sequence[Expression]) -> list[Expression
     _flow(totals, target, points)
     done: set[Own] = set()
     for point in sorted(points, key=lambda item: item.order, reverse=True):
-        slope = totals.get(point)
-        if slope is None:
+        grad = totals.get(point)
+        if grad is None:
             continue
         for hook in hooks.get(point, ()):
-            changed = hook(LazyTensor(slope))
-            slope = totals[point] = slope if changed is None else changed.expression
+            changed = hook(LazyTensor(grad))
+            grad = totals[point] = grad if changed is None else changed.expression
         own = owns.get(point)
         if own is None:
             if point is not target and not point.is_leaf:
                 with set_grad_enabled(True):
-                    weighted = apply(op_named("Mul"), [point, alias(slope)])
+                    weighted = apply(op_named("Mul"), [point, alias(grad)])
                 _flow(totals, weighted, [each for each in points if each.order < point.order])
         elif own not in done:
             done.add(own)
@@ -128,11 +128,11 @@ def _flow(totals: dict[Expression, Expression], target: Expression, points: Sequ
     if target in points:
         _add(totals, target, ones_like(LazyTensor(target)).expression)
     elif points:
-        for point, slope in zip(points, partial_derivatives(target, points), strict=True):
-            if slope is not None:
-                _add(totals, point, slope)
+        for point, grad in zip(points, partial_derivatives(target, points), strict=True):
+            if grad is not None:
+                _add(totals, point, grad)
 
 
-def _add(totals: dict[Expression, Expression], point: Expression, slope: Expression) -> None:
+def _add(totals: dict[Expression, Expression], point: Expression, grad: Expression) -> None:
     known = totals.get(point)
-    totals[point] = slope if known is None else apply(op_named("Add"), [known, slope])
+    totals[point] = grad if known is None else apply(op_named("Add"), [known, grad])

@@ -121,20 +121,20 @@ class Gradient:
         target: number of the output.
     """
 
-    __slots__ = ("_alone", "_expression", "_replay", "_slope", "_target", "_tensor")
+    __slots__ = ("_alone", "_expression", "_grad", "_replay", "_target", "_tensor")
 
     def __init__(self, replay: Replay, tensor: LazyTensor, target: int) -> None:
         self._replay, self._tensor, self._target = replay, tensor, target
         before = tensor.grad
-        self._slope = self._made()
+        self._grad = self._made()
         self._alone = self._holders()
         tensor.grad = before
 
     def prepare(self) -> None:
         """Let the call write into the array of the gradient before, unless somebody refers to that."""
-        kept = self._tensor._grad is self._slope and self._slope.expression is self._expression
+        kept = self._tensor._grad is self._grad and self._grad.expression is self._expression
         if not kept or self._holders() != self._alone:
-            self._slope = self._made()
+            self._grad = self._made()
 
     def forget(self) -> None:
         """Leave the tensor without a gradient."""
@@ -150,7 +150,7 @@ class Gradient:
         return made
 
     def _holders(self) -> tuple[int, int, int]:
-        return (sys.getrefcount(self._slope), sys.getrefcount(self._expression), sys.getrefcount(self._expression.data))
+        return (sys.getrefcount(self._grad), sys.getrefcount(self._expression), sys.getrefcount(self._expression.data))
 
 
 class ResidentState:

@@ -98,10 +98,10 @@ def test_gradients_inside():
     f = cc.jit(cc.value_and_grad(lambda w, x: ((x @ w) ** 2).sum()))
     w, x = cc.rand(3, 2), cc.rand(4, 3)
     for _ in range(2):
-        value, slope = f(w, x)
+        value, grad = f(w, x)
         product = x.numpy() @ w.numpy()
         np.testing.assert_allclose(value.item(), (product**2).sum(), rtol=1e-5)
-        np.testing.assert_allclose(slope.numpy(), 2 * x.numpy().T @ product, rtol=1e-5)
+        np.testing.assert_allclose(grad.numpy(), 2 * x.numpy().T @ product, rtol=1e-5)
 
 
 def test_values_that_are_not_known():

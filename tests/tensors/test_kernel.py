@@ -24,19 +24,19 @@ def softclip(x, limit):
 
 
 @cc.kernel
-def softclip_slope(x, limit):
+def softclip_grad(x, limit):
     inner = 1 + abs(x) / limit
     return 1 / (inner * inner) if limit > 0 else 1.0
 
 
 @softclip.gradient
-def softclip_gradient(slope, x, limit):
-    return slope * softclip_slope(x, limit), None
+def softclip_gradient(grad, x, limit):
+    return grad * softclip_grad(x, limit), None
 
 
-@softclip_slope.gradient
-def softclip_curvature(slope, x, limit):
-    return -2 * slope * cc.sign(x) / limit / (1 + x.abs() / limit) ** 3, None
+@softclip_grad.gradient
+def softclip_curvature(grad, x, limit):
+    return -2 * grad * cc.sign(x) / limit / (1 + x.abs() / limit) ** 3, None
 
 
 def expected(m, x, limit):
@@ -66,8 +66,8 @@ def test_gradients_of_elements():
 
     def second(m, y, x):
         gradient = torch.autograd.grad if m is torch else cc.gradients
-        (slope,) = gradient((y * y).sum(), [x], create_graph=True)
-        return slope, gradient((slope * slope).sum(), [x])[0]
+        (grad,) = gradient((y * y).sum(), [x], create_graph=True)
+        return grad, gradient((grad * grad).sum(), [x])[0]
 
     found = second(cc, softclip(ours, cc.from_dlpack(limit)), ours)
     for one, other in zip(second(torch, expected(torch, theirs, limit), theirs), found, strict=True):

@@ -20,19 +20,19 @@ def pair(value, axes):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_slopes(name):
+def test_grads(name):
     shape, kernel, options = CASES[name]
     rng = np.random.default_rng(0)
     axes = len(shape) - 2
     x, w = (torch.tensor(rng.standard_normal(each), dtype=torch.float32) for each in (shape, kernel))
     w.requires_grad_()
     y = getattr(torch.nn.functional, f"conv{axes}d")(x, w, **options)
-    slope = torch.tensor(rng.standard_normal(y.shape), dtype=torch.float32)
-    y.backward(slope)
+    grad = torch.tensor(rng.standard_normal(y.shape), dtype=torch.float32)
+    y.backward(grad)
     given = {"stride": 1, "dilation": 1, "padding": 0} | options
     stride, dilation, padding = (pair(given[word], axes) for word in ("stride", "dilation", "padding"))
     example = case(
-        x.numpy(), slope.numpy(), kernel_shape=list(kernel[2:]), begin=padding, strides=stride, dilations=dilation
+        x.numpy(), grad.numpy(), kernel_shape=list(kernel[2:]), begin=padding, strides=stride, dilations=dilation
     )
     (found,) = natively("ConvWeightGrad", example, domain="candle", rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(found, w.grad.numpy(), rtol=1e-4, atol=1e-4)

@@ -56,7 +56,7 @@ FLAT = {
     "QuantizeLinear",
 }
 FLAT |= {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}
-"""Without slope wherever they have one."""
+"""Without gradient wherever they have one."""
 SEVERAL = {"Split", "LSTM", "GRU", "RNN"}
 """Operators of which more than the first output is differentiated."""
 KNOWN = {
@@ -118,7 +118,7 @@ def graphs(op, example, moving, weights):
     constants = [numpy_helper.from_array(value, name) for name, value in fixed.items()]
     described = [helper.make_tensor_value_info(name, element(value), value.shape) for name, value in feeds.items()]
     xs = [f"x{index}" for index in moving]
-    slope = helper.make_node("Gradient", xs, [f"d{name}" for name in xs], domain=TRAINING, xs=xs, y="z")
+    grad = helper.make_node("Gradient", xs, [f"d{name}" for name in xs], domain=TRAINING, xs=xs, y="z")
     opsets = [
         helper.make_opsetid("", NEWEST_OPSET),
         helper.make_opsetid(TRAINING, 1),
@@ -133,7 +133,7 @@ def graphs(op, example, moving, weights):
         )
         return Session(onnx_graph.graph_of(helper.make_model(proto, opset_imports=opsets)))
 
-    return session(nodes, ["z"]), session([*nodes, slope], [f"d{name}" for name in xs]), feeds
+    return session(nodes, ["z"]), session([*nodes, grad], [f"d{name}" for name in xs]), feeds
 
 
 def differences(run, feeds, name):
@@ -158,14 +158,14 @@ def test_derivatives_are_those_of_finite_differences(op, example, moving):
     results = op.compute(*example.inputs, **example.attributes) if not op.asks else forward(op, example)
     results = results if isinstance(results, tuple) else (results,)
     weights = [rng.uniform(0.5, 2, np.shape(result)) for result in results[: example.outputs]]
-    plain, slopes, feeds = graphs(op, example, moving, weights)
-    found = slopes.run(None, feeds)
-    for index, slope in zip(moving, found, strict=True):
+    plain, grads, feeds = graphs(op, example, moving, weights)
+    found = grads.run(None, feeds)
+    for index, grad in zip(moving, found, strict=True):
         expected = differences(lambda feeds: plain.run(None, feeds)[0], feeds, f"x{index}")
-        assert slope.shape == expected.shape
-        assert slope.dtype == np.float64
+        assert grad.shape == expected.shape
+        assert grad.dtype == np.float64
         smooth = np.isfinite(expected)
-        np.testing.assert_allclose(slope[smooth], expected[smooth], rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(grad[smooth], expected[smooth], rtol=2e-5, atol=2e-6)
 
 
 def forward(op, example):
@@ -210,8 +210,8 @@ def test_a_small_network_trains_as_in_torch():
     loss = torch.nn.functional.cross_entropy(hidden.flatten(1) @ tensors["w"].T + tensors["c"], tensors["t"])
     loss.backward()
     np.testing.assert_allclose(found[0], loss.detach().numpy(), rtol=1e-5)
-    for slope, name in zip(found[1:], "kbwc", strict=True):
-        np.testing.assert_allclose(slope, tensors[name].grad.numpy(), rtol=2e-4, atol=1e-5)
+    for grad, name in zip(found[1:], "kbwc", strict=True):
+        np.testing.assert_allclose(grad, tensors[name].grad.numpy(), rtol=2e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("call", "theirs"), [("ReduceProd <keepdims = 0>", "prod"), ("CumProd", "cumprod")])

@@ -17,7 +17,7 @@ def run(text, **feeds):
     return Session(onnx_graph.graph_of(onnx.parser.parse_model(HEAD + text))).run(None, feeds)
 
 
-def slopes(function, *arrays):
+def grads(function, *arrays):
     """Of the sum of what a function of torch gives."""
     tensors = [torch.tensor(each, requires_grad=True) for each in arrays]
     function(*tensors).sum().backward()
@@ -29,7 +29,7 @@ def same(found, wanted):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
-def test_if_has_the_slopes_of_the_branch_that_is_taken():
+def test_if_has_the_grads_of_the_branch_that_is_taken():
     text = f"""
     g (double[5, 3] x, double[3] s, bool c) => (double[5, 3] dx, double[3] ds) {{
         h = Exp (x)
@@ -39,8 +39,8 @@ def test_if_has_the_slopes_of_the_branch_that_is_taken():
         z = Mul (y, h)
         dx, ds = {GRADIENT} <xs = ["x", "s"], zs = ["c"], y = "z"> (x, s, c)
     }}"""
-    same(run(text, x=X, s=S, c=np.array(True)), slopes(lambda x, s: x.exp() ** 3 * s, X, S))
-    same(run(text, x=X, s=S, c=np.array(False)), slopes(lambda x, s: x.sin() * x.exp() + 0 * s.sum(), X, S))
+    same(run(text, x=X, s=S, c=np.array(True)), grads(lambda x, s: x.exp() ** 3 * s, X, S))
+    same(run(text, x=X, s=S, c=np.array(False)), grads(lambda x, s: x.sin() * x.exp() + 0 * s.sum(), X, S))
 
 
 def rnn(w, x, s, order, kept):
@@ -76,7 +76,7 @@ def test_scan(backwards, last):
         ys = ys.flip(0) if backwards else ys
         return lambda x: end * end if last else ys.sin() * x
 
-    same(run(text, w=W, x=X, s=S), slopes(lambda w, x, s: rnn(w, x, s, order, kept)(x), W, X, S))
+    same(run(text, w=W, x=X, s=S), grads(lambda w, x, s: rnn(w, x, s, order, kept)(x), W, X, S))
 
 
 LOOP = f"""
@@ -117,7 +117,7 @@ def test_loop_that_a_count_or_a_condition_ends(count):
                 break
         return s * sum(ys)
 
-    same(run(text, w=W, s=S, n=np.array(count), c=np.array(True)), slopes(expected, W, S))
+    same(run(text, w=W, s=S, n=np.array(count), c=np.array(True)), grads(expected, W, S))
 
 
 def test_the_second_derivative_of_a_loop():
@@ -152,4 +152,4 @@ def test_flex_attention_that_takes_a_tensor_from_outside():
         weights = ((q @ k.transpose(2, 3) / 2).tanh() + s).softmax(-1)
         return (weights**2 @ v).sin()
 
-    same(run(text, **feeds), slopes(expected, *feeds.values()))
+    same(run(text, **feeds), grads(expected, *feeds.values()))

@@ -97,7 +97,7 @@ def test_dequantize_linear(shape, options):
 
 @pytest.mark.parametrize("axis", ["", "<axis = 0>"])
 def test_unique(axis):
-    """The slope goes to the first one of equal elements or rows."""
+    """The gradient goes to the first one of equal elements or rows."""
     x = np.array([[3, 1], [2, 7], [3, 1]], np.float32)
     text = f"""<ir_version: 10, opset_import: ["" : 21, "ai.onnx.preview.training" : 1]>
     g (float[3, 2] x) => (float[n] y, float[3, 2] d) {{
@@ -105,8 +105,8 @@ def test_unique(axis):
         z = Mul (y, y)
         d = ai.onnx.preview.training.Gradient <xs = ["x"], y = "z"> (x)
     }}"""
-    _, slope = Session(onnx_graph.graph_of(onnx.parser.parse_model(text))).run(None, {"x": x})
-    np.testing.assert_array_equal(slope, 2 * x * np.array([[1], [1], [0]]))
+    _, grad = Session(onnx_graph.graph_of(onnx.parser.parse_model(text))).run(None, {"x": x})
+    np.testing.assert_array_equal(grad, 2 * x * np.array([[1], [1], [0]]))
 
 
 @pytest.mark.parametrize("packed", [False, True])

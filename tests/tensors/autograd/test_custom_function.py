@@ -12,8 +12,8 @@ def scaled_sine(x, scale, *, phase=0.0):
 
 
 @scaled_sine.gradient
-def scaled_sine_gradient(slope, x, scale, *, phase):
-    inner = slope * np.cos(x * scale + phase)
+def scaled_sine_gradient(grad, x, scale, *, phase):
+    inner = grad * np.cos(x * scale + phase)
     return inner * scale, inner * x
 
 
@@ -58,8 +58,8 @@ def test_several_results():
         return x * 2, (x * x).sum(), count + 1
 
     @parts.gradient
-    def parts_gradient(slopes, x, count):
-        first, second, third = slopes
+    def parts_gradient(grads, x, count):
+        first, second, third = grads
         assert third is None
         return (0 if first is None else first * 2) + (0 if second is None else second * 2 * x), None
 
@@ -74,12 +74,12 @@ def test_several_results():
 
 def test_the_second_derivative():
     @cc.function
-    def cube_gradient(slope, x):
-        return (3 * slope * x * x,)
+    def cube_gradient(grad, x):
+        return (3 * grad * x * x,)
 
     @cube_gradient.gradient
-    def cube_second(slopes, slope, x):
-        return 3 * slopes[0] * x * x, 6 * slopes[0] * slope * x
+    def cube_second(grads, grad, x):
+        return 3 * grads[0] * x * x, 6 * grads[0] * grad * x
 
     @cc.function
     def cube(x):
@@ -105,12 +105,12 @@ def test_errors_say_what_is_wrong():
         halved(x).sum().backward()
 
     @halved.gradient
-    def wrong(slope, x):
-        return slope[:2]
+    def wrong(grad, x):
+        return grad[:2]
 
     x = cc.ones(3, requires_grad=True)
     halved(x).sum().backward()
-    with pytest.raises(cc.UsageError, match=r"the gradient of halved returned a slope of shape \[2\] of argument 0"):
+    with pytest.raises(cc.UsageError, match=r"the gradient of halved returned a gradient of shape \[2\] of argument 0"):
         x.grad.numpy()
     with pytest.raises(cc.UsageError, match="hashable"):
         scaled_sine(1.0, 2.0, phase=[1])

@@ -32,7 +32,7 @@ FORMULAS = [
 ]  # fmt: skip
 
 
-def slopes(m, formula, a, b, second):
+def grads(m, formula, a, b, second):
     """The gradients of a weighted sum of a formula, and of their squares' sum."""
     y = eval(formula, {"m": m, "a": a, "b": b})
     weights = m.arange(1.0, y.numel() + 1, dtype=m.float64).reshape(y.shape) / y.numel()
@@ -53,8 +53,8 @@ def slopes(m, formula, a, b, second):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_gradients(formula, second):
     values = [example((2, 3, 4), "f64", seed) for seed in (0, 1)]
-    theirs = slopes(torch, formula, *(value.clone().requires_grad_() for value in values), second)
-    found = slopes(cc, formula, *(cc.from_dlpack(value).requires_grad_() for value in values), second)
+    theirs = grads(torch, formula, *(value.clone().requires_grad_() for value in values), second)
+    found = grads(cc, formula, *(cc.from_dlpack(value).requires_grad_() for value in values), second)
     for one, other in zip(theirs, found, strict=True):
         if one is None or other is None:
             assert one is None or not one.any()
@@ -69,14 +69,14 @@ def test_function_transformations():
 
     x = cc.tensor([1.0, 2.0, -1.5])
     np.testing.assert_allclose(cc.grad(f)(x).numpy(), 3 * x.numpy() ** 2)
-    value, slope = cc.value_and_grad(f)(x)
+    value, grad = cc.value_and_grad(f)(x)
     assert value.item() == pytest.approx(f(x).item())
-    np.testing.assert_allclose(slope.numpy(), 3 * x.numpy() ** 2)
+    np.testing.assert_allclose(grad.numpy(), 3 * x.numpy() ** 2)
     second = cc.grad(lambda x: cc.grad(f)(x).sum())(x)
     np.testing.assert_allclose(second.numpy(), 6 * x.numpy())
     third = cc.grad(lambda x: cc.grad(lambda x: cc.grad(f)(x).sum())(x).sum())(x)
     np.testing.assert_allclose(third.numpy(), 6)
-    assert not slope.requires_grad
+    assert not grad.requires_grad
 
 
 def test_arguments_of_functions():
@@ -84,13 +84,13 @@ def test_arguments_of_functions():
         return ((x @ parameters["w"] + parameters["b"]) ** 2).mean(), x.shape
 
     parameters = {"w": cc.randn(3, 2), "b": cc.zeros(2)}
-    slope, aux = cc.grad(f, has_aux=True)(parameters, cc.ones(4, 3))
+    grad, aux = cc.grad(f, has_aux=True)(parameters, cc.ones(4, 3))
     assert aux == (4, 3)
-    assert {name: each.shape for name, each in slope.items()} == {"w": (3, 2), "b": (2,)}
+    assert {name: each.shape for name, each in grad.items()} == {"w": (3, 2), "b": (2,)}
     pair = collections.namedtuple("pair", "w b")(cc.ones(2), [cc.ones(3)])
-    slope = cc.grad(lambda p: (p.w.sum() * p.b[0]).sum())(pair)
-    assert slope.w.tolist() == [3, 3]
-    assert slope.b[0].tolist() == [2, 2, 2]
+    grad = cc.grad(lambda p: (p.w.sum() * p.b[0]).sum())(pair)
+    assert grad.w.tolist() == [3, 3]
+    assert grad.b[0].tolist() == [2, 2, 2]
     both = cc.grad(lambda a, b: (a * b).sum(), argnums=(0, 1))(cc.tensor([2.0]), cc.tensor([3.0]))
     assert [each.item() for each in both] == [3, 2]
     assert cc.grad(lambda x: (cc.stop_gradient(x) * x).sum())(cc.tensor([5.0])).item() == 5

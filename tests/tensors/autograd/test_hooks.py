@@ -14,13 +14,13 @@ def _of_tensors(t: Any) -> list[Any]:
     x = t.tensor([1.0, 2.0, 3.0], requires_grad=True)
     y = x * x
     z = y * 2 + x
-    handle = y.register_hook(lambda slope: slope * 3)
-    x.register_hook(lambda slope: seen.append(slope.tolist()))
-    z.register_hook(lambda slope: seen.append(slope.tolist()))
+    handle = y.register_hook(lambda grad: grad * 3)
+    x.register_hook(lambda grad: seen.append(grad.tolist()))
+    z.register_hook(lambda grad: seen.append(grad.tolist()))
     (z * y).sum().backward()
     handle.remove()
     w = t.nn.Parameter(t.ones(2))
-    w.register_hook(lambda slope: slope.clamp(-1, 1))
+    w.register_hook(lambda grad: grad.clamp(-1, 1))
     (w * 5).sum().backward()
     return [*seen, x.grad.tolist(), w.grad.tolist()]
 

@@ -54,7 +54,7 @@ def test_views_have_the_new_values_of_their_tensor_when_they_are_written() -> No
 
 
 def test_gradients_flow_through_written_views() -> None:
-    def slopes(t: Any) -> Any:
+    def grads(t: Any) -> Any:
         w = t.arange(6.0).reshape(2, 3).clone().requires_grad_()
         w.data[0].fill_(2)
         w.detach()[1, 1] = -1
@@ -63,7 +63,7 @@ def test_gradients_flow_through_written_views() -> None:
         (h * h).sum().backward()
         return [w.tolist(), w.grad.tolist()]
 
-    assert slopes(cc) == slopes(torch)
+    assert grads(cc) == grads(torch)
 
 
 def test_initial_values_are_written_to_the_data_of_parameters() -> None:
