@@ -79,7 +79,7 @@ class OverwrittenState:
         places, target: as those of `State`.
     """
 
-    __slots__ = ("_alone", "_array", "_expression", "_places", "_replay", "_sole", "_target", "_tensor")
+    __slots__ = ("_alone", "_array", "_expression", "_places", "_replay", "_target", "_tensor")
 
     def __init__(self, replay: Replay, tensor: LazyTensor, places: Sequence[int], target: int) -> None:
         self._replay, self._tensor, self._places, self._target = replay, tensor, places, target
