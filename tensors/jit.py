@@ -17,7 +17,7 @@ from .core.grad_mode import GRAD_MODE
 from .core.lazy_tensor import LazyTensor
 from .core.nested import count, flattened, restored
 from .core.plan import Plan, StepError
-from .core.realize import Structure, collected, realize
+from .core.realize import Structure, collected, located, realize
 from .core.resident_state import ResidentState
 from .core.trace import TRACE, Changes
 
@@ -157,6 +157,7 @@ class Trace:
         for item in places:
             item.data = None
         self._plan: Plan = structure.plan()
+        self._lines = structure.lines
         self._plan.compile()
         by_slot = {slot: item for item, slot in structure.slots.items() if item.data is not None or item in places}
         self.sources: list[Source] = []
@@ -227,8 +228,7 @@ class Trace:
         try:
             found = self._plan.run(given)
         except StepError as error:
-            assert error.__cause__ is not None
-            raise error.__cause__ from None
+            raise located(error, self._lines[error.step.first]) from error.__cause__
         arrays = iter([found[place] for place in self._places])
         results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count(self._structure))])
         for target, needs_grad in self._changed:

@@ -12,7 +12,7 @@ import numpy as np
 from ...ops.elementwise import declare
 from ...ops.rules import precision
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import UnsupportedError
+from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.ir.call import Call
 from ...runtime.ir.cost import operations
 from ...runtime.ir.graph import Graph, Node, Value
@@ -79,6 +79,7 @@ class Plan:
         wanted: Sequence[int],
     ) -> None:
         self.feeds = tuple(feeds)
+        self._names = [f"x{slot}" for slot in self.feeds]
         self._types = dict(feeds)
         self.wanted = tuple(wanted)
         self._constants = {slot: item.type.array for slot, item in constants.items()}
@@ -94,9 +95,15 @@ class Plan:
         self._function: Callable[..., list[np.ndarray]] | None = None
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The wanted arrays; they share no memory with anything."""
+        """The wanted arrays; they share no memory with anything. StepError if an operator does not take its inputs."""
         if self._session is not None:
-            return self._session.run(None, {f"x{slot}": array for slot, array in zip(self.feeds, arrays, strict=True)})
+            try:
+                return self._session.run(
+                    None, {f"x{slot}": each for slot, each in zip(self.feeds, arrays, strict=True)}
+                )
+            except UsageError:
+                self._in_numpy(arrays)  # says which step failed
+                raise
         if self._compiles:
             self._computed += self._multiplications
             if self._computed > COMPILED_AFTER:

@@ -10,8 +10,8 @@ from typing import Any
 from ...runtime.base.errors import Error, UsageError
 from ...runtime.ir.shape_inference import MALFORMED
 from .expression import Expression, TensorType
-from .plan import Plan, Step, StepError
-from .source_line import described
+from .plan import Plan, StepError
+from .source_line import SourceLine, described
 
 MAX_PLANS = 4096
 """Plans that are kept; all are dropped when there are more."""
@@ -110,7 +110,7 @@ def _run(roots: list[Expression]) -> None:
     try:
         results = plan.run(structure.arrays)
     except StepError as error:
-        raise _located(error, structure) from error.__cause__
+        raise located(error, structure.lines[error.step.first]) from error.__cause__
     by_slot = dict(zip(plan.wanted, results, strict=True))
     for expression in order:
         if expression.data is None:
@@ -202,9 +202,10 @@ class Structure:
             steps.append((expression.signature, tuple(inputs), first))
         return Plan(steps, self.count, self._constants, dict(zip(self.feeds, self._types, strict=True)), self.wanted)
 
-    def expression(self, step: Step) -> Expression:
-        """The expression that a step of the plan computes."""
-        return next(item for item, first in self._steps.values() if first == step.first)
+    @property
+    def lines(self) -> dict[int, SourceLine | None]:
+        """Where the user's program built the expression of each step of the plan, by its first slot."""
+        return {first: expression.line for expression, first in self._steps.values()}
 
 
 def _unknown_while_tracing() -> UsageError:
@@ -212,11 +213,11 @@ def _unknown_while_tracing() -> UsageError:
     return UsageError("E-TENSOR-TRACE", None, why, hint="Use where(), or leave this function without jit")
 
 
-def _located(error: StepError, structure: Structure) -> BaseException:
+def located(error: StepError, built: SourceLine | None) -> BaseException:
     """The cause of a failed step, with the line of the program that built it."""
     cause = error.__cause__
     assert cause is not None
-    signature, line = error.step.signature, described(structure.expression(error.step).line)
+    signature, line = error.step.signature, described(built)
     given = ", ".join("nothing" if kind is None else repr(kind) for kind in signature.inputs)
     what = f"{signature.op.name} of {given}{f', built at {line},' if line else ''}"
     if isinstance(cause, Error):

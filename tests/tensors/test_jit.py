@@ -1,5 +1,8 @@
 """jit: traced functions compute what they compute without it, and change what they change."""
 
+import re
+from pathlib import Path
+
 import candle_convert as cc
 import numpy as np
 import pytest
@@ -137,3 +140,16 @@ def test_values_that_are_indexed_are_read_at_each_call():
         theirs = torch.tensor(w.detach().numpy())
         assert found == pytest.approx((theirs[ids.numpy()].reshape(4, 4) @ theirs.T).sin().sum().item(), rel=1e-5)
         w.data = cc.rand(6, 4)
+
+
+def test_errors_name_shapes_and_lines():
+    pick = cc.jit(
+        lambda table, places: table[places].sum()  # this line is named
+    )
+    table = cc.ones(4, 3)
+    pick(table, cc.tensor([1, 2]))
+    for _ in range(3):
+        with pytest.raises(cc.UsageError, match=r"Gather of f32\[4, 3\], i64\[2\], built at .*:(\d+)") as caught:
+            pick(table, cc.tensor([1, 9]))
+        number = int(re.search(r"built at .*:(\d+)", str(caught.value))[1])
+        assert Path(__file__).read_text().split("\n")[number - 1].endswith("# this line is named")
