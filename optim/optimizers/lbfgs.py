@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import enable_grad, no_grad
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.trace import TRACE
+from ..core.line_search import Point, strong_wolfe
 from ..core.optimizer import Group, Optimizer, require
 
 MIN_CURVATURE = 1e-10
@@ -27,7 +28,7 @@ class LBFGS(Optimizer):
         max_eval: evaluations of a step, at most; 1.25 * max_iter by default.
         tolerance_grad, tolerance_change: a step ends where no gradient, or no change, is greater.
         history_size: changes that are kept.
-        line_search_fn: None; searches along the direction are not supported.
+        line_search_fn: None for steps of `lr`; strong_wolfe for those that meet the strong Wolfe conditions.
     """
 
     def __init__(
@@ -41,12 +42,13 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        if line_search_fn is not None:
-            why = f"LBFGS with line_search_fn={line_search_fn!r} is not supported"
-            raise UnsupportedError("E-OPTIM-OPTION", None, why, hint="Leave it out, with a smaller lr")
+        if line_search_fn not in (None, "strong_wolfe"):
+            why = f"line_search_fn is {line_search_fn!r}"
+            raise UsageError("E-OPTIM-OPTION", None, why, expected="None or 'strong_wolfe'")
         options = {
             "lr": lr, "max_iter": max_iter, "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
             "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size,
+            "line_search_fn": line_search_fn,
         }  # fmt: skip
         super().__init__(params, options)
         if len(self.param_groups) != 1:
@@ -78,6 +80,27 @@ class LBFGS(Optimizer):
             start += each.numel()
             moved = each.array().astype(np.float64) + part
             each.become(LazyTensor(leaf(moved.astype(each.dtype.as_numpy()))))
+
+    def _searched(
+        self, evaluated: Callable[[], tuple[Any, float, np.ndarray]], start: Point, tolerance: float
+    ) -> tuple[Point, int]:
+        """The point that a line search finds, where the parameters are then, and the number of its evaluations."""
+        places = [each.array().copy() for each in self.param_groups[0]["params"]]
+
+        def moved(length: float) -> None:
+            for each, place in zip(self.param_groups[0]["params"], places, strict=True):
+                each.become(LazyTensor(leaf(place)))
+            self._move(length * self._direction)
+
+        def evaluate(length: float) -> Point:
+            moved(length)
+            _, loss, gradient = evaluated()
+            return Point(length, loss, gradient, float(gradient @ self._direction))
+
+        size = float(np.abs(self._direction).max())
+        found, evaluations = strong_wolfe(evaluate, start, self._length, size, tolerance)
+        moved(found.length)
+        return found, evaluations
 
     def _next_direction(self, gradient: np.ndarray, size: int) -> np.ndarray:
         """Minus the gradient times the estimated inverse of the second derivatives."""
@@ -125,18 +148,24 @@ class LBFGS(Optimizer):
             self._iterations += 1
             self._direction = self._next_direction(gradient, group["history_size"])
             self._before, before = gradient, loss
-            start = min(1.0, 1.0 / float(np.abs(gradient).sum())) if self._iterations == 1 else 1.0
-            self._length = start * group["lr"]
+            share = min(1.0, 1.0 / float(np.abs(gradient).sum())) if self._iterations == 1 else 1.0
+            self._length = share * group["lr"]
             slope = float(gradient @ self._direction)
             if slope > -group["tolerance_change"]:
                 break
-            self._move(self._length * self._direction)
-            if count == group["max_iter"]:
-                break
-            _, loss, gradient = evaluated()
-            evaluations += 1
+            if group["line_search_fn"] is not None:
+                start = Point(0.0, loss, gradient, slope)
+                found, more = self._searched(evaluated, start, group["tolerance_change"])
+                self._length, loss, gradient = found.length, found.loss, found.gradient
+                evaluations += more
+            else:
+                self._move(self._length * self._direction)
+                if count < group["max_iter"]:
+                    _, loss, gradient = evaluated()
+                    evaluations += 1
             if (
-                evaluations >= group["max_eval"]
+                count == group["max_iter"]
+                or evaluations >= group["max_eval"]
                 or np.abs(gradient).max() <= group["tolerance_grad"]
                 or np.abs(self._direction * self._length).max() <= group["tolerance_change"]
                 or abs(loss - before) < group["tolerance_change"]
