@@ -2,6 +2,8 @@
 
 from ...tensors.autograd.clipping import clip_grad_norm_ as clip_grad_norm_
 from ...tensors.autograd.clipping import clip_grad_value_ as clip_grad_value_
+from . import parametrizations as parametrizations
+from . import parametrize as parametrize
 from . import rnn as rnn
 from .vectors import parameters_to_vector as parameters_to_vector
 from .vectors import vector_to_parameters as vector_to_parameters
