@@ -7,3 +7,5 @@ from . import parametrize as parametrize
 from . import rnn as rnn
 from .vectors import parameters_to_vector as parameters_to_vector
 from .vectors import vector_to_parameters as vector_to_parameters
+from .weight_norm import remove_weight_norm as remove_weight_norm
+from .weight_norm import weight_norm as weight_norm
