@@ -8,6 +8,7 @@ write to them.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -15,9 +16,11 @@ import importlib
 import importlib.util
 import mmap
 import os
+import shutil
 import stat
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +116,19 @@ def folder() -> Path | None:
 def cache() -> Path:
     """The user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "candle-convert"
+
+
+@functools.cache
+def temporary_folder() -> Path:
+    """A folder for what the user's cache cannot hold, until this process ends."""
+    found = Path(tempfile.mkdtemp(prefix="candle-convert-"))
+    atexit.register(_remove, found, os.getpid())
+    return found
+
+
+def _remove(found: Path, process: int) -> None:
+    if os.getpid() == process:  # and not in a process that was forked from it
+        shutil.rmtree(found, ignore_errors=True)
 
 
 def cache_file(name: str, fingerprint: Callable[[], str]) -> Path | None:

@@ -15,10 +15,8 @@ import importlib.util
 import inspect
 import math
 import sys
-import tempfile
 import types
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -306,7 +304,7 @@ def module_kernel(stem: str, text: str, owner: str = __name__) -> Any:
     """The kernel ``compute`` of a generated module, which is named by its digest and cached with the sources of
     `owner`."""
     name = f"{stem}_{sha256(text.encode()).hexdigest()[:20]}"
-    folder = range_kernel.cache_folder(owner) or Path(tempfile.mkdtemp(prefix="candle-convert-"))
+    folder = range_kernel.cache_folder(owner) or code_cache.temporary_folder()
     path = folder / f"{name}.py"
     code_cache.write_text(path, text)
     spec = importlib.util.spec_from_file_location(name, path)

@@ -7,11 +7,10 @@ import hashlib
 import importlib.util
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from ...jit.code_cache import cache, write_text
+from ...jit.code_cache import cache, temporary_folder, write_text
 from ..element.kernel_text import PACKAGE
 from .kernel import DeviceKernel
 
@@ -46,8 +45,8 @@ def _folder() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="candle-convert-"))
-    return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="candle-convert-"))
+        return temporary_folder()
+    return folder if os.access(folder, os.W_OK) else temporary_folder()
 
 
 def _module(name: str, path: Path) -> Any:

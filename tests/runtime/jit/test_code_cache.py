@@ -153,3 +153,12 @@ def test_threads_write_one_file_at_once(tmp_path):
         thread.join()
     assert not failures
     assert [path.name for path in tmp_path.iterdir()] == ["kernel.py"]
+
+
+def test_without_a_cache_nothing_is_left(tmp_path):
+    program = "import candle_convert as cc; print(cc.jit(lambda x: (x * 2).exp())(cc.ones(200, 200)).sum().item())"
+    (tmp_path / "file").touch()
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert float(done.stdout) == pytest.approx(40000 * np.exp(2), rel=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
