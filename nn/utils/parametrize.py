@@ -84,11 +84,7 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     if is_parametrized(module, tensor_name):
         getattr(getattr(module, TABLE), tensor_name).append(parametrization)
         return module
-    value = module._parameters.get(tensor_name)
-    if value is None:
-        why = f"{type(module).__name__} has no parameter {tensor_name}"
-        raise UsageError("E-NN-PARAMETRIZE", None, why, expected=", ".join(module._parameters) or "parameters")
-    made = ParametrizationList(parametrization, value)
+    made = ParametrizationList(parametrization, module.get_parameter(tensor_name))
     delattr(module, tensor_name)
     if not is_parametrized(module):
         module.add_module(TABLE, Module())

@@ -18,12 +18,8 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
     Raises UsageError if it has no such parameter.
     """
-    value = module._parameters.get(name)
-    if value is None:
-        why = f"{type(module).__name__} has no parameter {name}"
-        raise UsageError("E-NN-PARAMETRIZE", None, why, expected=", ".join(module._parameters) or "parameters")
     formula = WeightNorm(dim)
-    norm, direction = formula.right_inverse(value.detach())
+    norm, direction = formula.right_inverse(module.get_parameter(name).detach())
     delattr(module, name)
     for suffix, part in (("g", norm), ("v", direction)):
         module.register_parameter(f"{name}_{suffix}", Parameter(part))

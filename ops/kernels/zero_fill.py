@@ -9,13 +9,11 @@ from ...runtime.jit.address import share, u8
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Step
-from ...runtime.simd.memory import store_f32, stream_f32
+from ...runtime.simd.memory import STREAM_ALIGNMENT, STREAMED, store_f32, stream_f32
 from ...runtime.simd.vector import LANES, splat
 
 PIECE = 1 << 14
 """Bytes that a part fills at a time."""
-LARGE, ALIGNED = 1 << 22, 16
-"""Bytes from which zeros pass by the caches, and what their address is a multiple of then."""
 
 
 @range_kernel
@@ -23,7 +21,7 @@ def zero_fill(target: Address, nbytes: int, part: int, parts: int) -> None:
     """Zeros in all bytes."""
     first, last = share((nbytes + PIECE - 1) // PIECE, part, parts)
     begin, end = first * PIECE, min(last * PIECE, nbytes)
-    streams, width = nbytes >= LARGE and target % ALIGNED == 0, 4 * LANES
+    streams, width = nbytes >= STREAMED and target % STREAM_ALIGNMENT == 0, 4 * LANES
     whole = end - (end - begin) % width
     for at in range(begin, whole, width):
         if streams:

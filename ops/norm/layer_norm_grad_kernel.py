@@ -13,9 +13,8 @@ from ...runtime.jit.address import share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ...runtime.simd.memory import lane_sum
+from ...runtime.simd.memory import lane_sum, load_n, store_n
 from ...runtime.simd.vector import LANES, lane_indices, select, splat
-from ..rules.row_end import load_within, store_within
 from .layer_norm_grad import layer_norm_grad, rms_norm_grad
 
 BLOCK = 32
@@ -40,11 +39,11 @@ def _moments(x: int, columns: int, epsilon: Any, centred: int) -> Any:
     if centred != 0:
         total = splat(np.float32(0))
         for at in range(0, columns, LANES):
-            total = total + load_within(x + 4 * at, columns - at)
+            total = total + load_n(x + 4 * at, columns - at)
         mean = lane_sum(total) / length
     squares = splat(np.float32(0))
     for at in range(0, columns, LANES):
-        moved = _inside(load_within(x + 4 * at, columns - at) - mean, columns - at)
+        moved = _inside(load_n(x + 4 * at, columns - at) - mean, columns - at)
         squares = squares + moved * moved
     return mean, np.float32(1) / np.float32(math.sqrt(lane_sum(squares) / length + np.float32(epsilon)))
 
@@ -73,28 +72,28 @@ def norm_grad_rows(
         by_bias = by_scale + 4 * columns
         if summed != 0:
             for at in range(0, columns, LANES):
-                store_within(by_scale + 4 * at, splat(np.float32(0)), columns - at)
-                store_within(by_bias + 4 * at, splat(np.float32(0)), columns - at)
+                store_n(by_scale + 4 * at, splat(np.float32(0)), columns - at)
+                store_n(by_bias + 4 * at, splat(np.float32(0)), columns - at)
         for row in range(block * BLOCK, min(rows, block * BLOCK + BLOCK)):
             start = 4 * row * columns
             mean, inverse = _moments(x + start, columns, epsilon, centred)
             total, along = splat(np.float32(0)), splat(np.float32(0))
             for at in range(0, columns, LANES):
                 left, place = columns - at, start + 4 * at
-                given = load_within(grad + place, left)
-                normal = (load_within(x + place, left) - mean) * inverse
-                scaled = given * load_within(scale + 4 * at, left)
+                given = load_n(grad + place, left)
+                normal = (load_n(x + place, left) - mean) * inverse
+                scaled = given * load_n(scale + 4 * at, left)
                 total, along = total + scaled, along + scaled * normal
                 if summed != 0:
-                    store_within(by_scale + 4 * at, load_within(by_scale + 4 * at, left) + given * normal, left)
-                    store_within(by_bias + 4 * at, load_within(by_bias + 4 * at, left) + given, left)
+                    store_n(by_scale + 4 * at, load_n(by_scale + 4 * at, left) + given * normal, left)
+                    store_n(by_bias + 4 * at, load_n(by_bias + 4 * at, left) + given, left)
             share_of_mean = lane_sum(total) / length if centred != 0 else np.float32(0)
             share_along = lane_sum(along) / length
             for at in range(0, columns, LANES):
                 left, place = columns - at, start + 4 * at
-                normal = (load_within(x + place, left) - mean) * inverse
-                scaled = load_within(grad + place, left) * load_within(scale + 4 * at, left)
-                store_within(by_x + place, (scaled - share_of_mean - normal * share_along) * inverse, left)
+                normal = (load_n(x + place, left) - mean) * inverse
+                scaled = load_n(grad + place, left) * load_n(scale + 4 * at, left)
+                store_n(by_x + place, (scaled - share_of_mean - normal * share_along) * inverse, left)
 
 
 @range_kernel
@@ -102,10 +101,10 @@ def blocks_added(sums: Address, result: Address, blocks: int, columns: int, apar
     """The sum of blocks of `columns` elements that begin `apart` bytes from each other."""
     first, last = share((columns + COLUMNS - 1) // COLUMNS, part, parts)
     for at in range(first * COLUMNS, min(last * COLUMNS, columns), LANES):
-        total = load_within(sums + 4 * at, columns - at)
+        total = load_n(sums + 4 * at, columns - at)
         for block in range(1, blocks):
-            total = total + load_within(sums + block * apart + 4 * at, columns - at)
-        store_within(result + 4 * at, total, columns - at)
+            total = total + load_n(sums + block * apart + 4 * at, columns - at)
+        store_n(result + 4 * at, total, columns - at)
 
 
 def _planned(step: Step, centred: int) -> Planned:

@@ -15,13 +15,13 @@ from ...runtime.jit.address import i32, share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ...runtime.simd.memory import sigmoid16, tanh16
+from ...runtime.simd.memory import load_n, sigmoid16, store_n, tanh16
 from ...runtime.simd.vector import LANES, splat
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL
 from ..linalg.panel_product import copied_into_panels, zeros
-from ..rules.row_end import load_within, store_within
 from .lstm_steps import lstm_steps, lstm_steps_grad
+from .recurrent_kernel import copied_row
 
 LEAST_ROWS = 4
 """Sequences of a part: fewer read the matrix more often than they use it."""
@@ -54,31 +54,25 @@ def _product(
 
 
 @inner
-def _copied(source: Any, target: Any, count: Any) -> None:
-    for at in range(0, count, LANES):
-        store_within(target + 4 * at, load_within(source + 4 * at, count - at), count - at)
-
-
-@inner
 def _stepped(added: Any, gates: Any, before: Any, cell: Any, state: Any, hidden: Any) -> None:
     """Gates of a sequence, which hold the product of its state, are activated; its next states are written."""
     step = 4 * hidden
     for at in range(0, hidden, LANES):
         left, place = hidden - at, 4 * at
-        i = sigmoid16(load_within(added + place, left) + load_within(gates + place, left))
+        i = sigmoid16(load_n(added + place, left) + load_n(gates + place, left))
         place += step
-        f = sigmoid16(load_within(added + place, left) + load_within(gates + place, left))
+        f = sigmoid16(load_n(added + place, left) + load_n(gates + place, left))
         place += step
-        g = tanh16(load_within(added + place, left) + load_within(gates + place, left))
+        g = tanh16(load_n(added + place, left) + load_n(gates + place, left))
         place += step
-        o = sigmoid16(load_within(added + place, left) + load_within(gates + place, left))
-        store_within(gates + place, o, left)
-        store_within(gates + place - step, g, left)
-        store_within(gates + place - 2 * step, f, left)
-        store_within(gates + place - 3 * step, i, left)
-        c = f * load_within(before + 4 * at, left) + i * g
-        store_within(cell + 4 * at, c, left)
-        store_within(state + 4 * at, o * tanh16(c), left)
+        o = sigmoid16(load_n(added + place, left) + load_n(gates + place, left))
+        store_n(gates + place, o, left)
+        store_n(gates + place - step, g, left)
+        store_n(gates + place - 2 * step, f, left)
+        store_n(gates + place - 3 * step, i, left)
+        c = f * load_n(before + 4 * at, left) + i * g
+        store_n(cell + 4 * at, c, left)
+        store_n(state + 4 * at, o * tanh16(c), left)
 
 
 @range_kernel(fastmath={"contract"})
@@ -114,8 +108,8 @@ def lstm_stepped(
             at = index * row
             _stepped(now + index * wide, opened + index * wide, c + at, cell + at, after + at, hidden)
             if lengths != 0 and time >= i32(lengths)[index]:
-                _copied(h + at, after + at, hidden)
-                _copied(c + at, cell + at, hidden)
+                copied_row(h + at, after + at, hidden)
+                copied_row(c + at, cell + at, hidden)
         h, c = after, cell
 
 
@@ -125,28 +119,28 @@ def _stepped_back(gates: Any, cell: Any, before: Any, by_h: Any, by_c: Any, grad
     step, one = 4 * hidden, np.float32(1)
     for at in range(0, hidden, LANES):
         left, place = hidden - at, 4 * at
-        i, f = load_within(gates + place, left), load_within(gates + place + step, left)
-        g, o = load_within(gates + place + 2 * step, left), load_within(gates + place + 3 * step, left)
-        size, grad = tanh16(load_within(cell + place, left)), load_within(by_h + place, left)
-        through = load_within(by_c + place, left) + grad * o * (one - size * size)
-        store_within(grads + place, through * g * i * (one - i), left)
-        store_within(grads + place + step, through * load_within(before + place, left) * f * (one - f), left)
-        store_within(grads + place + 2 * step, through * i * (one - g * g), left)
-        store_within(grads + place + 3 * step, grad * size * o * (one - o), left)
-        store_within(by_c + place, through * f, left)
+        i, f = load_n(gates + place, left), load_n(gates + place + step, left)
+        g, o = load_n(gates + place + 2 * step, left), load_n(gates + place + 3 * step, left)
+        size, grad = tanh16(load_n(cell + place, left)), load_n(by_h + place, left)
+        through = load_n(by_c + place, left) + grad * o * (one - size * size)
+        store_n(grads + place, through * g * i * (one - i), left)
+        store_n(grads + place + step, through * load_n(before + place, left) * f * (one - f), left)
+        store_n(grads + place + 2 * step, through * i * (one - g * g), left)
+        store_n(grads + place + 3 * step, grad * size * o * (one - o), left)
+        store_n(by_c + place, through * f, left)
 
 
 @inner
 def _increased(target: Any, more: Any, count: Any) -> None:
     for at in range(0, count, LANES):
         left = count - at
-        store_within(target + 4 * at, load_within(target + 4 * at, left) + load_within(more + 4 * at, left), left)
+        store_n(target + 4 * at, load_n(target + 4 * at, left) + load_n(more + 4 * at, left), left)
 
 
 @inner
 def _zeroed(target: Any, count: Any) -> None:
     for at in range(0, count, LANES):
-        store_within(target + 4 * at, splat(np.float32(0)), count - at)
+        store_n(target + 4 * at, splat(np.float32(0)), count - at)
 
 
 @range_kernel(fastmath={"contract"})
@@ -198,7 +192,7 @@ def lstm_stepped_back(
         _product(grads, wide, last - first, 4 * hidden, weights, product + first * row, hidden, zero, own)
         for index in range(first, last):
             if lengths == 0 or time < i32(lengths)[index]:
-                _copied(product + index * row, by_h + index * row, hidden)
+                copied_row(product + index * row, by_h + index * row, hidden)
 
 
 def _fits(buffer: Buffer | None, dtype: type, shape: tuple[int, ...]) -> bool:

@@ -12,6 +12,8 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Launch, Planned, Step, native
 from ...runtime.simd.memory import (
+    STREAM_ALIGNMENT,
+    STREAMED,
     load_f32,
     load_masked,
     prefetch_read,
@@ -28,9 +30,6 @@ STRIP = 1024
 AHEAD = 1024
 """Bytes by which memory is asked for before its use: there are more streams than the processor foresees, and results
 would wait for theirs."""
-LARGE, ALIGNED = 1 << 22, 16
-"""Bytes of a result from which it passes by the caches, and what its address is a multiple of then; not where it takes
-the place of what was read."""
 COST = 8.0
 
 
@@ -71,7 +70,11 @@ def adam_stepped(
         f32(shrink)[0], f32(decay)[0],
     )  # fmt: skip
     first, last = share((count + STRIP - 1) // STRIP, part, parts)
-    streams = 4 * count >= LARGE and values != value and values % ALIGNED + means % ALIGNED + squares % ALIGNED == 0
+    streams = (
+        4 * count >= STREAMED
+        and values != value
+        and values % STREAM_ALIGNMENT + means % STREAM_ALIGNMENT + squares % STREAM_ALIGNMENT == 0
+    )
     begin, end = 4 * first * STRIP, 4 * min(last * STRIP, count)
     whole = end - (end - begin) % (4 * LANES)
     for at in range(begin, whole, 4 * LANES):

@@ -17,6 +17,8 @@ from .vector import LANES, bits, from_bits, kinds, select, to_int
 
 f32 = np.float32
 i32 = np.int32
+STREAMED, STREAM_ALIGNMENT = 1 << 22, 16
+"""Bytes from which results pass by the caches (`stream_f32`), and what their address is a multiple of then."""
 F32_CODE, F16_CODE, BF16_CODE = 0, 1, 2
 """Codes of storage dtypes."""
 DTYPE_CODES = {"float32": F32_CODE, "float16": F16_CODE, "bfloat16": BF16_CODE}
@@ -95,6 +97,21 @@ def store_masked(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, kinds.F32, types.int64), lower
+
+
+@inner
+def load_n(address: int, count: int) -> Any:
+    """Sixteen f32, of which the first `count` are read where that is less, and the others are zero."""
+    return load_f32(address) if count >= LANES else load_masked(address, (1 << count) - 1)
+
+
+@inner
+def store_n(address: int, vector: Any, count: int) -> None:
+    """Write the first `count` lanes, at most sixteen."""
+    if count >= LANES:
+        store_f32(address, vector)
+    else:
+        store_masked(address, vector, (1 << count) - 1)
 
 
 def _prefetch(name: str, text: str, writing: int) -> Any:

@@ -62,7 +62,7 @@ def test_own_parametrizations():
     np.testing.assert_array_equal(layer.weight.detach().numpy(), layer.weight.detach().numpy().T)
     with pytest.raises(cc.UsageError, match="Symmetric has no right_inverse"):
         layer.weight = cc.zeros(3, 3)
-    with pytest.raises(cc.UsageError, match="has no parameter wait"):
+    with pytest.raises(cc.UsageError, match="has no parameter 'wait'"):
         parametrize.register_parametrization(layer, "wait", Symmetric())
     parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
     assert layer.weight is before

@@ -29,7 +29,7 @@ def test_training(dim):
 
 
 def test_what_is_not_there():
-    with pytest.raises(cc.UsageError, match="has no parameter wait"):
+    with pytest.raises(cc.UsageError, match="has no parameter 'wait'"):
         cc.nn.utils.weight_norm(cc.nn.Linear(2, 3), "wait")
     with pytest.raises(cc.UsageError, match="is not computed by weight_norm"):
         cc.nn.utils.remove_weight_norm(cc.nn.Linear(2, 3))

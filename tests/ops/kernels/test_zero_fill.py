@@ -4,10 +4,11 @@ import ctypes
 
 import numpy as np
 import pytest
-from candle_convert.ops.kernels.zero_fill import LARGE, zero_fill
+from candle_convert.ops.kernels.zero_fill import zero_fill
+from candle_convert.runtime.simd.memory import STREAMED
 
 
-@pytest.mark.parametrize("count", [1, 70, 1 << 15, LARGE + 131])
+@pytest.mark.parametrize("count", [1, 70, 1 << 15, STREAMED + 131])
 @pytest.mark.parametrize("start", [0, 16, 17])
 def test_bytes(count, start):
     memory = np.full(count + 64, 7, np.uint8)
