@@ -8,6 +8,7 @@ import torch
 
 
 def test_scaled_steps() -> None:
+    cc.manual_seed(0)
     layer = cc.nn.Linear(2, 1)
     optimizer = cc.optim.SGD(layer.parameters(), lr=0.1)
     scaler = cc.cuda.amp.GradScaler(enabled=False)
