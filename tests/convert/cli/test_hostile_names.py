@@ -142,13 +142,7 @@ def walked(jobs, folder, terminal):
     """What each command wrote to standard output and error: of one process, into pipes or a terminal."""
     path = folder / "jobs.json"
     path.write_text(json.dumps(jobs))
-    environment = {
-        **os.environ,
-        "XDG_CACHE_HOME": str(folder / "cache"),
-        "HF_HUB_OFFLINE": "1",
-        "PYTHONIOENCODING": "utf-8",
-        "COLUMNS": "200",
-    }
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "utf-8", "COLUMNS": "200"}
     command = [sys.executable, "-P", str(WALKER), str(path)]
     if not terminal:
         done = subprocess.run(command, capture_output=True, env=environment, cwd=folder, timeout=800, check=True)

@@ -4,6 +4,7 @@ cleared."""
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +14,26 @@ from candle_convert.convert.cli.main import run
 from candle_convert.convert.run.kernel_cache import FAMILIES, synthetic_model
 from candle_convert.runtime.jit import code_cache
 from candle_convert.tests.builders.tiny_llama import written
+
+WARM = """
+import pathlib, sys
+from candle_convert.convert.cli.main import run
+from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
+from candle_convert.runtime.jit import code_cache
+
+asked, cache_file = set(), code_cache.cache_file
+
+
+def seen(name, fingerprint):
+    path = cache_file(name, fingerprint)
+    asked.add(str(path))
+    return path
+
+
+code_cache.cache_file, ShapeWarmup._has_note = seen, lambda self: False
+assert run(["cache", "warm", sys.argv[1]]) == 0
+pathlib.Path(sys.argv[2]).write_text("\\n".join(asked))
+"""
 
 AGAIN = """
 import sys
@@ -166,8 +187,9 @@ preparing.run_all([lambda: 1 / 0] * 3)
 """
 
 
-def command(words, folder):
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
+def command(words, folder=None):
+    """Run Python, with a cache in a folder or that of all tests."""
+    environment = os.environ if folder is None else {**os.environ, "XDG_CACHE_HOME": str(folder)}
     done = subprocess.run(
         [sys.executable, *map(str, words)], env=environment, capture_output=True, text=True, check=False
     )
@@ -177,14 +199,24 @@ def command(words, folder):
 
 @pytest.mark.skipif(not code_cache.supported(), reason="kernels are kept for Linux on x86-64")
 def test_after_warming_nothing_is_compiled_for_any_shape(tmp_path):
+    """Kernels are compiled in the cache of all tests; what warming asks for there, and nothing else, is in a cache of
+    its own, but for one kernel."""
     model = written(tmp_path / "lm.gguf")
+    kernels = tmp_path / "candle-convert" / "kernels"
+    kernels.mkdir(mode=0o700, parents=True)
+    command(["-c", WARM, model, tmp_path / "asked"])
+    for path in (tmp_path / "asked").read_text().splitlines():
+        shutil.copy(path, kernels)
+    asked = sorted(kernels.iterdir())
+    assert len(asked) > 10
+    min(asked, key=lambda path: path.stat().st_size).unlink()
     warm = command(["-m", "candle_convert.convert", "cache", "warm", model], tmp_path)
     assert "lm.gguf: " in warm.stdout
     assert "kernels for this processor" in warm.stderr
-    kept = sorted((tmp_path / "candle-convert" / "kernels").iterdir())
-    assert len(kept) > 10
+    kept = sorted(kernels.iterdir())
+    assert [path for path in kept if path.is_file()] == asked
     command(["-c", AGAIN, model], tmp_path)
-    assert sorted((tmp_path / "candle-convert" / "kernels").iterdir()) == kept
+    assert sorted(kernels.iterdir()) == kept
     again = command(["-m", "candle_convert.convert", "cache", "warm", model, "--json"], tmp_path)
     assert json.loads(again.stdout)["models"][0]["files"] == 0
     assert again.stderr == ""
