@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....runtime.base.dataclass import dataclass
@@ -114,20 +115,21 @@ class Decider:
         self.recipe = recipe
         self.model = model
         self.importance = importance
-        self.patterns = {rule.match: rule.pattern for rule in recipe.rules}
-        self.count = Counter(match for weight in weights for match in self._matches(weight.name))
+        names = [weight.name for weight in weights]
+        self.matches: dict[str, list[str]] = {name: [] for name in names}
+        for match, pattern in {rule.match: rule.pattern for rule in recipe.rules}.items():
+            for name in itertools.compress(names, pattern.among(names)):
+                self.matches[name].append(match)
+        self.count = Counter(itertools.chain.from_iterable(self.matches.values()))
         self.index: Counter[str] = Counter()
         self.tied = all(weight.name != "output.weight" for weight in weights)
 
     def rule(self, weight: Weight) -> Rule | None:
         """The rule that decides this tensor, None where the base type does; to be asked once for each tensor."""
-        matches = set(self._matches(weight.name))
+        matches = self.matches[weight.name]
         found = next((rule for rule in self.recipe.rules if rule.match in matches and self._holds(rule, weight)), None)
         self.index.update(matches)
         return found
-
-    def _matches(self, name: str) -> Iterable[str]:
-        return [match for match, pattern in self.patterns.items() if pattern.search(name)]
 
     def _holds(self, rule: Rule, weight: Weight) -> bool:
         return rule.condition is None or rule.condition.true(self.facts(rule, weight))
