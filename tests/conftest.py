@@ -17,8 +17,10 @@ from hypothesis import HealthCheck, settings
 def pytest_configure(config: pytest.Config) -> None:
     """Drawn examples are the same in every run, however fast the machine is, and others in each exhaustive sweep.
     Tables are as wide as they need to be. SIGINT interrupts, also where the shell started this process in the
-    background, which ignores it."""
+    background, which ignores it. In the workers of ``-n`` NumPy and PyTorch have one thread: threads of two workers
+    that wait for one another on the same cores take many times what they compute in."""
     os.environ.pop("COLUMNS", None)
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     settings.register_profile(
