@@ -67,8 +67,9 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
             if trace.applies():
                 return run(trace, tensors)
         trace = Trace(function, structure, tensors)
+        result = run(trace, tensors)
         known.append(trace)
-        return run(trace, tensors)
+        return result
 
     return traced
 
@@ -95,27 +96,31 @@ class Trace:
 
     Attributes:
         sources: what the inputs of its graph are.
-        repeats: functions that are called before each run but the first.
+        counting: what counts the runs, as an optimizer its steps.
     """
 
     def __init__(self, function: Callable[..., Any], structure: Any, tensors: Sequence[LazyTensor]) -> None:
         realize([each.expression for each in tensors])
         given = [_argument(each) for each in tensors]
         start = given[0].expression.order if given else placeholder(_NOTHING).order
-        TRACE.changes = changes = Changes()
+        changes = Changes()
         try:
+            TRACE.changes = changes
             arguments, options = restored(structure, iter(given))
             result = function(*arguments, **options)
             results: list[LazyTensor] = []
             self._structure = flattened(result, results)
             values = [(each, each.expression) for each in changes.values]
             grads = [(each, each.grad) for each in changes.grads]
+        except BaseException:
+            changes.restore_counts()
+            raise
         finally:
-            TRACE.changes = None
-            for tensor, before in changes.values.items():
-                tensor.set_expression(before)
-            for tensor, before in changes.grads.items():
-                tensor.grad = before
+            try:
+                _end(changes)
+            except KeyboardInterrupt:
+                _end(changes)
+                raise
         outputs = [each.expression for each in results]
         values = [(each, now) for each, now in values if now is not changes.values[each]]
         grads = [(each, now) for each, now in grads if now is not changes.grads[each]]
@@ -131,10 +136,15 @@ class Trace:
             for each, before in changes.grads.items()
             if each in changes.reads and each not in self._arguments
         ]
-        self.repeats, self._guards, self._is_first = changes.repeats, changes.guards, True
+        self.counting, self._guards = [each for each, _ in changes.counting], changes.guards
+        self._counts: list[Any] | None = [counts for _, counts in changes.counting]
         self._runs, self._fed, self._reads_grads = 0, list[int](), False
         self._resident: ResidentState | None = None
-        self._plan_outputs(outputs, start, changes, {each.expression: n for n, each in enumerate(given)})
+        try:
+            self._plan_outputs(outputs, start, changes, {each.expression: n for n, each in enumerate(given)})
+        except BaseException:
+            changes.restore_counts()
+            raise
 
     def _plan_outputs(
         self, outputs: list[Expression], start: int, changes: Changes, places: dict[Expression, int]
@@ -201,14 +211,30 @@ class Trace:
 
     def run(self, tensors: Sequence[LazyTensor]) -> Any:
         """The result for these arguments; changes of other tensors are made."""
-        if self._is_first:
-            self._is_first = False
-        else:
-            for repeat in self.repeats:
-                repeat()
+        counts, self._counts = self._counts, None
+        is_first = counts is not None
+        if counts is None:
+            counts = [each.counts() for each in self.counting]
+        self._is_settled = False
+        try:
+            if not is_first:
+                for each in self.counting:
+                    each.advance()
+            return self._computed(tensors)
+        except BaseException:
+            if not self._is_settled:
+                for each, before in zip(self.counting, counts, strict=True):
+                    each.restore(before)
+            raise
+
+    def _computed(self, tensors: Sequence[LazyTensor]) -> Any:
+        """As `run`, of a call that is counted."""
         if self._resident is not None:
             fed = [(place, self.sources[place].array(tensors)) for place in self._fed]
-            found = self._resident.run(fed, self._places[: count(self._structure)])
+            try:
+                found = self._resident.run(fed, self._places[: count(self._structure)])
+            finally:
+                self._is_settled = self._resident.is_settled
             if found is not None:
                 return restored(self._structure, iter([LazyTensor(leaf(each)) for each in found]))
             drawn = dict(fed)
@@ -231,17 +257,23 @@ class Trace:
             raise located(error, self._lines[error.step.first]) from error.__cause__
         arrays = iter([found[place] for place in self._places])
         results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count(self._structure))])
+        values: list[tuple[LazyTensor, Expression]] = []
         for target, needs_grad in self._changed:
-            tensor = self._target(target, tensors)
             changed = leaf(next(arrays))
             changed.needs_grad = needs_grad
-            tensor.expression.holder = None
-            tensor.set_expression(changed)
+            values.append((self._target(target, tensors), changed))
+        grads: list[tuple[LazyTensor, LazyTensor | None]] = []
         for target, has_grad in self._grads:
             tensor = self._target(target, tensors)
             grad = LazyTensor(leaf(next(arrays))) if has_grad else None
             added = grad is not None and tensor is not target and tensor.grad is not None
-            tensor.grad = tensor.grad + grad if added else grad  # type: ignore[operator]
+            grads.append((tensor, tensor.grad + grad if added else grad))  # type: ignore[operator]
+        try:
+            self._is_settled = True
+            _settle(values, grads)
+        except KeyboardInterrupt:
+            _settle(values, grads)
+            raise
         return restored(self._structure, results)
 
     def _keep(self, arrays: Sequence[np.ndarray]) -> None:
@@ -287,6 +319,26 @@ class Trace:
         """The tensor that is changed: the argument for which another one stood in."""
         place = self._arguments.get(tensor)
         return tensor if place is None else tensors[place]
+
+
+def _end(changes: Changes) -> None:
+    """Let a trace be over, and what it changed be as before; a second call does nothing more."""
+    TRACE.changes = None
+    for tensor, value in changes.values.items():
+        tensor.set_expression(value)
+    for tensor, grad in changes.grads.items():
+        tensor.grad = grad
+
+
+def _settle(
+    values: Sequence[tuple[LazyTensor, Expression]], grads: Sequence[tuple[LazyTensor, LazyTensor | None]]
+) -> None:
+    """Give tensors their next values and gradients; a second call does nothing more."""
+    for tensor, value in values:
+        tensor.expression.holder = None
+        tensor.set_expression(value)
+    for tensor, grad in grads:
+        tensor.grad = grad
 
 
 _NOTHING = leaf(np.zeros(0)).type

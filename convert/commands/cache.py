@@ -9,6 +9,7 @@ import click
 
 from ...runtime.base.errors import printable
 from ..cli import shared_options
+from ..cli.number import Number
 from ..console.output import current
 
 EXAMPLES = {
@@ -92,7 +93,7 @@ def warm(models: tuple[str, ...], threads: int | None, dim: tuple[str, ...], **v
 @COMMAND.command("clear", epilog=_examples("clear"))
 @click.option(
     "--unused",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=0,
     metavar="DAYS",
     help="Only entries unused for DAYS days (default: all entries).",

@@ -9,6 +9,7 @@ import click
 
 from ...runtime.base.errors import UsageError
 from ..cli import output_path, shared_options
+from ..cli.number import Number
 from ..console.output import current
 from ..console.status_line import busy
 
@@ -68,7 +69,7 @@ def _command(name: str, metavar: str, *options: Any) -> Callable[[Callable[..., 
     "FILE...",
     click.option(
         "--bandwidth",
-        type=click.FloatRange(0, min_open=True),
+        type=Number(0, min_open=True),
         metavar="KBPS",
         help="Most kbit/s; as many codebooks are used as fit (default: all).",
     ),

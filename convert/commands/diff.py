@@ -9,6 +9,7 @@ import click
 from ...runtime.base.errors import printable
 from ...runtime.base.units import counted
 from ..cli import shared_options
+from ..cli.number import Number
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -26,15 +27,9 @@ SHOWN = 60
 @click.command("diff", epilog=EPILOG)
 @click.argument("a", type=shared_options.PATH)
 @click.argument("b", type=shared_options.PATH)
+@click.option("--atol", type=Number(min=0), default=0.0, metavar="X", help="Values may differ by X + RTOL * |b|.")
 @click.option(
-    "--atol", type=click.FloatRange(min=0), default=0.0, metavar="X", help="Values may differ by X + RTOL * |b|."
-)
-@click.option(
-    "--rtol",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="X",
-    help="See --atol. With a tolerance, dtypes may also differ.",
+    "--rtol", type=Number(min=0), default=0.0, metavar="X", help="See --atol. With a tolerance, dtypes may also differ."
 )
 @click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches.")
 @click.option("--exclude", multiple=True, metavar="RE", help="Skip tensors whose name matches.")

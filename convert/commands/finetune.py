@@ -8,6 +8,7 @@ import click
 
 from ...runtime.base.units import counted
 from ..cli import shared_options
+from ..cli.number import Number
 from ..console.output import current, notes_json
 from ..console.status_line import busy
 
@@ -41,11 +42,13 @@ def _targets(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 )
 @click.option("--lora", "rank", type=click.IntRange(1, 1024), metavar="RANK", help="Train adapters of this rank alone.")
 @click.option(
-    "--lora-alpha", "alpha", type=float, metavar="N", help="Weight of the adapters (default: twice the rank)."
+    "--lora-alpha",
+    "alpha",
+    type=Number(0, min_open=True),
+    metavar="N",
+    help="Weight of the adapters (default: twice the rank).",
 )
-@click.option(
-    "--lora-dropout", "dropout", type=click.FloatRange(0, 0.99), default=0.0, metavar="P", help="Dropout of adapters."
-)
+@click.option("--lora-dropout", "dropout", type=Number(0, 0.99), default=0.0, metavar="P", help="Dropout of adapters.")
 @click.option(
     "--targets", callback=_targets, metavar="NAME,...", help="Layers with adapters: q_proj,v_proj (default: all)."
 )
@@ -54,7 +57,7 @@ def _targets(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     "--epochs", type=click.IntRange(1), default=3, metavar="N", help="How often all rows are seen (default 3)."
 )
 @click.option(
-    "--learning-rate", "rate", type=float, metavar="R", help="Highest rate (default 2e-5, 2e-4 for adapters)."
+    "--learning-rate", "rate", type=Number(0), metavar="R", help="Highest rate (default 2e-5, 2e-4 for adapters)."
 )
 @click.option(
     "--batch-size", "size", type=click.IntRange(1), default=8, metavar="N", help="Rows of a step (default 8)."
@@ -63,7 +66,7 @@ def _targets(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 @click.option(
     "--eval-split",
     "share",
-    type=click.FloatRange(0, 0.9),
+    type=Number(0, 0.9),
     default=0.1,
     metavar="P",
     help="Share of the rows to evaluate with (default 0.1); 0 for all, which are trained with too.",

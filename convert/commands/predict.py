@@ -10,7 +10,7 @@ import click
 
 from ...runtime.base.errors import UsageError
 from ..cli import shared_options
-from ..cli.share import Share
+from ..cli.number import Number
 
 EPILOG = """\b
 Examples
@@ -59,8 +59,8 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
     type=shared_options.PATH,
     help="Folder for annotated copies of pictures.",
 )
-@click.option("--threshold", type=Share(), metavar="P", help="Lowest score of objects.")
-@click.option("--iou", type=Share(), metavar="P", help="Most that boxes may overlap (default 0.7).")
+@click.option("--threshold", type=Number(0, 1), metavar="P", help="Lowest score of objects.")
+@click.option("--iou", type=Number(0, 1), metavar="P", help="Most that boxes may overlap (default 0.7).")
 @click.option(
     "--classes",
     metavar="NAME,...",
@@ -81,7 +81,7 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
     callback=_numbers,
     help="Box around an object to cut out, in pixels. Repeatable.",
 )
-@click.option("--stability", type=Share(), metavar="P", help="Least stability of masks (default 0.95).")
+@click.option("--stability", type=Number(0, 1), metavar="P", help="Least stability of masks (default 0.95).")
 @click.option("--grid", type=click.IntRange(1, 256), metavar="N", help="N x N points find masks (default 32).")
 @click.option("--min-area", type=click.IntRange(0), metavar="N", help="Remove holes and islands of fewer pixels.")
 @click.option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..cli import output_path, shared_options
+from ..cli.number import Number
 from ..console.output import current, notes_json
 from ..quantize.network import network_options
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
@@ -62,7 +63,7 @@ TYPES = (
     click.option(
         "--token-embedding-type", metavar="TYPE", type=shared_options.DTYPE, help="Type of the token embedding."
     ),
-    click.option("--target-bpw", type=click.FloatRange(min=0.5), metavar="N", help="Maximum average bits per weight."),
+    click.option("--target-bpw", type=Number(min=0.5), metavar="N", help="Maximum average bits per weight."),
     click.option("--target-size", metavar="SIZE", help="Maximum size of the output: 6GiB."),
     click.option(
         "--save-recipe", metavar="FILE.toml", type=shared_options.TEXT_OUT, help="Save the rules used as a recipe."

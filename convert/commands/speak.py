@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..cli import shared_options
+from ..cli.number import Number
 from ..console.output import current
 from ..console.status_line import busy
 
@@ -34,18 +35,11 @@ VOICE = {"description": "describe", "speaker": "speaker"}
     "-o", "--output", required=True, metavar="OUT", type=shared_options.PATH, help="A .wav, .flac, .ogg or .mp3 file."
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed (default: random).")
+@click.option("--max-seconds", type=Number(0, min_open=True), metavar="X", help="Longest sound (default: the model's).")
 @click.option(
-    "--max-seconds", type=click.FloatRange(0, min_open=True), metavar="X", help="Longest sound (default: the model's)."
+    "--guidance", type=Number(0), metavar="X", help="Scale of classifier-free guidance (default: the model's)."
 )
-@click.option(
-    "--guidance",
-    type=click.FloatRange(0),
-    metavar="X",
-    help="Scale of classifier-free guidance (default: the model's).",
-)
-@click.option(
-    "--temperature", type=click.FloatRange(0), metavar="X", help="Temperature; 0 takes the most probable codes."
-)
+@click.option("--temperature", type=Number(0), metavar="X", help="Temperature; 0 takes the most probable codes.")
 @click.option("--top-k", type=click.IntRange(0), metavar="N", help="Draw from the N most probable codes, 0 for all.")
 @click.option("--force", is_flag=True, help="Replace an existing output.")
 @shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)

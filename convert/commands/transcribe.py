@@ -11,6 +11,7 @@ import click
 
 from ...runtime.base.errors import UsageError
 from ..cli import shared_options
+from ..cli.number import Number
 from ..console.output import current
 from ..console.status_line import busy
 
@@ -59,7 +60,7 @@ STATED = (
 )
 @click.option(
     "--temperature",
-    type=click.FloatRange(0),
+    type=Number(0),
     metavar="X",
     help="The only temperature; by default 0, then up to 1 until the text is good enough.",
 )

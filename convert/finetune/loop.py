@@ -83,7 +83,10 @@ def batches(
 def measured(
     model: PretrainedModel, examples: Sequence[Example], size: int, limit: int, assemble: Assemble
 ) -> Measures:
-    """Loss and accuracy on examples."""
+    """Loss and accuracy on examples.
+
+    Raises UsageError where the loss is not a number.
+    """
     model.eval()
     total, right, count = 0.0, 0, 0
     with no_grad():
@@ -97,6 +100,9 @@ def measured(
             count += seen
             if not by_token:
                 right += int((found.logits.numpy().argmax(-1) == labels)[labels != IGNORED].sum())
+    if not math.isfinite(total):
+        hint = "Lower --learning-rate, or begin with another model"
+        raise UsageError("E-TRAIN-NAN", None, f"the loss on rows that are held back is {total}", hint=hint)
     accuracy = None if examples and isinstance(examples[0].labels, list) else right / max(1, count)
     return Measures(total / max(1, count), accuracy)
 

@@ -49,7 +49,7 @@ def scaled_dot_product_attention(
     if enable_gqa and key.shape[-3] != query.shape[-3]:
         share = query.shape[-3] // key.shape[-3]
         key, value = (each.repeat_interleave(share, -3) for each in (key, value))
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    factor = 1 / math.sqrt(max(1, query.shape[-1])) if scale is None else scale
     mask = causal(query.shape[-2], key.shape[-2]) if is_causal else attn_mask
     weights = softmax(masked((query * factor) @ key.mT, mask), -1)
     return dropout(weights, dropout_p) @ value

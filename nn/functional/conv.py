@@ -35,6 +35,10 @@ def pad(input: LazyTensor, pad: Sequence[int], mode: str = "constant", value: fl
     before, after = [0] * input.ndim, [0] * input.ndim
     for place in range(len(pad) // 2):
         before[-1 - place], after[-1 - place] = int(pad[2 * place]), int(pad[2 * place + 1])
+    most = {"reflect": -1, "circular": 0}.get(mode)
+    ends = map(max, before, after)
+    if most is not None and any(end > length + most for end, length in zip(ends, input.shape, strict=True)):
+        raise shape_error(f"pad: {list(pad)} in mode {mode!r} is more than a tensor of {list(input.shape)} has")
     filled = scalar(value, input.dtype) if mode == "constant" and value else None
     inputs = [input.expression, integers([*before, *after]), filled]
     return LazyTensor(apply_in(op_named("Pad"), inputs, {"mode": MODES[mode]}))

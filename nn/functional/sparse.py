@@ -116,6 +116,15 @@ def _largest(rows: LazyTensor, counted: LazyTensor | None, numbers: np.ndarray, 
 def one_hot(tensor: LazyTensor, num_classes: int = -1) -> LazyTensor:
     """1 at the number of each element, 0 elsewhere, in a new last dim; -1: as many classes as the largest number
     needs."""
-    count = int(tensor.max()) + 1 if num_classes < 0 else num_classes
+    if tensor.dtype.kind not in ("int", "uint"):
+        raise UsageError("E-TENSOR-DTYPE", None, f"classes are numbered by integers, not {tensor.dtype}")
+    numbers = tensor.array()
+    if not numbers.size and num_classes < 1:
+        raise UsageError("E-TENSOR-VALUE", None, "one_hot of no elements", hint="Give num_classes")
+    least, most = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
+    count = most + 1 if num_classes < 0 else num_classes
+    if least < 0 or most >= max(count, 1):
+        why = f"one_hot of class {least if least < 0 else most}"
+        raise UsageError("E-TENSOR-VALUE", None, why, expected=f"0 to {count - 1}")
     found: Any = tensor.unsqueeze(-1).eq(arange(count))
     return found.long()

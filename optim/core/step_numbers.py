@@ -38,11 +38,11 @@ class Bucket:
         self._states = states
         self._counters = counters
         self._values: Mapping[str, Any] = {}
+        if TRACE.changes is not None:
+            TRACE.changes.counting.append((self, self.counts()))
+            TRACE.changes.guards.append(self._is_uniform)
         self.advance()
         self._made: dict[DType, Numbers] = {}
-        if TRACE.changes is not None:
-            TRACE.changes.repeats.append(self.advance)
-            TRACE.changes.guards.append(self._is_uniform)
 
     def advance(self) -> None:
         """Count a step, and compute its numbers."""
@@ -51,6 +51,15 @@ class Bucket:
         for name in self._counters:
             for each in others:
                 each[name] = first[name]
+
+    def counts(self) -> Mapping[str, Any]:
+        """The counters, which are equal in all states."""
+        return {name: self._states[0][name] for name in self._counters}
+
+    def restore(self, counts: Mapping[str, Any]) -> None:
+        """Set the counters of all states."""
+        for each in self._states:
+            each.update(counts)
 
     def numbers(self, dtype: DType) -> Numbers:
         """The numbers of the step in a dtype; booleans stay booleans."""

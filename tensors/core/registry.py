@@ -6,7 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ...runtime.base.errors import UsageError
 from .lazy_tensor import LazyTensor
+from .promotion import category
 
 F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -55,12 +57,19 @@ def attribute(
 
 
 def in_place(made: Callable[..., LazyTensor], *names: str) -> None:
-    """Attach methods that give a tensor the result of an operation on it, in its own dtype."""
+    """Attach methods that give a tensor the result of an operation on it, in its own dtype.
+
+    They raise UsageError for results that this dtype cannot hold, as floats in a tensor of integers.
+    """
 
     @functools.wraps(made)
     def changed(self: LazyTensor, *others: Any, **options: Any) -> LazyTensor:
         if hasattr(self, "origin"):
             self.refresh()
-        return self.become(made(self, *others, **options))
+        found = made(self, *others, **options)
+        if category(found.dtype) > category(self.dtype):
+            why = f"{made.__name__}_ gives {found.dtype}, which a tensor of {self.dtype} cannot hold"
+            raise UsageError("E-TENSOR-DTYPE", None, why, hint="Leave out the underscore, or convert it with to(dtype)")
+        return self.become(found)
 
     method(*names)(changed)

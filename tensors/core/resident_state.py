@@ -159,6 +159,9 @@ class ResidentState:
     Args:
         states: tensors that are read and changed, with the numbers of their inputs and their output.
         gradients: tensors that get gradients, with the number of the output.
+
+    Attributes:
+        is_settled: whether the last call has given the states their next values, though it may have raised.
     """
 
     def __init__(
@@ -173,6 +176,7 @@ class ResidentState:
             for tensor, places, target in states
         ]
         self._gradients = [Gradient(replay, *each) for each in gradients]
+        self.is_settled = False
 
     def run(self, fed: Sequence[tuple[int, np.ndarray]], results: Sequence[int]) -> list[np.ndarray] | None:
         """Run a call; new arrays of the outputs `results`. None where kernels met values that they do not compute:
@@ -182,7 +186,7 @@ class ResidentState:
             fed: numbers and arrays of the inputs that are not states.
         """
         with self._lock:
-            replay, turn = self._replay, self._turn
+            replay, turn, self.is_settled = self._replay, self._turn, False
             for place, array in fed:
                 replay.feed_elements(turn, place, array)
             for state in self._states:
@@ -196,9 +200,14 @@ class ResidentState:
                 computed = replay.run(turn)
             finally:
                 if replay.overwrote:
-                    for state in self._states:
-                        state.settle(turn)
-                    self._turn = 1 - turn
+                    try:
+                        self.is_settled, self._turn = True, 1 - turn
+                        for state in self._states:
+                            state.settle(turn)
+                    except KeyboardInterrupt:
+                        for state in self._states:
+                            state.settle(turn)
+                        raise
             if computed:
                 return found
             for gradient in self._gradients:

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
     from .expression import Expression
+
+
+class Counting(Protocol):
+    """What counts the runs of a trace in Python, as an optimizer its steps."""
+
+    def counts(self) -> Any:
+        """What is counted so far."""
+
+    def advance(self) -> None:
+        """Count a run, before it."""
+
+    def restore(self, counts: Any) -> None:
+        """Let that be counted, where a run has not come to its end."""
 
 
 class Changes:
@@ -19,7 +32,7 @@ class Changes:
         values: the expressions that changed tensors had before; grads: the gradients that they had before.
         draws: functions that draw again what an expression's array holds.
         settings: values of attributes of objects, such as the modes of modules, that the trace depends on.
-        repeats: functions that are called before each later run of the trace.
+        counting: what counts runs, with its counts before the trace, which is counted as a run.
         guards: functions that say whether the trace still is what the function would do.
         reads: tensors whose gradients were read before they were changed.
     """
@@ -29,9 +42,14 @@ class Changes:
         self.grads: dict[Any, Any] = {}
         self.draws: dict[Expression, Callable[[], np.ndarray]] = {}
         self.settings: dict[tuple[Any, str], Any] = {}
-        self.repeats: list[Callable[[], None]] = []
+        self.counting: list[tuple[Counting, Any]] = []
         self.guards: list[Callable[[], bool]] = []
         self.reads: set[Any] = set()
+
+    def restore_counts(self) -> None:
+        """Let no run be counted."""
+        for each, counts in self.counting:
+            each.restore(counts)
 
     def read_grad(self, tensor: Any, grad: Any) -> None:
         """Note that the function depends on a gradient from before the call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +10,9 @@ from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL, F32, I64
 from ..core.expression import Expression, apply, cast, constant, op_named
 from ..core.lazy_tensor import LazyTensor
-from ..core.promotion import category
+from ..core.promotion import as_float, category
 from ..core.registry import in_place, method, operation
-from .operands import NUMBERS, apply_in, broadcast, default_float, expression_of, promoted, remembered, scalar
+from .operands import NUMBERS, apply_in, broadcast, common_dtype, expression_of, promoted, remembered, scalar
 
 Binary = Callable[[Any, Any], LazyTensor]
 OF_BOOLEANS = {"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}
@@ -121,8 +122,10 @@ def ne(input: Any, other: Any) -> LazyTensor:
 
 def _divided(a: Any, b: Any) -> Expression:
     """The quotient as floats."""
-    one, other = promoted([a, b])
-    return together("Div", default_float(one), default_float(other))
+    found = [item if isinstance(item, NUMBERS) else expression_of(item) for item in (a, b)]
+    dtype = as_float(common_dtype(found))
+    one, other = (cast(item, dtype) if isinstance(item, Expression) else scalar(item, dtype) for item in found)
+    return together("Div", one, other)
 
 
 def _floor_divided(a: Any, b: Any) -> Expression:
@@ -132,10 +135,19 @@ def _floor_divided(a: Any, b: Any) -> Expression:
     if category(dtype) < 2:
         return together("Div", together("Sub", one, _remainder(one, other)), other)
     one, other = (cast(item, F32) if dtype.bits < 32 else item for item in (one, other))
-    exact = together("Div", together("Sub", one, _remainder(one, other)), other)
-    by_zero = together("Equal", other, scalar(0, other.type.dtype))
-    found = apply(op_named("Where"), [by_zero, together("Div", one, other), apply(op_named("Round"), [exact])])
+    broadcast((one.type.shape, other.type.shape), "floor_divide")
+    rest = apply(op_named("Mod"), [one, other], {"fmod": 1})
+    exact = apply(op_named("Round"), [together("Div", together("Sub", one, rest), other)])
+    zero, quotient = scalar(0, other.type.dtype), together("Div", one, other)
+    below = together("And", _differs(rest, zero), _differs(together("Less", rest, zero), together("Less", other, zero)))
+    found = together("Sub", exact, cast(below, one.type.dtype))
+    found = apply(op_named("Where"), [_differs(found, zero), found, together("Mul", quotient, zero)])
+    found = apply(op_named("Where"), [together("Equal", other, zero), quotient, found])
     return cast(found, dtype)
+
+
+def _differs(one: Expression, other: Expression) -> Expression:
+    return apply(op_named("Not"), [together("Equal", one, other)])
 
 
 def _remainder(one: Expression, other: Expression) -> Expression:
@@ -157,7 +169,20 @@ def _power(a: Any, b: Any) -> Expression:
     if base.type.dtype is BOOL:
         base, exponent = cast(base, I64), cast(exponent, I64)
     broadcast((base.type.shape, exponent.type.shape), "pow")
+    if exponent.type.dtype.kind == "int" and exponent.type.array is None:
+        return _integer_power(LazyTensor(base), LazyTensor(exponent))
     return apply_in(op_named("Pow"), [base, exponent])
+
+
+def _integer_power(base: LazyTensor, exponent: LazyTensor) -> Expression:
+    """The power of integers: to a negative one that of 1 and -1, and 0 of others, as the quotient without its
+    fraction."""
+    is_negative = (exponent < 0).expression
+    where = functools.partial(apply, op_named("Where"))
+    taken = where([is_negative, (exponent & 1).expression, exponent.expression])
+    found = apply_in(op_named("Pow"), [base.expression, taken])
+    kept = (base * base).eq(1).expression
+    return where([is_negative, where([kept, found, scalar(0, found.type.dtype)]), found])
 
 
 def _negative_power() -> UsageError:

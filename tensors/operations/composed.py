@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ..core.lazy_tensor import LazyTensor
@@ -13,7 +16,7 @@ from . import arithmetic, elementwise, formulas, indexing, reduction
 from .creation import eye, ones_like, tensor, zeros_like
 from .indexing import scatter, scatter_add, where
 from .linalg import matmul
-from .operands import dim_of
+from .operands import default_float, dim_of, promoted
 from .random import rand_like
 from .reduction import amax, amin, std, var
 from .shape import flip
@@ -57,9 +60,11 @@ def tensordot(a: LazyTensor, b: LazyTensor, dims: Any = 2) -> LazyTensor:
     ours, theirs = ([dim_of(dim, each.ndim) for dim in given] for each, given in zip((a, b), dims, strict=True))
     kept = [dim for dim in range(a.ndim) if dim not in ours], [dim for dim in range(b.ndim) if dim not in theirs]
     shape = [a.shape[dim] for dim in kept[0]] + [b.shape[dim] for dim in kept[1]]
-    count = 1
-    for dim in ours:
-        count *= a.shape[dim]
+    lengths = [a.shape[dim] for dim in ours]
+    if lengths != [b.shape[dim] for dim in theirs]:
+        why = f"tensordot along dims of lengths {lengths} and {[b.shape[dim] for dim in theirs]}"
+        raise UsageError("E-TENSOR-SHAPE", None, why, expected="equal lengths")
+    count = math.prod(lengths)
     return matmul(
         a.permute(*kept[0], *ours).reshape(-1, count), b.permute(*theirs, *kept[1]).reshape(count, -1)
     ).reshape(shape)
@@ -104,13 +109,15 @@ def rot90(input: LazyTensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> LazyTe
 @operation()
 def logit(input: LazyTensor, eps: float | None = None) -> LazyTensor:
     """log(x / (1 - x)), of x within eps and 1 - eps."""
-    x = input if eps is None else input.clamp(eps, 1 - eps)
+    x = LazyTensor(default_float(input.expression))
+    x = x if eps is None else x.clamp(eps, 1 - eps)
     return (x / (1 - x)).log()
 
 
 @operation()
 def xlogy(input: Any, other: LazyTensor) -> LazyTensor:
     """input * log(other), 0 where input is 0."""
+    input, other = (LazyTensor(default_float(each)) for each in promoted([input, other]))
     product = input * other.log()
     return where(FUNCTIONS["eq"](input, 0).logical_and(other.isnan().logical_not()), zeros_like(product), product)
 
@@ -156,8 +163,11 @@ def msort(input: LazyTensor) -> LazyTensor:
 def kthvalue(input: LazyTensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The k-th smallest element along a dim, and its index."""
     axis = dim_of(dim, input.ndim)
-    if not 1 <= k <= input.shape[axis]:
-        raise UsageError("E-TENSOR-VALUE", None, f"kthvalue of {k} among {input.shape[axis]} elements")
+    length = input.shape[axis] if input.ndim else 1
+    if not 1 <= k <= length:
+        raise UsageError("E-TENSOR-VALUE", None, f"kthvalue of {k} among {length} elements")
+    if not input.ndim:
+        return sort(input)
     values, places = (each.narrow(axis, k - 1, 1) for each in sort(input, axis))
     return Sorted(values, places) if keepdim else Sorted(values.squeeze(axis), places.squeeze(axis))
 
@@ -252,13 +262,21 @@ def scatter_reduce(
     """
     if reduce not in NEUTRAL:
         raise UsageError("E-TENSOR-VALUE", None, f"scatter_reduce of {reduce!r}", expected=", ".join(NEUTRAL))
+    if input.dtype.kind == "bool":
+        why = f"scatter_reduce of {input.dtype} is not defined"
+        raise UsageError("E-TENSOR-DTYPE", None, why, hint="Convert it with long()")
     src = src[tuple(map(slice, index.shape))]
-    start = input if include_self else scatter(input, dim, index, src * 0 + NEUTRAL[reduce])
+    neutral = NEUTRAL[reduce]
+    if math.isinf(neutral) and input.dtype.kind != "float":
+        limits = np.iinfo(input.dtype.as_numpy())
+        neutral = limits.max if neutral > 0 else limits.min
+    start = input if include_self else scatter(input, dim, index, neutral)
     found = indexing._scattered(start, dim, index, src, SCATTERED[reduce])
     if reduce != "mean":
         return found
     ones = ones_like(input) if include_self else scatter(ones_like(input), dim, index, zeros_like(src))
-    return found / scatter_add(ones, dim, index, ones_like(src))
+    counts = scatter_add(ones, dim, index, ones_like(src))
+    return found / counts if input.dtype.kind == "float" else found // counts
 
 
 @operation()

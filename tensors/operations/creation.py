@@ -128,6 +128,9 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device
         start, end = 0, start
     if step == 0:
         raise UsageError("E-TENSOR-VALUE", None, "arange with a step of 0")
+    if (end - start) * step < 0:
+        why = f"arange from {start} to {end} in steps of {step}"
+        raise UsageError("E-TENSOR-VALUE", None, why, hint="Change the sign of the step")
     whole = all(isinstance(item, int | np.integer) for item in (start, end, step))
     wanted = named(dtype) if dtype is not None else dtype_of_scalar(int if whole else float)
     count = max(0, -(-(end - start) // step) if whole else int(np.ceil((end - start) / step)))

@@ -184,8 +184,18 @@ def clamp(input: LazyTensor, min: Any = None, max: Any = None) -> LazyTensor:
     if min is None and max is None:
         why = "clamp needs min or max"
         raise UsageError("E-TENSOR-VALUE", None, why, hint="Pass one of them")
-    found = input if min is None else where(_as_tensor(input) < min, *_both(min, input))
-    return found if max is None else where(found > max, *_both(max, found))
+    found = input if min is None else _bounded(_as_tensor(input), min, "lt")
+    return found if max is None else _bounded(_as_tensor(found), max, "gt")
+
+
+def _bounded(x: LazyTensor, bound: Any, compare: str) -> LazyTensor:
+    """The bound where elements are beyond it, or where it is NaN."""
+    beyond = getattr(x, compare)(bound)
+    if isinstance(bound, LazyTensor):
+        beyond = beyond | bound.isnan() if bound.dtype.kind == "float" else beyond
+    elif math.isnan(bound):
+        beyond = beyond | True
+    return where(beyond, *_both(bound, x))
 
 
 def _both(bound: Any, x: LazyTensor) -> tuple[LazyTensor, LazyTensor]:
@@ -254,6 +264,8 @@ def isclose(
     input: LazyTensor, other: LazyTensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> LazyTensor:
     """Whether elements are equal within a tolerance."""
+    if category(input.dtype) < 2 and category(other.dtype) < 2:
+        input, other = input.double(), other.double()
     near = (input - other).abs() <= atol + rtol * other.abs()
     found = input.eq(other) | (near & (input - other).isfinite())
     return found | (input.isnan() & other.isnan()) if equal_nan else found

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.tensor.dtype import BOOL, I64
+from ...runtime.base.errors import UsageError
+from ...runtime.tensor.dtype import BOOL, I64, U8
 from ..core.expression import Expression, apply, cast, leaf, op_named, shape_error
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import function, method, operation
-from .operands import broadcast, copied, dim_of, expression_of, integers, promoted
+from .operands import NUMBERS, broadcast, copied, dim_of, expression_of, integers, promoted, scalar
 from .shape import reshape
 
 ENDS = 1 << 62
@@ -21,6 +22,8 @@ ENDS = 1 << 62
 @method("__getitem__")
 def get(self: LazyTensor, index: Any) -> LazyTensor:
     """The elements at an index."""
+    if isinstance(index, LazyTensor) and index.dtype is BOOL and not index.ndim:
+        index = bool(index)
     if index is False:
         return self.unsqueeze(0).narrow(0, 0, 0)
     items = _expanded(index, self)
@@ -77,6 +80,8 @@ def _expanded(index: Any, x: LazyTensor) -> list[Any]:
             found.append(int(item))
         else:
             array = LazyTensor(expression_of(item)) if not isinstance(item, LazyTensor) else item
+            if array.dtype is U8:
+                array = array.bool()
             if array.dtype is BOOL:
                 _check_mask(array, x, found)
                 found += _mask(array)
@@ -163,11 +168,11 @@ def set(self: LazyTensor, index: Any, value: Any) -> None:
     if isinstance(index, LazyTensor) and index.dtype is BOOL and not np.ndim(_number(value)):
         _check_mask(index, self, [])
         mask = index.reshape([*index.shape, *[1] * (self.ndim - index.ndim)])
-        self.become(where(mask, _like(value, self), self))
+        self.become(where(mask, like(value, self), self))
         return
     count = self.numel()
     places = LazyTensor(leaf(np.arange(count).reshape(self.shape)))[index]
-    values = _like(value, self)
+    values = like(value, self)
     try:
         wanted = np.broadcast_shapes(values.shape, places.shape)
     except ValueError:
@@ -192,9 +197,20 @@ def _number(value: Any) -> Any:
     return [0] * value.ndim if isinstance(value, LazyTensor) else value
 
 
-def _like(value: Any, x: LazyTensor) -> LazyTensor:
-    """A value in the dtype of a tensor."""
-    return LazyTensor(cast(expression_of(value), x.dtype))
+def like(value: Any, x: LazyTensor) -> LazyTensor:
+    """A value in the dtype of a tensor.
+
+    Raises UsageError for a number that the dtype cannot hold.
+    """
+    if not isinstance(value, NUMBERS):
+        return LazyTensor(cast(expression_of(value), x.dtype))
+    if x.dtype.kind in ("int", "uint"):
+        limits = np.iinfo(x.dtype.as_numpy())
+        if not (math.isfinite(value) and limits.min <= int(value) <= limits.max):
+            why = f"a tensor of {x.dtype} cannot hold {value}"
+            raise UsageError("E-TENSOR-VALUE", None, why, expected=f"{limits.min} to {limits.max}")
+        value = int(value)
+    return LazyTensor(scalar(value, x.dtype))
 
 
 @function()
@@ -217,7 +233,7 @@ def where_method(self: LazyTensor, condition: Any, other: Any) -> LazyTensor:
 @operation()
 def masked_fill(input: LazyTensor, mask: LazyTensor, value: Any) -> LazyTensor:
     """A number where the mask is true, the elements elsewhere."""
-    return where(mask, _like(value, input), input)
+    return where(mask, like(value, input), input)
 
 
 @operation()
@@ -272,17 +288,22 @@ def select(input: LazyTensor, dim: int, index: int) -> LazyTensor:
 
 @operation()
 def narrow(input: LazyTensor, dim: int, start: int, length: int) -> LazyTensor:
-    """`length` entries of a dim from `start` on."""
+    """`length` entries of a dim from `start` on, which counts from the end if it is negative."""
+    count = input.shape[dim_of(dim, input.ndim)]
+    first = int(start) + count if start < 0 else int(start)
+    if not 0 <= first <= first + length <= count:
+        raise IndexError(f"narrow: {length} entries from {int(start)} of a dim of length {count}")
+    start = first
     return input[(*[slice(None)] * dim_of(dim, input.ndim), slice(start, start + length))]
 
 
 def _scattered(input: LazyTensor, dim: int, index: LazyTensor, source: Any, reduction: str) -> LazyTensor:
     axis = dim_of(dim, input.ndim)
-    updates = _like(source, input)
+    updates = like(source, input)
     if updates.shape != index.shape:
         updates = updates.broadcast_to(index.shape) if not updates.ndim else updates[tuple(map(slice, index.shape))]
     if not input.ndim:
-        return updates if reduction == "none" else input + updates
+        return _scattered(input.reshape(1), 0, index.reshape(-1), updates.reshape(-1), reduction).reshape(())
     inputs = [input.expression, cast(index.expression, I64), updates.expression]
     return LazyTensor(apply(op_named("ScatterElements"), inputs, {"axis": axis, "reduction": reduction}))
 
@@ -333,4 +354,6 @@ def diag(input: LazyTensor, diagonal: int = 0) -> LazyTensor:
 @operation()
 def trace(input: LazyTensor) -> LazyTensor:
     """The sum of the diagonal of a matrix."""
+    if input.ndim != 2:
+        raise shape_error(f"trace: a tensor of shape {list(input.shape)} is not a matrix")
     return input.diagonal().sum()

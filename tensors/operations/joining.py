@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...runtime.base.errors import UsageError
 from ..core.expression import apply, apply_all, op_named, shape_error
 from ..core.lazy_tensor import LazyTensor
@@ -50,7 +52,13 @@ def stack(tensors: Sequence[LazyTensor], dim: int = 0) -> LazyTensor:
     return _joined("stack", [item.unsqueeze(dim) for item in items], dim)
 
 
-@function("hstack", "column_stack")
+@function()
+def column_stack(tensors: Sequence[LazyTensor]) -> LazyTensor:
+    """Tensors side by side, those of one dim as columns."""
+    return _joined("column_stack", [item.reshape(-1, 1) if item.ndim < 2 else item for item in tensors], 1)
+
+
+@function()
 def hstack(tensors: Sequence[LazyTensor]) -> LazyTensor:
     """Tensors side by side: along the second dim, or the only one."""
     items = [item.reshape(1) if not item.ndim else item for item in tensors]
@@ -86,8 +94,10 @@ def split(tensor: LazyTensor, split_size_or_sections: Any, dim: int = 0) -> tupl
 @operation()
 def chunk(input: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
     """At most `chunks` parts of one length, the last one shorter if it has to be."""
+    if chunks < 1:
+        raise UsageError("E-TENSOR-VALUE", None, f"{chunks} parts of a tensor", expected="at least 1")
     length = input.shape[dim_of(dim, input.ndim)]
-    return split(input, max(1, -(-length // chunks)), dim)
+    return split(input, -(-length // chunks) if length else [0] * chunks, dim)
 
 
 @operation()
@@ -121,9 +131,18 @@ def broadcast_tensors(*tensors: LazyTensor) -> tuple[LazyTensor, ...]:
 
 
 @operation()
-def repeat_interleave(input: LazyTensor, repeats: int, dim: int | None = None) -> LazyTensor:
-    """Each entry of a dim several times; without a dim each element, in a row."""
+def repeat_interleave(input: LazyTensor, repeats: Any, dim: int | None = None) -> LazyTensor:
+    """Each entry of a dim several times; without a dim each element, in a row.
+
+    Args:
+        repeats: how often, or a tensor of how often each one; its values are computed at once.
+    """
     x = input.reshape(-1) if dim is None else input
     axis = dim_of(dim or 0, x.ndim)
-    places = integers([place for place in range(x.shape[axis]) for _ in range(repeats)])
+    counts = repeats.array() if isinstance(repeats, LazyTensor) else np.asarray(repeats)
+    if counts.size not in (1, x.shape[axis]) or counts.ndim > 1:
+        raise shape_error(f"repeat_interleave: {counts.size} numbers for a dim of length {x.shape[axis]}")
+    if counts.size and counts.min() < 0:
+        raise UsageError("E-TENSOR-VALUE", None, f"an entry is repeated {counts.min()} times", expected="at least 0")
+    places = integers(np.repeat(np.arange(x.shape[axis]), counts))
     return LazyTensor(apply(op_named("Gather"), [x.expression, places], {"axis": axis}))

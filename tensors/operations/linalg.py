@@ -8,7 +8,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL
 from ..core.expression import apply, apply_all, cast, op_named, shape_error
 from ..core.lazy_tensor import LazyTensor
-from ..core.registry import function, method, operation
+from ..core.registry import FUNCTIONS, function, method, operation
 from .operands import apply_in, broadcast, expression_of, fitting, remembered, require_one_dtype
 
 __all__ = ["einsum", "matmul"]
@@ -67,13 +67,15 @@ for _row in (
 @operation("ger")
 def outer(input: LazyTensor, vec2: LazyTensor) -> LazyTensor:
     """The products of all pairs of elements of two vectors."""
+    if input.ndim != 1 or vec2.ndim != 1:
+        raise shape_error(f"outer: tensors of shapes {list(input.shape)} and {list(vec2.shape)} are not vectors")
     return input.reshape(-1, 1) * vec2.reshape(1, -1)
 
 
 @operation()
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> LazyTensor:
     """beta * input + alpha * (mat1 @ mat2)."""
-    product = matmul(mat1, mat2)
+    product = FUNCTIONS["mm"](mat1, mat2)
     product = product if alpha == 1 else product * alpha
     return product + (input if beta == 1 else input * beta)
 
@@ -84,6 +86,7 @@ def einsum(equation: str, *operands: Any) -> LazyTensor:
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
     inputs = [expression_of(item) for item in operands]
+    require_one_dtype(inputs, "einsum")
     op = op_named("Einsum")
     dtype = inputs[0].type.dtype
     near = fitting(op, dtype)

@@ -35,12 +35,13 @@ def expression_of(item: Any) -> Expression:
 
 
 def scalar(value: Any, dtype: DType) -> Expression:
-    """A number as a 0-d expression; integers wrap around."""
+    """A number as a 0-d expression; integers wrap around, and floats that are too large are infinite."""
     kind = dtype.as_numpy()
     if dtype.kind in ("int", "uint") and isinstance(value, int | np.integer):
         value = int(value) & ((1 << dtype.bits) - 1)
         return leaf(np.array(value, f"u{dtype.bits // 8}").view(kind))
-    return leaf(np.asarray(value).astype(kind))
+    with np.errstate(over="ignore"):
+        return leaf(np.asarray(value).astype(kind))
 
 
 def common_dtype(items: Sequence[Any]) -> DType:

@@ -201,6 +201,8 @@ def std(
 def norm(input: Any, p: Any = 2, dim: Dims = None, keepdim: bool = False) -> LazyTensor:
     """The p-norm of the elements along dims; "fro" is 2."""
     x = input if isinstance(input, LazyTensor) else LazyTensor(expression_of(input))
+    if category(x.dtype) < 2:
+        raise UsageError("E-TENSOR-DTYPE", None, f"norm of {x.dtype} is not defined", hint="Convert it with float()")
     if p in ("fro", 2):
         return LazyTensor(reduced("ReduceL2", x.abs().expression if not x.ndim else x.expression, dim, keepdim))
     size = x.abs()

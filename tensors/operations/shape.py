@@ -127,6 +127,8 @@ def flatten(input: LazyTensor, start_dim: int = 0, end_dim: int = -1) -> LazyTen
     if not input.ndim:
         return reshape(input, 1)
     first, last = dim_of(start_dim, input.ndim), dim_of(end_dim, input.ndim)
+    if first > last:
+        raise UsageError("E-TENSOR-DIM", None, f"flatten: dim {first} comes after dim {last}")
     return reshape(input, [*input.shape[:first], math.prod(input.shape[first : last + 1]), *input.shape[last + 1 :]])
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL, U8
-from ..core.expression import apply_all, cast, leaf, op_named
+from ..core.expression import apply, apply_all, cast, leaf, op_named, shape_error
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import operation
 from .operands import dim_of, fitting, integers, without_booleans
@@ -60,21 +60,56 @@ def argsort(input: LazyTensor, dim: int = -1, descending: bool = False, stable: 
 
 @operation()
 def median(input: LazyTensor, dim: int | None = None, keepdim: bool = False) -> LazyTensor | Sorted:
-    """The middle element, the lower one of two; with `dim` of each row, and its index."""
+    """The middle element, the lower one of two, or NaN if there is one; with `dim` of each row, and its index."""
     if dim is None:
-        row = sort(input.reshape(-1), 0)
-        return row.values[(input.numel() - 1) // 2]
+        if not input.numel() and input.dtype.kind == "float":
+            return LazyTensor(leaf(np.array(np.nan, input.dtype.as_numpy())))
+        return median(input.reshape(-1), 0).values  # type: ignore[union-attr]
     axis = dim_of(dim, input.ndim)
+    if not input.ndim:
+        return Sorted(input, LazyTensor(integers(0)))
+    if not input.shape[axis]:
+        raise UsageError("E-TENSOR-SHAPE", None, f"dim {axis} of {list(input.shape)} is empty")
     found = sort(input, axis)
     middle = (input.shape[axis] - 1) // 2
     values, places = (part.narrow(axis, middle, 1) for part in found)
+    if input.dtype.kind == "float":  # NaN is the last of the order, and the first of the input is taken
+        last = values * float("nan")
+        missing = input.isnan()
+        some = missing.any(axis, True)
+        first = missing.to(U8).argmax(axis, True)
+        values = LazyTensor(apply(op_named("Where"), [each.expression for each in (some, last, values)]))
+        places = LazyTensor(apply(op_named("Where"), [each.expression for each in (some, first, places)]))
     return Sorted(values, places) if keepdim else Sorted(values.squeeze(axis), places.squeeze(axis))
 
 
 @operation()
-def unique(input: LazyTensor) -> LazyTensor:
-    """The different elements in order; their values are computed at once."""
-    return LazyTensor(leaf(np.unique(input.array())))
+def unique(
+    input: LazyTensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements, or entries of a dim, in order; computed at once.
+
+    Args:
+        return_inverse: also which of them each one is.
+        return_counts: also how often each occurs.
+    """
+    axis = None if dim is None else dim_of(dim, input.ndim)
+    array = input.array()
+    exact = array.astype(np.float32) if array.dtype.itemsize == 2 and input.dtype.kind == "float" else array
+    found = np.unique(exact, return_inverse=return_inverse, return_counts=return_counts, axis=axis, equal_nan=False)
+    if not (return_inverse or return_counts):
+        return LazyTensor(leaf(found.astype(array.dtype)))
+    values, *numbers = found
+    if return_inverse:
+        numbers[0] = numbers[0].reshape(array.shape if axis is None else (-1,))
+    return (
+        LazyTensor(leaf(values.astype(array.dtype))),
+        *(LazyTensor(leaf(each.astype(np.int64))) for each in numbers),
+    )
 
 
 @operation()
@@ -85,6 +120,13 @@ def bincount(input: LazyTensor, minlength: int = 0) -> LazyTensor:
 
 @operation()
 def searchsorted(input: LazyTensor, values: LazyTensor, *, right: bool = False) -> LazyTensor:
-    """Where values would be inserted into a sorted row; computed at once."""
-    found = np.searchsorted(input.array(), values.array(), side="right" if right else "left")
-    return LazyTensor(leaf(np.asarray(found, np.int64)))
+    """Where values would be inserted into a sorted row, or each row into one of rows; computed at once."""
+    rows, wanted, side = input.array(), values.array(), "right" if right else "left"
+    if rows.ndim < 2:
+        return LazyTensor(leaf(np.asarray(np.searchsorted(rows, wanted, side=side), np.int64)))
+    if rows.shape[:-1] != wanted.shape[:-1]:
+        raise shape_error(f"searchsorted: values of shape {list(wanted.shape)} in rows of shape {list(rows.shape)}")
+    found = np.empty(wanted.shape, np.int64)
+    for place in np.ndindex(rows.shape[:-1]):
+        found[place] = np.searchsorted(rows[place], wanted[place], side=side)
+    return LazyTensor(leaf(found))

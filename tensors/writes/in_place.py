@@ -7,13 +7,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..core.conversion import array_of
 from ..core.expression import leaf
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import FUNCTIONS, in_place, method
 from ..operations import composed, random, sorting
+from ..operations.indexing import like
 
 NEEDED = composed, random, sorting
 SAME_SHAPE = (
@@ -65,7 +64,7 @@ def bernoulli_(self: LazyTensor, p: Any = 0.5) -> LazyTensor:
 @method()
 def fill_(self: LazyTensor, value: Any) -> LazyTensor:
     """Write one number to all elements."""
-    return self.become(LazyTensor(leaf(np.full(self.shape, value, self.dtype.as_numpy()))))
+    return self.become(like(value, self).broadcast_to(self.shape))
 
 
 @method()

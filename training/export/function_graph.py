@@ -44,7 +44,7 @@ class Recorded:
         sources: what each input is.
         changed: tensors to which the function gives other values.
         results: number of outputs before those.
-        repeats: functions that are called before each further run, as of counters.
+        counting: what counts the runs, as an optimizer its steps.
     """
 
     def __init__(self, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
@@ -60,7 +60,7 @@ class Recorded:
         self.changed: list[LazyTensor] = trace.changed
         self._merge_equal_inputs()
         self.results = len(self.graph.outputs) - len(self.changed)
-        self.repeats = trace.repeats
+        self.counting = trace.counting
         _separate_outputs(self.graph)
 
     def _merge_equal_inputs(self) -> None:

@@ -38,7 +38,7 @@ class TrainingStep:
     def __init__(
         self, recorded: Recorded, names: dict[LazyTensor, str], inputs: Sequence[str], outputs: Sequence[str]
     ) -> None:
-        self._repeats = recorded.repeats
+        self._counting = recorded.counting
         self._is_first = True
         arguments = names_of(inputs, sum(each.place is not None for each in recorded.sources), "input")
         results = names_of(outputs, recorded.results, "output")
@@ -74,8 +74,8 @@ class TrainingStep:
         if self._is_first:
             self._is_first = False
         else:
-            for repeat in self._repeats:
-                repeat()
+            for each in self._counting:
+                each.advance()
         return {name: draw() for name, draw in self._draws.items()}
 
 

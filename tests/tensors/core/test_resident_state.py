@@ -8,6 +8,7 @@ import pytest
 import torch
 from candle_convert.runtime.execute import replay
 from candle_convert.runtime.execute.workspace import Workspace
+from candle_convert.tensors.core import resident_state
 
 IDS = np.arange(64) % 7
 
@@ -99,13 +100,39 @@ def test_a_step_that_is_interrupted_at_its_end_counts(arrays, monkeypatch):
             np.testing.assert_allclose(each.detach().numpy(), other.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_step_that_fails_changes_nothing(arrays):
-    step, _, w = stepper(cc, cc.jit)
-    for _ in range(4):
-        step(cc.tensor(IDS))
-    before = w.detach().numpy().copy()
-    with pytest.raises((cc.Error, IndexError)):
-        step(cc.tensor(np.where(IDS == 3, 99, IDS)))
-    np.testing.assert_array_equal(w.detach().numpy(), before)
-    step(cc.tensor(IDS))
-    assert not np.array_equal(w.detach().numpy(), before)
+@pytest.mark.parametrize("failing", [0, 1, 4])
+def test_a_step_that_fails_is_not_counted(arrays, failing):
+    (ours, *mine), (theirs, *their) = stepper(cc, cc.jit), stepper(torch, lambda step: step)
+    for number in range(6):
+        if number == failing:
+            before = [each.detach().numpy().copy() for each in mine]
+            with pytest.raises((cc.Error, IndexError)):
+                ours(cc.tensor(np.where(IDS == 3, 99, IDS)))
+            for each, value in zip(mine, before, strict=True):
+                np.testing.assert_array_equal(each.detach().numpy(), value)
+        ours(cc.tensor(IDS))
+        theirs(torch.tensor(IDS))
+    for each, other in zip(mine, their, strict=True):
+        np.testing.assert_allclose(each.detach().numpy(), other.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["State.settle", "OverwrittenState.settle"])
+def test_an_interrupt_between_states_leaves_all_of_one_step(arrays, monkeypatch, name):
+    """Both parameters and the optimizer's state have the values after the step, as torch's after as many steps."""
+    (ours, *mine), (theirs, *their) = stepper(cc, cc.jit), stepper(torch, lambda step: step)
+    kind = getattr(resident_state, name.partition(".")[0])
+    settle, calls = kind.settle, []
+
+    def interrupted(self, turn):
+        calls.append(turn)
+        if len(calls) == 9:
+            raise KeyboardInterrupt
+        settle(self, turn)
+
+    monkeypatch.setattr(kind, "settle", interrupted)
+    for _ in range(6):
+        with contextlib.suppress(KeyboardInterrupt):
+            ours(cc.tensor(IDS))
+        theirs(torch.tensor(IDS))
+    for each, other in zip(mine, their, strict=True):
+        np.testing.assert_allclose(each.detach().numpy(), other.detach().numpy(), rtol=1e-4, atol=1e-5)
