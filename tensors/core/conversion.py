@@ -22,6 +22,8 @@ def array_of(data: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
     """
     if isinstance(data, Tensor):
         data = (data if data.qtype is None else data.dequantize("f32")).numpy()
+    elif isinstance(data, LazyTensor):
+        data = data.array()
     elif hasattr(data, "detach"):
         data = array_of_dlpack(data.detach())
     elif hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):

@@ -1,7 +1,7 @@
 """Nested dictionaries, lists, numbers, strings and arrays as one safetensors file.
 
 Arrays are tensors of the file, named by their path such as ``state_dict.fc.weight``; the rest is a JSON text in the
-file's metadata. A file appears under its name when it is complete.
+file's metadata, beside a checksum of all of it. A file appears under its name when it is complete.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from ...tensors.core.conversion import array_of
 
 KEY = "candle_convert.nested"
 """Of the JSON text in the file's metadata."""
+CHECKSUM = "candle_convert.crc32"
+"""Of the checksum in the file's metadata; files of earlier versions do not have it."""
 MAX_START = 1 << 10
 """Bytes in which the metadata of a safetensors file begin."""
 HINT = "Take a checkpoint that a trainer of this package wrote"
@@ -38,6 +41,7 @@ def save_nested(item: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """
     graph = Graph()
     graph.metadata[KEY] = json.dumps(_packed(item, (), graph.weights))
+    graph.metadata[CHECKSUM] = _checksum(graph)
     (layout,) = safetensors.layout(graph, WriteOptions())
     target = Path(path)
     try:
@@ -47,6 +51,7 @@ def save_nested(item: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
                 _write(layout, file)
                 file.flush()
                 os.fsync(file.fileno())
+                os.chmod(file.name, 0o666 & ~_umask())
                 os.replace(file.name, target)
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)
@@ -66,6 +71,10 @@ def load_nested(path: str | os.PathLike[str]) -> dict[str, Any]:
         text = graph.metadata.get(KEY)
         if not isinstance(text, str):
             raise FormatError("E-CHECKPOINT", path, "is safetensors, but not a checkpoint of a trainer", hint=HINT)
+        if graph.metadata.get(CHECKSUM) not in (None, _checksum(graph)):
+            raise FormatError(
+                "E-CHECKPOINT", path, "has changed since it was written", hint="Take an earlier checkpoint"
+            )
         nested = parse(text.encode(), source, 8, "E-CHECKPOINT", constants=True)
         found = _unpacked(nested, {name: tensor.numpy() for name, tensor in graph.weights.items()})
         if not isinstance(found, dict):
@@ -86,6 +95,22 @@ def is_nested(path: str | os.PathLike[str]) -> bool:
     except OSError:
         return False
     return start[8:9] == b"{" and f'"{KEY}"'.encode() in start
+
+
+def _checksum(graph: Graph) -> str:
+    """CRC-32 of the JSON text, and of names, types and elements of tensors."""
+    found = zlib.crc32(graph.metadata[KEY].encode())
+    for name, tensor in sorted(graph.weights.items()):
+        found = zlib.crc32(f"{name} {tensor.dtype} {tensor.shape}".encode(), found)
+        for chunk in tensor.chunks():
+            found = zlib.crc32(chunk, found)
+    return f"{found:08x}"
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _write(layout: FileLayout, file: Any) -> None:

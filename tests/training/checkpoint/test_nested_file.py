@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import struct
 
 import candle_convert as cc
@@ -39,8 +40,8 @@ def test_values_come_back(tmp_path):
     save_nested(NESTED, path)
     assert same(load_nested(path), NESTED)
     assert load_file(path)["state_dict.fc.weight"].tolist() == [[1, 1, 1]] * 2
-    save_nested({"t": cc.ones(2, requires_grad=True), "n": np.float32(0.5)}, path)
-    assert same(load_nested(path), {"t": np.ones(2, np.float32), "n": 0.5})
+    save_nested({"t": cc.ones(2, requires_grad=True), "n": np.float32(0.5), "b": cc.ones(2).bfloat16()}, path)
+    assert same(load_nested(path), {"t": np.ones(2, np.float32), "n": 0.5, "b": np.ones(2, ml_dtypes.bfloat16)})
     assert [each.name for each in path.parent.iterdir()] == ["a.ckpt"]
 
 
@@ -71,6 +72,25 @@ def test_damage(tmp_path, text):
     (tmp_path / "a.ckpt").write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.raises(cc.Error):
         load_nested(tmp_path / "a.ckpt")
+
+
+def test_bits_that_have_changed(tmp_path):
+    """In the JSON text, and in a tensor, which safetensors reads as it is."""
+    path = tmp_path / "a.ckpt"
+    save_nested(NESTED, path)
+    raw = path.read_bytes()
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+    for place in (raw.index(b"none"), raw.index(b"state_dict.fc.weight"), len(raw) - 1, len(raw) - 9):
+        path.write_bytes(raw[:place] + bytes([raw[place] ^ 4]) + raw[place + 1 :])
+        load_file(path)
+        with pytest.raises(cc.FormatError):
+            load_nested(path)
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def test_files_of_others(tmp_path):
