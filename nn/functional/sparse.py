@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.expression import leaf
-from ...tensors.core.grad_mode import no_grad
+from ...tensors.core.expression import leaf, shape_error
+from ...tensors.core.grad_mode import GRAD_MODE, no_grad
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.operations.creation import arange
 from ...tensors.operations.indexing import where
@@ -41,7 +41,12 @@ def embedding(
         raise UsageError("E-TENSOR-DTYPE", None, f"rows are numbered by integers, not {input.dtype}")
     if max_norm is not None:
         _renormalized(weight, input, max_norm, norm_type)
-    found = weight.index_select(0, input).reshape(*input.shape, weight.shape[1])
+    if weight.ndim != 2:
+        raise shape_error(f"embedding: a weight of shape {list(weight.shape)} is not [rows, width]")
+    numbers = input
+    if input.expression.data is None and GRAD_MODE.enabled:  # a number that no row has, which is an error when it runs
+        numbers = where(input < 0, weight.shape[0], input)
+    found = weight.index_select(0, numbers).reshape(*input.shape, weight.shape[1])
     if scale_grad_by_freq:
         flat = input.reshape(-1).long()
         zeros = LazyTensor(leaf(np.zeros(weight.shape[0], weight.dtype.as_numpy())))

@@ -7,7 +7,9 @@ import math
 import operator
 from collections.abc import Iterable
 
-from ...runtime.base.errors import UsageError
+import numpy as np
+
+from ..core.expression import leaf
 from ..core.grad_mode import no_grad
 from ..core.lazy_tensor import LazyTensor
 
@@ -21,11 +23,11 @@ def clip_grad_norm_(
     Args:
         norm_type: the exponent of the norm, which may be infinite.
 
-    Returns: the norm before, 0-d f32.
+    Returns: the norm before, 0-d f32; 0 where no parameter has a gradient.
     """
     having = _having_gradients(parameters)
     if not having:
-        raise UsageError("E-OPTIM-GRAD", None, "no parameter has a gradient", hint="Call backward() before")
+        return LazyTensor(leaf(np.zeros((), np.float32)))
     total = _norm([each.grad.float().flatten() for each in having], float(norm_type))  # type: ignore[union-attr]
     scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
     for each in having:

@@ -59,15 +59,15 @@ def tensordot(a: LazyTensor, b: LazyTensor, dims: Any = 2) -> LazyTensor:
         dims = [*range(a.ndim - dims, a.ndim)], [*range(dims)]
     ours, theirs = ([dim_of(dim, each.ndim) for dim in given] for each, given in zip((a, b), dims, strict=True))
     kept = [dim for dim in range(a.ndim) if dim not in ours], [dim for dim in range(b.ndim) if dim not in theirs]
-    shape = [a.shape[dim] for dim in kept[0]] + [b.shape[dim] for dim in kept[1]]
+    outer = [a.shape[dim] for dim in kept[0]], [b.shape[dim] for dim in kept[1]]
     lengths = [a.shape[dim] for dim in ours]
     if lengths != [b.shape[dim] for dim in theirs]:
         why = f"tensordot along dims of lengths {lengths} and {[b.shape[dim] for dim in theirs]}"
         raise UsageError("E-TENSOR-SHAPE", None, why, expected="equal lengths")
     count = math.prod(lengths)
-    return matmul(
-        a.permute(*kept[0], *ours).reshape(-1, count), b.permute(*theirs, *kept[1]).reshape(count, -1)
-    ).reshape(shape)
+    one = a.permute(*kept[0], *ours).reshape(math.prod(outer[0]), count)
+    two = b.permute(*theirs, *kept[1]).reshape(count, math.prod(outer[1]))
+    return matmul(one, two).reshape(*outer[0], *outer[1])
 
 
 @operation()
@@ -282,9 +282,7 @@ def scatter_reduce(
 @operation()
 def index_copy(input: LazyTensor, dim: int, index: LazyTensor, source: LazyTensor) -> LazyTensor:
     """A copy with entries of `source` written to the entries of a dim at an index."""
-    axis = dim_of(dim, input.ndim)
-    places = index.reshape([-1 if other == axis else 1 for other in range(input.ndim)]).broadcast_to(source.shape)
-    return scatter(input, dim, places, source)
+    return scatter(input, dim, indexing.along(index, dim_of(dim, input.ndim), source), source)
 
 
 @operation()

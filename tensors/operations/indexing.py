@@ -252,6 +252,15 @@ def nonzero(input: LazyTensor, as_tuple: bool = False) -> Any:
     return LazyTensor(leaf(np.stack(places, -1) if input.ndim else np.zeros((len(places[0]), 0), np.int64)))
 
 
+def _numbers(index: LazyTensor, what: str) -> Expression:
+    """An index as i64. IndexError where it is known to have negative numbers, which count from the end nowhere but in
+    brackets."""
+    known = index.expression.data
+    if known is not None and known.size and known.min() < 0:
+        raise IndexError(f"{what}: an index is {known.min()}, and dims are counted from 0")
+    return cast(index.expression, I64)
+
+
 @operation()
 def gather(input: LazyTensor, dim: int, index: LazyTensor) -> LazyTensor:
     """The elements at an index along a dim, one for each element of `index`."""
@@ -261,7 +270,7 @@ def gather(input: LazyTensor, dim: int, index: LazyTensor) -> LazyTensor:
     if not input.ndim:
         return input
     cut = tuple(slice(None) if other == axis else slice(0, length) for other, length in enumerate(index.shape))
-    inputs = [input[cut].expression, cast(index.expression, I64)]
+    inputs = [input[cut].expression, _numbers(index, "gather")]
     return LazyTensor(apply(op_named("GatherElements"), inputs, {"axis": axis}))
 
 
@@ -276,7 +285,7 @@ def take_along_dim(input: LazyTensor, indices: LazyTensor, dim: int) -> LazyTens
 @operation()
 def index_select(input: LazyTensor, dim: int, index: LazyTensor) -> LazyTensor:
     """The entries of a dim at an index."""
-    inputs = [input.expression, cast(index.reshape(-1).expression, I64)]
+    inputs = [input.expression, _numbers(index.reshape(-1), "index_select")]
     return LazyTensor(apply(op_named("Gather"), inputs, {"axis": dim_of(dim, input.ndim)}))
 
 
@@ -304,7 +313,7 @@ def _scattered(input: LazyTensor, dim: int, index: LazyTensor, source: Any, redu
         updates = updates.broadcast_to(index.shape) if not updates.ndim else updates[tuple(map(slice, index.shape))]
     if not input.ndim:
         return _scattered(input.reshape(1), 0, index.reshape(-1), updates.reshape(-1), reduction).reshape(())
-    inputs = [input.expression, cast(index.expression, I64), updates.expression]
+    inputs = [input.expression, _numbers(index, "scatter"), updates.expression]
     return LazyTensor(apply(op_named("ScatterElements"), inputs, {"axis": axis, "reduction": reduction}))
 
 
@@ -320,12 +329,16 @@ def scatter_add(input: LazyTensor, dim: int, index: LazyTensor, src: Any) -> Laz
     return _scattered(input, dim, index, src, "add")
 
 
+def along(index: LazyTensor, axis: int, source: LazyTensor) -> LazyTensor:
+    """An index of entries of a dim as one of the elements of `source`."""
+    numbers = LazyTensor(_numbers(index, "the index of a dim"))
+    return numbers.reshape([-1 if other == axis else 1 for other in range(source.ndim)]).broadcast_to(source.shape)
+
+
 @operation()
 def index_add(input: LazyTensor, dim: int, index: LazyTensor, source: LazyTensor) -> LazyTensor:
     """A copy with entries of `source` added to the entries of a dim at an index."""
-    axis = dim_of(dim, input.ndim)
-    places = index.reshape([-1 if other == axis else 1 for other in range(input.ndim)]).broadcast_to(source.shape)
-    return _scattered(input, dim, places, source, "add")
+    return _scattered(input, dim, along(index, dim_of(dim, input.ndim), source), source, "add")
 
 
 @operation()

@@ -11,7 +11,7 @@ from ...runtime.tensor.dtype import BOOL, U8
 from ..core.expression import apply, apply_all, cast, leaf, op_named, shape_error
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import operation
-from .operands import dim_of, fitting, integers, without_booleans
+from .operands import dim_of, fitting, integers, scalar, without_booleans
 
 
 class Sorted(NamedTuple):
@@ -74,7 +74,7 @@ def median(input: LazyTensor, dim: int | None = None, keepdim: bool = False) -> 
     middle = (input.shape[axis] - 1) // 2
     values, places = (part.narrow(axis, middle, 1) for part in found)
     if input.dtype.kind == "float":  # NaN is the last of the order, and the first of the input is taken
-        last = values * float("nan")
+        last = LazyTensor(scalar(float("nan"), input.dtype))
         missing = input.isnan()
         some = missing.any(axis, True)
         first = missing.to(U8).argmax(axis, True)

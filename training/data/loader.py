@@ -69,6 +69,8 @@ class DataLoader:
         unknown = sorted(set(options) - self._WITHOUT_EFFECT)
         if unknown:
             raise UsageError("E-OPTION", None, f"DataLoader does not have the option {unknown[0]!r}")
+        if num_workers < 0:
+            raise UsageError("E-OPTION", None, f"num_workers is {num_workers}", expected="at least 0")
         self._by_number = hasattr(self.dataset, "__getitem__") and hasattr(self.dataset, "__len__")
         given = [name for name, one in (("shuffle", shuffle), ("sampler", sampler)) if one]
         if self.batch_sampler is not None and (batch_size != 1 or drop_last):

@@ -122,6 +122,8 @@ class Model(nn.Module):
         loader = _loader(_dataset(x, y), batch_size, False)
         compiled = self._ready()
         found = _trainer([], 1).validate(compiled, loader, verbose=bool(verbose))[0]
+        if not found:
+            raise UsageError("E-TRAIN-DATA", None, "the data to evaluate with is empty", hint="Pass one item at least")
         values = {name.removeprefix("val_"): value for name, value in found.items()}
         if return_dict:
             return values
@@ -136,6 +138,8 @@ class Model(nn.Module):
         module = self.__dict__.get("_compiled") or _Compiled(self, None, None, ())
         given = TensorDataset(x) if isinstance(x, np.ndarray | LazyTensor | list) else x
         found = _trainer([], 1).predict(module, _loader(given, batch_size, False))
+        if not found:
+            raise UsageError("E-TRAIN-DATA", None, "the data to predict for is empty", hint="Pass one item at least")
         return np.concatenate([each.array() for each in found])
 
     def summary(self, input_shape: Sequence[int | None] | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -114,6 +115,13 @@ class Settings:
         for name in ("accumulate_grad_batches", "log_every_n_steps", "check_val_every_n_epoch"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise UsageError("E-OPTION", None, f"{name} is {getattr(self, name)!r}", expected="at least 1")
+        if self.gradient_clip_val is not None and not self.gradient_clip_val >= 0:
+            why = f"gradient_clip_val is {self.gradient_clip_val!r}"
+            raise UsageError("E-OPTION", None, why, expected="at least 0, or None for no limit")
+        share = isinstance(self.val_check_interval, float)
+        if not 0 < self.val_check_interval <= (1 if share else math.inf):
+            why = f"val_check_interval is {self.val_check_interval!r}"
+            raise UsageError("E-OPTION", None, why, expected="a number of batches, or a share from 0 to 1")
         for name in ("limit_train_batches", "limit_val_batches", "limit_test_batches", "limit_predict_batches"):
             value = getattr(self, name)
             if value < 0 or (isinstance(value, float) and value > 1):

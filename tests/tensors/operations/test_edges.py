@@ -31,6 +31,9 @@ REFUSED = [
     "m.nn.functional.pad(a, (4, 0), mode='reflect')", "a.narrow(1, 2, 9)", "m.tensordot(a, a, dims=1)",
     "m.einsum('ij,ij->i', a, a.double())", "a.long().norm()", "a[:, :0].median(1)", "a.chunk(0)",
     "m.repeat_interleave(a, m.tensor([1, 2]), dim=0)", "a[m.tensor([1, 0], dtype=m.uint8)]",
+    "m.gather(a, 1, m.tensor([[-1]]))", "a.index_select(0, m.tensor([-1]))", "a.index_add(0, m.tensor([-1]), a[:1])",
+    "a.scatter(1, m.tensor([[-2]]), 1.0)", "m.nn.functional.embedding(m.tensor([-1]), a)",
+    "m.nn.functional.embedding(m.tensor([0]), a[None])",
 ]  # fmt: skip
 
 
