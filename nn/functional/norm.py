@@ -68,6 +68,8 @@ def group_norm(
     """Zero mean and unit variance over groups of channels of [N, C, ...], then weight and bias [C]."""
     if input.ndim < 2 or input.shape[1] % num_groups:
         raise shape_error(f"group_norm: {num_groups} groups do not fit a tensor of shape {list(input.shape)}")
+    if input.ndim == 2:
+        return group_norm(input.unsqueeze(2), num_groups, weight, bias, eps).squeeze(2)
     channels = input.shape[1:2]
     inputs = [input.expression, _or(weight, 1, channels, input.dtype), _or(bias, 0, channels, input.dtype)]
     return LazyTensor(apply_in(op_named("GroupNormalization"), inputs, {"num_groups": num_groups, "epsilon": eps}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -172,13 +172,33 @@ def kthvalue(input: LazyTensor, k: int, dim: int = -1, keepdim: bool = False) ->
     return Sorted(values, places) if keepdim else Sorted(values.squeeze(axis), places.squeeze(axis))
 
 
+BETWEEN: dict[str, Callable[[float], float]] = {
+    "linear": lambda share: share,
+    "lower": lambda share: 0.0,
+    "higher": lambda share: float(share > 0),
+    "midpoint": lambda share: 0.5 if share else 0.0,
+    "nearest": round,
+}
+"""How far from the lower to the higher of two elements a quantile is."""
+
+
 @operation()
-def quantile(input: LazyTensor, q: Any, dim: int | None = None, keepdim: bool = False) -> LazyTensor:
-    """Quantiles along a dim, or of all elements, between neighbours in proportion; of several q along a first dim."""
+def quantile(
+    input: LazyTensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> LazyTensor:
+    """Quantiles along a dim, or of all elements; of several q along a first dim.
+
+    Args:
+        interpolation: between two elements: linear, lower, higher, midpoint or nearest.
+    """
+    if interpolation not in BETWEEN:
+        why = f"interpolation is {interpolation!r}"
+        raise UsageError("E-TENSOR-VALUE", None, why, expected=", ".join(BETWEEN))
     if isinstance(q, LazyTensor):
         q = q.tolist()
     if isinstance(q, list | tuple):
-        return FUNCTIONS["stack"]([quantile(input, float(each), dim, keepdim) for each in q])
+        parts = [quantile(input, float(each), dim, keepdim, interpolation=interpolation) for each in q]
+        return FUNCTIONS["stack"](parts)
     if not 0 <= q <= 1:
         raise UsageError("E-TENSOR-VALUE", None, f"a quantile at {q}", expected="0 to 1")
     x = input.reshape(-1) if dim is None else input
@@ -186,8 +206,8 @@ def quantile(input: LazyTensor, q: Any, dim: int | None = None, keepdim: bool = 
     place = q * (x.shape[axis] - 1)
     values, low = sort(x, axis).values, int(place)
     first, last = (values.narrow(axis, min(low + step, x.shape[axis] - 1), 1) for step in (0, 1))
-    found = first + (last - first) * (place - low)
-    found = where(x.isnan().any(axis, True), found * float("nan"), found)
+    found = first + (last - first) * BETWEEN[interpolation](place - low)
+    found = where(x.isnan().any(axis, True), float("nan"), found)
     if dim is None:
         return found.reshape([1] * input.ndim) if keepdim else found.reshape(())
     return found if keepdim else found.squeeze(axis)

@@ -28,7 +28,7 @@ FORMULAS = [
     "m.index_add(a, 2, m.tensor([0, 0, 3, 1]), b)",
     "a.masked_fill(a > 0, 1)", "m.cat([a, b], 1)", "m.stack([a, b * 2])", "a.split(2, 2)[1]", "a.chunk(2)[0]",
     "m.topk(a, 2)[0]", "m.sort(a, 1)[0]", "a.unbind(1)[2]", "m.repeat_interleave(a, 2)", "m.selu(a)", "m.celu(a)",
-    "a.float().double()",
+    "a.float().double()", "m.quantile(a, 0.3, 1)", "m.quantile(a, 0.6, interpolation='midpoint')",
 ]  # fmt: skip
 
 

@@ -13,7 +13,8 @@ FLOATS = [
     "m.searchsorted(a.sort()[0], a)", "m.repeat_interleave(a, m.tensor([1, 0, 2]), dim=0)", "a[m.tensor(True)]",
     "m.xlogy(a, m.tensor(2.4, dtype=m.float16))", "m.isclose(a > 0, a > 1)", "a[m.tensor([1, 0, 1], dtype=m.uint8)]",
     "m.nn.functional.cosine_similarity(a, (a * 40).to(m.int8), 1)", "a[0, 0].kthvalue(1)",
-    "m.scatter_reduce(a[0, 0], 0, m.tensor(0), a[0, 1], 'amax')",
+    "m.scatter_reduce(a[0, 0], 0, m.tensor(0), a[0, 1], 'amax')", "m.tensordot(a, a[:, :0], dims=([0], [0]))",
+    "m.nn.functional.group_norm(a, 2)",
 ]  # fmt: skip
 INTEGERS = [
     "300 / a",
