@@ -173,13 +173,13 @@ def kthvalue(input: LazyTensor, k: int, dim: int = -1, keepdim: bool = False) ->
 
 
 BETWEEN: dict[str, Callable[[float], float]] = {
-    "linear": lambda share: share,
-    "lower": lambda share: 0.0,
-    "higher": lambda share: float(share > 0),
-    "midpoint": lambda share: 0.5 if share else 0.0,
-    "nearest": round,
+    "linear": lambda place: place % 1,
+    "lower": lambda place: 0.0,
+    "higher": lambda place: float(place % 1 > 0),
+    "midpoint": lambda place: 0.5 if place % 1 else 0.0,
+    "nearest": lambda place: float(round(place) - int(place)),
 }
-"""How far from the lower to the higher of two elements a quantile is."""
+"""How far from the lower to the higher of two elements a quantile is, by its place among all of them."""
 
 
 @operation()
@@ -206,7 +206,7 @@ def quantile(
     place = q * (x.shape[axis] - 1)
     values, low = sort(x, axis).values, int(place)
     first, last = (values.narrow(axis, min(low + step, x.shape[axis] - 1), 1) for step in (0, 1))
-    found = first + (last - first) * BETWEEN[interpolation](place - low)
+    found = first + (last - first) * BETWEEN[interpolation](place)
     found = where(x.isnan().any(axis, True), float("nan"), found)
     if dim is None:
         return found.reshape([1] * input.ndim) if keepdim else found.reshape(())
