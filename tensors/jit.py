@@ -110,6 +110,7 @@ class Trace:
             result = function(*arguments, **options)
             results: list[LazyTensor] = []
             self._structure = flattened(result, results)
+            outputs = [each.expression for each in results]
             values = [(each, each.expression) for each in changes.values]
             grads = [(each, each.grad) for each in changes.grads]
         except BaseException:
@@ -121,7 +122,6 @@ class Trace:
             except KeyboardInterrupt:
                 _end(changes)
                 raise
-        outputs = [each.expression for each in results]
         values = [(each, now) for each, now in values if now is not changes.values[each]]
         grads = [(each, now) for each, now in grads if now is not changes.grads[each]]
         self._changed = [(each, now.needs_grad) for each, now in values]

@@ -153,3 +153,32 @@ def test_errors_name_shapes_and_lines():
             pick(table, cc.tensor([1, 9]))
         number = int(re.search(r"built at .*:(\d+)", str(caught.value))[1])
         assert Path(__file__).read_text().split("\n")[number - 1].endswith("# this line is named")
+
+
+def _written_local(x):
+    made = x * 2
+    made[0] = 7
+    made.add_(1)
+    return made
+
+
+def _written_view(x):
+    part = x[1:]
+    part.mul_(3)
+    return part, x.sum()
+
+
+def _written_argument(x):
+    return x.exp_()
+
+
+@pytest.mark.parametrize("function", [_written_local, _written_view, _written_argument], ids=lambda each: each.__name__)
+def test_results_that_were_written_to(function):
+    """They have the values after the writes, and so has the argument, as torch's."""
+    traced = cc.jit(function)
+    for number in range(3):
+        value = np.float32([number, 1, -2])
+        theirs, ours = torch.tensor(value), cc.tensor(value)
+        expected, found = function(theirs), traced(ours)
+        for one, other in zip([*expected, theirs], [*found, ours], strict=True):
+            np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=1e-6)
