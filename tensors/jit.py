@@ -295,9 +295,10 @@ class Trace:
         )
         replay = self._plan.replay(arrays) if states and simple else None
         if replay is not None:
-            self._resident = ResidentState(replay, states, grads)
+            resident = ResidentState(replay, states, grads)
             kept = {place for _, held, _ in states for place in held}
             self._fed = [place for place in range(len(self.sources)) if place not in kept]
+            self._resident = resident  # last: an interrupt before leaves nothing that is half made
 
     def release(self) -> None:
         """Let go of the arrays that are kept between runs; the tensors keep their values."""
