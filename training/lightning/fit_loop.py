@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import sys
@@ -16,6 +17,7 @@ from ...tensors.core.nested import mapped
 from ...tensors.jit import jit
 from ..data.collate import rows_of
 from ..data.loader import DataLoader
+from ..loop.interrupts import waiting
 from ..loop.logged import Epoch, metric
 from ..loop.random_state import random_state, set_random_state
 from ..loop.traced_step import TracedStep, detached, positional
@@ -46,6 +48,7 @@ class FitLoop:
         self._validated_at = -1
         self._ended = False
         self._is_finite = True
+        self._has_run = False
         self._resumed: Mapping[str, Any] | None = None
         self._manual = not engine.module.automatic_optimization
         if not self._manual and len(engine.optimizers) > 1:
@@ -76,9 +79,10 @@ class FitLoop:
         while not self._is_done():
             if not self._ended:
                 self._one_epoch()
-            self._step_schedules("epoch", engine.current_epoch + 1)
-            self._ended = False
-            engine.current_epoch += 1
+            with waiting():
+                self._step_schedules("epoch", engine.current_epoch + 1)
+                self._ended = False
+                engine.current_epoch += 1
         engine.call("on_train_end")
 
     def _try_validation(self, batches: int) -> None:
@@ -154,6 +158,13 @@ class FitLoop:
         return zip(itertools.count(engine.batch_count), itertools.islice(found, stop))
 
     def _one_batch(self, batch: Any, number: int) -> None:
+        with waiting() if self._has_run else contextlib.nullcontext():  # the first step may take long to plan
+            result = self._counted(batch, number)
+        self._has_run = True
+        self._engine.call("on_train_batch_end", result, batch, number)
+
+    def _counted(self, batch: Any, number: int) -> Any:
+        """The result of a step, after which the batch is counted."""
         engine = self._engine
         every = engine.settings.accumulate_grad_batches
         update = (number + 1) % every == 0
@@ -172,7 +183,7 @@ class FitLoop:
             engine.write_metrics(found.to_write, step)
         if update:
             self._step_schedules("step", engine.global_step)
-        engine.call("on_train_batch_end", result, batch, number)
+        return result
 
     def _watch(self, result: Any, number: int) -> None:
         """Tell of the first loss that is not finite."""

@@ -143,3 +143,52 @@ def test_checkpoints_that_do_not_fit(tmp_path):
     (tmp_path / "a.ckpt").write_bytes((tmp_path / "a.ckpt").read_bytes()[:-7])
     with pytest.raises(cc.FormatError):
         trainer.fit(Net(2), batches, ckpt_path=tmp_path / "a.ckpt")
+
+
+class Interrupted(cc.LightningModule):
+    """A step that is interrupted in its middle at some batches."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.net = cc.nn.Linear(4, 1)
+        self.at = at
+
+    def training_step(self, batch, batch_idx):
+        if (self.trainer.current_epoch, batch_idx) == self.at:
+            signal.raise_signal(signal.SIGINT)
+        loss = ((self.net(batch) - 1) ** 2).mean()
+        self.log("loss", loss, on_epoch=True)
+        return loss
+
+    def configure_optimizers(self):
+        optimizer = cc.optim.Adam(self.parameters(), lr=0.1)
+        schedule = cc.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def test_a_checkpoint_after_an_interrupt_is_of_one_step(tmp_path):
+    """The interrupt comes in a step and ends the run after it; the run that goes on has the losses of one that was not
+    interrupted."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    batches = [cc.tensor([[float(number), 1, 2, 3]]) for number in range(5)]
+
+    def trained(at, path=None):
+        cc.manual_seed(0)
+        module, trainer = Interrupted(at), cc.Trainer(max_epochs=3, jit=False, **quiet)
+        try:
+            trainer.fit(module, batches, ckpt_path=path)
+        except KeyboardInterrupt:
+            trainer.save_checkpoint(tmp_path / "a.ckpt")
+        return trainer.global_step, trainer.callback_metrics["loss"], module.net.weight.tolist()
+
+    try:
+        assert trained((1, 2))[0] == 8
+        assert trained(None, tmp_path / "a.ckpt") == trained(None)
+    finally:
+        signal.signal(signal.SIGINT, before)
