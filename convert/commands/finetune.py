@@ -90,7 +90,7 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     of MODEL stay as they are in training. Classifiers are always written as a whole. The loss is measured on
     held-back rows before and after.
     """
-    from ..console.atomic_replace import refuse_existing
+    from ..console.atomic_replace import refuse_existing, refuse_unwritable
     from ..console.stdio import refuse_stream
     from ..finetune.rows import read_rows
     from ..finetune.session import Session, Wanted
@@ -98,6 +98,7 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
 
     refuse_stream(output, "a model directory")
     refuse_existing(output, force=values["force"])
+    refuse_unwritable(output)
     rows = read_rows(data)
     names = (
         "alpha",

@@ -25,6 +25,24 @@ def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> None:
         raise UnsafeFileError("E-OUT-EXISTS", path, what, hint="Use --force (force=True in Python) to replace it")
 
 
+def refuse_unwritable(folder: str | os.PathLike[str]) -> None:
+    """FileAccessError where no file can be written to a folder, or the folder cannot be made; for before long work."""
+    place = Path(folder)
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        why = "is not a folder" if not place.is_dir() else "permission denied"
+        raise FileAccessError("E-OUT-WRITE", folder, f"cannot be written: {place}: {why}")
+
+
+def make_folder(folder: str | os.PathLike[str]) -> None:
+    """Make a folder and those that it is in; FileAccessError where that is not possible."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileAccessError("E-OUT-WRITE", folder, f"cannot be written: {error.strerror}") from error
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes]]:
     """A file to write to, renamed to `path` at the end of the block; on any error nothing is left of it. ``-`` is

@@ -14,6 +14,7 @@ from ...models.tokenizer import Tokenizer
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Graph
+from ...runtime.tensor.dtype import DTYPES
 from ...tensors.namespace import PUBLIC
 from ..load.native_model import tokenizer_of
 from ..trainable.front import PretrainedModel, model_class
@@ -84,6 +85,9 @@ class Session:
     def __init__(self, graph: Graph, name: str, rows: Rows, wanted: Wanted) -> None:
         self.wanted, self.name, self.rows = wanted, name, rows
         PUBLIC["manual_seed"](wanted.seed)
+        if wanted.dtype is not None and wanted.dtype in DTYPES and DTYPES[wanted.dtype].kind != "float":
+            why = f"--dtype {wanted.dtype} is not a type of weights that are trained"
+            raise UsageError("E-OPTION", None, why, expected="f32, f16, bf16 or auto")
         self.labels: list[str] | None = None
         changes: dict[str, Any] = {}
         if rows.kind in (TEXT_LABEL, IMAGE_LABEL):

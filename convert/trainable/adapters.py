@@ -27,6 +27,7 @@ from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.graph_function import Rule
 from ...tensors.namespace import PUBLIC
 from ...tensors.operations.random import GENERATOR
+from ..console.atomic_replace import make_folder, replacing
 from .node_rules import computed, dropped, linears
 from .pretrained_weights import Pretrained
 from .weight_moves import Move, taken
@@ -225,8 +226,9 @@ def save_adapters(model: Module, low_rank: LowRank, task: str, folder: str | os.
         "use_rslora": False,
         "use_dora": False,
     }
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     weights, said = Path(folder) / "adapter_model.safetensors", Path(folder) / "adapter_config.json"
     save_file(tensors, weights, {"format": "pt"})
-    said.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    with replacing(said, force=True) as file:
+        file.write(json.dumps(config, indent=2).encode() + b"\n")
     return [str(said), str(weights)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held
 from ...runtime.tensor.tensor import Tensor
+from ..console.atomic_replace import make_folder
 from ..open.open_model import CONFIG
 from .pretrained_weights import Pretrained
 
@@ -39,5 +40,5 @@ def save(
         files=found.source.files,
         arch=found.architecture.name,
     )
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     return execute(plan_graph(graph, Path(folder), Options(to="safetensors", dtype=dtype, force=True))).outputs

@@ -150,3 +150,27 @@ def test_a_loss_that_is_not_a_number_ends_the_run(folder, capsys):
     words = ["finetune", "lm.gguf", "-d", "d.jsonl", "-o", "out", "--lora", "2", "--learning-rate", "1e30", "-q", *FAST]
     assert run(words) == 2
     assert "the loss is nan at step" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--lora", "0"], 2, "0 is not in the range"),
+        (["--lora", "2", "--lora-alpha", "nan"], 2, "nan is not a finite number"),
+        (["--lora", "2", "--lora-dropout", "nan"], 2, "nan is not a finite number"),
+        (["--learning-rate", "inf"], 2, "inf is not a finite number"),
+        (["--learning-rate", "-1"], 2, "-1.0 is not in the range"),
+        (["--eval-split", "nan"], 2, "nan is not a finite number"),
+        (["--dtype", "i8"], 2, "--dtype i8 is not a type of weights"),
+        (["-o", "d.jsonl/out"], 7, "d.jsonl: is not a folder"),
+        (["-o", "/proc/1/out"], 7, "cannot be written"),
+    ],
+    ids=lambda each: each[-1] if isinstance(each, list) else None,
+)
+def test_settings_that_make_no_sense(folder, capsys, options, code, said):
+    """They are told before anything is trained, but for a folder that only turns out not to be writable."""
+    tiny_llama.written(folder / "lm.gguf")
+    rows(folder / "d.jsonl", [{"text": "Hello world"}] * 4)
+    assert run(["finetune", "lm.gguf", "-d", "d.jsonl", "-o", "out", "-q", *FAST, *options]) == code
+    assert said in capsys.readouterr().err
+    assert not (folder / "out").exists()
