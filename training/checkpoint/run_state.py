@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...runtime.base.errors import FormatError
@@ -10,6 +11,16 @@ from ...runtime.base.errors import FormatError
 VERSION = 1
 """Of the layout."""
 NEEDED = ("state_dict", "optimizer_states", "lr_schedulers", "callbacks", "loop", "epoch", "global_step")
+
+
+@contextlib.contextmanager
+def taken_from(path: str) -> Iterator[None]:
+    """FormatError where a state that is read in the block lacks something, or has something else in its place."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        why = f"does not hold the state of a run ({type(error).__name__}: {error})"
+        raise FormatError("E-CHECKPOINT", path, why, hint="Take a checkpoint of this run") from error
 
 
 def stateful(callbacks: Sequence[Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import index
 from typing import Any
 
 from ...optim import clip_grad_norm_, clip_grad_value_
@@ -289,13 +290,14 @@ class FitLoop:
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         self._resumed = state
-        self._validated_at, self._ended = state["validated_at"], state["ended"]
-        self._engine.batch_count = state["batch_count"]
+        self._validated_at, self._ended = index(state["validated_at"]), bool(state["ended"])
+        self._engine.batch_count = index(state["batch_count"])
         self._epoch_random = state["epoch_random"]
         self._epoch.restore(state["logged"])
+        for each in (state["epoch_random"], state["random"]):
+            set_random_state(each, self._loader)
         if self._ended:
             self._resumed = None
-            set_random_state(state["random"], self._loader)
         _set_gradients(self._engine.optimizers, state["gradients"])
 
 

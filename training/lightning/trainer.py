@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -238,18 +239,20 @@ class Trainer(Engine):
 
     def _resume(self, path: Path) -> None:
         checkpoint = load_nested(path)
-        run_state.check(checkpoint, str(path), len(self.optimizers), len(self.schedules))
         assert self._fit_loop is not None
+        with run_state.taken_from(str(path)):
+            run_state.check(checkpoint, str(path), len(self.optimizers), len(self.schedules))
         self.call("on_load_checkpoint", checkpoint)
-        self.module.load_state_dict(checkpoint["state_dict"])
-        run_state.load_optimizer_states(checkpoint, self.optimizers, self.schedules)
-        for key, each in run_state.stateful(self.callbacks).items():
-            if key in checkpoint["callbacks"]:
-                each.load_state_dict(checkpoint["callbacks"][key])
-        self.current_epoch, self.global_step = checkpoint["epoch"], checkpoint["global_step"]
-        self.callback_metrics = dict(checkpoint["metrics"])
-        self.should_stop = checkpoint["should_stop"]
-        self._fit_loop.resume(checkpoint["loop"])
+        with run_state.taken_from(str(path)):
+            self.module.load_state_dict(checkpoint["state_dict"])
+            run_state.load_optimizer_states(checkpoint, self.optimizers, self.schedules)
+            for key, each in run_state.stateful(self.callbacks).items():
+                if key in checkpoint["callbacks"]:
+                    each.load_state_dict(checkpoint["callbacks"][key])
+            self.current_epoch, self.global_step = index(checkpoint["epoch"]), index(checkpoint["global_step"])
+            self.callback_metrics = {name: float(value) for name, value in checkpoint["metrics"].items()}
+            self.should_stop = bool(checkpoint["should_stop"])
+            self._fit_loop.resume(checkpoint["loop"])
 
     def _evaluated(self, stage: Stage, name: str, given: tuple[Any, ...], verbose: bool) -> Any:
         model, dataloaders, ckpt_path, datamodule = given

@@ -8,6 +8,7 @@ import textwrap
 import candle_convert as cc
 import pytest
 from candle_convert.tests.builders.paths import REPOSITORY
+from candle_convert.training.checkpoint.nested_file import load_nested, save_nested
 
 SCRIPT = """
 import os, random, signal, sys
@@ -140,6 +141,11 @@ def test_checkpoints_that_do_not_fit(tmp_path):
         trainer.fit(Net(2), batches, ckpt_path=tmp_path / "weights.ckpt")
     with pytest.raises(cc.UsageError, match="shape"):
         trainer.fit(Net(5), batches, ckpt_path=tmp_path / "a.ckpt")
+    whole = load_nested(tmp_path / "a.ckpt")
+    for name, bad in [("loop", {}), ("metrics", 3), ("epoch", "one")]:
+        save_nested({**whole, name: bad}, tmp_path / "bad.ckpt")
+        with pytest.raises(cc.FormatError, match="E-CHECKPOINT"):
+            trainer.fit(Net(2), batches, ckpt_path=tmp_path / "bad.ckpt")
     (tmp_path / "a.ckpt").write_bytes((tmp_path / "a.ckpt").read_bytes()[:-7])
     with pytest.raises(cc.FormatError):
         trainer.fit(Net(2), batches, ckpt_path=tmp_path / "a.ckpt")
