@@ -60,6 +60,7 @@ FLOORS = (
     ("ops",),
     ("tensors/core",),
     ("tensors/operations",),
+    ("tensors/operations/numeric",),
     ("tensors/writes",),
     ("tensors/autograd",),
     ("tensors",),

@@ -307,9 +307,11 @@ def index_copy(input: LazyTensor, dim: int, index: LazyTensor, source: LazyTenso
 
 @operation()
 def index_fill(input: LazyTensor, dim: int, index: LazyTensor, value: Any) -> LazyTensor:
-    """A copy with one number in the entries of a dim at an index."""
-    part = input.index_select(dim, index)
-    return index_copy(input, dim, index, zeros_like(part) + value)
+    """A copy with one number in the entries of a dim at an index; negative ones count from the end."""
+    length = input.shape[dim_of(dim, input.ndim)] if input.ndim else 1
+    places = where(index < 0, index + length, index)
+    part = input.index_select(dim, places)
+    return index_copy(input, dim, places, zeros_like(part) + value)
 
 
 @operation()

@@ -22,7 +22,7 @@ ENDS = 1 << 62
 @method("__getitem__")
 def get(self: LazyTensor, index: Any) -> LazyTensor:
     """The elements at an index."""
-    if isinstance(index, LazyTensor) and index.dtype is BOOL and not index.ndim:
+    if isinstance(index, LazyTensor) and index.dtype in (BOOL, U8) and not index.ndim:
         index = bool(index)
     if index is False:
         return self.unsqueeze(0).narrow(0, 0, 0)

@@ -18,7 +18,7 @@ from ...tensors.core.nested import mapped
 from ...tensors.jit import jit
 from ..data.collate import rows_of
 from ..data.loader import DataLoader
-from ..loop.interrupts import waiting
+from ..loop.interrupts import deferred
 from ..loop.logged import Epoch, metric
 from ..loop.random_state import random_state, set_random_state
 from ..loop.traced_step import TracedStep, detached, positional
@@ -80,7 +80,7 @@ class FitLoop:
         while not self._is_done():
             if not self._ended:
                 self._one_epoch()
-            with waiting():
+            with deferred():
                 self._step_schedules("epoch", engine.current_epoch + 1)
                 self._ended = False
                 engine.current_epoch += 1
@@ -159,7 +159,7 @@ class FitLoop:
         return zip(itertools.count(engine.batch_count), itertools.islice(found, stop))
 
     def _one_batch(self, batch: Any, number: int) -> None:
-        with waiting() if self._has_run else contextlib.nullcontext():  # the first step may take long to plan
+        with deferred() if self._has_run else contextlib.nullcontext():  # the first step may take long to plan
             result = self._counted(batch, number)
         self._has_run = True
         self._engine.call("on_train_batch_end", result, batch, number)

@@ -10,7 +10,7 @@ from types import FrameType
 
 
 @contextlib.contextmanager
-def waiting() -> Iterator[None]:
+def deferred() -> Iterator[None]:
     """Let an interrupt wait for the end of the block; a second one does not.
 
     Interrupts that Python does not handle, and those of other threads than the main one, are left as they are.

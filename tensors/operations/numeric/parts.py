@@ -1,0 +1,60 @@
+"""Copies of a tensor in which a part is replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.expression import shape_error
+from ...core.lazy_tensor import LazyTensor
+from ...core.registry import in_place, operation
+from ..indexing import where
+from ..operands import dim_of
+
+
+@operation()
+def masked_scatter(input: LazyTensor, mask: LazyTensor, source: LazyTensor) -> LazyTensor:
+    """A copy in which elements where the mask is true are those of `source`, one after the other."""
+    count = source.numel()
+    chosen = mask.broadcast_to(input.shape)
+    places = chosen.reshape(-1).long().cumsum(0) - 1
+    if not count:
+        return input.clone()
+    taken = source.reshape(-1).index_select(0, where(chosen.reshape(-1), places, 0))
+    return where(chosen, taken.reshape(input.shape), input)
+
+
+@operation()
+def index_put(input: LazyTensor, indices: Any, values: Any, accumulate: bool = False) -> LazyTensor:
+    """A copy with `values` at an index, a tuple of index tensors; with `accumulate` they are added."""
+    found = input.clone()
+    index = tuple(indices)
+    found[index] = values if not accumulate else values + found[index]
+    return found
+
+
+@operation()
+def slice_scatter(
+    input: LazyTensor, src: LazyTensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> LazyTensor:
+    """A copy with `src` in a slice of a dim."""
+    found = input.clone()
+    index = (*[slice(None)] * dim_of(dim, input.ndim), slice(start, end, step))
+    if found[index].shape != src.shape:
+        raise shape_error(f"slice_scatter: {list(src.shape)} in a slice of shape {list(found[index].shape)}")
+    found[index] = src
+    return found
+
+
+@operation()
+def select_scatter(input: LazyTensor, src: LazyTensor, dim: int, index: int) -> LazyTensor:
+    """A copy with `src` in one entry of a dim."""
+    found = input.clone()
+    place = (*[slice(None)] * dim_of(dim, input.ndim), index)
+    if found[place].shape != src.shape:
+        raise shape_error(f"select_scatter: {list(src.shape)} in an entry of shape {list(found[place].shape)}")
+    found[place] = src
+    return found
+
+
+for _made in (masked_scatter, index_put):
+    in_place(_made, f"{_made.__name__}_")

@@ -1,0 +1,95 @@
+"""Products and combinations of whole tensors, and tensors side by side."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.expression import shape_error
+from ...core.lazy_tensor import LazyTensor
+from ...core.registry import FUNCTIONS, function, operation
+from ..composed import atleast_2d
+from ..creation import tensor, zeros
+from ..operands import promoted
+
+
+@operation()
+def kron(input: LazyTensor, other: LazyTensor) -> LazyTensor:
+    """Kronecker's product: each element of `input` times all of `other`."""
+    rank = max(input.ndim, other.ndim)
+    one, two = (each.reshape(*[1] * (rank - each.ndim), *each.shape) for each in (input, other))
+    for dim in range(rank):
+        one, two = one.unsqueeze(2 * dim + 1), two.unsqueeze(2 * dim)
+    shape = [a * b for a, b in zip(one.shape[::2], two.shape[1::2], strict=True)]
+    return (one * two).reshape(shape)
+
+
+@function()
+def block_diag(*tensors: LazyTensor) -> LazyTensor:
+    """Matrices along the diagonal of one that is 0 elsewhere."""
+    blocks = [atleast_2d(LazyTensor(each)) for each in promoted(tensors)]
+    if any(each.ndim > 2 for each in blocks):
+        raise shape_error("block_diag: tensors have two dims at most")
+    width, rows, before = sum(each.shape[1] for each in blocks), [], 0
+    for each in blocks:
+        count, own = each.shape
+        ends = [zeros(count, length, dtype=each.dtype) for length in (before, width - before - own)]
+        rows.append(FUNCTIONS["cat"]([ends[0], each, ends[1]], 1))
+        before += own
+    found: LazyTensor = FUNCTIONS["cat"](rows, 0)
+    return found
+
+
+@function()
+def cartesian_prod(*tensors: LazyTensor) -> LazyTensor:
+    """All rows of one element of each vector."""
+    if any(each.ndim != 1 for each in tensors):
+        raise shape_error("cartesian_prod: tensors have one dim each")
+    grid = [each.reshape(-1) for each in FUNCTIONS["meshgrid"](*tensors, indexing="ij")]
+    return FUNCTIONS["stack"](grid, 1) if len(grid) > 1 else grid[0]  # type: ignore[no-any-return]
+
+
+@function()
+def combinations(input: LazyTensor, r: int = 2, with_replacement: bool = False) -> LazyTensor:
+    """All rows of r elements of a vector, in its order."""
+    if input.ndim != 1:
+        raise shape_error(f"combinations: a tensor of shape {list(input.shape)} is not a vector")
+    chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(chosen(range(input.shape[0]), r))
+    return input[tensor(rows, dtype="i64").reshape(len(rows), r)]
+
+
+@function()
+def atleast_3d(input: LazyTensor) -> LazyTensor:
+    """With three dims at least: a vector is the middle one, a matrix the first two."""
+    return input if input.ndim > 2 else atleast_2d(input).unsqueeze(-1)
+
+
+@function()
+def dstack(tensors: Sequence[LazyTensor]) -> LazyTensor:
+    """Tensors behind each other, along the third dim."""
+    found: LazyTensor = FUNCTIONS["cat"]([atleast_3d(each) for each in tensors], 2)
+    return found
+
+
+def _split(name: str, document: str, ranks: tuple[int, int]) -> None:
+    def made(input: LazyTensor, indices_or_sections: Any) -> tuple[LazyTensor, ...]:
+        least, dim = ranks
+        if input.ndim < least:
+            raise shape_error(f"{name}: a tensor of shape {list(input.shape)} does not have {least} dims")
+        axis = 0 if input.ndim == 1 else dim
+        length = input.shape[axis]
+        if isinstance(indices_or_sections, int) and length % indices_or_sections:
+            raise shape_error(f"{name}: a dim of length {length} in {indices_or_sections} equal parts")
+        found: tuple[LazyTensor, ...] = FUNCTIONS["tensor_split"](input, indices_or_sections, axis)
+        return found
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = document
+    operation()(made)
+
+
+_split("hsplit", "Equal parts of the second dim, or the only one; or parts that begin at indices.", (1, 1))
+_split("vsplit", "Equal parts of the first dim; or parts that begin at indices.", (2, 0))
+_split("dsplit", "Equal parts of the third dim; or parts that begin at indices.", (3, 2))

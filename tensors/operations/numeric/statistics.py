@@ -1,0 +1,114 @@
+"""Counts, covariances and integrals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....runtime.base.errors import UsageError
+from ...core.expression import leaf
+from ...core.lazy_tensor import LazyTensor
+from ...core.registry import FUNCTIONS, function, operation
+from ..creation import linspace
+from ..indexing import where
+from ..operands import default_float, dim_of
+
+
+@operation()
+def cov(input: LazyTensor, *, correction: int = 1) -> LazyTensor:
+    """Covariances of the rows of a matrix, whose columns are observations."""
+    x = LazyTensor(default_float(input.expression))
+    x = x.reshape(1, -1) if input.ndim < 2 else x
+    apart = x - x.mean(1, keepdim=True)
+    count = max(x.shape[1] - correction, 0)
+    found = apart @ apart.mT / (count or float("nan"))
+    return found if input.ndim > 1 else found.reshape(())
+
+
+@operation()
+def corrcoef(input: LazyTensor) -> LazyTensor:
+    """Correlations of the rows of a matrix."""
+    found = cov(input)
+    if not found.ndim:
+        return found / found
+    spread = found.diagonal().sqrt()
+    return (found / spread.unsqueeze(0) / spread.unsqueeze(1)).clamp(-1, 1)
+
+
+@function("trapz")
+def trapezoid(y: LazyTensor, x: LazyTensor | None = None, *, dx: float = 1.0, dim: int = -1) -> LazyTensor:
+    """The integral along a dim by trapezoids, at the places `x` or every `dx`."""
+    axis = dim_of(dim, y.ndim)
+    count = max(y.shape[axis] - 1, 0)
+    mean = (y.narrow(axis, 0, count) + y.narrow(axis, y.shape[axis] - count, count)) / 2
+    if x is None:
+        return (mean * dx).sum(axis)
+    if x.ndim == 1:
+        x = x.reshape([-1 if each == axis else 1 for each in range(y.ndim)])
+    return (mean * FUNCTIONS["diff"](x, dim=axis if x.ndim == y.ndim else -1)).sum(axis)
+
+
+FUNCTIONS["trapezoid"] = trapezoid
+
+
+@function()
+def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> LazyTensor:
+    """Powers of a base with evenly spaced exponents."""
+    exponents = linspace(start, end, steps, dtype="f64")
+    found = LazyTensor(leaf(np.power(base, exponents.array())))
+    return found.to(linspace(0, 1, 0, dtype).dtype)
+
+
+@function()
+def vander(x: LazyTensor, N: int | None = None, increasing: bool = False) -> LazyTensor:  # noqa: N803 (torch's name)
+    """Powers of the elements of a vector, one a column."""
+    count = x.shape[0] if N is None else N
+    order = range(count) if increasing else range(count - 1, -1, -1)
+    columns = [x**power if power else FUNCTIONS["ones_like"](x) for power in order]
+    return FUNCTIONS["stack"](columns, 1) if columns else x.new_zeros(x.shape[0], 0)  # type: ignore[no-any-return]
+
+
+@operation()
+def histc(input: LazyTensor, bins: int = 100, min: float = 0, max: float = 0) -> LazyTensor:
+    """How many elements lie in each of equal intervals between two numbers, or the extremes; computed at once."""
+    if bins < 1 or min > max:
+        raise UsageError("E-TENSOR-VALUE", None, f"histc of {bins} bins from {min} to {max}", expected="at least 1 bin")
+    elements = input.array().astype(np.float64).reshape(-1)
+    if min == max and elements.size:
+        min, max = float(elements.min()), float(elements.max())
+    if min == max:
+        min, max = min - 1, max + 1
+    if not np.isfinite([min, max]).all():
+        raise UsageError("E-TENSOR-VALUE", None, f"histc from {min} to {max}", expected="finite numbers")
+    found = np.histogram(elements[np.isfinite(elements)], bins, (min, max))[0]
+    return LazyTensor(leaf(found.astype(input.dtype.as_numpy())))
+
+
+@operation()
+def unique_consecutive(
+    input: LazyTensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """Without elements, or entries of a dim, that are equal to the one before; computed at once."""
+    axis = 0 if dim is None else dim_of(dim, input.ndim)
+    rows = np.moveaxis(input.array(), axis, 0) if dim is not None else input.array().reshape(-1)
+    changes = (rows[1:] != rows[:-1]).any(tuple(range(1, rows.ndim)))
+    first = np.concatenate([np.ones(min(len(rows), 1), bool), changes])
+    places = np.flatnonzero(first)
+    found = [np.moveaxis(rows[places], 0, axis)]
+    if return_inverse:
+        numbers = np.cumsum(first) - 1
+        found.append(numbers.reshape(input.shape) if dim is None else numbers)
+    if return_counts:
+        found.append(np.diff([*places, len(rows)]))
+    tensors = tuple([LazyTensor(leaf(np.ascontiguousarray(each))) for each in found])
+    return tensors if len(tensors) > 1 else tensors[0]
+
+
+@operation()
+def renorm(input: LazyTensor, p: float, dim: int, maxnorm: float) -> LazyTensor:
+    """A copy in which each entry of a dim whose p-norm is larger than `maxnorm` is scaled down to it."""
+    axis = dim_of(dim, input.ndim)
+    rest = [each for each in range(input.ndim) if each != axis]
+    size = input.norm(p, rest, keepdim=True)
+    return where(size > maxnorm, input * (maxnorm / (size + 1e-7)), input)
