@@ -197,19 +197,13 @@ SNIPPET = """
 
 def test_mypy_sees_a_misspelled_name(tmp_path):
     pytest.importorskip("mypy")
-    (tmp_path / "candle_convert").symlink_to(Path(cc.__file__).parent)  # mypy does not see editable installations
+    package = Path(cc.__file__).parent
+    (tmp_path / "candle_convert").symlink_to(package)  # mypy does not see editable installations
     snippet = tmp_path / "snippet.py"
     snippet.write_text(textwrap.dedent(SNIPPET))
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--follow-imports=silent",
-        "--cache-dir",
-        str(tmp_path / "cache"),
-        str(snippet),
-    ]
+    # the settings and the cache with which the package itself is checked
+    options = ["--config-file", package / "pyproject.toml", "--cache-dir", package / ".mypy_cache"]
+    command = [sys.executable, "-m", "mypy", *options, snippet]
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
     lines = [int(line.split(":")[1]) for line in said.splitlines() if ": error:" in line]
     assert lines == [4, 5, 6], said
