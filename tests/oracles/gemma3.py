@@ -5,6 +5,8 @@ five layers of six; rotary positions of two bases), with the weights as libggml 
 drawn: a program that rounds in the same positions is as far from the exact logits as a draw is.
 """
 
+import functools
+
 import gguf
 import numpy as np
 
@@ -35,6 +37,12 @@ class Gemma3:
                 values = values.reshape(-1, {"attn_output": HEADS * SIZE, "ffn_down": INNER}.get(part, WIDTH))
             self.weights[name] = values
             self.kinds[name] = gguf.GGMLQuantizationType(number).name
+
+    @functools.cached_property
+    def gram(self):
+        """f64 [width, width], with which a change of a hidden row gives the mean square of that of its logits."""
+        embedding = self.weights["token_embd"]
+        return (embedding.T @ embedding / len(embedding)).astype(np.float64)
 
     def hidden(self, sequences, rounding=None):
         """What the output matrix multiplies, [tokens of all sequences, width]. `rounding`: None or what draws

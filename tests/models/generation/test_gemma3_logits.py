@@ -100,8 +100,7 @@ class Spread:
         self.moved = np.array(
             [exact.hidden(sequences, Rounded(seed, BLOCKS[side]))[asked] - hidden for seed in range(DRAWS)]
         )
-        gram = (self.embedding.T @ self.embedding / len(self.embedding)).astype(np.float64)
-        self.each = np.sqrt(np.mean(np.sum(self.moved @ gram * self.moved, axis=-1), axis=0))
+        self.each = np.sqrt(np.mean(np.sum(self.moved @ exact.gram * self.moved, axis=-1), axis=0))
 
     def deviation(self, position, one, other):
         """The standard deviation of the difference between the logits of two tokens."""
