@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
 from candle_convert.tests.builders import packaged_models
 from candle_convert.tests.fuzz.sandbox import Sandbox
 from hypothesis import HealthCheck, settings
@@ -58,6 +59,18 @@ def repeated() -> None:
     for name in ["torch", "candle_convert.tensors.operations.random"]:
         if name in sys.modules:
             sys.modules[name].manual_seed(67280421310721)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def needed_kernels(full: bool) -> Iterator[None]:
+    """Runs of other shapes that may follow are planned, but their kernels are not compiled beforehand, unless sweeps
+    are exhaustive: few tests have such runs, and kernels that cannot be compiled are no error before. Processes that
+    tests start compile them."""
+    planned = ShapeWarmup.kernels
+    with pytest.MonkeyPatch.context() as patch:
+        if not full:
+            patch.setattr(ShapeWarmup, "kernels", lambda *arguments: planned(*arguments)[:0])
+        yield
 
 
 @pytest.fixture(scope="session")
