@@ -23,7 +23,7 @@ class Helper:
     Attributes:
         thread: native thread id.
         core: core on which its last work ended, -1 if unknown.
-        kept: the cores that it may use once it is awake, None where it was not sent away.
+        saved_cores: the cores that it may use once it is awake, None where it was not sent away.
     """
 
     def __init__(self, thread: int) -> None:
