@@ -50,6 +50,7 @@ class FitLoop:
         self._ended = False
         self._is_finite = True
         self._has_run = False
+        self._random_before: Mapping[str, Any] | None = None
         self._resumed: Mapping[str, Any] | None = None
         self._manual = not engine.module.automatic_optimization
         if not self._manual and len(engine.optimizers) > 1:
@@ -114,12 +115,20 @@ class FitLoop:
     def _one_epoch(self) -> None:
         engine, module = self._engine, self._engine.module
         empty = self._resumed is None
-        for number, given in self._begun():
-            empty = False
-            batch = engine.converted(given)
-            if engine.call("on_train_batch_start", batch, number) == -1:
-                break
-            self._one_batch(batch, number)
+        with deferred():
+            batches = self._begun()
+        while True:
+            with deferred() if self._has_run else contextlib.nullcontext():  # the first step may take long to plan
+                found = next(batches, None)
+                if found is None:
+                    break
+                empty = False
+                number, batch = found[0], engine.converted(found[1])
+                if engine.call("on_train_batch_start", batch, number) == -1:
+                    break
+                result = self._one_batch(batch, number)
+                self._has_run, self._random_before = True, None
+            engine.call("on_train_batch_end", result, batch, number)
             if self._validates_after(engine.batch_count):
                 self._validate()
             if self._has_all_steps():
@@ -155,16 +164,12 @@ class FitLoop:
             set_random_state(self._epoch_random, self._loader)
             found = _after(self._loader, engine.batch_count)
             set_random_state(resumed["random"], None)
+        if not self._has_run:
+            self._random_before = random_state(self._loader)
         stop = None if engine.batches is None else max(0, engine.batches - engine.batch_count)
         return zip(itertools.count(engine.batch_count), itertools.islice(found, stop))
 
-    def _one_batch(self, batch: Any, number: int) -> None:
-        with deferred() if self._has_run else contextlib.nullcontext():  # the first step may take long to plan
-            result = self._counted(batch, number)
-        self._has_run = True
-        self._engine.call("on_train_batch_end", result, batch, number)
-
-    def _counted(self, batch: Any, number: int) -> Any:
+    def _one_batch(self, batch: Any, number: int) -> Any:
         """The result of a step, after which the batch is counted."""
         engine = self._engine
         every = engine.settings.accumulate_grad_batches
@@ -282,7 +287,7 @@ class FitLoop:
             "validated_at": self._validated_at,
             "ended": self._ended,
             "epoch_random": dict(self._epoch_random),
-            "random": random_state(self._loader),
+            "random": self._random_before or random_state(self._loader),
             "logged": self._epoch.state(),
             "gradients": _gradients(self._engine.optimizers),
         }
@@ -295,8 +300,9 @@ class FitLoop:
         self._epoch_random = state["epoch_random"]
         self._epoch.restore(state["logged"])
         for each in (state["epoch_random"], state["random"]):
-            set_random_state(each, self._loader)
-        if self._ended:
+            if each:
+                set_random_state(each, self._loader)
+        if self._ended or not self._epoch_random:  # an epoch is over, or none was begun
             self._resumed = None
         _set_gradients(self._engine.optimizers, state["gradients"])
 

@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import candle_convert as cc
+import numpy as np
 import pytest
 from candle_convert.tests.builders.paths import REPOSITORY
 from candle_convert.training.checkpoint.nested_file import load_nested, save_nested
@@ -151,8 +152,25 @@ def test_checkpoints_that_do_not_fit(tmp_path):
         trainer.fit(Net(2), batches, ckpt_path=tmp_path / "a.ckpt")
 
 
-class Interrupted(cc.LightningModule):
-    """A step that is interrupted in its middle at some batches."""
+class Interrupted(cc.data.Dataset):
+    """Random numbers; an item is interrupted while it is read."""
+
+    def __init__(self, at):
+        self.at, self.read = at, 0
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, number):
+        self.read += 1
+        drawn = np.random.standard_normal(4) + number
+        if self.read == self.at:
+            signal.raise_signal(signal.SIGINT)
+        return drawn.astype(np.float32)
+
+
+class Regression(cc.LightningModule):
+    """A step that is interrupted in its middle at a batch of the second epoch."""
 
     def __init__(self, at):
         super().__init__()
@@ -160,7 +178,7 @@ class Interrupted(cc.LightningModule):
         self.at = at
 
     def training_step(self, batch, batch_idx):
-        if (self.trainer.current_epoch, batch_idx) == self.at:
+        if self.trainer.current_epoch == 1 and batch_idx == self.at:
             signal.raise_signal(signal.SIGINT)
         loss = ((self.net(batch) - 1) ** 2).mean()
         self.log("loss", loss, on_epoch=True)
@@ -172,9 +190,14 @@ class Interrupted(cc.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def test_a_checkpoint_after_an_interrupt_is_of_one_step(tmp_path):
-    """The interrupt comes in a step and ends the run after it; the run that goes on has the losses of one that was not
-    interrupted."""
+@pytest.mark.parametrize(
+    ("item", "batch", "steps"),
+    [(1, None, 0), (13, None, 7), (None, 2, 8)],
+    ids=["the first batch is read", "a batch is read", "in a step"],
+)
+def test_a_checkpoint_after_an_interrupt_is_of_one_step(tmp_path, item, batch, steps):
+    """The run that goes on from it ends as one that was not interrupted: an interrupt waits until the batch is counted,
+    but for the first one, after which the run goes on with its random numbers."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     quiet = {
         "logger": False,
@@ -182,19 +205,18 @@ def test_a_checkpoint_after_an_interrupt_is_of_one_step(tmp_path):
         "enable_progress_bar": False,
         "enable_model_summary": False,
     }
-    batches = [cc.tensor([[float(number), 1, 2, 3]]) for number in range(5)]
 
-    def trained(at, path=None):
-        cc.manual_seed(0)
-        module, trainer = Interrupted(at), cc.Trainer(max_epochs=3, jit=False, **quiet)
+    def trained(item, batch, path=None):
+        cc.seed_everything(0)
+        module, trainer = Regression(batch), cc.Trainer(max_epochs=3, jit=False, **quiet)
         try:
-            trainer.fit(module, batches, ckpt_path=path)
+            trainer.fit(module, cc.data.DataLoader(Interrupted(item), 2, shuffle=True), ckpt_path=path)
         except KeyboardInterrupt:
             trainer.save_checkpoint(tmp_path / "a.ckpt")
-        return trainer.global_step, trainer.callback_metrics["loss"], module.net.weight.tolist()
+        return trainer.global_step, trainer.callback_metrics.get("loss"), module.net.weight.tolist()
 
     try:
-        assert trained((1, 2))[0] == 8
-        assert trained(None, tmp_path / "a.ckpt") == trained(None)
+        assert trained(item, batch)[0] == steps
+        assert trained(None, None, tmp_path / "a.ckpt") == trained(None, None)
     finally:
         signal.signal(signal.SIGINT, before)
