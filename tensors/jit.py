@@ -17,12 +17,13 @@ from .core.grad_mode import GRAD_MODE
 from .core.lazy_tensor import LazyTensor
 from .core.nested import count, flattened, restored
 from .core.plan import Plan, StepError
-from .core.realize import Structure, collected, located, realize
+from .core.realize import Structure, collected, located, realize, trim
 from .core.resident_state import ResidentState
 from .core.trace import TRACE, Changes
 
-MAX_TRACES = 256
-"""Traces that a function keeps; all are dropped when there are more."""
+MAX_TRACES, MAX_STEPS = 256, 1 << 17
+"""Structures of arguments whose traces a function keeps, and steps of their plans; the oldest are dropped when there
+are more."""
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,16 +60,13 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         except TypeError as error:
             why = f"an argument of {function.__name__} under jit is neither a tensor nor hashable ({error})"
             raise UsageError("E-TENSOR-TRACE", None, why, hint="Pass tensors, numbers and strings") from error
-        if known is None:
-            if len(traces) >= MAX_TRACES:
-                traces.clear()
-            known = traces[key] = []
-        for trace in known:
+        for trace in known or ():
             if trace.applies():
                 return run(trace, tensors)
         trace = Trace(function, structure, tensors)
         result = run(trace, tensors)
-        known.append(trace)
+        traces[key] = [*traces.pop(key, ()), trace]
+        trim(traces, [sum(each.steps for each in made) for made in traces.values()], MAX_TRACES, MAX_STEPS)
         return result
 
     return traced
@@ -298,11 +296,18 @@ class Trace:
             resident = ResidentState(replay, states, grads)
             kept = {place for _, held, _ in states for place in held}
             self._fed = [place for place in range(len(self.sources)) if place not in kept]
+            self._plan.release()  # it runs on the arrays of the resident state from now on
             self._resident = resident  # last: an interrupt before leaves nothing that is half made
 
     def release(self) -> None:
         """Let go of the arrays that are kept between runs; the tensors keep their values."""
         self._resident, self._runs = None, 0
+        self._plan.release()
+
+    @property
+    def steps(self) -> int:
+        """How many steps its plan has."""
+        return len(self._plan.steps)
 
     @property
     def changed(self) -> list[LazyTensor]:

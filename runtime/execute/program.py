@@ -89,6 +89,16 @@ class Program(RegionProgram[HostWeight, Runner]):
                     older.release()
         return runner
 
+    @property
+    def idle(self) -> int:
+        """Bytes of workspaces kept for later runs."""
+        return sum(runner.idle for runner in self.runners)
+
+    def release(self) -> None:
+        """Free the workspaces; later runs make new ones."""
+        for runner in self.runners:
+            runner.release()
+
     def prepare_others(self, feeds: Sequence[Any], run: RunOptions) -> None:
         """Compile kernels of expected shapes."""
         prepare((), functools.partial(self.warmup.kernels, feeds, run))

@@ -19,6 +19,7 @@ from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.plan.plan import size
 from ...runtime.tensor.weight_array import Blocks, as_array
 from .expression import Expression, Signature, TensorType, held_tensor
+from .idle_memory import IdleMemory
 
 if TYPE_CHECKING:
     from ...runtime.execute.replay import Replay
@@ -49,6 +50,9 @@ class Step:
     inputs: tuple[int | None, ...]
     first: int
     frees: tuple[int, ...]
+
+
+IDLE_MEMORY = IdleMemory()
 
 
 class StepError(Exception):
@@ -97,6 +101,7 @@ class Plan:
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The wanted arrays; they share no memory with anything. StepError if an operator does not take its inputs."""
         if self._session is not None:
+            IDLE_MEMORY.used(self)
             try:
                 return self._session.run(
                     None, {f"x{slot}": each for slot, each in zip(self.feeds, arrays, strict=True)}
@@ -127,6 +132,16 @@ class Plan:
             self._session = Session(self.graph(), native=True)
         except UnsupportedError:
             self._session = None
+
+    @property
+    def idle(self) -> int:
+        """Bytes that its session keeps between runs."""
+        return 0 if self._session is None else self._session.program.idle
+
+    def release(self) -> None:
+        """Free them."""
+        if self._session is not None:
+            self._session.program.release()
 
     def replay(self, arrays: Sequence[np.ndarray]) -> Replay | None:
         """Runs on arrays that stay, in the order of `feeds` and `wanted`; None where that is not possible."""

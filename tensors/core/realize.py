@@ -13,8 +13,8 @@ from .expression import Expression, TensorType
 from .plan import Plan, StepError
 from .source_line import SourceLine, described
 
-MAX_PLANS = 4096
-"""Plans that are kept; all are dropped when there are more."""
+MAX_PLANS, MAX_STEPS = 4096, 1 << 17
+"""Plans that are kept, and their steps; the oldest are dropped when there are more."""
 MAX_DEPTH = 2000
 """Length of a chain of unrealized expressions that is realized although nobody asks for a value; with gradients it is
 left whole, because `backward` would compute it again, as it is while a function is traced."""
@@ -93,10 +93,19 @@ def _plan_of(structure: Structure) -> Plan:
     """The plan of a structure, a new one if it was not seen before."""
     plan = _plans.get(structure.key)
     if plan is None:
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
         plan = _plans.setdefault(structure.key, structure.plan())
+        trim(_plans, [len(each.steps) for each in _plans.values()], MAX_PLANS, MAX_STEPS)
     return plan
+
+
+def trim(table: dict[Any, Any], sizes: Sequence[int], most: int, total: int) -> None:
+    """Drop the oldest entries but the last until there are no more than `most`, of a size of `total` together."""
+    count, size = len(sizes), sum(sizes)
+    for key, each in list(zip(table, sizes, strict=True))[:-1]:
+        if count <= most and size <= total:
+            return
+        del table[key]
+        count, size = count - 1, size - each
 
 
 def _run(roots: list[Expression]) -> None:
