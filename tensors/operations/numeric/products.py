@@ -47,7 +47,7 @@ def cartesian_prod(*tensors: LazyTensor) -> LazyTensor:
     if any(each.ndim != 1 for each in tensors):
         raise shape_error("cartesian_prod: tensors have one dim each")
     grid = [each.reshape(-1) for each in FUNCTIONS["meshgrid"](*tensors, indexing="ij")]
-    return FUNCTIONS["stack"](grid, 1) if len(grid) > 1 else grid[0]  # type: ignore[no-any-return]
+    return FUNCTIONS["stack"](grid, 1) if len(grid) > 1 else grid[0]
 
 
 @function()

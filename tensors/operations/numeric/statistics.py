@@ -66,7 +66,7 @@ def vander(x: LazyTensor, N: int | None = None, increasing: bool = False) -> Laz
     count = x.shape[0] if N is None else N
     order = range(count) if increasing else range(count - 1, -1, -1)
     columns = [x**power if power else FUNCTIONS["ones_like"](x) for power in order]
-    return FUNCTIONS["stack"](columns, 1) if columns else x.new_zeros(x.shape[0], 0)  # type: ignore[no-any-return]
+    return FUNCTIONS["stack"](columns, 1) if columns else x.new_zeros(x.shape[0], 0)
 
 
 @operation()
