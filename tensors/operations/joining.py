@@ -144,5 +144,5 @@ def repeat_interleave(input: LazyTensor, repeats: Any, dim: int | None = None) -
         raise shape_error(f"repeat_interleave: {counts.size} numbers for a dim of length {x.shape[axis]}")
     if counts.size and counts.min() < 0:
         raise UsageError("E-TENSOR-VALUE", None, f"an entry is repeated {counts.min()} times", expected="at least 0")
-    places = integers(np.repeat(np.arange(x.shape[axis]), counts))
+    places = integers(np.repeat(np.arange(x.shape[axis]), counts).tolist())
     return LazyTensor(apply(op_named("Gather"), [x.expression, places], {"axis": axis}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -64,15 +64,16 @@ def median(input: LazyTensor, dim: int | None = None, keepdim: bool = False) -> 
     if dim is None:
         if not input.numel() and input.dtype.kind == "float":
             return LazyTensor(leaf(np.array(np.nan, input.dtype.as_numpy())))
-        return median(input.reshape(-1), 0).values  # type: ignore[union-attr]
+        found = median(input.reshape(-1), 0)
+        assert isinstance(found, Sorted)
+        return found.values
     axis = dim_of(dim, input.ndim)
     if not input.ndim:
         return Sorted(input, LazyTensor(integers(0)))
     if not input.shape[axis]:
         raise UsageError("E-TENSOR-SHAPE", None, f"dim {axis} of {list(input.shape)} is empty")
-    found = sort(input, axis)
     middle = (input.shape[axis] - 1) // 2
-    values, places = (part.narrow(axis, middle, 1) for part in found)
+    values, places = (part.narrow(axis, middle, 1) for part in sort(input, axis))
     if input.dtype.kind == "float":  # NaN is the last of the order, and the first of the input is taken
         last = LazyTensor(scalar(float("nan"), input.dtype))
         missing = input.isnan()
@@ -100,7 +101,8 @@ def unique(
     axis = None if dim is None else dim_of(dim, input.ndim)
     array = input.array()
     exact = array.astype(np.float32) if array.dtype.itemsize == 2 and input.dtype.kind == "float" else array
-    found = np.unique(exact, return_inverse=return_inverse, return_counts=return_counts, axis=axis, equal_nan=False)
+    distinct: Any = np.unique
+    found = distinct(exact, return_inverse=return_inverse, return_counts=return_counts, axis=axis, equal_nan=False)
     if not (return_inverse or return_counts):
         return LazyTensor(leaf(found.astype(array.dtype)))
     values, *numbers = found
@@ -121,7 +123,8 @@ def bincount(input: LazyTensor, minlength: int = 0) -> LazyTensor:
 @operation()
 def searchsorted(input: LazyTensor, values: LazyTensor, *, right: bool = False) -> LazyTensor:
     """Where values would be inserted into a sorted row, or each row into one of rows; computed at once."""
-    rows, wanted, side = input.array(), values.array(), "right" if right else "left"
+    rows, wanted = input.array(), values.array()
+    side: Literal["left", "right"] = "right" if right else "left"
     if rows.ndim < 2:
         return LazyTensor(leaf(np.asarray(np.searchsorted(rows, wanted, side=side), np.int64)))
     if rows.shape[:-1] != wanted.shape[:-1]:

@@ -49,7 +49,8 @@ def float_power(input: Any, exponent: Any) -> LazyTensor:
 @operation()
 def ldexp(input: LazyTensor, other: Any) -> LazyTensor:
     """input * 2 ** other."""
-    return input * (2.0 ** _floats(other))
+    power: LazyTensor = FUNCTIONS["pow"](2.0, _floats(other))
+    return input * power
 
 
 @operation()
