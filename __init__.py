@@ -106,26 +106,82 @@ _EXPORTS = {
     "training.loop.random_state": ("seed_everything",),
 }
 _MODULES = {
+    "accelerator": "tensors.accelerator",
     "convert": "convert",
     "onnx": "convert.api.onnx",
     "optim": "optim",
     "amp": "tensors.amp",
     "autograd": "tensors.autograd.public",
     "backends": "tensors.backends",
+    "random": "tensors.random",
+    "version": "tensors.version",
     "cuda": "tensors.cuda",
+    "distributions": "tensors.distributions",
+    "func": "nn.func",
+    "linalg": "tensors.linalg",
     "utils": "training.torch_utils",
     "callbacks": "training.callbacks",
     "data": "training.data",
     "loggers": "training.loggers",
 }
 """Modules under the names that they have here; `convert` can be called too."""
+_FAMILIES = (
+    "bernoulli", "beta", "binomial", "categorical", "dirichlet", "distribution", "exponential", "gamma", "independent",
+    "laplace", "multivariate_normal", "normal", "one_hot_categorical", "poisson", "uniform",
+)  # fmt: skip
+"""Files of PyTorch's distributions."""
+_DEEPER = {
+    "autograd.function": "tensors.autograd.function_class",
+    "autograd.functional": "tensors.autograd.jacobians",
+    "autograd.gradcheck": "tensors.autograd.checks",
+    "autograd.variable": "tensors.autograd.public",
+    "backends.cuda": "tensors.absent_backend",
+    "backends.cudnn": "tensors.absent_backend",
+    "backends.mps": "tensors.absent_backend",
+    "cuda.amp": "tensors.amp",
+    **{f"distributions.{name}": "tensors.distributions" for name in _FAMILIES},
+    "distributions.kl": "tensors.distributions.divergences",
+    "distributions.transforms": "tensors.distributions.transforms",
+    "nn.modules": "nn.torch_files",
+    "nn.modules.batchnorm": "nn.layers.norm",
+    "nn.modules.module": "nn.core.module",
+    "nn.modules.normalization": "nn.layers.norm",
+    "nn.modules.rnn": "nn.layers.recurrent",
+    "nn.modules.utils": "nn.functional.sizes",
+    **{
+        f"nn.modules.{name}": f"nn.layers.{name}" for name in ("activation", "container", "conv", "distance", "dropout")
+    },
+    **{f"nn.modules.{name}": f"nn.layers.{name}" for name in ("linear", "loss", "pooling", "sparse", "transformer")},
+    "nn.parallel": "nn.layers.parallel",
+    "nn.parameter": "nn.core.parameter",
+    "optim.optimizer": "optim.core.optimizer",
+    "optim.swa_utils": "training.averaging",
+    "utils.checkpoint": "tensors.autograd.checkpoint",
+    "utils.data": "training.data",
+    "utils.data.dataloader": "training.data",
+    "utils.data.dataset": "training.data",
+    "utils.data.sampler": "training.data",
+    "utils.tensorboard": "training.loggers.summary_writer",
+}
+"""Modules under the dotted names that they have in PyTorch."""
 provide_second_names(
     {
         f"{__name__}.{name}": f"{__name__}.{module}"
-        for name, module in {**_MODULES, "cuda.amp": "tensors.amp", "utils.data": "training.data"}.items()
+        for name, module in {**_MODULES, **_DEEPER}.items()
         if name not in ("convert", "optim")
     }
 )
+_OF_NETWORKS = frozenset(
+    (
+        "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "batch_norm", "bilinear",
+        "binary_cross_entropy_with_logits", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+        "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout",
+        "embedding", "embedding_bag", "group_norm", "hinge_embedding_loss", "instance_norm", "kl_div", "layer_norm",
+        "margin_ranking_loss", "max_pool1d", "max_pool2d", "max_pool3d", "pairwise_distance", "pixel_shuffle",
+        "pixel_unshuffle", "poisson_nll_loss", "rms_norm", "rrelu", "threshold", "triplet_margin_loss",
+    )
+)  # fmt: skip
+"""Functions of `nn.functional` that PyTorch has under this name, too."""
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = ["__version__", *sorted(("models", "nn", "ops", *_MODULES)), *sorted(_MODULE_OF)]
 models.PROVIDED.provide("load", lambda: importlib.import_module(".convert.load.load_model", __name__).load)
@@ -149,6 +205,8 @@ if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, miss
 
             if name in PUBLIC:
                 return PUBLIC[name]
+            if name in _OF_NETWORKS:
+                return getattr(nn.functional, name)
             meant = None if name.startswith("_") else nearest(name, (*__all__, *PUBLIC))
             raise AttributeError(
                 f"module {__name__!r} has no attribute {name!r}{f'. Did you mean {meant!r}?' if meant else ''}"

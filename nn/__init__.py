@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .layers.linear import *  # noqa: F403
     from .layers.loss import *  # noqa: F403
     from .layers.norm import *  # noqa: F403
+    from .layers.parallel import *  # noqa: F403
     from .layers.pooling import *  # noqa: F403
     from .layers.recurrent import *  # noqa: F403
     from .layers.shape import *  # noqa: F403
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from .layers.transformer import *  # noqa: F403
 
 _FOLDERS = ("functional", "init", "utils")
+_SECOND = {"modules": "torch_files", "parallel": "layers.parallel", "parameter": "core.parameter"}
+"""Modules under PyTorch's names."""
 
 
 if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, misspelled ones too
@@ -43,6 +46,8 @@ if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, miss
     def __getattr__(name: str) -> Any:
         if name in _FOLDERS:
             return importlib.import_module(f".{name}", __name__)
+        if name in _SECOND:
+            return importlib.import_module(f".{_SECOND[name]}", __name__)
         if name.startswith("__"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from .namespace import PUBLIC

@@ -3,6 +3,9 @@ results are those of PyTorch's `torch.optim`."""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ..tensors.autograd.clipping import clip_grad_norm_ as clip_grad_norm_
 from ..tensors.autograd.clipping import clip_grad_value_ as clip_grad_value_
 from . import lr_scheduler as lr_scheduler
@@ -22,3 +25,11 @@ from .optimizers.radam import RAdam as RAdam
 from .optimizers.rmsprop import RMSprop as RMSprop
 from .optimizers.rprop import Rprop as Rprop
 from .optimizers.sgd import SGD as SGD
+from .optimizers.sparse_adam import SparseAdam as SparseAdam
+
+if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, misspelled ones too
+
+    def __getattr__(name: str) -> Any:
+        if name == "swa_utils":  # needs modules, which optimizers do not know
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

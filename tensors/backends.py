@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from . import absent_backend as cuda
+from . import absent_backend as cudnn
+from . import absent_backend as mkldnn
+from . import absent_backend as mps
 
-__all__ = ["cudnn", "mps"]
-
-
-class _Absent:
-    """A backend that tensors do not use; settings are kept and have no effect."""
-
-    benchmark = False
-    deterministic = False
-    enabled = False
-    allow_tf32 = False
-
-    def is_available(self) -> bool:
-        """False."""
-        return False
-
-    def is_built(self) -> bool:
-        """False."""
-        return False
-
-
-cudnn: Any = _Absent()
-mps: Any = _Absent()
+__all__ = ["cuda", "cudnn", "mkldnn", "mps"]

@@ -6,7 +6,11 @@ from . import amp as amp
 from .operations.random import manual_seed as manual_seed
 from .operations.random import manual_seed as manual_seed_all
 
-__all__ = ["amp", "device_count", "empty_cache", "is_available", "manual_seed", "manual_seed_all", "synchronize"]
+__all__ = [
+    "amp", "current_device", "device_count", "empty_cache", "is_available", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "reset_peak_memory_stats",
+    "synchronize",
+]  # fmt: skip
 
 
 def is_available() -> bool:
@@ -25,3 +29,23 @@ def synchronize(device: object = None) -> None:
 
 def empty_cache() -> None:
     """Give unused memory of devices back; there is none."""
+
+
+def current_device() -> int:
+    """The number of the device in use.
+
+    Raises RuntimeError, as PyTorch without a GPU.
+    """
+    raise RuntimeError("tensors are on the CPU: there is no CUDA device")
+
+
+def max_memory_allocated(device: object = None) -> int:
+    """Bytes of tensors on a device."""
+    return 0
+
+
+memory_allocated = memory_reserved = max_memory_reserved = max_memory_allocated
+
+
+def reset_peak_memory_stats(device: object = None) -> None:
+    """Forget how much memory of a device was used; there is none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..tensors.autograd import checkpoint as checkpoint
 from . import data as data
+from .loggers import summary_writer as tensorboard
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data", "tensorboard"]

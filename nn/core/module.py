@@ -9,6 +9,7 @@ from ...runtime.base.errors import UsageError
 from ...tensors import namespace as namespace  # tensors get their operations
 from ...tensors.autograd.hooks import RemovableHandle, added
 from ...tensors.core.conversion import array_of
+from ...tensors.core.device import TYPES
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad
 from ...tensors.core.lazy_tensor import LazyTensor
@@ -28,6 +29,13 @@ class LoadedKeys(NamedTuple):
 
     missing_keys: list[str]
     unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"LoadedKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
+    __str__ = __repr__
 
 
 class Module:
@@ -99,6 +107,9 @@ class Module:
         the arguments' gradients.
         """
         return added(self._backward_hooks, hook, prepend)
+
+    def compile(self, **options: Any) -> None:
+        """PyTorch's request to compile the module: what it computes becomes compiled plans as it is."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "_modules" not in self.__dict__:
@@ -281,10 +292,16 @@ class Module:
         fn(self)
         return self
 
-    def to(self: M, *targets: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False) -> M:
-        """Convert float parameters and buffers to a dtype, in place; `targets` are a dtype, a device, or both."""
+    def to(self: M, *targets: Any, dtype: Any = None, device: Any = None, **options: Any) -> M:
+        """Convert float parameters and buffers to a dtype, in place; `targets` are a dtype, a device, or both.
+
+        Args:
+            options: PyTorch's ``non_blocking`` and ``memory_format``, without effect.
+        """
         for target in targets:
-            if isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda"):
+            if target is None:
+                continue
+            if isinstance(target, str) and target.partition(":")[0] in TYPES:
                 device = target
             else:
                 dtype = target.dtype if isinstance(target, LazyTensor) else target

@@ -37,3 +37,18 @@ def batched(input: LazyTensor, dims: int, what: str) -> tuple[LazyTensor, bool]:
 def unbatched(output: LazyTensor, added: bool) -> LazyTensor:
     """Without the batch that `batched` added."""
     return output.squeeze(0) if added else output
+
+
+def _pair(size: Any) -> Any:
+    """A number twice; PyTorch's name."""
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+def _single(size: Any) -> Any:
+    """A number as a tuple; PyTorch's name."""
+    return (size,) if isinstance(size, int) else tuple(size)
+
+
+def _triple(size: Any) -> Any:
+    """A number three times; PyTorch's name."""
+    return (size, size, size) if isinstance(size, int) else tuple(size)

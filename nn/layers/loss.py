@@ -31,6 +31,10 @@ class WeightedLoss(Loss):
         self.register_buffer("weight", weight)
 
 
+_Loss, _WeightedLoss = Loss, WeightedLoss
+"""PyTorch's names of the base classes."""
+
+
 class MSELoss(Loss):
     """The squared error."""
 

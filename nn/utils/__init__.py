@@ -5,6 +5,9 @@ from ...tensors.autograd.clipping import clip_grad_value_ as clip_grad_value_
 from . import parametrizations as parametrizations
 from . import parametrize as parametrize
 from . import rnn as rnn
+from . import stateless as stateless
+from .spectral_norm import remove_spectral_norm as remove_spectral_norm
+from .spectral_norm import spectral_norm as spectral_norm
 from .vectors import parameters_to_vector as parameters_to_vector
 from .vectors import vector_to_parameters as vector_to_parameters
 from .weight_norm import remove_weight_norm as remove_weight_norm

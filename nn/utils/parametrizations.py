@@ -43,7 +43,8 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     return register_parametrization(module, name, WeightNorm(dim))
 
 
-def _unit(vector: LazyTensor, eps: float) -> LazyTensor:
+def unit(vector: LazyTensor, eps: float) -> LazyTensor:
+    """A vector of length 1."""
     return vector / vector.square().sum().sqrt().clamp(min=eps)
 
 
@@ -60,7 +61,7 @@ class SpectralNorm(Module):
         if weight.ndim > 1:
             with no_grad():
                 rows = self._matrix(weight)
-                self._u, self._v = (Buffer(_unit(randn(length), eps)) for length in rows.shape)
+                self._u, self._v = (Buffer(unit(randn(length), eps)) for length in rows.shape)
                 self._iterate(rows, FIRST_ITERATIONS)
 
     def _matrix(self, weight: LazyTensor) -> LazyTensor:
@@ -70,13 +71,13 @@ class SpectralNorm(Module):
         with no_grad():
             rows = rows.detach()
             for _ in range(count):
-                self._u.copy_(_unit(rows @ self._v, self.eps))
-                self._v.copy_(_unit(rows.T @ self._u, self.eps))
+                self._u.copy_(unit(rows @ self._v, self.eps))
+                self._v.copy_(unit(rows.T @ self._u, self.eps))
 
     def forward(self, weight: LazyTensor) -> LazyTensor:
         """The weight of spectral norm 1; a step of the estimate in training mode."""
         if weight.ndim == 1:
-            return _unit(weight, self.eps)
+            return unit(weight, self.eps)
         rows = self._matrix(weight)
         if self.training:
             self._iterate(rows, self.iterations)

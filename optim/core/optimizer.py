@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
@@ -60,7 +61,7 @@ class Optimizer(metaclass=OptimizerClass):
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
         self.defaults = defaults
-        self.state: dict[LazyTensor, dict[str, Any]] = {}
+        self.state: dict[LazyTensor, dict[str, Any]] = collections.defaultdict(dict)
         self.param_groups: list[Group] = []
         if isinstance(params, LazyTensor):
             why = "an optimizer takes an iterable of tensors, not one tensor"

@@ -21,3 +21,6 @@ from .scheduler import LRScheduler as LRScheduler
 from .warmup import get_constant_schedule_with_warmup as get_constant_schedule_with_warmup
 from .warmup import get_cosine_schedule_with_warmup as get_cosine_schedule_with_warmup
 from .warmup import get_linear_schedule_with_warmup as get_linear_schedule_with_warmup
+
+_LRScheduler = LRScheduler
+"""The name of the base class in older scripts."""

@@ -82,8 +82,11 @@ class Error(Exception):
         }
 
 
-class UsageError(Error):
-    """The request itself makes no sense: unknown option value, no such tensor."""
+class UsageError(Error, RuntimeError):
+    """The request itself makes no sense: unknown option value, no such tensor.
+
+    It is a RuntimeError, because scripts of PyTorch expect one where they ask tensors for what makes no sense.
+    """
 
     exit_code = 2
 

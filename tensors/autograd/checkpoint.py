@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,11 +39,18 @@ AFTER = Op("After", "candle", compute=lambda x, other: x, infer=_as_first, gradi
 
 
 @function()
-def checkpoint(made: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def checkpoint(
+    made: Callable[..., Any],
+    *arguments: Any,
+    use_reentrant: bool = False,
+    preserve_rng_state: bool = True,
+    **options: Any,
+) -> Any:
     """``made(*arguments, **options)``; what it computes is computed again when its results are differentiated.
 
     That saves the memory of what lies between arguments and results, and costs the function once more. Random numbers
-    that it draws are kept. Tensors that it reads besides its arguments have their gradients, too.
+    that it draws are kept. Tensors that it reads besides its arguments have their gradients, too. `use_reentrant` and
+    `preserve_rng_state` are PyTorch's, without effect.
     """
     if not GRAD_MODE.enabled:
         return made(*arguments, **options)
@@ -129,3 +138,17 @@ def _operator(found: Parts, inputs: Sequence[TensorType], wanted: Sequence[int],
 
 def _moves(value: Value | None) -> bool:
     return value is not None and value.dtype is not None and value.dtype.is_float
+
+
+def checkpoint_sequential(functions: Any, segments: int, input: Any, **options: Any) -> Any:
+    """A sequence of functions or layers, each on the result of the one before, in `segments` checkpoints."""
+    steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
+    size = max(1, len(steps) // segments)
+    bounds = [size * place for place in range(segments)]
+
+    def run(first: int, last: int) -> Callable[[Any], Any]:
+        return lambda x: functools.reduce(lambda found, step: step(found), steps[first:last], x)
+
+    for first, last in itertools.pairwise((*bounds, len(steps))):
+        input = checkpoint(run(first, last), input, **options)
+    return input

@@ -16,8 +16,8 @@ Clamped.apply(x)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.builder import Builder
@@ -60,9 +60,17 @@ class Context:
         self.materialize_grads = value
 
 
+def once_differentiable(backward: Any) -> Any:
+    """PyTorch's decorator of a `backward` whose gradients have no gradient; they may be taken here."""
+    return backward
+
+
 class Function:
     """Base of operations with static methods `forward(ctx, *arguments)` and `backward(ctx, *grads)`, which returns the
-    gradient of each argument, None for those that have none. Call it as `apply(*arguments)`."""
+    gradient of each argument, None for those that have none. Call it as `apply(*arguments)`.
+
+    With a third static method ``setup_context(ctx, arguments, result)``, `forward` takes the arguments alone.
+    """
 
     @staticmethod
     def forward(ctx: Context, *arguments: Any) -> Any:
@@ -74,13 +82,20 @@ class Function:
         """The gradients of the arguments."""
         raise NotImplementedError("a Function defines backward()")
 
+    if TYPE_CHECKING:
+        setup_context: Callable[[Context, tuple[Any, ...], Any], None]
+
     @classmethod
     def apply(cls, *arguments: Any) -> Any:
         """What `forward` returns, with the gradient that `backward` gives."""
         moving = [isinstance(each, LazyTensor) and each.requires_grad for each in arguments]
         ctx = Context(tuple(moving))
         with no_grad():
-            found = cls.forward(ctx, *arguments)
+            if "setup_context" in dir(cls):
+                found = cls.forward(*arguments)
+                cls.setup_context(ctx, arguments, found)
+            else:
+                found = cls.forward(ctx, *arguments)
         several = isinstance(found, tuple)
         results = found if several else (found,)
         if not all(isinstance(each, LazyTensor) for each in results):

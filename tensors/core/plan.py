@@ -36,6 +36,15 @@ PRODUCTS = {"MatMul", "Gemm", "Linear"}
 """Operators whose multiplications NumPy leaves to BLAS: only the elements of their results are counted."""
 
 
+class _Threads:
+    """How many threads compute what is planned from now on; None for one a core."""
+
+    count: int | None = None
+
+
+THREADS = _Threads()
+
+
 @dataclass(frozen=True)
 class Step:
     """One operator of a plan.
@@ -129,7 +138,7 @@ class Plan:
             return
         self._compiles = False
         try:
-            self._session = Session(self.graph(), native=True)
+            self._session = Session(self.graph(), THREADS.count, native=True)
         except UnsupportedError:
             self._session = None
 

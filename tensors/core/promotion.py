@@ -110,7 +110,7 @@ NAMES: dict[str, DType] = {
         for word, name in {
             "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
             "int16": "i16", "int8": "i8", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
-            "float": "f32", "double": "f64", "half": "f16", "long": "i64", "short": "i16",
+            "float": "f32", "double": "f64", "half": "f16", "long": "i64", "int": "i32", "short": "i16",
         }.items()
     },
 }  # fmt: skip

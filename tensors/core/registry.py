@@ -15,12 +15,32 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Functions of the package by name."""
 
 
+NUMPY_WORDS = {"axis": "dim", "keepdims": "keepdim"}
+"""NumPy's names of options, which PyTorch takes in place of its own."""
+
+
+def with_numpy_words(made: F) -> F:
+    """A function that takes NumPy's names of options, too, if it has an option `dim`."""
+    code = getattr(made, "__code__", None)
+    if code is None or "dim" not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        return made
+
+    @functools.wraps(made)
+    def called(*arguments: Any, **options: Any) -> Any:
+        if options:
+            options = {NUMPY_WORDS.get(name, name): value for name, value in options.items()}
+        return made(*arguments, **options)
+
+    return called  # type: ignore[return-value]
+
+
 def function(*names: str) -> Callable[[F], F]:
     """Register a function under these names, by default its own."""
 
     def registered(made: F) -> F:
+        called = with_numpy_words(made)
         for name in names or (made.__name__,):
-            FUNCTIONS[name] = made
+            FUNCTIONS[name] = called
         return made
 
     return registered
@@ -30,8 +50,9 @@ def method(*names: str) -> Callable[[F], F]:
     """Attach a function to tensors under these names, by default its own; its first argument is the tensor."""
 
     def registered(made: F) -> F:
+        called = with_numpy_words(made)
         for name in names or (made.__name__,):
-            setattr(LazyTensor, name, made)
+            setattr(LazyTensor, name, called)
         return made
 
     return registered
@@ -73,3 +94,4 @@ def in_place(made: Callable[..., LazyTensor], *names: str) -> None:
         return self.become(found)
 
     method(*names)(changed)
+    function(*names)(changed)

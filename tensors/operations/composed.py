@@ -17,10 +17,10 @@ from .creation import eye, ones_like, tensor, zeros_like
 from .indexing import scatter, scatter_add, where
 from .linalg import matmul
 from .operands import default_float, dim_of, promoted
-from .random import rand_like
+from .random import Generator, exponential, rand
 from .reduction import amax, amin, std, var
 from .shape import flip
-from .sorting import Sorted, sort, topk
+from .sorting import Sorted, searchsorted, sort, topk
 
 REGISTERED = arithmetic, elementwise, formulas, indexing, reduction
 """Modules whose functions are taken from the registry below."""
@@ -334,7 +334,7 @@ def cdist(x1: LazyTensor, x2: LazyTensor, p: float = 2.0) -> LazyTensor:
 
 
 @function()
-def bucketize(input: LazyTensor, boundaries: LazyTensor, *, right: bool = False) -> LazyTensor:
+def bucketize(input: Any, boundaries: LazyTensor, *, right: bool = False) -> LazyTensor:
     """Between which sorted boundaries elements lie."""
     return FUNCTIONS["searchsorted"](boundaries, input, right=right)
 
@@ -352,10 +352,24 @@ def atleast_2d(input: LazyTensor) -> LazyTensor:
 
 
 @operation()
-def multinomial(input: LazyTensor, num_samples: int, replacement: bool = False) -> LazyTensor:
-    """Indices drawn with the weights of the last dim, [num_samples] or [rows, num_samples]. They are not those that
-    torch draws for a seed."""
-    rows = input.unsqueeze(-2).expand(*input.shape[:-1], num_samples, input.shape[-1]) if replacement else input
-    keys = rows.log() - (-(1 - rand_like(rows)).log()).log()
-    found: LazyTensor = keys.argmax(-1) if replacement else topk(keys, num_samples, -1).indices
-    return found
+def multinomial(
+    input: LazyTensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> LazyTensor:
+    """Indices drawn with the weights of the last dim, i64 [num_samples] or [rows, num_samples].
+
+    Raises UsageError for weights that are negative, not finite, or all 0, and for more samples without replacement than
+    there are.
+    """
+    weights = np.asarray(input.detach().array(), np.float64)
+    if weights.ndim not in (1, 2) or not np.isfinite(weights).all() or (weights < 0).any():
+        why = f"weights of shape {list(input.shape)} are not rows of finite numbers from 0 on"
+        raise UsageError("E-TENSOR-VALUE", None, why, expected="[weights] or [rows, weights]")
+    if (weights.sum(-1) <= 0).any() or not num_samples >= 1 or (not replacement and num_samples > input.shape[-1]):
+        raise UsageError("E-TENSOR-VALUE", None, f"{num_samples} indices cannot be drawn of {input.shape[-1]} weights")
+    if replacement and num_samples > 1:
+        bounds = (input / input.sum(-1, keepdim=True)).cumsum(-1).detach()
+        places = rand(*input.shape[:-1], num_samples, dtype="f64", generator=generator)
+        found: LazyTensor = searchsorted(bounds.double(), places).clamp(max=input.shape[-1] - 1)
+        return found
+    keys = input.detach() / exponential(input.shape, input.dtype, generator=generator)
+    return keys.argmax(-1, keepdim=True) if num_samples == 1 else topk(keys, num_samples, -1).indices

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ..core.promotion import DEFAULT, dtype_of_scalar, named
 from ..core.registry import function, method
 from .operands import lengths_of
 
+F = TypeVar("F", bound=Callable[..., Any])
 DEVICES = ("cpu", "cpu:0")
 function("device")(Device)
 
@@ -27,13 +29,42 @@ def check_device(device: Any) -> None:
         raise UsageError("E-TENSOR-DEVICE", None, why, expected="cpu")
 
 
+WITHOUT_EFFECT = ("layout", "memory_format", "names", "pin_memory")
+"""PyTorch's settings of memory."""
+
+
+def creator(*names: str) -> Callable[[F], F]:
+    """Register a function that makes tensors, which takes PyTorch's settings of devices, gradients and memory."""
+
+    def registered(make: F) -> F:
+        code = make.__code__  # type: ignore[attr-defined]
+        own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+        @functools.wraps(make)
+        def called(*arguments: Any, **options: Any) -> Any:
+            requires_grad = False
+            if options:
+                options = {name: value for name, value in options.items() if name not in WITHOUT_EFFECT}
+                if "device" not in own:
+                    check_device(options.pop("device", None))
+                if "requires_grad" not in own:
+                    requires_grad = options.pop("requires_grad", False)
+            found = make(*arguments, **options)
+            return found.requires_grad_() if requires_grad else found
+
+        function(*(names or (make.__name__,)))(called)
+        return make
+
+    return registered
+
+
 def made(array: np.ndarray, requires_grad: bool = False) -> LazyTensor:
     """A tensor of an array, which it shares."""
     found = LazyTensor(leaf(array))
     return found.requires_grad_() if requires_grad else found
 
 
-@function()
+@creator()
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
     """A copy of numbers, nested lists, arrays or tensors.
 
@@ -44,7 +75,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     return found.requires_grad_() if requires_grad else found
 
 
-@function("as_tensor", "asarray")
+@creator("as_tensor", "asarray")
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> LazyTensor:
     """As `tensor`, without a copy where the dtype stays; a tensor stays itself."""
     check_device(device)
@@ -88,11 +119,11 @@ def _filled(value: float) -> Callable[..., LazyTensor]:
     return make
 
 
-zeros = function("zeros", "empty")(_filled(0))
-ones = function("ones")(_filled(1))
+zeros = creator("zeros", "empty")(_filled(0))
+ones = creator("ones")(_filled(1))
 
 
-@function()
+@creator()
 def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
     """A tensor full of one number."""
     check_device(device)
@@ -110,17 +141,17 @@ def _like(value: float) -> Callable[..., LazyTensor]:
     return make
 
 
-zeros_like = function("zeros_like", "empty_like")(_like(0))
-ones_like = function("ones_like")(_like(1))
+zeros_like = creator("zeros_like", "empty_like")(_like(0))
+ones_like = creator("ones_like")(_like(1))
 
 
-@function()
+@creator()
 def full_like(input: LazyTensor, fill_value: Any, dtype: Any = None, device: Any = None) -> LazyTensor:
     """A tensor of the shape and dtype of another one, full of one number."""
     return full(input.shape, fill_value, input.dtype if dtype is None else dtype, device)
 
 
-@function()
+@creator()
 def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device: Any = None) -> LazyTensor:
     """Numbers from `start` (0 if it is the only argument) up to `end`, which is left out."""
     check_device(device)
@@ -138,7 +169,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device
     return made((start + places * step).astype(wanted.as_numpy()))
 
 
-@function()
+@creator()
 def linspace(start: float, end: float, steps: int, dtype: Any = None, device: Any = None) -> LazyTensor:
     """Evenly spaced numbers, both ends included."""
     check_device(device)
@@ -146,7 +177,7 @@ def linspace(start: float, end: float, steps: int, dtype: Any = None, device: An
     return made(np.linspace(start, end, steps).astype(wanted.as_numpy()))
 
 
-@function()
+@creator()
 def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None) -> LazyTensor:
     """Ones on the diagonal, zeros elsewhere."""
     check_device(device)
@@ -154,13 +185,13 @@ def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None) -> 
     return made(np.eye(n, m, dtype=wanted.as_numpy()))
 
 
-@function()
+@creator()
 def tril_indices(row: int, col: int, offset: int = 0) -> LazyTensor:
     """Row and column of each element on and below a diagonal."""
     return made(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
 
 
-@function()
+@creator()
 def triu_indices(row: int, col: int, offset: int = 0) -> LazyTensor:
     """Row and column of each element on and above a diagonal."""
     return made(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))

@@ -15,7 +15,7 @@ from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import DEFAULT, named
 from ..core.registry import function, method
 from ..core.trace import TRACE
-from .creation import check_device, made
+from .creation import check_device, creator, made
 from .operands import lengths_of
 
 DEFAULT_SEED = 67280421310721
@@ -142,7 +142,7 @@ def _drawn(
     return _tensor(draw)
 
 
-@function()
+@creator()
 def rand(
     *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
 ) -> LazyTensor:
@@ -151,7 +151,7 @@ def rand(
     return _drawn("uniform", lengths_of(size), dtype, generator).requires_grad_(requires_grad)
 
 
-@function()
+@creator()
 def randn(
     *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
 ) -> LazyTensor:
@@ -160,23 +160,32 @@ def randn(
     return _drawn("normal", lengths_of(size), dtype, generator).requires_grad_(requires_grad)
 
 
-@function()
-def rand_like(input: LazyTensor, dtype: Any = None) -> LazyTensor:
+@creator()
+def rand_like(input: LazyTensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
     """Numbers from 0 on and below 1, in the shape and dtype of a tensor."""
-    return rand(input.shape, dtype=input.dtype if dtype is None else dtype)
+    wanted = input.dtype if dtype is None else dtype
+    return rand(input.shape, dtype=wanted, device=device, requires_grad=requires_grad)
 
 
-@function()
-def randn_like(input: LazyTensor, dtype: Any = None) -> LazyTensor:
+@creator()
+def randn_like(input: LazyTensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
     """Numbers of the standard normal distribution, in the shape and dtype of a tensor."""
-    return randn(input.shape, dtype=input.dtype if dtype is None else dtype)
+    wanted = input.dtype if dtype is None else dtype
+    return randn(input.shape, dtype=wanted, device=device, requires_grad=requires_grad)
 
 
-@function()
-def randint(*bounds: Any, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> LazyTensor:
+@creator()
+def randint(
+    *bounds: Any, low: int | None = None, high: int | None = None, size: Any = None, dtype: Any = None,
+    device: Any = None, generator: Generator | None = None,
+) -> LazyTensor:  # fmt: skip
     """Integers: ``randint(high, size)`` or ``randint(low, high, size)``; `high` is left out."""
     check_device(device)
-    *ends, size = bounds
+    given = [*bounds, *[each for each in (low, high, size) if each is not None]]
+    if len(given) not in (2, 3):
+        why = f"randint takes high and size, or low, high and size, not {len(given)} arguments"
+        raise UsageError("E-TENSOR-VALUE", None, why, hint="randint(0, 10, (2, 3))")
+    *ends, size = given
     low, high = ends if len(ends) == 2 else (0, *ends)
     if high <= low:
         raise UsageError("E-TENSOR-VALUE", None, f"randint from {low} to below {high}")
@@ -194,9 +203,16 @@ def randint(*bounds: Any, dtype: Any = None, device: Any = None, generator: Gene
     return _tensor(draw)
 
 
-@function()
-def randperm(n: int, dtype: Any = None, generator: Generator | None = None) -> LazyTensor:
+@creator()
+def randint_like(input: LazyTensor, *bounds: int, dtype: Any = None) -> LazyTensor:
+    """As `randint`, in the shape and dtype of a tensor."""
+    return randint(*bounds, input.shape, dtype=input.dtype if dtype is None else dtype)
+
+
+@creator()
+def randperm(n: int, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> LazyTensor:
     """The integers below n in random order."""
+    check_device(device)
     source = GENERATOR if generator is None else generator
     wanted = I64 if dtype is None else named(dtype)
 
@@ -212,11 +228,19 @@ def randperm(n: int, dtype: Any = None, generator: Generator | None = None) -> L
     return _tensor(draw)
 
 
-@function()
+@creator()
 def bernoulli(input: LazyTensor, generator: Generator | None = None) -> LazyTensor:
     """1 with the probability that each element is, and 0 otherwise."""
-    drawn = _drawn("uniform", input.shape, "f64", generator)
+    drawn = _drawn("uniform", input.shape, "f64" if input.dtype.bits == 64 else "f32", generator)
     return (drawn < input).to(input.dtype)
+
+
+def exponential(
+    shape: tuple[int, ...], dtype: Any = None, rate: float = 1.0, generator: Generator | None = None
+) -> LazyTensor:
+    """Numbers of an exponential distribution, computed in f64 and rounded to a dtype."""
+    found = _drawn("uniform", shape, "f64", generator, lambda drawn: -np.log1p(-drawn) / rate)
+    return found.to(DEFAULT.dtype if dtype is None else named(dtype))
 
 
 @method()
@@ -237,7 +261,7 @@ def normal_(self: LazyTensor, mean: float = 0.0, std: float = 1.0, generator: Ge
     return self.become(_drawn("normal", self.shape, self.dtype, generator) * std + mean)
 
 
-@function()
+@creator()
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Any = None, generator: Generator | None = None, dtype: Any = None
 ) -> LazyTensor:

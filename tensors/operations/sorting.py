@@ -121,15 +121,15 @@ def bincount(input: LazyTensor, minlength: int = 0) -> LazyTensor:
 
 
 @operation()
-def searchsorted(input: LazyTensor, values: LazyTensor, *, right: bool = False) -> LazyTensor:
+def searchsorted(input: Any, values: Any, *, right: bool = False, side: str = "left") -> LazyTensor:
     """Where values would be inserted into a sorted row, or each row into one of rows; computed at once."""
-    rows, wanted = input.array(), values.array()
-    side: Literal["left", "right"] = "right" if right else "left"
+    rows, wanted = (each.array() if isinstance(each, LazyTensor) else np.asarray(each) for each in (input, values))
+    where: Literal["left", "right"] = "right" if right or side == "right" else "left"
     if rows.ndim < 2:
-        return LazyTensor(leaf(np.asarray(np.searchsorted(rows, wanted, side=side), np.int64)))
+        return LazyTensor(leaf(np.asarray(np.searchsorted(rows, wanted, side=where), np.int64)))
     if rows.shape[:-1] != wanted.shape[:-1]:
         raise shape_error(f"searchsorted: values of shape {list(wanted.shape)} in rows of shape {list(rows.shape)}")
     found = np.empty(wanted.shape, np.int64)
     for place in np.ndindex(rows.shape[:-1]):
-        found[place] = np.searchsorted(rows[place], wanted[place], side=side)
+        found[place] = np.searchsorted(rows[place], wanted[place], side=where)
     return LazyTensor(leaf(found))

@@ -4,9 +4,11 @@ the elements of another tensor."""
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
+from ...runtime.base.errors import UsageError
 from ..core.conversion import array_of
 from ..core.expression import leaf
 from ..core.lazy_tensor import LazyTensor
@@ -50,15 +52,39 @@ def fill_diagonal_(self: LazyTensor, fill_value: Any) -> LazyTensor:
 
 
 @method()
-def exponential_(self: LazyTensor, lambd: float = 1.0) -> LazyTensor:
-    """Draw from an exponential distribution. The numbers are not those that torch draws for a seed."""
-    return self.become(-(1 - FUNCTIONS["rand_like"](self)).log() / lambd)
+def exponential_(self: LazyTensor, lambd: float = 1.0, generator: Any = None) -> LazyTensor:
+    """Draw from an exponential distribution."""
+    return self.become(random.exponential(self.shape, self.dtype, lambd, generator))
 
 
 @method()
-def bernoulli_(self: LazyTensor, p: Any = 0.5) -> LazyTensor:
+def bernoulli_(self: LazyTensor, p: Any = 0.5, generator: Any = None) -> LazyTensor:
     """Write 1 with the probability p, else 0."""
-    return self.become(FUNCTIONS["bernoulli"](self * 0 + p))
+    if isinstance(p, LazyTensor):
+        return self.become(FUNCTIONS["bernoulli"](p.broadcast_to(self.shape), generator=generator))
+    return self.become(FUNCTIONS["rand"](self.shape, dtype="f64", generator=generator) < p)
+
+
+@method()
+def cauchy_(self: LazyTensor, median: float = 0.0, sigma: float = 1.0, generator: Any = None) -> LazyTensor:
+    """Draw from a Cauchy distribution."""
+    drawn = FUNCTIONS["rand"](self.shape, dtype="f64", generator=generator)
+    return self.become(((drawn - 0.5) * math.pi).tan() * sigma + median)
+
+
+@method()
+def geometric_(self: LazyTensor, p: float, generator: Any = None) -> LazyTensor:
+    """Draw how many attempts the first success takes, each of which succeeds with the probability p."""
+    drawn = FUNCTIONS["rand"](self.shape, dtype="f64", generator=generator)
+    return self.become((drawn.log() / math.log1p(-p)).ceil())
+
+
+@method()
+def random_(self: LazyTensor, *bounds: int, generator: Any = None) -> LazyTensor:
+    """Draw integers: ``random_(high)`` or ``random_(low, high)``, of which `high` is left out."""
+    if len(bounds) not in (1, 2):
+        raise UsageError("E-TENSOR-VALUE", None, "random_ takes high, or low and high", hint="random_(10)")
+    return self.become(FUNCTIONS["randint"](*bounds, self.shape, generator=generator))
 
 
 @method()

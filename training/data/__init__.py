@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .collate import default_collate as default_collate
+from .collate import default_convert as default_convert
 from .dataset import ConcatDataset as ConcatDataset
 from .dataset import Dataset as Dataset
 from .dataset import IterableDataset as IterableDataset
@@ -10,11 +11,13 @@ from .dataset import Subset as Subset
 from .dataset import TensorDataset as TensorDataset
 from .dataset import random_split as random_split
 from .loader import DataLoader as DataLoader
+from .loader import get_worker_info as get_worker_info
 from .pictures import ImageFolder as ImageFolder
 from .samplers import BatchSampler as BatchSampler
 from .samplers import RandomSampler as RandomSampler
 from .samplers import Sampler as Sampler
 from .samplers import SequentialSampler as SequentialSampler
+from .samplers import SubsetRandomSampler as SubsetRandomSampler
 from .samplers import WeightedRandomSampler as WeightedRandomSampler
 from .texts import TokenDataset as TokenDataset
 from .texts import Vocabulary as Vocabulary

@@ -81,6 +81,10 @@ def as_tensors(batch: Any) -> Any:
     return batch
 
 
+default_convert = as_tensors
+"""PyTorch's name."""
+
+
 def rows_of(batch: Any) -> int:
     """The number of items of a batch: the length of its first tensor."""
     if isinstance(batch, LazyTensor):

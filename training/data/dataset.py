@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.operations.creation import made
 from ...tensors.operations.random import GENERATOR, Generator, randperm
 
+Item = TypeVar("Item", covariant=True)
 
-class Dataset:
+
+class Dataset(Generic[Item]):
     """Base of datasets: a subclass has ``__getitem__`` of a number, and ``__len__``."""
 
     def __getitem__(self, index: int) -> Any:
@@ -27,14 +29,14 @@ class Dataset:
         return ConcatDataset([self, other])
 
 
-class IterableDataset:
+class IterableDataset(Generic[Item]):
     """Base of datasets that are read from start to end: a subclass has ``__iter__``."""
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
 
 
-class Stacked(Dataset):
+class Stacked(Dataset[Any]):
     """Base of datasets that give several items at once."""
 
     def batch(self, indices: Sequence[int]) -> Any:
@@ -90,7 +92,7 @@ class Columns(Stacked):
         return dict(zip(self._names, self._rows.batch(indices), strict=True))
 
 
-class Subset(Dataset):
+class Subset(Dataset[Any]):
     """The items of a dataset that `indices` name, in their order."""
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
@@ -104,7 +106,7 @@ class Subset(Dataset):
         return len(self.indices)
 
 
-class ConcatDataset(Dataset):
+class ConcatDataset(Dataset[Any]):
     """Datasets one after another."""
 
     def __init__(self, datasets: Sequence[Any]) -> None:

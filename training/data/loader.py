@@ -146,6 +146,10 @@ class DataLoader:
                     each.cancel()
 
 
+def get_worker_info() -> None:
+    """What an iterable dataset asks for in processes that share its items: None, each dataset is read by one."""
+
+
 def _whole_batch(dataset: Any, group: Sequence[int]) -> Any:
     """The batch of a dataset that is arrays, without a detour over its items; None for other datasets."""
     while isinstance(dataset, Subset):

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.operations.random import GENERATOR, Generator, randperm
 
+Item = TypeVar("Item", covariant=True)
 
-class Sampler:
+
+class Sampler(Generic[Item]):
     """Base of samplers: a subclass has ``__iter__``, which gives numbers of items."""
+
+    def __init__(self, data_source: Any = None) -> None:
+        """Nothing is kept."""
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
 
 
-class SequentialSampler(Sampler):
+class SequentialSampler(Sampler[int]):
     """All items in their order."""
 
     def __init__(self, data_source: Sized) -> None:
@@ -31,7 +36,7 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
-class RandomSampler(Sampler):
+class RandomSampler(Sampler[int]):
     """All items in random order; or `num_samples` of them, drawn with replacement."""
 
     def __init__(
@@ -63,7 +68,22 @@ class RandomSampler(Sampler):
         return self.num_samples
 
 
-class WeightedRandomSampler(Sampler):
+class SubsetRandomSampler(Sampler[int]):
+    """Chosen items in random order."""
+
+    def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        for place in randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[place]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
     """Items drawn with probabilities in proportion to weights."""
 
     def __init__(
@@ -94,7 +114,7 @@ class WeightedRandomSampler(Sampler):
         return self.num_samples
 
 
-class BatchSampler(Sampler):
+class BatchSampler(Sampler[list[int]]):
     """Lists of `batch_size` numbers of another sampler."""
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 from .logger import FolderLogger
@@ -40,11 +40,19 @@ class TensorBoardLogger(FolderLogger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Write one event with a scalar for each metric."""
-        values = b"".join(
-            _field(1, BYTES, _field(1, BYTES, name.encode()) + _field(2, FIXED32, struct.pack("<f", value)))
+        values = [
+            field(1, BYTES, name.encode()) + field(2, FIXED32, struct.pack("<f", value))
             for name, value in metrics.items()
-        )
-        self._write(_field(2, VARINT, _varint(step or 0)) + _field(5, BYTES, values))
+        ]
+        self._write_summary(values, step)
+
+    def write_value(self, value: bytes, step: int | None = None) -> None:
+        """Write an event with one encoded value of a summary."""
+        self._write_summary([value], step)
+
+    def _write_summary(self, values: Sequence[bytes], step: int | None) -> None:
+        summary = b"".join(field(1, BYTES, each) for each in values)
+        self._write(field(2, VARINT, varint(step or 0)) + field(5, BYTES, summary))
 
     def save(self) -> None:
         """Hand what is written to the system."""
@@ -62,7 +70,7 @@ class TensorBoardLogger(FolderLogger):
         if self._file is None:
             name = f"events.out.tfevents.{int(now)}.{socket.gethostname()}.{os.getpid()}.{next(_files)}"
             self._file = open(self.folder() / name, "wb")  # noqa: SIM115 (open until the run ends)
-            self._file.write(record(_wall_time(now) + _field(3, BYTES, b"brain.Event:2")))
+            self._file.write(record(_wall_time(now) + field(3, BYTES, b"brain.Event:2")))
         self._file.write(record(_wall_time(now) + fields))
 
 
@@ -94,15 +102,17 @@ def _masked(check: int) -> int:
 
 
 def _wall_time(now: float) -> bytes:
-    return _field(1, FIXED64, struct.pack("<d", now))
+    return field(1, FIXED64, struct.pack("<d", now))
 
 
-def _field(number: int, wire_type: int, data: bytes) -> bytes:
-    key = _varint(number << 3 | wire_type)
-    return key + _varint(len(data)) + data if wire_type == BYTES else key + data
+def field(number: int, wire_type: int, data: bytes) -> bytes:
+    """A field of a protocol buffer."""
+    key = varint(number << 3 | wire_type)
+    return key + varint(len(data)) + data if wire_type == BYTES else key + data
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """An integer of a protocol buffer."""
     found = bytearray()
     while value >= 0x80:
         found.append(value & 0x7F | 0x80)

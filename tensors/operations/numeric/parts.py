@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.expression import shape_error
+import numpy as np
+
+from ...core.expression import leaf, shape_error
 from ...core.lazy_tensor import LazyTensor
 from ...core.registry import in_place, operation
-from ..indexing import where
+from ..indexing import scatter_add, where
 from ..operands import dim_of
 
 
@@ -26,9 +28,14 @@ def masked_scatter(input: LazyTensor, mask: LazyTensor, source: LazyTensor) -> L
 @operation()
 def index_put(input: LazyTensor, indices: Any, values: Any, accumulate: bool = False) -> LazyTensor:
     """A copy with `values` at an index, a tuple of index tensors; with `accumulate` they are added."""
-    found = input.clone()
     index = tuple(indices)
-    found[index] = values if not accumulate else values + found[index]
+    if accumulate:  # an element may be named twice
+        numbers = LazyTensor(leaf(np.arange(input.numel()).reshape(input.shape)))
+        places = numbers[index]
+        added = values.to(input.dtype).broadcast_to(places.shape)
+        return scatter_add(input.reshape(-1), 0, places.reshape(-1), added.reshape(-1)).reshape(input.shape)
+    found = input.clone()
+    found[index] = values
     return found
 
 

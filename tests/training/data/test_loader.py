@@ -171,3 +171,13 @@ def test_options_that_contradict_each_other():
         cc.data.random_split(LABELS, [3, 4])
     with pytest.raises(cc.UsageError, match="E-DATA-TYPE"):
         cc.data.DataLoader(3)
+
+
+def test_random_order_of_some_items():
+    ours, theirs = (
+        list(t.utils.data.SubsetRandomSampler([5, 6, 7, 8], generator=t.Generator().manual_seed(1)))
+        for t in (cc, torch)
+    )
+    assert ours == theirs
+    assert cc.utils.data.get_worker_info() is None
+    assert cc.utils.data.default_convert([np.ones(2)])[0].tolist() == [1, 1]

@@ -1,0 +1,89 @@
+"""gradcheck: gradients are compared with finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ..core.lazy_tensor import LazyTensor
+from ..operations.creation import tensor
+from ..operations.random import randn_like
+from .jacobians import _pulled as pulled
+from .jacobians import jacobian
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(RuntimeError):
+    """A gradient differs from finite differences."""
+
+
+def gradcheck(
+    func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
+    raise_exception: bool = True, **options: Any,
+) -> bool:  # fmt: skip
+    """Whether the gradients of a function of f64 tensors are those of central differences.
+
+    Args:
+        inputs: a tensor, or a tuple of arguments; checked are tensors that require gradients.
+        eps: half of the difference of each element.
+        atol, rtol: gradients may differ by ``atol + rtol * |difference quotient|``.
+        raise_exception: raise GradcheckError where they differ more, in place of returning False.
+        options: PyTorch's settings of the kind of check; this one compares all elements.
+    """
+    given = tuple(inputs) if isinstance(inputs, Sequence) else (inputs,)
+    places = [n for n, each in enumerate(given) if isinstance(each, LazyTensor) and each.requires_grad]
+    if not places:
+        raise UsageError("E-TENSOR-GRAD", None, "gradcheck of inputs none of which requires gradients")
+
+    def results(*sources: LazyTensor) -> tuple[LazyTensor, ...]:
+        arguments = list(given)
+        for place, source in zip(places, sources, strict=True):
+            arguments[place] = source
+        found = func(*arguments)
+        return tuple([each for each in (found if isinstance(found, tuple) else (found,)) if each.dtype.kind == "float"])
+
+    sources = tuple([given[place] for place in places])
+    analytic = jacobian(results, sources)
+    for number, source in enumerate(sources):
+        base = np.array(source.detach().array(), np.float64)
+        for place in range(base.size):
+            moved = []
+            for step in (eps, -eps):
+                changed = base.copy()
+                changed.reshape(-1)[place] += step
+                arguments = [each.detach().requires_grad_() for each in sources]
+                arguments[number] = tensor(changed.astype(source.dtype.as_numpy())).requires_grad_()
+                moved.append([np.asarray(each.detach().array(), np.float64) for each in results(*arguments)])
+            for output, (high, low) in enumerate(zip(*moved, strict=True)):
+                numeric = ((high - low) / (2 * eps)).reshape(-1)
+                found = analytic[output][number].detach().array().reshape(numeric.size, -1)[:, place]
+                if not np.allclose(found, numeric, rtol, atol):
+                    if not raise_exception:
+                        return False
+                    worst = int(np.abs(found - numeric).argmax())
+                    raise GradcheckError(
+                        f"the gradient of element {worst} of result {output} by element {place} of input "
+                        f"{places[number]} is {found[worst]:.6g}, and {numeric[worst]:.6g} by finite differences"
+                    )
+    return True
+
+
+def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = None, **options: Any) -> bool:
+    """As `gradcheck`, of the gradients of a function, which are weighted by `grad_outputs` or by random numbers."""
+    given = tuple(inputs) if isinstance(inputs, Sequence) else (inputs,)
+    moving = [n for n, each in enumerate(given) if isinstance(each, LazyTensor) and each.requires_grad]
+    first = func(*given)
+    outputs = first if isinstance(first, tuple) else (first,)
+    weights = grad_outputs or tuple([randn_like(each) for each in outputs])
+    weights = weights if isinstance(weights, tuple) else (weights,)
+
+    def gradient(*arguments: Any) -> tuple[LazyTensor, ...]:
+        found = func(*arguments)
+        sources = tuple([arguments[place] for place in moving])
+        return pulled(found if isinstance(found, tuple) else (found,), sources, weights, True)
+
+    return gradcheck(gradient, given, **options)

@@ -1,0 +1,37 @@
+"""`cc.linalg`: products, norms, solutions and decompositions of matrices by PyTorch's names."""
+
+from __future__ import annotations
+
+from ..core.lazy_tensor import LazyTensor
+from ..operations.composed import tensordot as tensordot
+from ..operations.linalg import det as det
+from ..operations.linalg import matmul as matmul
+from .decompositions import QR as QR
+from .decompositions import LinAlgError as LinAlgError
+from .decompositions import cholesky as cholesky
+from .decompositions import eigh as eigh
+from .decompositions import eigvalsh as eigvalsh
+from .decompositions import inv as inv
+from .decompositions import lstsq as lstsq
+from .decompositions import matrix_rank as matrix_rank
+from .decompositions import pinv as pinv
+from .decompositions import qr as _qr
+from .decompositions import slogdet as slogdet
+from .decompositions import solve as solve
+from .decompositions import solve_triangular as solve_triangular
+from .decompositions import svd as svd
+from .decompositions import svdvals as svdvals
+from .products import cond as cond
+from .products import cross as cross
+from .products import matrix_exp as matrix_exp
+from .products import matrix_norm as matrix_norm
+from .products import matrix_power as matrix_power
+from .products import multi_dot as multi_dot
+from .products import norm as norm
+from .products import vander as vander
+from .products import vector_norm as vector_norm
+
+
+def qr(A: LazyTensor, mode: str = "reduced") -> QR:  # noqa: N803 (torch's name)
+    """Orthogonal Q and triangular R: "reduced", or "complete" with a square Q."""
+    return _qr(A, mode != "complete")

@@ -1,0 +1,368 @@
+"""Inverses, solutions and decompositions of matrices, computed by LAPACK through NumPy, with their gradients.
+
+All take stacks [..., rows, columns] of f32 or f64 and are computed at once, so that they cannot be part of a function
+under `jit`. Gradients: M. Giles, "An extended collection of matrix derivative results", 2008; J. Townsend,
+"Differentiating the singular value decomposition", 2016; S. Walter and L. Lehmann, arXiv:1009.6112.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...runtime.base.errors import UsageError
+from ..autograd.function_class import Context, Function
+from ..core.grad_mode import GRAD_MODE
+from ..core.lazy_tensor import LazyTensor
+from ..core.registry import FUNCTIONS, function, operation
+from ..operations.creation import eye, made
+
+CODE = "E-TENSOR-LINALG"
+
+
+class LinAlgError(UsageError):
+    """A matrix that has no inverse or decomposition of this kind."""
+
+
+class SlogDet(NamedTuple):
+    """The sign of a determinant, and the logarithm of its absolute value."""
+
+    sign: LazyTensor
+    logabsdet: LazyTensor
+
+
+class SVD(NamedTuple):
+    """A = U @ diag(S) @ Vh."""
+
+    U: LazyTensor
+    S: LazyTensor
+    Vh: LazyTensor
+
+
+class Eigen(NamedTuple):
+    """Eigenvalues in ascending order, and eigenvectors as columns."""
+
+    eigenvalues: LazyTensor
+    eigenvectors: LazyTensor
+
+
+class QR(NamedTuple):
+    """A = Q @ R."""
+
+    Q: LazyTensor
+    R: LazyTensor
+
+
+class LeastSquares(NamedTuple):
+    """What minimizes |A @ solution - B|, the sums of squares of what is left, the ranks, and the singular values."""
+
+    solution: LazyTensor
+    residuals: LazyTensor
+    rank: LazyTensor
+    singular_values: LazyTensor
+
+
+def matrices(x: LazyTensor, what: str, square: bool = True) -> LazyTensor:
+    """The tensor; UsageError unless it is a stack of matrices of f32 or f64, square ones if that is asked for."""
+    if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
+        expected = "[..., n, n]" if square else "[..., rows, columns]"
+        raise UsageError("E-TENSOR-SHAPE", None, f"{what} of a tensor of shape {list(x.shape)}", expected=expected)
+    if x.dtype.kind != "float" or x.dtype.bits < 32:
+        raise UsageError("E-TENSOR-DTYPE", None, f"{what} of {x.dtype}", expected="f32 or f64")
+    return x
+
+
+def _computed(what: str, compute: Callable[..., Any], *inputs: LazyTensor, **options: Any) -> Any:
+    """What a function of NumPy returns, as tensors."""
+    try:
+        found = compute(*[each.array() for each in inputs], **options)
+    except np.linalg.LinAlgError as error:
+        raise LinAlgError(CODE, None, f"{what} failed: {error}") from None
+    return tuple(map(made, found)) if isinstance(found, tuple) else made(found)
+
+
+def _again(kind: type[Function], inputs: tuple[LazyTensor, ...], results: Any) -> Any:
+    """The results, with gradients by the inputs where those are recorded."""
+    return kind.apply(*inputs) if GRAD_MODE.enabled else results
+
+
+def _symmetric(x: LazyTensor) -> LazyTensor:
+    return (x + x.mT) / 2
+
+
+class _Inverse(Function):
+    @staticmethod
+    def forward(ctx: Context, a: LazyTensor) -> LazyTensor:
+        found: LazyTensor = _computed("the inverse", np.linalg.inv, a)
+        ctx.save_for_backward(a, found)
+        return found
+
+    @staticmethod
+    def backward(ctx: Context, grad: LazyTensor) -> LazyTensor:
+        a, found = ctx.saved_tensors
+        found = _again(_Inverse, (a,), found)
+        return -(found.mT @ grad @ found.mT)
+
+
+class _Solve(Function):
+    @staticmethod
+    def forward(ctx: Context, a: LazyTensor, b: LazyTensor) -> LazyTensor:
+        found: LazyTensor = _computed("solving", np.linalg.solve, a, b)
+        ctx.save_for_backward(a, b, found)
+        return found
+
+    @staticmethod
+    def backward(ctx: Context, grad: LazyTensor) -> tuple[LazyTensor, LazyTensor]:
+        a, b, found = ctx.saved_tensors
+        found = _again(_Solve, (a, b), found)
+        by_b = _Solve.apply(a.mT, grad)
+        return -(by_b @ found.mT), by_b
+
+
+class _Cholesky(Function):
+    @staticmethod
+    def forward(ctx: Context, a: LazyTensor) -> LazyTensor:
+        found: LazyTensor = _computed("the Cholesky decomposition", np.linalg.cholesky, a)
+        ctx.save_for_backward(a, found)
+        return found
+
+    @staticmethod
+    def backward(ctx: Context, grad: LazyTensor) -> LazyTensor:
+        a, factor = ctx.saved_tensors
+        factor = _again(_Cholesky, (a,), factor)
+        inner = (factor.mT @ grad).tril()
+        inner = inner - inner * eye(factor.shape[-1], dtype=factor.dtype) / 2
+        inverse = _Inverse.apply(factor)
+        return _symmetric(inverse.mT @ inner @ inverse)
+
+
+class _SVD(Function):
+    @staticmethod
+    def forward(ctx: Context, a: LazyTensor) -> tuple[LazyTensor, ...]:
+        found: tuple[LazyTensor, ...] = tuple(_computed("the singular value decomposition", _svd_of, a))
+        ctx.save_for_backward(a, *found)
+        return found
+
+    @staticmethod
+    def backward(ctx: Context, by_u: LazyTensor, by_s: LazyTensor, by_vh: LazyTensor) -> LazyTensor:
+        a, *results = ctx.saved_tensors
+        u, s, vh = _again(_SVD, (a,), results)
+        v, by_v, count = vh.mT, by_vh.mT, s.shape[-1]
+        one = eye(count, dtype=s.dtype)
+        squares = s * s
+        gaps = squares.unsqueeze(-2) - squares.unsqueeze(-1)
+        factors = (1 - one) / (gaps + one)
+        left, right = factors * (u.mT @ by_u), factors * (v.mT @ by_v)
+        inner = (left + left.mT) * s.unsqueeze(-2) + s.unsqueeze(-1) * (right + right.mT) + one * by_s.unsqueeze(-1)
+        found: LazyTensor = u @ inner @ vh
+        if u.shape[-2] > count:
+            away = by_u / s.unsqueeze(-2)
+            found = found + (away - u @ (u.mT @ away)) @ vh
+        if v.shape[-2] > count:
+            away = by_v / s.unsqueeze(-2)
+            found = found + u @ (away - v @ (v.mT @ away)).mT
+        return found
+
+
+def _svd_of(a: np.ndarray) -> tuple[np.ndarray, ...]:
+    return tuple(np.linalg.svd(a, full_matrices=False))
+
+
+class _Eigh(Function):
+    @staticmethod
+    def forward(ctx: Context, a: LazyTensor) -> tuple[LazyTensor, ...]:
+        found: tuple[LazyTensor, ...] = tuple(_computed("the eigenvalues", lambda x: tuple(np.linalg.eigh(x)), a))
+        ctx.save_for_backward(a, *found)
+        return found
+
+    @staticmethod
+    def backward(ctx: Context, by_w: LazyTensor, by_v: LazyTensor) -> LazyTensor:
+        a, *results = ctx.saved_tensors
+        w, v = _again(_Eigh, (a,), results)
+        one = eye(w.shape[-1], dtype=w.dtype)
+        gaps = w.unsqueeze(-2) - w.unsqueeze(-1)
+        inner = (1 - one) / (gaps + one) * (v.mT @ by_v) + one * by_w.unsqueeze(-1)
+        return _symmetric(v @ inner @ v.mT)
+
+
+class _QR(Function):
+    @staticmethod
+    def forward(ctx: Context, a: LazyTensor) -> tuple[LazyTensor, ...]:
+        found: tuple[LazyTensor, ...] = tuple(_computed("the QR decomposition", lambda x: tuple(np.linalg.qr(x)), a))
+        ctx.save_for_backward(a, *found)
+        return found
+
+    @staticmethod
+    def backward(ctx: Context, by_q: LazyTensor, by_r: LazyTensor) -> LazyTensor:
+        a, *results = ctx.saved_tensors
+        q, r = _again(_QR, (a,), results)
+        if q.shape[-2] < r.shape[-1]:
+            raise UsageError("E-TENSOR-GRAD", None, "the QR decomposition of wide matrices has no gradient")
+        inner = r @ by_r.mT - by_q.mT @ q
+        inner = inner.tril() + inner.tril(-1).mT
+        found: LazyTensor = _Solve.apply(r, (by_q + q @ inner).mT).mT
+        return found
+
+
+class _LogDet(Function):
+    @staticmethod
+    def forward(ctx: Context, a: LazyTensor) -> tuple[LazyTensor, ...]:
+        sign, found = np.linalg.slogdet(a.array())
+        results = made(np.asarray(sign)), made(np.asarray(found))
+        ctx.save_for_backward(a)
+        ctx.mark_non_differentiable(results[0])
+        return results
+
+    @staticmethod
+    def backward(ctx: Context, by_sign: LazyTensor, grad: LazyTensor) -> LazyTensor:
+        (a,) = ctx.saved_tensors
+        return _Inverse.apply(a).mT * grad.unsqueeze(-1).unsqueeze(-1)
+
+
+@operation("inverse")
+def inv(A: LazyTensor) -> LazyTensor:  # noqa: N803 (torch's name)
+    """The inverse of each matrix. Raises LinAlgError for singular ones."""
+    found: LazyTensor = _Inverse.apply(matrices(A, "the inverse"))
+    return found
+
+
+def solve(A: LazyTensor, B: LazyTensor, *, left: bool = True) -> LazyTensor:  # noqa: N803 (torch's names)
+    """X of which A @ X is B: vectors [..., n] or matrices [..., n, k]; X @ A with ``left=False``."""
+    matrices(A, "solve")
+    if not left:
+        return solve(A.mT, B.mT).mT
+    is_vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+    right = B.unsqueeze(-1) if is_vector else B
+    batch = np.broadcast_shapes(A.shape[:-2], right.shape[:-2])
+    a, b = A.expand(*batch, *A.shape[-2:]), right.expand(*batch, *right.shape[-2:])
+    found: LazyTensor = _Solve.apply(a, b)
+    return found.squeeze(-1) if is_vector else found
+
+
+def solve_triangular(
+    A: LazyTensor,  # noqa: N803 (torch's name)
+    B: LazyTensor,  # noqa: N803 (torch's name)
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> LazyTensor:
+    """As `solve`, for triangular matrices, of which only that triangle is read.
+
+    Args:
+        unitriangular: with a diagonal of 1, which is not read.
+    """
+    part = A.triu() if upper else A.tril()
+    if unitriangular:
+        one = eye(A.shape[-1], dtype=A.dtype)
+        part = part * (1 - one) + one
+    return solve(part, B, left=left)
+
+
+@operation()
+def cholesky(input: LazyTensor, upper: bool = False) -> LazyTensor:
+    """The triangular L of which L @ L.T is the matrix; its transpose with `upper`.
+
+    Raises LinAlgError for matrices that are not positive definite.
+    """
+    found: LazyTensor = _Cholesky.apply(matrices(input, "the Cholesky decomposition"))
+    return found.mT if upper else found
+
+
+@operation()
+def cholesky_solve(input: LazyTensor, L: LazyTensor, upper: bool = False) -> LazyTensor:  # noqa: N803 (torch's name)
+    """X of which the matrix with the factor L times X is `input`."""
+    factor = L.mT if upper else L
+    return solve_triangular(factor.mT, solve_triangular(factor, input, upper=False), upper=True)
+
+
+@operation()
+def cholesky_inverse(L: LazyTensor, upper: bool = False) -> LazyTensor:  # noqa: N803 (torch's name)
+    """The inverse of the matrix with the factor L."""
+    return cholesky_solve(eye(L.shape[-1], dtype=L.dtype), L, upper)
+
+
+def svd(A: LazyTensor, full_matrices: bool = True) -> SVD:  # noqa: N803 (torch's name)
+    """Singular values in descending order, and both sides; without gradients if `full_matrices` adds vectors."""
+    matrices(A, "svd", square=False)
+    if full_matrices and A.shape[-1] != A.shape[-2]:
+        if A.requires_grad:
+            why = "gradients of a singular value decomposition with full matrices are not defined"
+            raise UsageError("E-TENSOR-GRAD", None, why, hint="Pass full_matrices=False")
+        return SVD(*_computed("the singular value decomposition", lambda x: tuple(np.linalg.svd(x)), A))
+    return SVD(*_SVD.apply(A))
+
+
+def svdvals(A: LazyTensor) -> LazyTensor:  # noqa: N803 (torch's name)
+    """Singular values in descending order."""
+    return svd(A, False).S
+
+
+@function("svd")
+def svd_of(input: LazyTensor, some: bool = True, compute_uv: bool = True) -> tuple[LazyTensor, LazyTensor, LazyTensor]:
+    """U, S and V of which U @ diag(S) @ V.T is the matrix."""
+    found = svd(input, not some)
+    return found.U, found.S, found.Vh.mT
+
+
+def eigh(A: LazyTensor, UPLO: str = "L") -> Eigen:  # noqa: N803 (torch's names)
+    """Eigenvalues and eigenvectors of symmetric matrices, of which one triangle is read: the lower (L) or upper (U)."""
+    matrices(A, "eigh")
+    part = A.tril() if UPLO == "L" else A.triu()
+    return Eigen(*_Eigh.apply(part + part.mT - part * eye(A.shape[-1], dtype=A.dtype)))
+
+
+def eigvalsh(A: LazyTensor, UPLO: str = "L") -> LazyTensor:  # noqa: N803 (torch's names)
+    """Eigenvalues of symmetric matrices in ascending order."""
+    return eigh(A, UPLO).eigenvalues
+
+
+@operation()
+def qr(input: LazyTensor, some: bool = True) -> QR:
+    """Orthogonal Q, of as many columns as rows with ``some=False``, and triangular R."""
+    matrices(input, "the QR decomposition", square=False)
+    if not some:
+        return QR(*_computed("the QR decomposition", lambda x: tuple(np.linalg.qr(x, "complete")), input))
+    return QR(*_QR.apply(input))
+
+
+@operation()
+def slogdet(input: LazyTensor) -> SlogDet:
+    """The sign of the determinant of each matrix, and the logarithm of its absolute value."""
+    return SlogDet(*_LogDet.apply(matrices(input, "slogdet")))
+
+
+@operation()
+def logdet(input: LazyTensor) -> LazyTensor:
+    """The logarithm of the determinant of each matrix; NaN of negative ones."""
+    sign, found = slogdet(input)
+    result: LazyTensor = FUNCTIONS["where"](sign < 0, float("nan"), found)
+    return result
+
+
+@operation("pinverse")
+def pinv(input: LazyTensor, rcond: float | None = None) -> LazyTensor:
+    """The pseudo-inverse: singular values below `rcond` times the largest one count as 0, by default the float's eps
+    times the longer side."""
+    u, s, vh = svd(input, False)
+    limit = max(input.shape[-2:]) * float(np.finfo(input.dtype.as_numpy()).eps) if rcond is None else rcond
+    kept = s > limit * s.amax(-1, keepdim=True)
+    inverse = FUNCTIONS["where"](kept, 1 / FUNCTIONS["where"](kept, s, 1.0), 0.0)
+    return vh.mT @ (inverse.unsqueeze(-1) * u.mT)
+
+
+def lstsq(A: LazyTensor, B: LazyTensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:  # noqa: N803
+    """The least squares solutions of A @ X = B; `driver` is PyTorch's choice of an algorithm, without effect."""
+    solution = pinv(A, rcond) @ B
+    s = svdvals(A)
+    rest = (A @ solution - B).square().sum(-2) if A.shape[-2] > A.shape[-1] else A.new_zeros(0)
+    return LeastSquares(solution, rest, matrix_rank(A), s)
+
+
+def matrix_rank(A: LazyTensor, tol: float | None = None) -> LazyTensor:  # noqa: N803 (torch's name)
+    """How many singular values are above `tol`: by default eps times the longer side and the largest one."""
+    s = svdvals(A.detach())
+    limit = max(A.shape[-2:]) * float(np.finfo(A.dtype.as_numpy()).eps) * s.amax(-1, keepdim=True)
+    return (s > (limit if tol is None else tol)).sum(-1)

@@ -1,0 +1,1 @@
+"""Further functions of PyTorch, written with other operations."""

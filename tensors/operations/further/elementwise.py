@@ -1,0 +1,113 @@
+"""Functions of each element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....runtime.base.errors import UsageError
+from ...core.expression import leaf
+from ...core.lazy_tensor import LazyTensor
+from ...core.promotion import category, dtype_of_scalar
+from ...core.promotion import result_type as promoted_type
+from ...core.registry import function, method, operation
+from ..creation import ones_like, zeros_like
+from ..indexing import where
+from ..operands import NUMBERS, expression_of
+
+
+def _tensor(item: Any) -> LazyTensor:
+    return item if isinstance(item, LazyTensor) else LazyTensor(expression_of(item))
+
+
+def _of_integers(name: str, made: Any, document: str) -> None:
+    def computed(input: LazyTensor, other: Any) -> LazyTensor:
+        second = _tensor(other)
+        if category(input.dtype) != 1 or category(second.dtype) != 1:
+            raise UsageError("E-TENSOR-DTYPE", None, f"{name} of {input.dtype} and {second.dtype}", expected="integers")
+        return LazyTensor(leaf(made(input.array(), second.array().astype(input.dtype.as_numpy()))))
+
+    computed.__name__ = computed.__qualname__ = name
+    computed.__doc__ = document
+    operation()(computed)
+
+
+for _name, _made, _document in (
+    ("gcd", np.gcd, "The greatest common divisors of integers."),
+    ("lcm", np.lcm, "The least common multiples of integers."),
+):
+    _of_integers(_name, _made, _document)
+
+
+@operation()
+def isposinf(input: LazyTensor) -> LazyTensor:
+    """Whether elements are infinity."""
+    return input == math.inf
+
+
+@operation()
+def isneginf(input: LazyTensor) -> LazyTensor:
+    """Whether elements are minus infinity."""
+    return input == -math.inf
+
+
+@operation()
+def isreal(input: LazyTensor) -> LazyTensor:
+    """True for each element: tensors are of real numbers."""
+    return ones_like(input).bool()
+
+
+@operation("resolve_conj", "conj")
+def real(input: LazyTensor) -> LazyTensor:
+    """The elements, which are real numbers."""
+    return input
+
+
+@operation()
+def hardshrink(input: LazyTensor, lambd: float = 0.5) -> LazyTensor:
+    """Elements of a size of `lambd` at most become 0."""
+    return where(input.abs() <= lambd, zeros_like(input), input)
+
+
+@function()
+def prelu(input: LazyTensor, weight: LazyTensor) -> LazyTensor:
+    """Negative elements times a weight, one for all or one for each channel."""
+    shape = [1, -1, *[1] * (input.ndim - 2)] if weight.numel() > 1 else [1] * input.ndim
+    return where(input > 0, input, input * weight.reshape(shape))
+
+
+method("prelu")(prelu)
+
+
+@function()
+def result_type(tensor1: Any, tensor2: Any) -> Any:
+    """The dtype of an operation on two tensors or numbers."""
+    dims, zero, scalars = [], [], []
+    for each in (tensor1, tensor2):
+        if isinstance(each, NUMBERS):
+            scalars.append(type(each))
+        else:
+            (dims if each.ndim else zero).append(each.dtype)
+    return promoted_type(dims, zero, scalars)
+
+
+@function()
+def scalar_tensor(s: Any, dtype: Any = None) -> LazyTensor:
+    """A number as a tensor without dims, of the default float dtype."""
+    found = LazyTensor(expression_of(s))
+    return found.to(dtype_of_scalar(float) if dtype is None else dtype)
+
+
+@function()
+def unravel_index(indices: LazyTensor, shape: Any) -> tuple[LazyTensor, ...]:
+    """The places in a shape of numbers of elements in their order."""
+    found = np.unravel_index(indices.array(), tuple(shape))
+    return tuple([LazyTensor(leaf(np.asarray(each, np.int64))) for each in found])
+
+
+@function()
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape of an operation on tensors of these shapes."""
+    return np.broadcast_shapes(*[(each,) if isinstance(each, int) else tuple(each) for each in shapes])

@@ -1,0 +1,121 @@
+"""Parts of tensors: split along a dim, and replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....runtime.base.errors import UsageError
+from ...core.expression import leaf
+from ...core.lazy_tensor import LazyTensor
+from ...core.registry import FUNCTIONS, attribute, function, in_place, method, operation
+from .. import indexing
+from ..creation import made
+from ..numeric.parts import index_put
+
+
+@operation()
+def split_with_sizes(input: LazyTensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[LazyTensor, ...]:
+    """Parts of these lengths along a dim."""
+    found: tuple[LazyTensor, ...] = FUNCTIONS["split"](input, list(split_sizes), dim)
+    return found
+
+
+def _numbers(input: LazyTensor) -> LazyTensor:
+    """The number of each element in the tensor's order."""
+    return LazyTensor(leaf(np.arange(input.numel()).reshape(input.shape)))
+
+
+@operation()
+def diagonal_scatter(input: LazyTensor, src: LazyTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> LazyTensor:
+    """The tensor with a diagonal replaced."""
+    return indexing.replaced(input, _numbers(input).diagonal(offset, dim1, dim2), src)
+
+
+@operation()
+def put(input: LazyTensor, index: LazyTensor, source: LazyTensor, accumulate: bool = False) -> LazyTensor:
+    """The tensor with elements by their numbers in its order replaced, or with `source` added to them."""
+    found = index_put(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
+    return found.reshape(input.shape)
+
+
+@operation()
+def as_strided(input: LazyTensor, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0) -> LazyTensor:
+    """The elements at ``storage_offset + sum(index * stride)`` of the tensor's order, a copy."""
+    places = np.full((), storage_offset, np.int64)
+    for length, step in zip(size, stride, strict=True):
+        places = places[..., None] + np.arange(length) * step
+    if places.size and not 0 <= places.min() <= places.max() < input.numel():
+        raise UsageError("E-TENSOR-SHAPE", None, f"as_strided reads beyond {input.numel()} elements")
+    return input.reshape(-1)[made(places)]
+
+
+in_place(put, "put_")
+
+
+@method()
+def apply_(self: LazyTensor, callable: Callable[[Any], Any]) -> LazyTensor:
+    """Write what a Python function makes of each element."""
+    array = self.detach().array()
+    found = np.array([callable(each) for each in array.reshape(-1).tolist()], array.dtype)
+    return self.become(made(found.reshape(array.shape)))
+
+
+@method()
+def sum_to_size(self: LazyTensor, *size: Any) -> LazyTensor:
+    """Summed over the dims that a smaller shape, which broadcasts to this one, does not have."""
+    shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    ahead = self.ndim - len(shape)
+    dims = [n for n in range(ahead, self.ndim) if shape[n - ahead] == 1 and self.shape[n] != 1]
+    found = self.sum((*range(ahead), *dims), True) if ahead or dims else self
+    return found.reshape(shape)
+
+
+@method()
+def detach_(self: LazyTensor) -> LazyTensor:
+    """Drop the history of this tensor."""
+    found = self.detach().expression
+    self.expression.holder = None
+    self.set_expression(found)
+    return self
+
+
+@method("pin_memory", "share_memory_")
+def as_it_is(self: LazyTensor, *given: Any, **options: Any) -> LazyTensor:
+    """The tensor itself: it is in the memory that all devices and processes of this program use."""
+    return self
+
+
+@method()
+def cuda(self: LazyTensor, device: Any = None, **options: Any) -> LazyTensor:
+    """Tensors are on the CPU: raises UsageError."""
+    raise UsageError("E-TENSOR-DEVICE", None, "tensors cannot be on a CUDA device", hint="Ask cuda.is_available()")
+
+
+@method()
+def data_ptr(self: LazyTensor) -> int:
+    """The address of the first element."""
+    return int(self.detach().array().ctypes.data)
+
+
+@method()
+def storage_offset(self: LazyTensor) -> int:
+    """0: each tensor begins where its memory does."""
+    return 0
+
+
+@method()
+def get_device(self: LazyTensor) -> int:
+    """-1, which stands for the CPU."""
+    return -1
+
+
+for _name in ("is_sparse", "is_quantized", "is_meta", "is_mps", "is_xpu", "is_nested"):
+    attribute(_name, lambda self: False)
+attribute("layout", lambda self: "torch.strided")
+function("spmm", "dsmm")(FUNCTIONS["mm"])
+function("vdot")(FUNCTIONS["dot"])
+method("vdot")(FUNCTIONS["dot"])
+function("Size")(tuple)

@@ -1,0 +1,1 @@
+"""Functions of one number that are no operators: gamma functions and inverse functions, with gradients."""

@@ -1,0 +1,55 @@
+"""The inverse of the error function, and functions that are made of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..autograd.custom_function import as_function
+from ..core.lazy_tensor import LazyTensor
+from ..core.registry import function, operation
+from ..operations.operands import default_float, expression_of
+
+NEWTON_STEPS = 3
+
+
+def inverse_error_function(y: np.ndarray) -> np.ndarray:
+    """The x of which erf is y, f64: Winitzki's approximation (2008), made exact by Halley's steps."""
+    with np.errstate(all="ignore"):
+        logarithm = np.log1p(-y * y)
+        half = 2 / (np.pi * 0.147) + logarithm / 2
+        x = np.copysign(np.sqrt(np.sqrt(half * half - logarithm / 0.147) - half), y)
+        for _ in range(NEWTON_STEPS):
+            error = (_erf(x) - y) / (2 / math.sqrt(math.pi) * np.exp(-x * x))
+            x = x - error / (1 + x * error)
+        return np.where(np.abs(y) == 1, np.copysign(np.inf, y), np.where(np.abs(y) > 1, np.nan, np.where(y == 0, y, x)))
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+@as_function
+def _erfinv(y: np.ndarray) -> np.ndarray:
+    return inverse_error_function(y.astype(np.float64)).astype(y.dtype)
+
+
+@_erfinv.gradient
+@as_function
+def _erfinv_gradient(gradient: np.ndarray, y: np.ndarray) -> np.ndarray:
+    x = inverse_error_function(y.astype(np.float64))
+    return gradient * (math.sqrt(math.pi) / 2 * np.exp(x * x)).astype(y.dtype)
+
+
+@operation("special_erfinv")
+def erfinv(input: Any) -> LazyTensor:
+    """The x of which erf(x) is the element."""
+    found: LazyTensor = _erfinv(LazyTensor(default_float(expression_of(input))))
+    return found
+
+
+@function("special_ndtri")
+def ndtri(input: Any) -> LazyTensor:
+    """The quantile of the standard normal distribution."""
+    return erfinv(2 * LazyTensor(default_float(expression_of(input))) - 1) * math.sqrt(2)
