@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from candle_convert.runtime.execute import compile_ahead
 from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
+from candle_convert.runtime.jit import numba_lazy
 from candle_convert.tests.builders import packaged_models
 from candle_convert.tests.fuzz.sandbox import Sandbox
 from hypothesis import HealthCheck, settings
@@ -19,7 +21,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Drawn examples are the same in every run, however fast the machine is, and others in each exhaustive sweep.
     Tables are as wide as they need to be. SIGINT interrupts, also where the shell started this process in the
     background, which ignores it. In the workers of ``-n`` NumPy and PyTorch have one thread: threads of two workers
-    that wait for one another on the same cores take many times what they compute in."""
+    that wait for one another on the same cores take many times what they compute in. Each worker compiles kernels
+    itself, and keeps for the next what it compiled for one."""
     os.environ.pop("COLUMNS", None)
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -28,6 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "candle", deadline=None, database=None, derandomize=not _full(config), suppress_health_check=slow
     )
     settings.load_profile("candle")
+    if hasattr(config, "workerinput"):
+        compile_ahead.cores = lambda: 1
+        numba_lazy.numba()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

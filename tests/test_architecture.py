@@ -24,7 +24,7 @@ ALLOWED = {
 }
 HEAVY = {"numba", "onnx", "torch"}
 NUMBA_FILES = ("ops/", "runtime/")
-NUMBA_AT_ONCE = {"runtime/simd/types.py"}
+NUMBA_AT_ONCE = {"runtime/jit/kernel_compiler.py", "runtime/simd/types.py"}
 MODULES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 
 

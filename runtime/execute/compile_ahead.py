@@ -11,6 +11,7 @@ import functools
 import os
 import select
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -53,9 +54,10 @@ def _missing(kernels: Iterable[Any]) -> dict[Path, Any]:
 
 
 def run_all(tasks: Sequence[Callable[[], Any]]) -> None:
-    """Run tasks whose only effect is a file in the cache, in parallel on all cores."""
+    """Run tasks whose only effect is a file in the cache, in parallel on all cores. One after the other they run in
+    this process, if it has loaded the compiler already."""
     report, count = compiling.get() or _ignore_progress, min(cores(), len(tasks))
-    if count and _can_fork():
+    if count > ("numba" in sys.modules) and _can_fork():
         _in_processes(tasks, count, report)
         return
     report(0, len(tasks))

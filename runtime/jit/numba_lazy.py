@@ -85,7 +85,9 @@ def jitable(function: F, **options: Any) -> F:
     def declare() -> None:
         from numba.extending import register_jitable
 
-        register_jitable(**options)(function)
+        from .kernel_compiler import KernelCompiler
+
+        register_jitable(**options, pipeline_class=KernelCompiler)(function)
 
     _pending.append(declare)
     return function

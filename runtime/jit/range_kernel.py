@@ -99,10 +99,13 @@ class RangeKernel:
         """The code from `linker.link`, None if it has external references."""
         from .linker import OutsideError, compile_object, link
 
-        compiled = self._compiled_now()
-        text = compiled.inspect_llvm() + self._entry(f'@"{_native_name(compiled)}"')
+        with _compiling:
+            signature = self.parameters.signature(numba_lazy.numba().types)
+            from .kernel_compiler import assembly
+
+            text, callee = assembly(self.function, signature, {**EXACT, **self.options})
         try:
-            return link(compile_object(text, optimized=True))
+            return link(compile_object(text + self._entry(f'@"{callee}"'), optimized=True))
         except (RuntimeError, OutsideError):
             return None
 
@@ -111,22 +114,15 @@ class RangeKernel:
 
         return self.parameters.entry(ENTRY, callee)
 
-    def _compiled_now(self, cache: bool = False) -> Any:
-        """The function as Numba's ``CFunc``."""
-        with _compiling:
-            numba = numba_lazy.numba()
-            return numba.cfunc(self.parameters.signature(numba.types), cache=cache, **{**EXACT, **self.options})(
-                self.function
-            )
-
     def _by_numba(self) -> Any:
-        """The function compiled through Numba's disk cache, in a folder per source digest: Numba's own key is a
-        single file."""
-        folder, config = cache_folder(self.function.__module__), numba_lazy.numba().config
+        """The function as Numba's ``CFunc``, compiled through Numba's disk cache, in a folder per source digest:
+        Numba's own key is a single file."""
+        folder, numba = cache_folder(self.function.__module__), numba_lazy.numba()
+        config, signature = numba.config, self.parameters.signature(numba.types)
         before = config.CACHE_DIR
         config.CACHE_DIR = str(folder or before)
         try:
-            return self._compiled_now(cache=folder is not None)
+            return numba.cfunc(signature, cache=folder is not None, **{**EXACT, **self.options})(self.function)
         finally:
             config.CACHE_DIR = before
 
@@ -139,13 +135,9 @@ def range_kernel(function: Callable[..., None] | None = None, **options: Any) ->
     return RangeKernel(function, options) if function is not None else lambda inner: RangeKernel(inner, options)
 
 
-def _native_name(compiled: Any) -> str:
-    """The symbol of the compiled function that a ``CFunc`` wraps."""
-    return str(compiled.native_name.removeprefix("cfunc."))
-
-
 def _native_address(compiled: Any) -> int:
-    return int(compiled._library.get_pointer_to_function(_native_name(compiled)))
+    """The address of the compiled function that a ``CFunc`` wraps."""
+    return int(compiled._library.get_pointer_to_function(compiled.native_name.removeprefix("cfunc.")))
 
 
 def cache_folder(module: str) -> Path | None:
