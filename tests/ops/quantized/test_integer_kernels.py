@@ -255,7 +255,7 @@ DEPTHWISE = [
 """Input, kernel and attributes of depthwise convolutions."""
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("left", TYPES)
 @pytest.mark.parametrize("right", TYPES)
 @pytest.mark.parametrize(("x", "w", "attributes"), DEPTHWISE)
