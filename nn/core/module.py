@@ -35,8 +35,6 @@ class LoadedKeys(NamedTuple):
             return "<All keys matched successfully>"
         return f"LoadedKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
-    __str__ = __repr__
-
 
 class Module:
     """Base of layers and models. Attributes that are a `Parameter`, a `Buffer` or a `Module` are registered by name.
@@ -108,7 +106,7 @@ class Module:
         """
         return added(self._backward_hooks, hook, prepend)
 
-    def compile(self, **options: Any) -> None:
+    def compile(self, *arguments: Any, **options: Any) -> None:
         """PyTorch's request to compile the module: what it computes becomes compiled plans as it is."""
 
     def __setattr__(self, name: str, value: Any) -> None:

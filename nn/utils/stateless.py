@@ -52,7 +52,7 @@ def _replaced(module: Module, given: Mapping[str, LazyTensor], strict: bool) -> 
     try:
         for name, value in given.items():
             table, key = places[name]
-            table[key] = value
+            table[key] = value  # type: ignore[assignment] # for the time of the call
         yield
     finally:
         for name, value in before.items():

@@ -42,7 +42,7 @@ class SparseAdam(Optimizer):
         self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
     ) -> LazyTensor:
         where, others = FUNCTIONS["where"], tuple(range(1, grad.ndim))
-        reached = (grad != 0).any(others, True) if others else grad != 0
+        reached = grad.ne(0).any(others, True) if others else grad.ne(0)
         mean = mixed(state["exp_avg"], grad, n["share1"])
         square = mixed_square(state["exp_avg_sq"], grad, n["keep2"], n["share2"])
         state["exp_avg"] = where(reached, mean, state["exp_avg"])

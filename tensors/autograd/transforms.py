@@ -74,7 +74,7 @@ def jacrev(
             row = row if tracked else tuple([each.detach() for each in row])
             members = restored(structure, iter(row))
             by_result.append(tuple(members) if several else members[0])
-        found = restored(shapes[0], iter(by_result))
+        found = restored(shapes[0], iter(by_result))  # type: ignore[arg-type] # anything in place of tensors
         return (found, kept[0]) if has_aux else found
 
     return differentiated
@@ -169,10 +169,10 @@ def vmap(
         results, structures = [], []
         for item in range(count):
             given = [
-                _each(argument, dim, lambda tensor, place, item=item: tensor.select(place, item))
+                _each(argument, dim, functools.partial(_selected, item))
                 for argument, dim in zip(arguments, dims, strict=True)
             ]
-            named = _each(options, 0, lambda tensor, place, item=item: tensor.select(place, item))
+            named = _each(options, 0, functools.partial(_selected, item))
             parts: list[LazyTensor] = []
             structures.append(flattened(func(*given, **named), parts))
             results.append(parts)
@@ -183,6 +183,10 @@ def vmap(
         return restored(structures[0], iter(stacked))
 
     return batched
+
+
+def _selected(item: int, tensor: LazyTensor, dim: int) -> LazyTensor:
+    return tensor.select(dim, item)
 
 
 def _each(item: Any, dims: Any, change: Callable[[LazyTensor, int], Any]) -> Any:

@@ -66,7 +66,7 @@ class Bernoulli(_Chances):
     @property
     def mode(self) -> LazyTensor:
         probs = self.probs
-        return FUNCTIONS["where"](probs == 0.5, float("nan"), (probs >= 0.5).to(probs.dtype))  # type: ignore[no-any-return]
+        return draw("where", probs.eq(0.5), float("nan"), probs.ge(0.5).to(probs.dtype))
 
     @property
     def variance(self) -> LazyTensor:
@@ -108,7 +108,7 @@ class Geometric(_Chances):
         return (drawn.log() / (-probs).log1p()).floor()
 
     def log_prob(self, value: LazyTensor) -> LazyTensor:
-        probs = FUNCTIONS["where"]((self.probs == 1).logical_and(value == 0), 0.0, self.probs)
+        probs = FUNCTIONS["where"](self.probs.eq(1).logical_and(value.eq(0)), 0.0, self.probs)
         return value * (-probs).log1p() + self.probs.log()
 
     def entropy(self) -> LazyTensor:
@@ -284,7 +284,7 @@ class OneHotCategorical(Distribution):
         return self.probs * (1 - self.probs)
 
     def _as_vectors(self, classes: LazyTensor) -> LazyTensor:
-        return (classes.unsqueeze(-1) == arange(self.event_shape[0])).to(self.probs.dtype)
+        return classes.unsqueeze(-1).eq(arange(self.event_shape[0])).to(self.probs.dtype)
 
     def sample(self, sample_shape: Any = ()) -> LazyTensor:
         return self._as_vectors(self._categorical.sample(sample_shape))

@@ -93,7 +93,7 @@ class Dirichlet(Distribution):
         less = (self.concentration - 1).clamp(min=0)
         found = less / less.sum(-1, keepdim=True)
         flat = (self.concentration < 1).all(-1, keepdim=True)
-        best = (self.concentration == self.concentration.amax(-1, keepdim=True)).to(found.dtype)
+        best = self.concentration.eq(self.concentration.amax(-1, keepdim=True)).to(found.dtype)
         return draw("where", flat, best, found)
 
     @property

@@ -133,4 +133,4 @@ class ComposeTransform(Transform):
             following = part(x)
             total = total + part.log_abs_det_jacobian(x, following)
             x = following
-        return total  # type: ignore[no-any-return]
+        return total

@@ -33,7 +33,7 @@ def vector_norm(
     if math.isinf(ord):
         return size.amax(dims, keepdim) if ord > 0 else size.amin(dims, keepdim)
     if ord == 0:
-        return (x != 0).to(x.dtype).sum(dims, keepdim)
+        return x.ne(0).to(x.dtype).sum(dims, keepdim)
     return size.sum(dims, keepdim) if ord == 1 else (size**ord).sum(dims, keepdim) ** (1 / ord)
 
 

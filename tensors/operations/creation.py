@@ -37,7 +37,7 @@ def creator(*names: str) -> Callable[[F], F]:
     """Register a function that makes tensors, which takes PyTorch's settings of devices, gradients and memory."""
 
     def registered(make: F) -> F:
-        code = make.__code__  # type: ignore[attr-defined]
+        code = make.__code__
         own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
         @functools.wraps(make)

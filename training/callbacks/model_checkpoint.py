@@ -15,6 +15,7 @@ from ...runtime.base.errors import UsageError
 from ..loop.logged import metric
 from .callback import Callback
 from .early_stopping import MODES
+from .weights_file import WeightsFile
 
 if TYPE_CHECKING:
     from ..loop.run import Run
@@ -26,6 +27,8 @@ FIELD = re.compile(r"\{([^{}:]+)(:[^{}]*)?\}")
 @dataclass(eq=False)
 class ModelCheckpoint(Callback):
     """Writes checkpoints: by default one after each epoch, of which the newest is kept.
+
+    With Keras' ``ModelCheckpoint("best.safetensors", save_best_only=True)`` it is a `WeightsFile`.
 
     Attributes:
         dirpath: folder of the files; None for ``checkpoints`` in the folder of the run.
@@ -41,6 +44,12 @@ class ModelCheckpoint(Callback):
         save_on_train_epoch_end: write after training instead of after validation; None for the first where there is
             no validation.
     """
+
+    def __new__(cls, *given: Any, **options: Any) -> Any:
+        """With Keras' options ``filepath`` or ``save_best_only`` a `WeightsFile`."""
+        if cls is ModelCheckpoint and ("filepath" in options or "save_best_only" in options):
+            return WeightsFile(*given, **options)
+        return super().__new__(cls)
 
     order: ClassVar[int] = 2
     dirpath: str | os.PathLike[str] | None = None

@@ -22,7 +22,7 @@ FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = frozenset((".bmp", ".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"))
 
 
-class ImageFolder(Dataset):
+class ImageFolder(Dataset[Any]):
     """Pictures below folders that are named by their classes: item i is a picture and the number of its class.
 
     Without `transform` a picture is an f32 tensor [channels, height, width] of values from 0 to 1.

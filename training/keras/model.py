@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -87,18 +88,21 @@ class Model(nn.Module):
             callbacks: those of `cc.callbacks`, objects with Keras' ``on_epoch_end(epoch, logs)``, or such functions.
             data: ``validation_split``: share of the items, from the end, that is validated with and not trained;
                 ``validation_data``: a pair of arrays, a dataset or a loader; ``shuffle``: whether items are in new
-                random order in each epoch, by default True, by the seed of `cc.manual_seed`.
+                random order in each epoch, by default True, by the seed of `cc.manual_seed`; ``sample_weight``: by
+                what the loss of each item is multiplied, an array; ``class_weight``: the same by the number of the
+                class, a dictionary, in which classes that are left out have 1.
 
         Raises UsageError before `compile`, and for data that does not fit.
         """
         compiled = self._ready()
         split, validation = data.pop("validation_split", 0.0), data.pop("validation_data", None)
         shuffle = data.pop("shuffle", True)
+        weights = _weights(y, data.pop("sample_weight", None), data.pop("class_weight", None))
         if data:
             raise UsageError("E-OPTION", None, f"fit does not have the option {sorted(data)[0]!r}")
         if verbose not in VERBOSE:
             raise UsageError("E-OPTION", None, f"verbose is {verbose!r}", expected="auto, 0, 1 or 2")
-        train: Any = _dataset(x, y)
+        train: Any = _dataset(x, y, weights)
         if split:
             train, held = _split(train, split)
             validation = held if validation is None else validation
@@ -251,7 +255,7 @@ class _Compiled(LightningModule):
         return self.model(self._as_input(inputs))
 
     def _measured(self, batch: Any, prefix: str) -> LazyTensor:
-        if not isinstance(batch, list | tuple) or len(batch) != 2:
+        if not isinstance(batch, list | tuple) or len(batch) not in (2, 3):
             why = "the data does not give pairs of inputs and targets"
             raise UsageError("E-TRAIN-DATA", None, why, hint="Pass x and y, or a loader of pairs")
         inputs, given = self._as_input(batch[0]), batch[1]
@@ -260,7 +264,7 @@ class _Compiled(LightningModule):
         if loss is None:
             raise UsageError("E-TRAIN-LOSS", None, "the model is compiled without a loss", hint="compile(loss=...)")
         target = fitting(output, given, loss)
-        value = loss(output, target)
+        value = loss(output, target) if len(batch) == 2 else _weighted(loss, output, target, batch[2])
         self.log(f"{prefix}loss", value, prog_bar=True, on_step=False, on_epoch=True)
         for name, measure in self._metrics.items():
             self.log(f"{prefix}{name}", measure(output, target), prog_bar=True, on_step=False, on_epoch=True)
@@ -291,11 +295,44 @@ def _trainer(callbacks: list[Any], epochs: int) -> Trainer:
     )
 
 
-def _dataset(x: Any, y: Any = None) -> Any:
-    """Pairs of arrays as a dataset; without `y` data as it is."""
+def _dataset(x: Any, y: Any = None, weights: Any = None) -> Any:
+    """Pairs of arrays as a dataset, with the weight of each item if there are weights; without `y` data as it is."""
     if y is None:
         return x
-    return TensorDataset(*[each if isinstance(each, np.ndarray) else array_of(each) for each in (x, y)])
+    given = (x, y) if weights is None else (x, y, weights)
+    return TensorDataset(*[each if isinstance(each, np.ndarray) else array_of(each) for each in given])
+
+
+def _weights(y: Any, sample_weight: Any, class_weight: Mapping[int, float] | None) -> np.ndarray | None:
+    """By what the loss of each item is multiplied; None if nothing says so."""
+    if sample_weight is None and class_weight is None:
+        return None
+    if y is None:
+        why = "weights of items are given without y"
+        raise UsageError("E-TRAIN-DATA", None, why, hint="Let the loader give triples of inputs, targets and weights")
+    targets = y if isinstance(y, np.ndarray) else array_of(y)
+    weights = np.ones(len(targets), np.float32)
+    if sample_weight is not None:
+        weights = np.asarray(sample_weight, np.float32).reshape(-1)
+        if len(weights) != len(targets):
+            raise UsageError("E-TRAIN-DATA", None, f"there are {len(weights)} weights of {len(targets)} items")
+    if class_weight is not None:
+        classes = targets.argmax(1) if targets.ndim > 1 and targets.shape[1] > 1 else targets.reshape(-1)
+        weights = weights * np.array([class_weight.get(int(each), 1.0) for each in classes], np.float32)
+    return weights
+
+
+def _weighted(loss: Any, output: LazyTensor, target: LazyTensor, weights: LazyTensor) -> LazyTensor:
+    """The mean over items of the loss of each, multiplied by its weight."""
+    if hasattr(loss, "reduction"):
+        loss = copy.copy(loss)
+        loss.reduction = "none"
+    each = loss(output, target)
+    if not each.ndim or each.shape[0] != output.shape[0]:
+        why = f"the loss gives a tensor of shape {list(each.shape)} for {output.shape[0]} items, which have weights"
+        raise UsageError("E-TRAIN-LOSS", None, why, hint="Return the loss of each item")
+    of_items = each.reshape(each.shape[0], -1).mean(1)
+    return (of_items * weights.to(of_items.dtype)).mean()
 
 
 def _split(data: Any, share: float) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.errors import UsageError
+from ....runtime.tensor.dtype import DType
 from ...core.expression import leaf
 from ...core.lazy_tensor import LazyTensor
 from ...core.promotion import category, dtype_of_scalar
@@ -44,13 +45,13 @@ for _name, _made, _document in (
 @operation()
 def isposinf(input: LazyTensor) -> LazyTensor:
     """Whether elements are infinity."""
-    return input == math.inf
+    return input.eq(math.inf)
 
 
 @operation()
 def isneginf(input: LazyTensor) -> LazyTensor:
     """Whether elements are minus infinity."""
-    return input == -math.inf
+    return input.eq(-math.inf)
 
 
 @operation()
@@ -84,7 +85,9 @@ method("prelu")(prelu)
 @function()
 def result_type(tensor1: Any, tensor2: Any) -> Any:
     """The dtype of an operation on two tensors or numbers."""
-    dims, zero, scalars = [], [], []
+    dims: list[DType] = []
+    zero: list[DType] = []
+    scalars: list[type] = []
     for each in (tensor1, tensor2):
         if isinstance(each, NUMBERS):
             scalars.append(type(each))

@@ -22,7 +22,7 @@ from ..random import GENERATOR
 for _name in ("channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "strided"):
     function(_name)(f"torch.{_name}")  # type: ignore[type-var]
 
-PROFILES = {
+PROFILES: dict[str, dict[str, Any]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
     "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
