@@ -23,7 +23,8 @@ SCRIPT = """
 import faulthandler
 import sys
 import numpy as np
-from candle_convert.runtime.jit import isa as paths
+from candle_convert.runtime.execute import compile_ahead
+from candle_convert.runtime.jit import isa as paths, numba_lazy
 from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.tensor.dtype import DTYPES, F32
 from candle_convert.runtime.ir.graph import Graph, Value
@@ -32,6 +33,8 @@ from candle_convert.runtime.tensor.storage import Held
 from candle_convert.runtime.tensor.tensor import Tensor
 
 faulthandler.dump_traceback_later(600, exit=True)  # says where it stands
+compile_ahead.cores = lambda: 1  # in this process, which keeps the functions that kernels share
+numba_lazy.numba()
 given, made = dict(np.load(sys.argv[1])), {}
 
 
