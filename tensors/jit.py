@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -120,6 +121,8 @@ class Trace:
             except KeyboardInterrupt:
                 _end(changes)
                 raise
+        del result, results, arguments, options
+        _forget_local(changes, values, grads)
         values = [(each, now) for each, now in values if now is not changes.values[each]]
         grads = [(each, now) for each, now in grads if now is not changes.grads[each]]
         self._changed = [(each, now.needs_grad) for each, now in values]
@@ -152,7 +155,8 @@ class Trace:
         realize([item for item in outside if item.inputs])
         owners: dict[Expression, Callable[[], LazyTensor | None]] = {}
         for tensor, before in changes.values.items():
-            owners[before] = functools.partial(_itself, tensor)
+            if before.order < start or not before.inputs:
+                owners[before] = functools.partial(_itself, tensor)
         for tensor, before in changes.grads.items():
             if before is not None:
                 owners[before.expression] = functools.partial(_grad_of, tensor)
@@ -334,6 +338,28 @@ def _end(changes: Changes) -> None:
         tensor.set_expression(value)
     for tensor, grad in changes.grads.items():
         tensor.grad = grad
+
+
+def _forget_local(changes: Changes, values: list[Any], grads: list[Any]) -> None:
+    """Leave out the tensors that the function made and nobody else refers to: each call makes its own.
+
+    Args:
+        values, grads: pairs of the changed tensors and what they have at the end.
+    """
+    befores: list[dict[Any, Any]] = [changes.values, changes.grads]
+    tables = [[(weakref.ref(each), item) for each, item in table.items()] for table in befores]
+    pairs = [[(weakref.ref(each), item) for each, item in listed] for listed in (values, grads)]
+    reads = [weakref.ref(each) for each in changes.reads]
+    changes.reads.clear()
+    for listed in (values, grads):
+        listed.clear()
+    for table in befores:
+        table.clear()
+    for table, kept in zip(befores, tables, strict=True):
+        table.update((each, item) for reference, item in kept if (each := reference()) is not None)
+    for listed, kept in zip((values, grads), pairs, strict=True):
+        listed.extend((each, item) for reference, item in kept if (each := reference()) is not None)
+    changes.reads.update(each for reference in reads if (each := reference()) is not None)
 
 
 def _settle(

@@ -182,3 +182,32 @@ def test_results_that_were_written_to(function):
         expected, found = function(theirs), traced(ours)
         for one, other in zip([*expected, theirs], [*found, ours], strict=True):
             np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=1e-6)
+
+
+def _from_zeros(m, x):
+    made = m.zeros(3)
+    made[0] = 7
+    made += x
+    return made
+
+
+def _last_part(m, x):
+    part = x[..., -3:]
+    part[part > 0] = 2
+    return part
+
+
+def _total(m, x):
+    total = m.zeros(())
+    for _ in range(2):
+        total += x.sum()
+    return total
+
+
+@pytest.mark.parametrize("function", [_from_zeros, _last_part, _total], ids=lambda each: each.__name__)
+def test_each_call_makes_its_own_tensors(function):
+    """What a function makes and writes to begins anew at each call, as torch's; a view of all of an argument too."""
+    traced = cc.jit(lambda x: function(cc, x))
+    for number in range(4):
+        value = np.float32([number, 1, -2])
+        np.testing.assert_allclose(traced(cc.tensor(value)).numpy(), function(torch, torch.tensor(value)).numpy())

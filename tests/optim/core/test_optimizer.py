@@ -181,12 +181,16 @@ def test_options_changed_under_jit():
         (lambda w: optim.Muon([w[0].detach().requires_grad_()]), "matrices"),
         (lambda w: optim.SGD([w]).load_state_dict({}), "not the state"),
         (lambda w: optim.SGD([w]).load_state_dict(optim.SGD(parameters(cc)).state_dict()), "groups of"),
-        (lambda w: optim.clip_grad_norm_([w], 1), "gradient"),
     ],
 )  # fmt: skip
 def test_errors(make, why):
     with pytest.raises(cc.UsageError, match=why):
         make(parameters(cc)[0])
+
+
+def test_clipping_without_gradients():
+    theirs = torch.nn.utils.clip_grad_norm_(parameters(torch), 1)
+    assert optim.clip_grad_norm_(parameters(cc), 1).item() == theirs.item() == 0
 
 
 def test_state_of_another_shape():
