@@ -86,3 +86,14 @@ class ProgressBar(Callback):
 
 def _text(metrics: dict[str, float]) -> str:
     return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+
+
+class TQDMProgressBar(ProgressBar):
+    """The progress bar, under the name that it has in Lightning; options of its look are taken without effect."""
+
+    def __init__(self, refresh_rate: int = 1, process_position: int = 0, **options: Any) -> None:
+        super().__init__(False if refresh_rate == 0 else None)
+
+
+RichProgressBar = TQDMProgressBar
+"""Lightning's other name."""

@@ -133,11 +133,12 @@ class Model(nn.Module):
             return values
         return next(iter(values.values())) if len(values) == 1 else list(values.values())
 
-    def predict(self, x: Any, batch_size: int | None = None) -> np.ndarray:
+    def predict(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """The outputs for inputs, one a row, in evaluation mode.
 
         Args:
             x: an array, a tensor, or a dataset or loader of inputs or of pairs, of which the first is the input.
+            verbose: Keras' choice; nothing is shown.
         """
         module = self.__dict__.get("_compiled") or _Compiled(self, None, None, ())
         given = TensorDataset(x) if isinstance(x, np.ndarray | LazyTensor | list) else x

@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from typing import Any
+
+from .hyper_parameters import HyperParameters, arguments_of
 
 
 class LightningDataModule:
-    """Base of data modules: a subclass defines the loaders that it has."""
+    """Base of data modules: a subclass defines the loaders that it has.
+
+    Attributes:
+        hparams: what `save_hyperparameters` kept.
+    """
+
+    def prepare_data(self) -> None:
+        """Called once before `setup`."""
+
+    def save_hyperparameters(self, *names: str, ignore: str | Sequence[str] = (), logger: bool = True) -> None:
+        """Keep the arguments of ``__init__``, which calls this, in `hparams`.
+
+        Args:
+            names: of the arguments; none for all but `ignore`.
+        """
+        frame = inspect.currentframe()
+        assert frame is not None
+        left = (ignore,) if isinstance(ignore, str) else ignore
+        self.hparams.update(arguments_of(frame.f_back, names, left))
+
+    @property
+    def hparams(self) -> HyperParameters:
+        """Hyper-parameters by name."""
+        found: HyperParameters = self.__dict__.setdefault("_hparams", HyperParameters())
+        return found
 
     def setup(self, stage: str) -> None:
         """Called before loaders are asked for; `stage` is fit, validate, test or predict."""

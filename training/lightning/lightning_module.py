@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ...nn.core.module import Module
 from ...runtime.base.errors import UsageError
+from ...tensors.autograd.clipping import clip_grad_norm_, clip_grad_value_
 from ...tensors.core.lazy_tensor import LazyTensor
 from ..checkpoint.nested_file import load_nested
 from ..loop.logged import Entry
@@ -71,6 +72,11 @@ class LightningModule(ModuleHooks, Module):
     def device(self) -> str:
         """Where the parameters are."""
         return "cpu"
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the first parameter of floats, None without one."""
+        return next((each.dtype for each in self.parameters() if each.dtype.kind == "float"), None)
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         """The loss of a batch, or a dictionary with the loss under ``loss``; None skips the batch."""
@@ -140,6 +146,29 @@ class LightningModule(ModuleHooks, Module):
     def manual_backward(self, loss: LazyTensor, **options: Any) -> None:
         """Compute gradients of a loss; for steps without automatic optimization."""
         loss.backward(**options)
+
+    def toggle_optimizer(self, optimizer: Any, optimizer_idx: int | None = None) -> None:
+        """Let only the parameters of an optimizer require gradients, until `untoggle_optimizer`."""
+        own = {id(each) for group in optimizer.param_groups for each in group["params"]}
+        kept = [(each, each.requires_grad) for each in self.parameters()]
+        object.__setattr__(self, "_toggled", kept)
+        for each, required in kept:
+            each.requires_grad_(required and id(each) in own)
+
+    def untoggle_optimizer(self, optimizer: Any, optimizer_idx: int | None = None) -> None:
+        """Let the parameters require gradients that did before `toggle_optimizer`."""
+        for each, required in self.__dict__.pop("_toggled", ()):
+            each.requires_grad_(required)
+
+    def clip_gradients(
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """Clip the gradients of an optimizer's parameters by their norm, or each of them with ``value``."""
+        if gradient_clip_val is None:
+            return
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        clip = clip_grad_value_ if gradient_clip_algorithm == "value" else clip_grad_norm_
+        clip(parameters, gradient_clip_val)
 
     def save_hyperparameters(self, *names: str, ignore: str | Sequence[str] = (), logger: bool = True) -> None:
         """Keep the arguments of ``__init__``, which calls this, in `hparams` and in checkpoints.
