@@ -17,7 +17,7 @@ class LightningDataModule:
     """
 
     def prepare_data(self) -> None:
-        """Called once before `setup`."""
+        """Called before `setup`: for downloads and the like."""
 
     def save_hyperparameters(self, *names: str, ignore: str | Sequence[str] = (), logger: bool = True) -> None:
         """Keep the arguments of ``__init__``, which calls this, in `hparams`.

@@ -8,6 +8,9 @@ from typing import Any
 class ModuleHooks:
     """Hooks of a module, which do nothing unless a subclass defines them."""
 
+    def prepare_data(self) -> None:
+        """Before `setup`: for downloads and the like."""
+
     def setup(self, stage: str) -> None:
         """Before anything else; `stage` is fit, validate, test or predict."""
 

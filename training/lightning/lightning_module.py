@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from ...nn.core.module import Module
+from ...nn.core.provided import PROVIDED
 from ...runtime.base.errors import UsageError
 from ...tensors.autograd.clipping import clip_grad_norm_, clip_grad_value_
 from ...tensors.core.lazy_tensor import LazyTensor
 from ..checkpoint.nested_file import load_nested
+from ..export.function_graph import graph_of
 from ..loop.logged import Entry
 from ..loop.run import Run
 from ..loop.traced_step import read_in_python
@@ -62,6 +64,19 @@ class LightningModule(ModuleHooks, Module):
     def global_step(self) -> int:
         """Steps that optimizers have made."""
         return self.trainer.global_step if self.__dict__.get("_trainer") else 0
+
+    def to_onnx(self, file_path: str | os.PathLike[str], input_sample: Any = None, **options: Any) -> None:
+        """Write what the module computes for `input_sample`, by default for its ``example_input_array``, as ONNX.
+
+        Raises UsageError without either.
+        """
+        sample = self.__dict__.get("example_input_array") if input_sample is None else input_sample
+        if sample is None:
+            raise UsageError(
+                "E-TRAIN-SHAPE", os.fspath(file_path), "the inputs are not known", hint="Pass input_sample"
+            )
+        example = tuple(sample) if isinstance(sample, tuple | list) else (sample,)
+        PROVIDED.get("write_graph")(graph_of(self, example, dynamic_batch=True), file_path)
 
     @property
     def logger(self) -> Any:

@@ -204,6 +204,9 @@ class Trainer(Engine):
             why = f"{type(self.module).__name__} is not a LightningModule"
             raise UsageError("E-TRAIN-MODULE", None, why, hint="Derive it from cc.LightningModule")
         self.module.trainer = self
+        for owner in (datamodule, self.module):
+            if hasattr(owner, "prepare_data"):
+                owner.prepare_data()
         if datamodule is not None:
             datamodule.setup(stage)
         self.call("setup", stage)

@@ -67,7 +67,11 @@ class Rows(cc.LightningDataModule):
         super().__init__()
         self.save_hyperparameters()
 
+    def prepare_data(self):
+        self.prepared = True
+
     def train_dataloader(self):
+        assert self.prepared
         return cc.data.DataLoader(X, batch_size=self.hparams.size)
 
 
@@ -78,3 +82,16 @@ def test_several_optimizers():
     assert module.seen[:2] == [[True, True, False, False], [False, False, True, True]]
     assert all(each.requires_grad for each in module.parameters())
     assert module.dtype == cc.float32
+
+
+def test_graph_of_a_module(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    module = Two()
+    module.forward = lambda x: module.second(module.first(x))
+    with pytest.raises(cc.UsageError, match="inputs are not known"):
+        module.to_onnx(tmp_path / "m.onnx")
+    module.example_input_array = cc.zeros(1, 2)
+    module.to_onnx(tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    found = session.run(None, {session.get_inputs()[0].name: X})[0]
+    np.testing.assert_allclose(found, module(cc.tensor(X)).detach().numpy(), 1e-5, 1e-6)
