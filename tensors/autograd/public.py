@@ -12,6 +12,8 @@ from ..core.grad_mode import no_grad as no_grad
 from ..core.grad_mode import set_grad_enabled as set_grad_enabled
 from ..core.lazy_tensor import LazyTensor
 from ..operations.creation import as_tensor
+from . import function_class as function  # noqa: F401 (torch's name)
+from . import jacobians as functional  # noqa: F401 (torch's name)
 from .checks import gradcheck as gradcheck
 from .checks import gradgradcheck as gradgradcheck
 from .function_class import Function as Function
