@@ -173,15 +173,15 @@ provide_second_names(
 )
 _OF_NETWORKS = frozenset(
     (
-        "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "batch_norm", "bilinear",
+        "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear",
         "binary_cross_entropy_with_logits", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
         "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout",
-        "embedding", "embedding_bag", "group_norm", "hinge_embedding_loss", "instance_norm", "kl_div", "layer_norm",
+        "group_norm", "hinge_embedding_loss", "kl_div", "layer_norm",
         "margin_ranking_loss", "max_pool1d", "max_pool2d", "max_pool3d", "pairwise_distance", "pixel_shuffle",
         "pixel_unshuffle", "poisson_nll_loss", "rms_norm", "rrelu", "threshold", "triplet_margin_loss",
     )
 )  # fmt: skip
-"""Functions of `nn.functional` that PyTorch has under this name, too."""
+"""Functions of `nn.functional` that PyTorch has under this name, too, with arguments in this order."""
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = ["__version__", *sorted(("models", "nn", "ops", *_MODULES)), *sorted(_MODULE_OF)]
 models.PROVIDED.provide("load", lambda: importlib.import_module(".convert.load.load_model", __name__).load)
