@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "candle", deadline=None, database=None, derandomize=not _full(config), suppress_health_check=slow
     )
     settings.load_profile("candle")
-    gc.set_threshold(50_000, 4, 4)  # collection of tests takes 11% less, and compiling kernels 5%
+    gc.set_threshold(50_000, 4, 4)  # collecting tests makes millions of objects that stay
     if hasattr(config, "workerinput"):
         compile_ahead.cores = lambda: 1
         numba_lazy.numba()
