@@ -61,7 +61,7 @@ FLOORS = (
     ("tensors/core",),
     ("tensors/operations",),
     ("tensors/operations/numeric",),
-    ("tensors/operations/further", "tensors/operations/names"),
+    ("tensors/operations/names",),
     ("tensors/writes",),
     ("tensors/autograd",),
     ("tensors/special",),

@@ -1,4 +1,4 @@
-"""Further functions give what torch's give."""
+"""Functions of elements, dims and parts give what torch's give."""
 
 import candle_convert as cc
 import numpy as np

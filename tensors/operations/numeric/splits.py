@@ -13,7 +13,7 @@ from ...core.lazy_tensor import LazyTensor
 from ...core.registry import FUNCTIONS, attribute, function, in_place, method, operation
 from .. import indexing
 from ..creation import made
-from ..numeric.parts import index_put
+from .parts import index_put
 
 
 @operation()

@@ -1,1 +1,0 @@
-"""Further functions of PyTorch, written with other operations."""
