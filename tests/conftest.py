@@ -72,13 +72,13 @@ def repeated() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def needed_kernels(full: bool) -> Iterator[None]:
+def needed_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
     """Runs of other shapes that may follow are planned, but their kernels are not compiled beforehand, unless sweeps
     are exhaustive: few tests have such runs, and kernels that cannot be compiled are no error before. Processes that
     tests start compile them."""
     planned = ShapeWarmup.kernels
     with pytest.MonkeyPatch.context() as patch:
-        if not full:
+        if not _full(request.config):
             patch.setattr(ShapeWarmup, "kernels", lambda *arguments: planned(*arguments)[:0])
         yield
 

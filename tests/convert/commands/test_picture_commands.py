@@ -69,7 +69,7 @@ def test_annotated_pictures(folder, capsys):
     ("words", "line"),
     [
         (["-o", "photos/0.png"], "not a folder"),
-        (["--threshold", "nan"], "nan is not in the range"),
+        (["--threshold", "nan"], "nan is not a finite number"),
         (["--iou", "2"], "2.0 is not in the range"),
         (["--points", "nan,1"], "--points 'nan,1' is not X,Y"),
         (["--box", "1,2,inf,4"], "--box '1,2,inf,4' is not X0,Y0"),
