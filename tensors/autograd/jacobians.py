@@ -55,6 +55,16 @@ def _weights(v: Any, like: tuple[LazyTensor, ...], what: str) -> tuple[LazyTenso
     return found
 
 
+def _called(
+    func: Callable[..., Any], inputs: Any, create_graph: bool
+) -> tuple[tuple[LazyTensor, ...], Any, tuple[LazyTensor, ...]]:
+    """Stand-ins for the inputs, and what a function makes of them: as it is, and as a tuple."""
+    with set_grad_enabled(True):
+        sources = _sources(_tuple(inputs), create_graph)
+        result = func(*sources)
+    return sources, result, _tuple(result)
+
+
 def _pulled(
     outputs: tuple[LazyTensor, ...], sources: tuple[LazyTensor, ...], weights: tuple[LazyTensor, ...],
     create_graph: bool, strict: bool = False,
@@ -87,11 +97,7 @@ def jacobian(
     Returns a tensor of the shape of the result followed by that of the input; for a tuple of results a tuple, and for a
     tuple of inputs a tuple inside of it.
     """
-    given = _tuple(inputs)
-    with set_grad_enabled(True):
-        sources = _sources(given, create_graph)
-        result = func(*sources)
-    outputs = _tuple(result)
+    sources, result, outputs = _called(func, inputs, create_graph)
     rows = []
     for output in outputs:
         flat = output.reshape(-1)
@@ -128,10 +134,7 @@ def vjp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """The results, and the product of `v`, of their shape, with the Jacobian, of the shape of the inputs."""
-    with set_grad_enabled(True):
-        sources = _sources(_tuple(inputs), create_graph)
-        result = func(*sources)
-    outputs = _tuple(result)
+    sources, result, outputs = _called(func, inputs, create_graph)
     found = _pulled(outputs, sources, _weights(v, outputs, "vjp"), create_graph, strict)
     return _shown(result, create_graph), _as_given(found, inputs)
 
@@ -140,10 +143,8 @@ def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """The results, and the product of the Jacobian with `v`, of the shape of the inputs."""
+    sources, result, outputs = _called(func, inputs, create_graph)
     with set_grad_enabled(True):
-        sources = _sources(_tuple(inputs), create_graph)
-        result = func(*sources)
-        outputs = _tuple(result)
         free = tuple([zeros_like(each).requires_grad_() for each in outputs])
         pulled = _pulled(outputs, sources, free, True, strict)
     found = _pulled(pulled, free, _weights(v, sources, "jvp"), create_graph, False)
@@ -155,10 +156,7 @@ def hvp(
 ) -> tuple[Any, Any]:
     """The result, which has one element, and the product of its second derivatives with `v`, both of the shape of the
     inputs."""
-    with set_grad_enabled(True):
-        sources = _sources(_tuple(inputs), create_graph)
-        result = func(*sources)
-    outputs = _tuple(result)
+    sources, result, outputs = _called(func, inputs, create_graph)
     first = _pulled(outputs, sources, _weights(None, outputs, "hvp"), True, strict)
     found = _pulled(first, sources, _weights(v, sources, "hvp"), create_graph, strict)
     return _shown(result, create_graph), _as_given(found, inputs)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.lazy_tensor import LazyTensor
 from ..operations.random import exponential
-from .distribution import POSITIVE, REAL, Distribution, checked, draw, tensors
+from .distribution import POSITIVE, Distribution, LocationScale, checked, draw, tensors
 
 EULER = 0.57721566490153286061
 
@@ -108,25 +108,8 @@ class Exponential(Distribution):
         return -(-value).log1p() / self.rate
 
 
-class Laplace(Distribution):
+class Laplace(LocationScale):
     """Of a center and a scale."""
-
-    has_rsample = True
-    parameters = {"loc": 0, "scale": 0}  # noqa: RUF012
-
-    def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
-        self.loc, self.scale = tensors(loc, scale)
-        checked(self, "loc", self.loc, REAL)
-        checked(self, "scale", self.scale, POSITIVE)
-        super().__init__(self.loc.shape)
-
-    @property
-    def mean(self) -> LazyTensor:
-        return self.loc
-
-    @property
-    def mode(self) -> LazyTensor:
-        return self.loc
 
     @property
     def stddev(self) -> LazyTensor:
@@ -156,24 +139,12 @@ class Laplace(Distribution):
         return self.loc - self.scale * term.sign() * (-2 * term.abs()).log1p()
 
 
-class Cauchy(Distribution):
+class Cauchy(LocationScale):
     """Of a median and half of the width at half of the height."""
-
-    has_rsample = True
-    parameters = {"loc": 0, "scale": 0}  # noqa: RUF012
-
-    def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
-        self.loc, self.scale = tensors(loc, scale)
-        checked(self, "scale", self.scale, POSITIVE)
-        super().__init__(self.loc.shape)
 
     @property
     def mean(self) -> LazyTensor:
         return self.loc * math.nan
-
-    @property
-    def mode(self) -> LazyTensor:
-        return self.loc
 
     @property
     def variance(self) -> LazyTensor:
@@ -195,24 +166,12 @@ class Cauchy(Distribution):
         return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
 
 
-class Gumbel(Distribution):
+class Gumbel(LocationScale):
     """Of the largest of many numbers, with a place and a scale."""
-
-    has_rsample = True
-    parameters = {"loc": 0, "scale": 0}  # noqa: RUF012
-
-    def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
-        self.loc, self.scale = tensors(loc, scale)
-        checked(self, "scale", self.scale, POSITIVE)
-        super().__init__(self.loc.shape)
 
     @property
     def mean(self) -> LazyTensor:
         return self.loc + self.scale * EULER
-
-    @property
-    def mode(self) -> LazyTensor:
-        return self.loc
 
     @property
     def stddev(self) -> LazyTensor:

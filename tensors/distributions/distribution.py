@@ -157,6 +157,27 @@ def tensors(*values: Any) -> list[LazyTensor]:
     return [each if each.shape == shape else each.expand(shape) for each in made]
 
 
+class LocationScale(Distribution):
+    """A family of a place `loc`, which is its mean and its mode unless it says otherwise, and a positive `scale`."""
+
+    has_rsample = True
+    parameters = {"loc": 0, "scale": 0}  # noqa: RUF012
+
+    def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
+        self.loc, self.scale = tensors(loc, scale)
+        checked(self, "loc", self.loc, REAL)
+        checked(self, "scale", self.scale, POSITIVE)
+        super().__init__(self.loc.shape)
+
+    @property
+    def mean(self) -> LazyTensor:
+        return self.loc
+
+    @property
+    def mode(self) -> LazyTensor:
+        return self.loc
+
+
 def sum_last(value: LazyTensor, dims: int) -> LazyTensor:
     """Summed over the last dims."""
     return value.sum(tuple(range(-dims, 0))) if dims else value

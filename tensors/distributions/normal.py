@@ -10,30 +10,13 @@ import numpy as np
 from ..core.lazy_tensor import LazyTensor
 from ..operations.creation import eye
 from ..special.inverse import erfinv
-from .distribution import POSITIVE, REAL, Distribution, checked, draw, sum_last, tensors
+from .distribution import POSITIVE, Distribution, LocationScale, checked, draw, sum_last, tensors
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 
 
-class Normal(Distribution):
+class Normal(LocationScale):
     """Of a mean `loc` and a standard deviation `scale`."""
-
-    has_rsample = True
-    parameters = {"loc": 0, "scale": 0}  # noqa: RUF012
-
-    def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
-        self.loc, self.scale = tensors(loc, scale)
-        checked(self, "loc", self.loc, REAL)
-        checked(self, "scale", self.scale, POSITIVE)
-        super().__init__(self.loc.shape)
-
-    @property
-    def mean(self) -> LazyTensor:
-        return self.loc
-
-    @property
-    def mode(self) -> LazyTensor:
-        return self.loc
 
     @property
     def stddev(self) -> LazyTensor:
