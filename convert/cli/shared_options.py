@@ -76,13 +76,18 @@ def _flag(attribute: str) -> Callable[[click.Context, click.Parameter, bool], No
 
 def _limits(ctx: click.Context, parameter: click.Parameter, values: Sequence[str]) -> None:
     if values:
-        ctx.with_resource(limits.limits(**dict(pair(value, "--limit NAME=SIZE") for value in values)))
+        _limit(ctx, **dict(pair(value, "--limit NAME=SIZE") for value in values))
 
 
 def memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     """``--max-memory`` of commands that run models, which is the limit of that name."""
     if value is not None:
-        ctx.with_resource(limits.limits(memory=value))
+        _limit(ctx, memory=value)
+
+
+def _limit(ctx: click.Context, **changes: str | float) -> None:
+    """Set limits until the program ends: Click does not close the context of a command whose words it refuses."""
+    ctx.find_root().with_resource(limits.limits(**changes))
 
 
 def _report(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
