@@ -16,11 +16,14 @@ from ...tensors.core.grad_mode import enable_grad, no_grad
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.realize import realize
 from ...tensors.core.trace import TRACE
+from .saved_value import checked, count
 from .state_dict import loaded, saved
 from .step_numbers import Bucket, Numbers
 
 Group = dict[str, Any]
 """Options of parameters, and under ``params`` the parameters."""
+UNCHECKED = frozenset({"params", "param_names"})
+"""Entries of groups that are no options."""
 MASTER = "master"
 """The state that holds the f32 value of a parameter of 16 bits."""
 
@@ -215,31 +218,42 @@ class Optimizer(metaclass=OptimizerClass):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take state and options of `state_dict`, or of PyTorch's optimizer of the same name; tensors may be arrays.
 
-        Raises UsageError if groups or shapes are different.
+        Raises UsageError for other groups, shapes and kinds of values, and takes nothing then.
         """
         groups, by_parameter = loaded(state_dict, self.param_groups)
-        for group, options in zip(self.param_groups, groups, strict=True):
+        for number, (group, options) in enumerate(zip(self.param_groups, groups, strict=True)):
+            for name in options.keys() & group.keys() - UNCHECKED:
+                options[name] = checked(f"{name} of group {number}", options[name], group[name])
             self.check({**group, **options})
-        for parameter, (group, given) in by_parameter.items():
-            self._load(parameter, group, given)
+        states = {each: self._fitting(each, group, given) for each, (group, given) in by_parameter.items()}
+        for parameter, (state, values) in states.items():
+            self.state[parameter] = state
+            for name, value in values.items():
+                held = state[name]
+                if isinstance(held, LazyTensor):
+                    held.become(LazyTensor(leaf(value)))  # plans know the tensor
+                else:
+                    state[name] = value
+            self.loaded(state, by_parameter[parameter][1])
         for group, options in zip(self.param_groups, groups, strict=True):
             group.update(options)
 
-    def _load(self, parameter: LazyTensor, group: Group, given: Mapping[str, Any]) -> None:
-        """Write state into the tensors that hold it, which plans know."""
-        state = self.state.get(parameter)
-        if state is None:
-            state = self.state[parameter] = self._begun(parameter, group)
-        for name, value in given.items():
-            held = state.get(name)
+    def _fitting(
+        self, parameter: LazyTensor, group: Group, given: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The state that a parameter has, or begins with, and what it becomes by a saved one."""
+        state = self.state.get(parameter) or self._begun(parameter, group)
+        shape = list(parameter.shape)
+        values = {}
+        for name in given.keys() & state.keys():
+            what, value, held = f"{name} of a parameter of shape {shape}", given[name], state[name]
             if isinstance(held, LazyTensor):
-                if held.shape != value.shape:
-                    why = f"{name} of a parameter of shape {list(parameter.shape)} has shape {list(value.shape)}"
-                    raise UsageError("E-OPTIM-STATE", None, why, expected=str(list(held.shape)))
-                held.become(LazyTensor(leaf(np.asarray(value))))
-            elif held is not None:
-                state[name] = type(held)(value)
-        self.loaded(state, given)
+                values[name] = np.asarray(checked(what, value, held))
+            elif isinstance(held, int):
+                values[name] = count(what, value)
+            else:
+                values[name] = float(checked(what, value, 0.0))
+        return state, values
 
     def loaded(self, state: dict[str, Any], given: Mapping[str, Any]) -> None:
         """Set counters that PyTorch's state does not have."""

@@ -11,6 +11,7 @@ from ...runtime.base.errors import UsageError
 from ...tensors.core.conversion import array_of
 from ...tensors.core.expression import leaf
 from ...tensors.core.lazy_tensor import LazyTensor
+from .saved_value import count
 
 State = dict[str, Any]
 
@@ -41,9 +42,12 @@ def loaded(
     Raises UsageError if the groups are not of the same sizes.
     """
     try:
-        theirs, states = list(given["param_groups"]), given["state"]
+        theirs, states = [dict(each) for each in given["param_groups"]], given["state"]
         sizes = [len(group["params"]) for group in theirs]
-    except (KeyError, TypeError) as error:
+        by_number = {
+            number: {key: each for key, each in states[number].items() if each is not None} for number in states
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = f"this is not the state of an optimizer ({error!r})"
         raise UsageError("E-OPTIM-STATE", None, why, expected="keys state and param_groups") from error
     ours = [len(group["params"]) for group in groups]
@@ -54,9 +58,9 @@ def loaded(
     found = {}
     for group, wanted, group_options in zip(groups, theirs, options, strict=True):
         for each, number in zip(group["params"], wanted["params"], strict=True):
-            if number in states:
-                read = {name: _array(value) for name, value in states[number].items() if value is not None}
-                found[each] = {**group, **group_options}, read
+            of_one = by_number.get(count("the number of a parameter", number))
+            if of_one is not None:
+                found[each] = {**group, **group_options}, {name: _array(value) for name, value in of_one.items()}
     return options, found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..core.optimizer import Optimizer
+from ..core.saved_value import mismatch
 from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler, require
 
@@ -15,15 +16,24 @@ class _Composed(LRScheduler):
     """A schedule whose state has those of others."""
 
     external: ClassVar[frozenset[str]] = frozenset({"optimizer", "_schedulers"})
+    has_functions = True
     _schedulers: list[LRScheduler]
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "_schedulers": [each.state_dict() for each in self._schedulers]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        for each, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+        own = self.fitting(state_dict)
+        states = state_dict.get("_schedulers")
+        if not isinstance(states, list | tuple) or len(states) != len(self._schedulers):
+            raise mismatch(
+                f"{type(self).__name__}._schedulers", f"a list of {len(self._schedulers)}", repr(type(states))
+            )
+        for each, state in zip(self._schedulers, states, strict=True):
+            each.fitting(state)
+        for each, state in zip(self._schedulers, states, strict=True):
             each.load_state_dict(state)
+        vars(self).update(own)
 
 
 class SequentialLR(_Composed):

@@ -90,6 +90,11 @@ class CyclicLR(MomentumScheduler):
             self.begin_momentum(given["base_momentum"], given["max_momentum"], is_new)
         super().__init__(optimizer, given["last_epoch"])
 
+    @property
+    def has_functions(self) -> bool:
+        """Whether the height of cycles is a function of the user."""
+        return self.scale_fn is not None
+
     def _height(self, cycle: float) -> float:
         """What the height of a cycle is multiplied by."""
         at = cycle if self.scale_mode == "cycle" else self.last_epoch

@@ -15,6 +15,7 @@ class _OfFunctions(LRScheduler):
     """A schedule by one function, or one for each group."""
 
     external: ClassVar[frozenset[str]] = frozenset({"optimizer", "lr_lambdas"})
+    has_functions = True
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1) -> None:
         self.lr_lambdas: list[Any] = per_group("lr_lambda", optimizer, lr_lambda)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from ..core.optimizer import Optimizer
 from .scheduler import LRScheduler, per_group, require
@@ -34,6 +35,8 @@ class ReduceLROnPlateau(LRScheduler):
         threshold: how much better counts, relative to the best ("rel") or not ("abs"), by `threshold_mode`.
         options: the fields of `PlateauKeywords`.
     """
+
+    of_a_try: ClassVar[Mapping[str, Any]] = {"metrics": 0.0}
 
     def __init__(
         self,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...runtime.base.errors import UsageError
 from ..core.optimizer import Group, Optimizer
+from ..core.saved_value import MOST, checked, mismatch
+
+COUNTS = frozenset({"last_epoch", "_step_count"})
+OF_ALL = frozenset({*COUNTS, "base_lrs", "_last_lr"})
+"""Attributes of all schedules."""
 
 
 class LRScheduler:
@@ -22,6 +28,8 @@ class LRScheduler:
 
     external: ClassVar[frozenset[str]] = frozenset({"optimizer"})
     """Attributes that are no state."""
+    of_a_try: ClassVar[Mapping[str, Any]] = {}
+    """Arguments of `step` with which a saved state is tried."""
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self._take(optimizer)
@@ -47,6 +55,11 @@ class LRScheduler:
         self._is_initial = True
         self.step()
         self._is_initial = False
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether a step calls functions of the user, which are not called to try a saved state."""
+        return False
 
     @property
     def groups(self) -> list[Group]:
@@ -90,8 +103,47 @@ class LRScheduler:
         return {name: value for name, value in vars(self).items() if name not in self.external}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take what `state_dict` returned."""
-        vars(self).update({name: value for name, value in state_dict.items() if name not in self.external})
+        """Take what `state_dict`, or that of PyTorch's schedule of the same name, returned.
+
+        Raises UsageError for values that do not fit this schedule, and takes none then.
+        """
+        vars(self).update(self.fitting(state_dict))
+
+    def fitting(self, state_dict: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes of a saved state; UsageError for values that do not fit this schedule."""
+        name = type(self).__name__
+        if not isinstance(state_dict, Mapping):
+            raise mismatch(name, "a dictionary", type(state_dict).__name__)
+        own, found = vars(self), {}
+        if "last_epoch" in own.keys() - state_dict.keys():
+            raise mismatch(name, "the key last_epoch", ", ".join(map(str, state_dict)))
+        known = own if type(self).__module__.startswith(__package__) else OF_ALL
+        for key, value in state_dict.items():
+            if not isinstance(key, str) or key in self.external or callable(getattr(type(self), key, None)):
+                continue
+            is_known = key in known and key in own
+            found[key] = checked(f"{name}.{key}", value, own[key]) if is_known else value
+        for key in COUNTS & found.keys() & own.keys():
+            if not -1 <= found[key] <= MOST:
+                raise mismatch(f"{name}.{key}", "a number of at least -1", repr(found[key]))
+        self._try(found)
+        return found
+
+    def _try(self, attributes: Mapping[str, Any]) -> None:
+        """Raise UsageError where the next step would fail with these attributes."""
+        if self.has_functions or not type(self).__module__.startswith(__package__):
+            return
+        tried = copy.copy(self)
+        vars(tried).update(copy.deepcopy(dict(attributes)))
+        tried.optimizer = copy.copy(self.optimizer)
+        tried.optimizer.param_groups = [dict(group) for group in self.groups]
+        try:
+            tried.step(**tried.of_a_try)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            why = f"the saved state of {type(self).__name__} does not fit ({type(error).__name__}: {error})"
+            raise UsageError("E-STATE-VALUE", None, why, hint="Take the state of this schedule") from error
+        except UsageError:
+            """The schedule is over."""
 
 
 def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:

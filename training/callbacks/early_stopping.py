@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...optim.core.saved_value import arrays, checked
 from ...runtime.base.errors import UsageError
 from ..loop.logged import metric
 from .callback import Callback
@@ -74,10 +75,13 @@ class EarlyStopping(Callback):
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state."""
-        self.wait_count, self.stopped_epoch = state_dict["wait_count"], state_dict["stopped_epoch"]
-        self.best_score, self.patience = state_dict["best_score"], state_dict["patience"]
-        self._best = state_dict["best"]
+        """Go on from a state; UsageError for values of another kind."""
+        best = arrays("best", state_dict["best"])
+        own = self.state_dict() | {"best": best}
+        given = checked(self.state_key, {**state_dict, "best": best}, own)
+        self.wait_count, self.stopped_epoch = given["wait_count"], given["stopped_epoch"]
+        self.best_score, self.patience = given["best_score"], given["patience"]
+        self._best = best
 
     def on_train_epoch_end(self, trainer: Run, module: Any) -> None:
         """Check, if that is asked for here."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...optim.core.saved_value import checked
 from ...runtime.base.errors import UsageError
 from ..loop.logged import metric
 from .callback import Callback
@@ -92,11 +93,13 @@ class ModelCheckpoint(Callback):
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state."""
-        self.best_model_path, self.last_model_path = state_dict["best_model_path"], state_dict["last_model_path"]
-        self.best_model_score = state_dict["best_model_score"]
-        self.best_k_models = dict(state_dict["best_k_models"])
-        self._last_step = state_dict["last_step"]
+        """Go on from a state; UsageError for values of another kind."""
+        kept = state_dict["best_k_models"]
+        own = self.state_dict() | {"best_model_score": None, "best_k_models": dict.fromkeys(map(str, kept), 0.0)}
+        given = checked(self.state_key, state_dict, own)
+        self.best_model_path, self.last_model_path = given["best_model_path"], given["last_model_path"]
+        self.best_model_score = None if given["best_model_score"] is None else float(given["best_model_score"])
+        self.best_k_models, self._last_step = given["best_k_models"], given["last_step"]
 
     def folder(self, trainer: Run) -> Path:
         """Where files are written."""
@@ -158,9 +161,11 @@ class ModelCheckpoint(Callback):
         trainer.save_checkpoint(path, self.save_weights_only)
         if self.verbose:
             print(f"wrote {path}", file=sys.stderr)
-        for each in dropped:
-            if each != path:
-                Path(each).unlink(missing_ok=True)
+        folder = self.folder(trainer).resolve()
+        for each in map(Path, dropped):
+            is_own = each.suffix == SUFFIX and each.resolve().parent == folder  # a checkpoint may name other files
+            if is_own and str(each) != path:
+                each.unlink(missing_ok=True)
 
     def _surplus(self, sign: int) -> list[str]:
         """The files that another one replaces, which are forgotten."""

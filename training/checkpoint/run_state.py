@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...runtime.base.errors import FormatError
+from ...runtime.base.errors import FormatError, UsageError
 
 VERSION = 1
 """Of the layout."""
+HINT = "Take a checkpoint of this run"
 NEEDED = ("state_dict", "optimizer_states", "lr_schedulers", "callbacks", "loop", "epoch", "global_step")
 
 
@@ -18,9 +19,12 @@ def taken_from(path: str) -> Iterator[None]:
     """FormatError where a state that is read in the block lacks something, or has something else in its place."""
     try:
         yield
+    except UsageError as error:
+        sides = {"expected": error.expected, "found": error.found}
+        raise FormatError("E-CHECKPOINT", path, error.why, hint=HINT, **sides) from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         why = f"does not hold the state of a run ({type(error).__name__}: {error})"
-        raise FormatError("E-CHECKPOINT", path, why, hint="Take a checkpoint of this run") from error
+        raise FormatError("E-CHECKPOINT", path, why, hint=HINT) from error
 
 
 def stateful(callbacks: Sequence[Any]) -> dict[str, Any]:
@@ -45,7 +49,24 @@ def load_optimizer_states(checkpoint: Mapping[str, Any], optimizers: Sequence[An
     for optimizer, state in zip(optimizers, checkpoint["optimizer_states"], strict=True):
         optimizer.load_state_dict(state)
     for schedule, state in zip(schedules, checkpoint["lr_schedulers"], strict=True):
+        own = schedule.scheduler.state_dict()
+        missing = sorted(own.keys() - dict(state).keys())
+        if missing:
+            raise LookupError(f"the state of {type(schedule.scheduler).__name__} does not have {missing[0]}")
         schedule.scheduler.load_state_dict(state)
+
+
+def load_callbacks(states: Mapping[str, Any], callbacks: Sequence[Any]) -> None:
+    """Go on from the states of callbacks; where one does not take its own, all have those that they had before."""
+    found = stateful(callbacks)
+    before = {key: each.state_dict() for key, each in found.items() if key in states}
+    try:
+        for key in before:
+            found[key].load_state_dict(states[key])
+    except BaseException:
+        for key, state in before.items():
+            found[key].load_state_dict(state)
+        raise
 
 
 def check(checkpoint: Mapping[str, Any], path: str, optimizers: int, schedules: int) -> None:

@@ -7,10 +7,10 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import index
 from typing import Any
 
 from ...optim import clip_grad_norm_, clip_grad_value_
+from ...optim.core.saved_value import checked, count
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf
 from ...tensors.core.lazy_tensor import LazyTensor
@@ -20,7 +20,7 @@ from ..data.collate import rows_of
 from ..data.loader import DataLoader
 from ..loop.interrupts import deferred
 from ..loop.logged import Epoch, metric
-from ..loop.random_state import random_state, set_random_state
+from ..loop.random_state import check_random_state, random_state, set_random_state
 from ..loop.traced_step import TracedStep, detached, positional
 from .engine import Engine
 from .evaluation_loop import VALIDATION, EvaluationLoop
@@ -292,11 +292,30 @@ class FitLoop:
             "gradients": _gradients(self._engine.optimizers),
         }
 
+    def checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """A saved state for `resume`; UsageError, ValueError and the like for values that do not fit this run."""
+        for each in (state["epoch_random"], state["random"]):
+            if each or each is state["random"]:
+                check_random_state(each)
+        Epoch().restore(state["logged"])
+        parameters = _parameters(self._engine.optimizers)
+        gradients = list(state["gradients"])
+        if gradients:
+            wanted = [None if given is None else each for given, each in zip(gradients, parameters, strict=True)]
+            gradients = checked("gradients", gradients, wanted)
+        return {
+            **state,
+            "batch_count": count("batch_count", state["batch_count"]),
+            "validated_at": count("validated_at", state["validated_at"], -1),
+            "ended": checked("ended", state["ended"], False),
+            "gradients": gradients,
+        }
+
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from a state that `checked` gives."""
         self._resumed = state
-        self._validated_at, self._ended = index(state["validated_at"]), bool(state["ended"])
-        self._engine.batch_count = index(state["batch_count"])
+        self._validated_at, self._ended = state["validated_at"], state["ended"]
+        self._engine.batch_count = state["batch_count"]
         self._epoch_random = state["epoch_random"]
         self._epoch.restore(state["logged"])
         for each in (state["epoch_random"], state["random"]):
@@ -304,7 +323,8 @@ class FitLoop:
                 set_random_state(each, self._loader)
         if self._ended or not self._epoch_random:  # an epoch is over, or none was begun
             self._resumed = None
-        _set_gradients(self._engine.optimizers, state["gradients"])
+        for parameter, gradient in zip(_parameters(self._engine.optimizers), state["gradients"], strict=False):
+            parameter.grad = None if gradient is None else LazyTensor(leaf(gradient))
 
 
 def _after(loader: Iterable[Any], count: int) -> Iterator[Any]:
@@ -314,14 +334,11 @@ def _after(loader: Iterable[Any], count: int) -> Iterator[Any]:
     return itertools.islice(iter(loader), count, None)
 
 
+def _parameters(optimizers: Sequence[Any]) -> list[LazyTensor]:
+    return [each for one in optimizers for group in one.param_groups for each in group["params"]]
+
+
 def _gradients(optimizers: Sequence[Any]) -> list[Any]:
     """The gradients that wait for a step of the optimizer, None where there are no more; empty without any."""
-    parameters = [each for one in optimizers for group in one.param_groups for each in group["params"]]
-    found = [None if each.grad is None else each.grad.array() for each in parameters]
+    found = [None if each.grad is None else each.grad.array() for each in _parameters(optimizers)]
     return found if any(each is not None for each in found) else []
-
-
-def _set_gradients(optimizers: Sequence[Any], gradients: Sequence[Any]) -> None:
-    parameters = [each for one in optimizers for group in one.param_groups for each in group["params"]]
-    for parameter, gradient in zip(parameters, gradients, strict=False):
-        parameter.grad = None if gradient is None else LazyTensor(leaf(gradient))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from operator import index
 from pathlib import Path
 from typing import Any
 
 from ...optim import AdamW
+from ...optim.core.saved_value import arrays, checked, count
 from ...runtime.base.errors import FileAccessError, UsageError
 from ..callbacks import ModelCheckpoint, ProgressBar
 from ..checkpoint import run_state
@@ -247,15 +247,21 @@ class Trainer(Engine):
             run_state.check(checkpoint, str(path), len(self.optimizers), len(self.schedules))
         self.call("on_load_checkpoint", checkpoint)
         with run_state.taken_from(str(path)):
-            self.module.load_state_dict(checkpoint["state_dict"])
+            epoch, step = count("epoch", checkpoint["epoch"]), count("global_step", checkpoint["global_step"])
+            metrics = {str(name): float(value) for name, value in checkpoint["metrics"].items()}
             run_state.load_optimizer_states(checkpoint, self.optimizers, self.schedules)
-            for key, each in run_state.stateful(self.callbacks).items():
-                if key in checkpoint["callbacks"]:
-                    each.load_state_dict(checkpoint["callbacks"][key])
-            self.current_epoch, self.global_step = index(checkpoint["epoch"]), index(checkpoint["global_step"])
-            self.callback_metrics = {name: float(value) for name, value in checkpoint["metrics"].items()}
-            self.should_stop = bool(checkpoint["should_stop"])
-            self._fit_loop.resume(checkpoint["loop"])
+            loop = self._fit_loop.checked(checkpoint["loop"])
+            should_stop = checked("should_stop", checkpoint["should_stop"], False)
+            before = {name: each.array() for name, each in self.module.state_dict().items()}
+            self.module.load_state_dict(arrays("state_dict", checkpoint["state_dict"]))
+            try:
+                run_state.load_callbacks(checkpoint["callbacks"], self.callbacks)
+            except BaseException:
+                self.module.load_state_dict(before)
+                raise
+        self.current_epoch, self.global_step, self.callback_metrics = epoch, step, metrics
+        self.should_stop = should_stop
+        self._fit_loop.resume(loop)
 
     def _evaluated(self, stage: Stage, name: str, given: tuple[Any, ...], verbose: bool) -> Any:
         model, dataloaders, ckpt_path, datamodule = given

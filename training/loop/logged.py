@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...optim.core.saved_value import checked, mismatch
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...tensors.core.lazy_tensor import LazyTensor
@@ -158,12 +159,19 @@ class Epoch:
         ]
 
     def restore(self, state: Iterable[Any]) -> None:
-        """Go on from a state."""
-        for fields, name, total, weight in state:
-            entry = Entry(*fields)
+        """Go on from a state.
+
+        Raises UsageError for values of another kind, and changes nothing then.
+        """
+        means, names = {}, {}
+        for place, (fields, name, total, weight) in enumerate(state):
+            entry = Entry(*checked(f"logged[{place}]", fields, list(vars(Entry("")).values())))
             mean = _Mean(entry.reduce_fx)
-            mean.total, mean.weight = total, weight
-            self._means[entry.name], self._names[entry.name] = mean, (entry, name)
+            mean.total, mean.weight = checked(f"logged[{place}]", [total, weight], [0.0, 0.0])
+            if entry.reduce_fx not in REDUCTIONS or not mean.weight > 0:
+                raise mismatch(f"logged[{place}]", f"{' or '.join(REDUCTIONS)} of a weight", entry.reduce_fx)
+            means[entry.name], names[entry.name] = mean, (entry, checked(f"logged[{place}]", name, ""))
+        self._means, self._names = means, names
 
 
 def metric(metrics: Mapping[str, float], name: str, who: str) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...optim.core.saved_value import checked, count
 from ...tensors.operations.random import GENERATOR, Generator
 
 
@@ -45,6 +46,24 @@ def draws_in_python(before: Mapping[str, Any]) -> bool:
 
 def _words(state: Any) -> list[Any]:
     return [each.tolist() if isinstance(each, np.ndarray) else each for each in state]
+
+
+def check_random_state(state: Mapping[str, Any]) -> None:
+    """Raise UsageError, ValueError and the like for what `set_random_state` does not take; no generator is changed."""
+    for words, normal in (state["default"], state.get("loader", state["default"])):
+        _check_words(words)
+        Generator().set_state((words, checked("the next number of a generator", normal, None)))
+    version, words, normal = state["python"]
+    random.Random().setstate((version, tuple(words.tolist()), checked("the next number of Python", normal, None)))
+    _check_words(state["numpy"])
+
+
+def _check_words(state: Any) -> None:
+    """NumPy itself does not check the place among the words."""
+    kind, words, place, *normal = state
+    if kind != "MT19937" or not 0 <= count("the place of a generator", place) <= len(words) or len(normal) != 2:
+        raise ValueError("a state of random numbers is not one of MT19937")
+    np.random.RandomState().set_state((kind, words, place, *normal))
 
 
 def set_random_state(state: Mapping[str, Any], loader: Any = None) -> None:

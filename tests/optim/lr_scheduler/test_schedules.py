@@ -1,10 +1,16 @@
 """Schedules against torch's and transformers': learning rates of 50 steps, restored state, and errors."""
 
+import copy
+import inspect
+
 import candle_convert as cc
 import pytest
 import torch
 import transformers
 from candle_convert import optim
+from candle_convert.optim.lr_scheduler import LRScheduler
+from candle_convert.tests.builders.nested_values import changed, paths
+from candle_convert.training.checkpoint.nested_file import load_nested, save_nested
 
 ours, theirs = optim.lr_scheduler, torch.optim.lr_scheduler
 CASES = {
@@ -31,6 +37,12 @@ CASES = {
         o, [m.LinearLR(o, 0.1, 1.0, 10), m.CosineAnnealingLR(o, 20), m.ExponentialLR(o, 0.9)], [10, 35]
     ),
     "chained": lambda m, o: m.ChainedScheduler([m.ConstantLR(o, 0.1, 5), m.ExponentialLR(o, 0.9)]),
+}
+
+SCHEDULES = {
+    **CASES,
+    "plateau": lambda m, o: m.ReduceLROnPlateau(o, patience=0),
+    "averages": lambda m, o: m.SWALR(o, 0.3),
 }
 
 
@@ -136,3 +148,38 @@ def test_transformers_schedules(name, arguments):
 def test_errors(make, why):
     with pytest.raises(cc.UsageError, match=why):
         make(optimizer(cc, optim))
+
+
+def test_all_schedules_are_here():
+    made = {type(make(ours, optimizer(cc, optim))) for make in SCHEDULES.values()}
+    known = {each for _, each in inspect.getmembers(ours, inspect.isclass) if issubclass(each, LRScheduler)}
+    assert known - {LRScheduler} == made
+
+
+@pytest.mark.parametrize("steps", [0, 1, 12, 55])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_go_on_from_a_file(tmp_path, name, steps):
+    arguments = (1.0,) if name == "plateau" else ()
+    one, two = optimizer(cc, optim), optimizer(cc, optim)
+    schedule, again = SCHEDULES[name](ours, one), SCHEDULES[name](ours, two)
+    for _ in range(steps):
+        schedule.step(*arguments)
+    save_nested({"schedule": schedule.state_dict(), "optimizer": one.state_dict()}, tmp_path / "a.ckpt")
+    state = load_nested(tmp_path / "a.ckpt")
+    two.load_state_dict(state["optimizer"])
+    again.load_state_dict(state["schedule"])
+    for _ in range(5):
+        schedule.step(*arguments)
+        again.step(*arguments)
+        assert seen(one) == seen(two)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_take_no_other_kinds(name):
+    schedule = SCHEDULES[name](ours, optimizer(cc, optim))
+    state = copy.deepcopy(schedule.state_dict())
+    for place in paths(state):
+        for value in ([None], {"a": 1}, object()):
+            with pytest.raises(cc.UsageError, match="saved state"):
+                schedule.load_state_dict(changed(state, place, value))
+    assert schedule.state_dict() == state

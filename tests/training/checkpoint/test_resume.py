@@ -140,7 +140,7 @@ def test_checkpoints_that_do_not_fit(tmp_path):
     assert loaded.net.weight.tolist() == module.net.weight.tolist()
     with pytest.raises(cc.FormatError, match="optimizer_states"):
         trainer.fit(Net(2), batches, ckpt_path=tmp_path / "weights.ckpt")
-    with pytest.raises(cc.UsageError, match="shape"):
+    with pytest.raises(cc.FormatError, match="shape"):
         trainer.fit(Net(5), batches, ckpt_path=tmp_path / "a.ckpt")
     whole = load_nested(tmp_path / "a.ckpt")
     for name, bad in [("loop", {}), ("metrics", 3), ("epoch", "one")]:
