@@ -1,14 +1,18 @@
 """Nested dictionaries, lists, numbers, strings and arrays as one safetensors file.
 
 Arrays are tensors of the file, named by their path such as ``state_dict.fc.weight``; the rest is a JSON text in the
-file's metadata, beside a checksum of all of it. A file appears under its name when it is complete.
+file's metadata, beside a checksum of all of it. A file appears under its name when it is complete; until then it is a
+hidden file, which the next one to write into the folder removes if its process was killed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import tempfile
+import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +35,10 @@ CHECKSUM = "candle_convert.crc32"
 """Of the checksum in the file's metadata; files of earlier versions do not have it."""
 MAX_START = 1 << 10
 """Bytes in which the metadata of a safetensors file begin."""
+UNFINISHED = ".unfinished"
+"""Suffix of hidden files that are being written."""
+ABANDONED_AFTER = 60
+"""Seconds; a process holds its file long before."""
 HINT = "Take a checkpoint that a trainer of this package wrote"
 
 
@@ -46,8 +54,12 @@ def save_nested(item: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     target = Path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        _remove_abandoned(target.parent)
+        with tempfile.NamedTemporaryFile(
+            dir=target.parent, prefix=f".{target.name}.", suffix=UNFINISHED, delete=False
+        ) as file:
             try:
+                _locked(file)
                 _write(layout, file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -58,6 +70,25 @@ def save_nested(item: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
                 raise
     except OSError as error:
         raise FileAccessError("E-OUT-WRITE", target, f"cannot be written: {error.strerror}") from error
+
+
+def _locked(file: Any) -> bool:
+    """Hold a file until it is closed or this process ends; False if another process holds it, or files here cannot be
+    held."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what processes that were killed while they wrote have left: old files that nobody holds."""
+    for path in filter(Path.is_file, folder.glob(f".*{UNFINISHED}")):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            is_old = time.time() - os.fstat(file.fileno()).st_mtime > ABANDONED_AFTER
+            if is_old and _locked(file):
+                path.unlink(missing_ok=True)
 
 
 def load_nested(path: str | os.PathLike[str]) -> dict[str, Any]:

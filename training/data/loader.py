@@ -24,7 +24,8 @@ AHEAD = 2
 class DataLoader:
     """Batches of a dataset. For equal seeds the order is that of torch's loader.
 
-    Each iteration draws a new order from the generator. `len` is the number of batches.
+    Each iteration draws a new order from the generator. `len` is the number of batches; TypeError where a sampler or a
+    dataset without `len` does not tell it.
 
     Args:
         dataset: a dataset of this package, of torch or Hugging Face, a list, an array (of rows), or a dictionary of
@@ -104,9 +105,11 @@ class DataLoader:
             return itertools.islice(self._of_iterable(), count, None)
         groups = self.sampler if self.batch_sampler is None else self.batch_sampler
         assert groups is not None
-        # the order is drawn now, so that it does not depend on what else draws numbers until the first batch is read
-        listed = iter(list(groups)[count:])
-        return self._in_threads(listed) if self.num_workers else map(self._batch, listed)
+        remaining = iter(groups)
+        # samplers draw their order with the first group: now, so that nothing else draws numbers before it
+        begun = list(itertools.islice(remaining, max(count, 1)))
+        left = itertools.chain(begun[count:], remaining)
+        return self._in_threads(left) if self.num_workers else map(self._batch, left)
 
     def _batch(self, group: Any) -> Any:
         """The batch of a list of numbers of items, or one item."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...runtime.base.errors import UsageError
@@ -83,7 +83,7 @@ class Engine(Run):
 
         Raises UsageError for a share of a loader of unknown length.
         """
-        count = len(loader) if isinstance(loader, Sized) else None
+        count = _length(loader)
         if isinstance(limit, int):
             return limit if count is None else min(limit, count)
         if limit == 1:
@@ -108,6 +108,14 @@ def _order(callback: Any) -> int:
 
 def _nothing(*arguments: Any) -> None:
     """Of objects without a hook."""
+
+
+def _length(loader: Any) -> int | None:
+    """The number of batches, None where it is not known; loaders of endless samplers raise TypeError."""
+    try:
+        return len(loader)
+    except (NotImplementedError, TypeError):
+        return None
 
 
 def _is_float(item: Any) -> bool:

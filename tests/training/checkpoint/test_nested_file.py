@@ -4,11 +4,14 @@ import json
 import math
 import os
 import struct
+import subprocess
+import sys
 
 import candle_convert as cc
 import ml_dtypes
 import numpy as np
 import pytest
+from candle_convert.tests.builders.paths import REPOSITORY
 from candle_convert.training.checkpoint.nested_file import KEY, load_nested, save_nested
 from safetensors.numpy import load_file
 
@@ -99,3 +102,24 @@ def test_files_of_others(tmp_path):
         load_nested(tmp_path / "a.safetensors")
     with pytest.raises(cc.FileAccessError):
         load_nested(tmp_path / "missing")
+
+
+def test_what_a_killed_process_leaves(tmp_path):
+    """It is removed by the next one that writes there; what a living process writes stays."""
+    script = (
+        "import os, signal, sys\n"
+        "from candle_convert.training.checkpoint import nested_file\n"
+        "nested_file._write = lambda layout, file: (print('writing', flush=True), sys.stdin.read())\n"
+        "nested_file.save_nested({'a': 1}, sys.argv[1])\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "a.ckpt")]
+    writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY.parent)
+    assert writer.stdout.readline() == "writing\n"
+    (left,) = tmp_path.iterdir()
+    os.utime(left, (0, 0))
+    save_nested({"b": 2}, tmp_path / "b.ckpt")
+    assert left.exists()
+    writer.kill()
+    writer.communicate()
+    save_nested({"b": 2}, tmp_path / "b.ckpt")
+    assert [each.name for each in tmp_path.iterdir()] == ["b.ckpt"]

@@ -1,5 +1,7 @@
 """Loaders and samplers give torch's batches, in torch's order."""
 
+import itertools
+
 import candle_convert as cc
 import numpy as np
 import pytest
@@ -181,3 +183,33 @@ def test_random_order_of_some_items():
     assert ours == theirs
     assert cc.utils.data.get_worker_info() is None
     assert cc.utils.data.default_convert([np.ones(2)])[0].tolist() == [1, 1]
+
+
+class Endless:
+    """Numbers of items, or lists of them, without an end; each is drawn when it is asked for."""
+
+    def __init__(self, size=None):
+        self.size = size
+
+    def __iter__(self):
+        while True:
+            drawn = np.random.randint(len(ROWS), size=self.size)
+            yield int(drawn) if self.size is None else drawn.tolist()
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_sampler": Endless(4)}, {"sampler": Endless(), "batch_size": 3}], ids=["batches", "items"]
+)
+def test_samplers_without_an_end(options):
+    loaders = [
+        cc.data.DataLoader(cc.data.TensorDataset(ROWS), **options),
+        cc.data.DataLoader(cc.data.TensorDataset(ROWS), num_workers=2, **options),
+        torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.from_numpy(ROWS)), **options),
+    ]
+    found = []
+    for loader in loaders:
+        with pytest.raises(TypeError, match="has no len"):
+            len(loader)
+        np.random.seed(2)
+        found.append(as_lists(list(itertools.islice(loader, 7))))
+    assert found[0] == found[1] == found[2]

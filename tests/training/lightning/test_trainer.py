@@ -2,6 +2,7 @@
 order."""
 
 import csv
+import itertools
 import random
 from pathlib import Path
 
@@ -324,6 +325,20 @@ def test_limits_and_intervals():
         trainer = cc.Trainer(callbacks=[seen], num_sanity_val_steps=0, **QUIET, **options)
         trainer.fit(Net(), loader(cc, cc.data), loader(cc, cc.data, 25))
         assert (seen.steps, trainer.global_step) == (steps, total), options
+
+
+def test_batches_without_an_end():
+    """Of a loader whose sampler does not end, `max_steps` or a limit of batches ends an epoch."""
+
+    class Endless:
+        def __iter__(self):
+            return itertools.repeat([1, 2, 3])
+
+    batches = cc.data.DataLoader(cc.data.TensorDataset(X, Y), batch_sampler=Endless())
+    for options, total in (({"max_steps": 5}, 5), ({"max_epochs": 2, "limit_train_batches": 3}, 6)):
+        trainer = cc.Trainer(limit_val_batches=2, **QUIET, **options)
+        trainer.fit(Net(), batches, batches)
+        assert trainer.global_step == total
 
 
 def test_data_of_other_libraries():
