@@ -125,11 +125,12 @@ def test_help_fits_and_its_examples_parse(words, capsys, monkeypatch):
 
 def parse(words):
     """Parse a command line without running it; an alias and the short form of convert included."""
-    command, context = cli, click.Context(cli)
-    while isinstance(command, click.Group):
-        context = click.Context(command, parent=context, info_name=command.name)
-        _, command, words = command.resolve_command(context, words)
-    command.make_context(command.name, words, parent=context)
+    with click.Context(cli) as context:  # what options set, such as limits, ends with it
+        command = cli
+        while isinstance(command, click.Group):
+            context = click.Context(command, parent=context, info_name=command.name)
+            _, command, words = command.resolve_command(context, words)
+        command.make_context(command.name, words, parent=context)
 
 
 def test_every_command_of_the_tree_is_there():
