@@ -244,7 +244,7 @@ class Optimizer(metaclass=OptimizerClass):
         """The state that a parameter has, or begins with, and what it becomes by a saved one."""
         state = self.state.get(parameter) or self._begun(parameter, group)
         shape = list(parameter.shape)
-        values = {}
+        values: dict[str, Any] = {}
         for name in given.keys() & state.keys():
             what, value, held = f"{name} of a parameter of shape {shape}", given[name], state[name]
             if isinstance(held, LazyTensor):

@@ -117,5 +117,5 @@ def _kind(value: Any) -> str:
         return repr(value)
     if isinstance(value, Real):
         return "a number" if math.isfinite(value) else repr(value)
-    kinds = {str: "a string", dict: "a dictionary", list: "a list", tuple: "a list"}
+    kinds: dict[type, str] = {str: "a string", dict: "a dictionary", list: "a list", tuple: "a list"}
     return kinds.get(type(value), type(value).__name__)

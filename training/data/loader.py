@@ -149,6 +149,15 @@ class DataLoader:
                     each.cancel()
 
 
+def in_order(loader: Any) -> Any:
+    """A loader of this package or of torch that reads items in their order; others as they are."""
+    sampler = getattr(loader, "sampler", None)
+    if sampler is None or type(sampler).__name__ == "SequentialSampler" or not hasattr(loader, "dataset"):
+        return loader
+    size, collate = loader.batch_size, loader.collate_fn
+    return DataLoader(loader.dataset, size, collate_fn=collate, drop_last=loader.drop_last)
+
+
 def get_worker_info() -> None:
     """What an iterable dataset asks for in processes that share its items: None, each dataset is read by one."""
 

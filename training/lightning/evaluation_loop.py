@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -10,7 +11,8 @@ from ...runtime.base.dataclass import dataclass
 from ...tensors.core.grad_mode import no_grad
 from ...tensors.core.nested import mapped
 from ..data.collate import rows_of
-from ..loop.logged import Epoch, Values
+from ..loop.interrupts import deferred
+from ..loop.logged import Epoch, Logged, Values
 from ..loop.traced_step import TracedStep, detached, positional
 from .engine import Engine
 
@@ -51,11 +53,14 @@ class EvaluationLoop:
         check()
         return mapped(result, detached)
 
-    def run(self, limit: int | None = None) -> tuple[list[dict[str, float]], list[list[Any]]]:
+    def run(
+        self, limit: int | None = None, when_done: Callable[[], None] | None = None
+    ) -> tuple[list[dict[str, float]], list[list[Any]]]:
         """Go through the loaders, in evaluation mode.
 
         Args:
             limit: batches of each loader, in place of the setting.
+            when_done: is called after the last batch. From then on an interrupt waits until all hooks are called.
 
         Returns the metrics of each loader, and of predictions the results of the steps.
         """
@@ -63,27 +68,33 @@ class EvaluationLoop:
         modes = [(each, each.training) for each in engine.module.modules()]
         engine.module.eval()
         try:
-            with engine.collecting() as collector:
-                engine.call(f"on_{name}_start")
-                engine.call(f"on_{name}_epoch_start")
-                epochs = [Epoch() for _ in self._loaders]
-                results = [self._one(place, epoch, limit) for place, epoch in enumerate(epochs)]
-                engine.call(f"on_{name}_epoch_end")
-            several = len(epochs) > 1
-            found = []
-            for place, epoch in enumerate(epochs):
-                if place == 0 and not several:
-                    epoch.add(collector.entries)
-                found.append(self._published(epoch.end().renamed(f"/dataloader_idx_{place}" if several else "")))
-            if several:
-                of_hooks = Epoch()
-                of_hooks.add(collector.entries)
-                self._published(of_hooks.end())
-            engine.call(f"on_{name}_end")
+            with contextlib.ExitStack() as end:
+                with engine.collecting() as collector:
+                    engine.call(f"on_{name}_start")
+                    engine.call(f"on_{name}_epoch_start")
+                    epochs = [Epoch() for _ in self._loaders]
+                    results = [self._one(place, epoch, limit) for place, epoch in enumerate(epochs)]
+                    end.enter_context(deferred())
+                    if when_done is not None:
+                        when_done()
+                    engine.call(f"on_{name}_epoch_end")
+                found = self._all_published(epochs, collector.entries)
+                engine.call(f"on_{name}_end")
         finally:
             for each, mode in modes:
                 each.training = mode
         return found, results
+
+    def _all_published(self, epochs: Sequence[Epoch], of_hooks: Logged) -> list[dict[str, float]]:
+        """The metrics of each loader, published with those that hooks logged."""
+        if len(epochs) == 1:
+            epochs[0].add(of_hooks)
+            return [self._published(epochs[0].end())]
+        found = [self._published(epoch.end().renamed(f"/dataloader_idx_{place}")) for place, epoch in enumerate(epochs)]
+        of_all = Epoch()
+        of_all.add(of_hooks)
+        self._published(of_all.end())
+        return found
 
     def _one(self, place: int, epoch: Epoch, limit: int | None) -> list[Any]:
         engine, name, loader = self._engine, self._stage.name, self._loaders[place]

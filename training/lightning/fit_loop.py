@@ -47,6 +47,7 @@ class FitLoop:
         self._epoch = Epoch()
         self._epoch_random: Mapping[str, Any] = {}
         self._validated_at = -1
+        self._total = 0
         self._ended = False
         self._is_finite = True
         self._has_run = False
@@ -66,6 +67,23 @@ class FitLoop:
         engine.batches = engine.limit(loader, settings.limit_train_batches)
         self._validation = EvaluationLoop(engine, VALIDATION, val_loaders) if val_loaders else None
         engine.has_validation = self._validation is not None
+        self._interval = self._checked_interval() if engine.has_validation else None
+
+    def _checked_interval(self) -> int | None:
+        """Batches after which there is a validation; None for the end of the epoch."""
+        engine, interval = self._engine, self._engine.settings.val_check_interval
+        if isinstance(interval, float):
+            if interval == 1:
+                return None
+            if engine.batches is None:
+                why = "val_check_interval is a share of an epoch whose number of batches is not known"
+                raise UsageError("E-OPTION", None, why, hint="Give a number of batches")
+            return max(1, math.floor(engine.batches * interval))
+        in_epoch = engine.settings.check_val_every_n_epoch is not None
+        if in_epoch and engine.batches is not None and interval > engine.batches and engine.settings.limit_val_batches:
+            why = f"val_check_interval is {interval}, and an epoch has {engine.batches} batches"
+            raise UsageError("E-OPTION", None, why, hint="Set check_val_every_n_epoch=None to count over epochs")
+        return interval
 
     def _has_inner_hooks(self) -> bool:
         own = any(defines(self._engine.module, name) for name in HOOKS)
@@ -91,22 +109,30 @@ class FitLoop:
         """A few batches of validation, which show errors before training; nothing of it is kept."""
         engine = self._engine
         assert self._validation is not None
-        before = random_state(self._loader)
+        before = self._random_before = random_state(self._loader)
         engine.sanity_checking = True
-        engine.call("on_sanity_check_start")
-        self._validation.run(None if batches < 0 else batches)
-        engine.call("on_sanity_check_end")
-        engine.sanity_checking = False
+        try:
+            engine.call("on_sanity_check_start")
+            self._validation.run(None if batches < 0 else batches)
+            engine.call("on_sanity_check_end")
+        finally:
+            engine.sanity_checking = False
         set_random_state(before, self._loader)
+        self._random_before = None
 
     def _is_done(self) -> bool:
-        engine, settings = self._engine, self._engine.settings
+        engine = self._engine
         if self._ended:
             return False
         most = engine.epochs
         if (most is not None and engine.current_epoch >= most) or self._has_all_steps():
             return True
-        early = engine.current_epoch < (settings.min_epochs or 0) or engine.global_step < (settings.min_steps or 0)
+        return self._resumed is None and self._stops_early()
+
+    def _stops_early(self) -> bool:
+        engine, settings = self._engine, self._engine.settings
+        least = settings.min_epochs if settings.min_epochs is not None else 1 if settings.min_steps else 0
+        early = engine.current_epoch < least or engine.global_step < (settings.min_steps or 0)
         return engine.should_stop and not early
 
     def _has_all_steps(self) -> bool:
@@ -114,35 +140,41 @@ class FitLoop:
 
     def _one_epoch(self) -> None:
         engine, module = self._engine, self._engine.module
-        empty = self._resumed is None
+        is_new, is_whole = self._resumed is None, False
         with deferred():
             batches = self._begun()
-        while True:
+        if engine.batch_count and self._validated_at != engine.batch_count and self._validates_after():
+            self._validate()  # the checkpoint is of before it
+        while not self._has_all_steps() and not self._stops_early():
             with deferred() if self._has_run else contextlib.nullcontext():  # the first step may take long to plan
                 found = next(batches, None)
                 if found is None:
+                    if is_new and not engine.batch_count and engine.settings.limit_train_batches != 0:
+                        why = "the data to train with is empty"
+                        raise UsageError("E-TRAIN-DATA", None, why, hint="Pass a loader of batches")
+                    is_whole = True
                     break
-                empty = False
                 number, batch = found[0], engine.converted(found[1])
+                engine.is_last_batch = number + 1 == engine.batches
                 if engine.call("on_train_batch_start", batch, number) == -1:
+                    is_whole = True
                     break
                 result = self._one_batch(batch, number)
                 self._has_run, self._random_before = True, None
-            engine.call("on_train_batch_end", result, batch, number)
-            if self._validates_after(engine.batch_count):
+                engine.call("on_train_batch_end", result, batch, number)
+            if self._validates_after():
                 self._validate()
-            if self._has_all_steps():
-                break
-        if empty and engine.settings.limit_train_batches != 0:
-            raise UsageError("E-TRAIN-DATA", None, "the data to train with is empty", hint="Pass a loader of batches")
-        if engine.batch_count % engine.settings.accumulate_grad_batches and _gradients(engine.optimizers):
+        is_whole = is_whole or engine.batch_count == engine.batches
+        if is_whole and engine.batch_count % engine.settings.accumulate_grad_batches and _gradients(engine.optimizers):
             self._update_alone()
             engine.global_step += 1
-        if self._validates_after(None) and self._validated_at != engine.batch_count:
+        ends = (self._interval is None and is_whole) or self._stops_early()
+        if ends and self._validates_in_epoch() and self._validated_at != engine.batch_count:
             self._validate()
-        module.train()
-        self._ended = True
-        engine.call("on_train_epoch_end", between=self._publish)
+        with deferred():
+            module.train()
+            self._ended = True
+            engine.call("on_train_epoch_end", between=self._publish)
 
     def _publish(self) -> None:
         """Publish the values over the epoch, with those that hooks logged."""
@@ -183,6 +215,7 @@ class FitLoop:
         if update and not self._manual and result is not None:
             engine.global_step += 1
         engine.batch_count = number + 1
+        self._total += 1
         engine.callback_metrics.update(found.known)
         engine.progress_bar_metrics.update(found.shown)
         if found.to_write and logs_now:
@@ -260,31 +293,34 @@ class FitLoop:
             elif each.strict or each.monitor in engine.callback_metrics:
                 each.scheduler.step(metric(engine.callback_metrics, each.monitor, type(each.scheduler).__name__))
 
-    def _validates_after(self, count: int | None) -> bool:
-        """Whether there is a validation after a number of batches, or (None) at the end of the epoch."""
-        engine, interval = self._engine, self._engine.settings.val_check_interval
-        if self._validation is None or (engine.current_epoch + 1) % engine.settings.check_val_every_n_epoch:
+    def _validates_in_epoch(self) -> bool:
+        every = self._engine.settings.check_val_every_n_epoch
+        return self._validation is not None and (every is None or (self._engine.current_epoch + 1) % every == 0)
+
+    def _validates_after(self) -> bool:
+        """Whether there is a validation after the batches that there were."""
+        if self._interval is None or not self._validates_in_epoch():
             return False
-        if isinstance(interval, float) and interval == 1:
-            return count is None
-        if isinstance(interval, float):
-            if engine.batches is None:
-                why = "val_check_interval is a share of an epoch whose number of batches is not known"
-                raise UsageError("E-OPTION", None, why, hint="Give a number of batches")
-            interval = max(1, math.floor(engine.batches * interval))
-        return count is not None and count % interval == 0
+        over_epochs = self._engine.settings.check_val_every_n_epoch is None
+        return (self._total if over_epochs else self._engine.batch_count) % self._interval == 0
 
     def _validate(self) -> None:
+        """Validate; a checkpoint that is written after an interrupt of it is of the state before it."""
         assert self._validation is not None
-        self._validated_at = self._engine.batch_count
-        self._validation.run()
+        self._random_before = random_state(self._loader)
+        self._validation.run(when_done=self._validated)
         self._engine.module.train()
+
+    def _validated(self) -> None:
+        self._validated_at = self._engine.batch_count
+        self._random_before = None if self._has_run else random_state(self._loader)
 
     def state(self) -> dict[str, Any]:
         """Where the loop is."""
         return {
             "batch_count": self._engine.batch_count,
             "validated_at": self._validated_at,
+            "total_batches": self._total,
             "ended": self._ended,
             "epoch_random": dict(self._epoch_random),
             "random": self._random_before or random_state(self._loader),
@@ -307,6 +343,7 @@ class FitLoop:
             **state,
             "batch_count": count("batch_count", state["batch_count"]),
             "validated_at": count("validated_at", state["validated_at"], -1),
+            "total_batches": count("total_batches", state.get("total_batches", 0)),
             "ended": checked("ended", state["ended"], False),
             "gradients": gradients,
         }
@@ -315,7 +352,7 @@ class FitLoop:
         """Go on from a state that `checked` gives."""
         self._resumed = state
         self._validated_at, self._ended = state["validated_at"], state["ended"]
-        self._engine.batch_count = state["batch_count"]
+        self._engine.batch_count, self._total = state["batch_count"], state["total_batches"]
         self._epoch_random = state["epoch_random"]
         self._epoch.restore(state["logged"])
         for each in (state["epoch_random"], state["random"]):

@@ -23,7 +23,7 @@ WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "strategy": ("auto",), "num_nodes": (1,), "deterministic": (None, True, False, "warn"),
     "benchmark": (None, True, False), "inference_mode": (True, False), "sync_batchnorm": (True, False),
     "use_distributed_sampler": (True, False), "profiler": (None,), "plugins": (None,), "barebones": (False,),
-    "max_time": (None,), "overfit_batches": (0, 0.0), "reload_dataloaders_every_n_epochs": (0,),
+    "max_time": (None,), "reload_dataloaders_every_n_epochs": (0,),
     "model_registry": (None,), "enable_autolog_hparams": (True, False),
 }  # fmt: skip
 """Further settings of Lightning with the values that are taken, because they ask for what is done anyway."""
@@ -48,9 +48,11 @@ class Settings:
         min_steps: before which nothing stops training.
         limit_train_batches, limit_val_batches, limit_test_batches, limit_predict_batches: batches of a loader, as a
             number (int) or a share (float).
+        overfit_batches: batches of training and of validation, as such a number, the same in each epoch; 0 for no such
+            limit.
         val_check_interval: batches after which there is a validation, as a number (int) or a share of the epoch
             (float).
-        check_val_every_n_epoch: epochs with validation.
+        check_val_every_n_epoch: epochs with validation; None counts the batches of `val_check_interval` over epochs.
         num_sanity_val_steps: batches of validation that are tried before training.
         log_every_n_steps: steps whose values loggers are given.
         accumulate_grad_batches: batches whose gradients one step of the optimizer is made of.
@@ -78,8 +80,9 @@ class Settings:
     limit_val_batches: int | float = 1.0
     limit_test_batches: int | float = 1.0
     limit_predict_batches: int | float = 1.0
+    overfit_batches: int | float = 0.0
     val_check_interval: int | float = 1.0
-    check_val_every_n_epoch: int = 1
+    check_val_every_n_epoch: int | None = 1
     num_sanity_val_steps: int = 2
     log_every_n_steps: int = 50
     accumulate_grad_batches: int = 1
@@ -112,7 +115,12 @@ class Settings:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < -1):
                 raise UsageError("E-OPTION", None, f"{name} is {value!r}", expected="a number, or -1 for no limit")
-        for name in ("accumulate_grad_batches", "log_every_n_steps", "check_val_every_n_epoch"):
+        over_epochs = self.check_val_every_n_epoch is None
+        if over_epochs and isinstance(self.val_check_interval, float):
+            why = f"check_val_every_n_epoch is None and val_check_interval is {self.val_check_interval!r}"
+            raise UsageError("E-OPTION", None, why, hint="Give a number of batches (int) as val_check_interval")
+        counts = ("accumulate_grad_batches", "log_every_n_steps", "check_val_every_n_epoch")
+        for name in counts[: 2 if over_epochs else 3]:
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise UsageError("E-OPTION", None, f"{name} is {getattr(self, name)!r}", expected="at least 1")
         if self.gradient_clip_val is not None and not self.gradient_clip_val >= 0:
@@ -122,7 +130,8 @@ class Settings:
         if not 0 < self.val_check_interval <= (1 if share else math.inf):
             why = f"val_check_interval is {self.val_check_interval!r}"
             raise UsageError("E-OPTION", None, why, expected="a number of batches, or a share from 0 to 1")
-        for name in ("limit_train_batches", "limit_val_batches", "limit_test_batches", "limit_predict_batches"):
+        limits = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "limit_predict_batches")
+        for name in (*limits, "overfit_batches"):
             value = getattr(self, name)
             if value < 0 or (isinstance(value, float) and value > 1):
                 raise UsageError("E-OPTION", None, f"{name} is {value!r}", expected="a number, or a share from 0 to 1")

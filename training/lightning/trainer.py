@@ -14,6 +14,7 @@ from ...runtime.base.errors import FileAccessError, UsageError
 from ..callbacks import ModelCheckpoint, ProgressBar
 from ..checkpoint import run_state
 from ..checkpoint.nested_file import load_nested, save_nested
+from ..data.loader import in_order
 from ..loggers import TensorBoardLogger
 from ..loop.schedule import configured
 from ..report.tables import print_metrics, print_parts
@@ -48,6 +49,8 @@ class Trainer(Engine):
         tries = self.settings.fast_dev_run
         if tries:
             self._only_try(int(tries))
+        if self.settings.overfit_batches:
+            self.settings.limit_train_batches = self.settings.limit_val_batches = self.settings.overfit_batches
         if self.settings.logger is True and not tries:
             self.loggers = [TensorBoardLogger(self.root)]
         elif not tries:
@@ -94,7 +97,9 @@ class Trainer(Engine):
         if train is None:
             raise UsageError("E-TRAIN-DATA", None, "there is no data to train with", hint="Pass a loader of batches")
         val = loaders_of("val_dataloader", val_dataloaders, datamodule, model)
-        settings = self.settings
+        settings, val_loaders = self.settings, as_list(val) if defines(model, "validation_step") else []
+        if settings.overfit_batches:
+            train, val_loaders = in_order(train), [in_order(each) for each in val_loaders]
         self.epochs = settings.max_epochs
         if settings.max_epochs is None and settings.max_steps < 0:
             self.epochs = DEFAULT_EPOCHS
@@ -104,7 +109,7 @@ class Trainer(Engine):
             model.to(self.dtype)
         self.optimizers, self.schedules = self._configured(model)
         self.should_stop, self.training, self.state = False, True, "fitting"
-        self._fit_loop = FitLoop(self, train, as_list(val) if defines(model, "validation_step") else [])
+        self._fit_loop = FitLoop(self, train, val_loaders)
         path = self._checkpoint(ckpt_path)
         if path is not None:
             self._resume(path)

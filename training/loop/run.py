@@ -21,10 +21,11 @@ class Run(ABC):
         global_step: steps that optimizers have made.
         batch_count: batches that the epoch has had.
         batches: batches of an epoch; None if that is not known.
+        is_last_batch: whether the batch is the last one of its epoch; False if their number is not known.
         callback_metrics: all logged values by name, the newest ones.
         logged_metrics: of those, what loggers were given.
         progress_bar_metrics: of those, what the progress bar shows.
-        should_stop: whether training ends after this epoch.
+        should_stop: whether training ends after this batch, or later for the sake of `min_epochs` and `min_steps`.
         training: whether `fit` runs; `sanity_checking`: whether it tries the validation before training.
         has_validation: whether `fit` validates.
         state: initialized, fitting, validating, testing or predicting, or finished.
@@ -35,6 +36,7 @@ class Run(ABC):
         self.global_step = 0
         self.batch_count = 0
         self.batches: int | None = None
+        self.is_last_batch = False
         self.callback_metrics: dict[str, float] = {}
         self.logged_metrics: dict[str, float] = {}
         self.progress_bar_metrics: dict[str, float] = {}

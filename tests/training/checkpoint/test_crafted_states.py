@@ -48,6 +48,7 @@ def whole(tmp_path_factory):
     return {**found, "callbacks": {**found["callbacks"], ModelCheckpoint(folder).state_key: found["callbacks"][name]}}
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 def test_values_of_other_kinds(whole, tmp_path):
     """A sample of them; each run is trained to its end or refused in one line."""
     places = [place for place in paths(whole) if place[0] not in ("hyper_parameters", "state_dict")]

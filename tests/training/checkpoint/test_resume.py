@@ -220,3 +220,73 @@ def test_a_checkpoint_after_an_interrupt_is_of_one_step(tmp_path, item, batch, s
         assert trained(None, None, tmp_path / "a.ckpt") == trained(None, None)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Validated(Regression):
+    """A step of validation that is interrupted; the schedule and what stops training depend on validations."""
+
+    def __init__(self, at):
+        super().__init__(None)
+        self.interrupts_at = at
+
+    def validation_step(self, batch, batch_idx):
+        if not self.trainer.sanity_checking and (self.trainer.global_step, batch_idx) == self.interrupts_at:
+            signal.raise_signal(signal.SIGINT)
+        self.log("val", ((self.net(batch) - 1 + cc.rand(1)) ** 2).mean())
+
+    def on_validation_epoch_end(self):
+        if not self.trainer.sanity_checking and (self.trainer.global_step, "end") == self.interrupts_at:
+            signal.raise_signal(signal.SIGINT)
+
+    def configure_optimizers(self):
+        optimizer = cc.optim.Adam(self.parameters(), lr=0.1)
+        plateau = cc.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": plateau, "monitor": "val"}}
+
+
+class Seen(cc.callbacks.Callback):
+    """What each step gave, and the values of each validation; kept in checkpoints."""
+
+    def __init__(self):
+        self.values = []
+
+    def state_dict(self):
+        return {"values": list(self.values)}
+
+    def load_state_dict(self, state_dict):
+        self.values = list(state_dict["values"])
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.values.append(outputs.item())
+
+    def on_validation_end(self, trainer, module):
+        if not trainer.sanity_checking:
+            self.values.append(trainer.callback_metrics["val"])
+
+
+@pytest.mark.parametrize("interval", [1.0, 2], ids=["at the end", "in between"])
+@pytest.mark.parametrize("batch", [0, 1, "end"])
+def test_an_interrupt_of_a_validation(tmp_path, interval, batch):
+    """The run that goes on from the checkpoint that is written then sees what one sees that was not interrupted."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    step = 10 if interval == 1 else 7
+
+    def trained(at, path=None):
+        cc.seed_everything(0)
+        seen, stops = Seen(), cc.callbacks.EarlyStopping("val", patience=2)
+        trainer = cc.Trainer(
+            max_epochs=4, val_check_interval=interval, callbacks=[seen, stops], logger=False,
+            enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, jit=False,
+        )  # fmt: skip
+        module, items = Validated(at), cc.data.DataLoader(Interrupted(None), 2, shuffle=True)
+        try:
+            trainer.fit(module, items, cc.data.DataLoader(Interrupted(None), 4, shuffle=True), ckpt_path=path)
+        except KeyboardInterrupt:
+            trainer.save_checkpoint(tmp_path / "a.ckpt")
+        return seen.values, stops.state_dict(), trainer.global_step, module.net.weight.tolist()
+
+    try:
+        assert trained((step, batch))[2] == step
+        assert trained(None, tmp_path / "a.ckpt") == trained(None)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -314,7 +314,7 @@ def test_limits_and_intervals():
             self.steps = (*self.steps, trainer.global_step)
 
     for options, steps, total in (
-        ({"max_steps": 10}, (7, 10), 10),
+        ({"max_steps": 10}, (7,), 10),
         ({"max_epochs": 2, "check_val_every_n_epoch": 2}, (14,), 14),
         ({"max_epochs": 1, "val_check_interval": 0.5}, (3, 6), 7),
         ({"max_epochs": 1, "val_check_interval": 2, "limit_train_batches": 5}, (2, 4), 5),
@@ -325,6 +325,67 @@ def test_limits_and_intervals():
         trainer = cc.Trainer(callbacks=[seen], num_sanity_val_steps=0, **QUIET, **options)
         trainer.fit(Net(), loader(cc, cc.data), loader(cc, cc.data, 25))
         assert (seen.steps, trainer.global_step) == (steps, total), options
+
+
+class Order(cc.callbacks.Callback):
+    """Notes epochs (e), batches (the last of an epoch as capitals) and validations (v); stops after a step."""
+
+    def __init__(self, stop):
+        self.stop, self.seen = stop, ""
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.seen += "ABCDEFG"[batch_idx] if trainer.is_last_batch else "abcdefg"[batch_idx]
+        trainer.should_stop |= trainer.global_step == self.stop
+
+    def on_validation_end(self, trainer, module):
+        self.seen += "v"
+
+    def on_train_epoch_end(self, trainer, module):
+        self.seen += f"e{trainer.current_epoch}"
+
+
+@pytest.mark.parametrize(
+    ("stop", "options", "seen"),
+    [
+        (2, {}, "abve0"),
+        (2, {"min_steps": 4}, "abcdEve0"),
+        (2, {"min_epochs": 1}, "abcdEve0"),
+        (2, {"val_check_interval": 2}, "abve0"),
+        (5, {}, "abcdEve0"),
+        (99, {"max_steps": 7}, "abcdEve0abe1"),
+        (99, {"overfit_batches": 2}, "aBve0aBve1"),
+        (99, {"limit_train_batches": 0.5}, "aBve0aBve1"),
+        (99, {"val_check_interval": 7, "check_val_every_n_epoch": None}, "abcdEe0abvcdEe1"),
+    ],
+    ids=str,
+)
+def test_when_epochs_end_and_are_validated(stop, options, seen):
+    """As Lightning 2.6.6 does it."""
+    order = Order(stop)
+    trainer = cc.Trainer(callbacks=[order], num_sanity_val_steps=0, **{"max_epochs": 2, **QUIET, **options})
+    trainer.fit(Net(), loader(cc, cc.data, 10), loader(cc, cc.data, 25))
+    assert order.seen == seen
+
+
+def test_batches_to_overfit_are_the_same():
+    class Rows(cc.callbacks.Callback):
+        def __init__(self):
+            self.first, self.validated = [], []
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            self.first.append(batch[0][0, 0].item())
+
+        def on_validation_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            self.validated.append(batch[0][0, 0].item())
+
+    for library, data in ((cc, cc.data), (torch, torch.utils.data)):
+        rows = Rows()
+        trainer = cc.Trainer(
+            max_epochs=2, overfit_batches=2, callbacks=[rows], num_sanity_val_steps=0, jit=False, **QUIET
+        )
+        trainer.fit(Net(), loader(library, data), loader(library, data, 10))
+        assert rows.first == [X[0, 0], X[8, 0]] * 2
+        assert rows.validated == [X[0, 0], X[10, 0]] * 2
 
 
 def test_batches_without_an_end():
@@ -368,6 +429,8 @@ def test_default_optimizer(capsys):
         {"accelerator": "gpu"},
         {"accumulate_grad_batches": 0},
         {"limit_val_batches": 1.5},
+        {"overfit_batches": -1},
+        {"check_val_every_n_epoch": None},
         {"gradient_clip_algorithm": "sum"},
         {"epochs": 3},
         {"max_epochs": "3"},
