@@ -68,27 +68,15 @@ class Plugins:
     def mentioning(self, text: str) -> tuple[str, ...]:
         """Names of the modules whose source contains a text, such as a quoted word by which a plug-in is looked up, or
         the name of an argument that few plug-ins give."""
-        files, encoded = module_files(self.package), text.encode(errors="surrogatepass")
-        return tuple(_stem(module) for module in self._modules if encoded in _text(files[module]))
+        return _mentioning(self, text)
 
     @functools.cached_property
     def _modules(self) -> tuple[str, ...]:
         """The modules in alphabetical order."""
-        return tuple(filter(self._declares, module_files(self.package)))
+        return tuple(module for module in module_files(self.package) if _declares(self, module))
 
     def _named(self, name: str) -> str | None:
-        return next(
-            (module for module in module_files(self.package) if _stem(module) == name and self._declares(module)), None
-        )
-
-    def _declares(self, module: str) -> bool:
-        if self.indexed:
-            return self.constant in index(self.package)[module].constants
-        text = _text(module_files(self.package)[module])
-        return any(
-            f"\n{form}".encode() in text
-            for form in (f"{self.constant} = ", f"{self.constant}: ", f"def {self.constant}(")
-        )
+        return next((module for module in _by_stem(self.package).get(name, ()) if _declares(self, module)), None)
 
     def _constant(self, module: str) -> Any:
         return getattr(importlib.import_module(f"{ROOT}.{module}"), self.constant)
@@ -123,6 +111,33 @@ def module_files(package: str) -> dict[str, str]:
     relative to the root package."""
     folder = os.path.join(sys.modules[ROOT].__path__[0], *package.split("."))
     return dict(sorted(_files(package, folder)))
+
+
+@functools.cache
+def _declares(plugins: Plugins, module: str) -> bool:
+    if plugins.indexed:
+        return plugins.constant in index(plugins.package)[module].constants
+    text = _text(module_files(plugins.package)[module])
+    return any(
+        f"\n{form}".encode() in text
+        for form in (f"{plugins.constant} = ", f"{plugins.constant}: ", f"def {plugins.constant}(")
+    )
+
+
+@functools.lru_cache(64)
+def _mentioning(plugins: Plugins, text: str) -> tuple[str, ...]:
+    """Names of the modules whose source contains a text."""
+    files, encoded = module_files(plugins.package), text.encode(errors="surrogatepass")
+    return tuple(_stem(module) for module in plugins.modules() if encoded in _text(files[module]))
+
+
+@functools.cache
+def _by_stem(package: str) -> dict[str, list[str]]:
+    """The modules below a package, by their names without folders."""
+    found: dict[str, list[str]] = {}
+    for module in module_files(package):
+        found.setdefault(_stem(module), []).append(module)
+    return found
 
 
 def _stem(module: str) -> str:
