@@ -44,9 +44,9 @@ class Gemma3:
         embedding = self.weights["token_embd"]
         return (embedding.T @ embedding / len(embedding)).astype(np.float64)
 
-    def hidden(self, sequences, rounding=None):
-        """What the output matrix multiplies, [tokens of all sequences, width]. `rounding`: None or what draws
-        errors."""
+    def hidden(self, sequences, rounding=None, window=WINDOW):
+        """What the output matrix multiplies, [tokens of all sequences, width]. `rounding`: None or what draws errors;
+        `window`: the tokens that a layer with a window sees."""
         rounding = rounding or Exact()
         dtype = rounding.dtype
         ids = np.concatenate(sequences)
@@ -63,7 +63,7 @@ class Gemma3:
             query = self._norm(query.reshape(len(ids), HEADS, SIZE), block + "attn_q_norm")
             query = rounding.halves(rotated(query, rotations[is_global][:, None]))
             key = rounding.halves(rotated(self._norm(key, block + "attn_k_norm"), rotations[is_global]))
-            visible = causal & (is_global | (distance < WINDOW))
+            visible = causal & (is_global | (distance < window))
             scores = np.where(visible, query.swapaxes(0, 1) @ key.T * SIZE**-0.5, -np.inf)
             scores = np.exp(scores - scores.max(-1, keepdims=True))
             mixed = scores / scores.sum(-1, keepdims=True) @ rounding.halves(value)
