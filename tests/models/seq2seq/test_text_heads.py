@@ -9,7 +9,7 @@ from candle_convert.tests.oracles.transformers import Case, difference, made
 
 torch = pytest.importorskip("torch")
 
-BASE = {**BART, "pad_token_id": 1, "bos_token_id": 0, "num_labels": 3}
+BASE = {**BART, "encoder_layers": 1, "decoder_layers": 2, "pad_token_id": 1, "bos_token_id": 0, "num_labels": 3}
 TASKS = {
     "ForSequenceClassification": "text-classification",
     "ForQuestionAnswering": "question-answering",
@@ -25,7 +25,7 @@ CASES += [
         f"{stem}{end}",
         f"{stem}{end}",
         {"architectures": [f"{stem}{end}"], "model_type": stem.lower(), **config},
-        {**T5, "num_decoder_layers": 3, "num_labels": 2 if end.endswith("Answering") else 3},
+        {**T5, "num_layers": 1, "num_decoder_layers": 2, "num_labels": 2 if end.endswith("Answering") else 3},
     )
     for stem, config in (
         ("T5", {}),
