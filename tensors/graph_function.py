@@ -16,6 +16,7 @@ from ..runtime.tensor.tensor import Tensor
 from ..runtime.tensor.weight_array import Blocks, load_weight
 from .core.expression import Expression, apply_all, block_leaf, cast, constant, leaf, placeholder
 from .core.lazy_tensor import LazyTensor
+from .operations.random import GENERATOR
 
 OF_SHAPES = ("Shape", "Size")
 """Operators that look at no element of their input."""
@@ -105,7 +106,15 @@ class GraphFunction:
         return trace
 
     def _traced(self, given: Mapping[Value, Expression]) -> Trace:
-        """Compute what follows from shapes and constants alone."""
+        """Compute what follows from shapes and constants alone. What rules draw on the way is drawn again by the call,
+        so that a run that goes on in another process draws the same numbers."""
+        state = GENERATOR.get_state()
+        try:
+            return self._followed(given)
+        finally:
+            GENERATOR.set_state(state)
+
+    def _followed(self, given: Mapping[Value, Expression]) -> Trace:
         found = {value: placeholder(expression.type) for value, expression in given.items()}
         arrays: dict[Value, np.ndarray] = {}
         known: dict[Value, Expression] = {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -111,7 +109,7 @@ def run_plan(made: Plan, values: dict[str, Any]) -> None:
         current().emit({**plan_json(made), "warnings": notes_json(made.graph.notes)})
         return
     shared_options.refuse_report(values)
-    current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
+    current().resumes()
     report = execute(made, shared_options.progress(values))
     show_report(report, made)
     payload = report_json(report, made) if current().json or values.get("report") else {}

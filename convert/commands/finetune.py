@@ -76,6 +76,14 @@ def _targets(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 @click.option(
     "--dtype", metavar="DTYPE", type=shared_options.DTYPE, help="Dtype of the weights of OUT (default: MODEL's)."
 )
+@click.option(
+    "--checkpoint-every",
+    "every",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Keep the state of the run in OUT.checkpoint after every N steps.",
+)
+@click.option("--resume", is_flag=True, help="Continue an interrupted run from OUT.checkpoint.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
 @shared_options.options(shared_options.RUNNING[1:], shared_options.PROGRESS, shared_options.READING)
 def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa: N802
@@ -89,9 +97,13 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     which convert merges into a model directory (--lora OUT) and --merge into MODEL of any format; quantized weights
     of MODEL stay as they are in training. Classifiers are always written as a whole. The loss is measured on
     held-back rows before and after.
+
+    A run that is interrupted keeps its state in OUT.checkpoint, and the same command with --resume goes on from it;
+    --checkpoint-every keeps it against a crash as well. The file is removed once OUT is written.
     """
     from ..console.atomic_replace import refuse_existing, refuse_unwritable
     from ..console.stdio import refuse_stream
+    from ..finetune.checkpoint import Checkpoint
     from ..finetune.rows import read_rows
     from ..finetune.session import Session, Wanted
     from ..finetune.warned import warned_notes
@@ -119,28 +131,33 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     out = current()
     with warned_notes() as notes:
         session = Session(shared_options.open_input(model, values), model, rows, wanted)
-        trained, every = session.parameters
+        training, (trained, every) = session.training, session.parameters
         out.say(f" model    {session.title} · {trained:,} of {every:,} parameters are trained")
-        learned, steps = counted(len(session.learned), "row"), counted(session.steps, "step")
+        learned, steps = counted(len(session.learned), "row"), counted(training.steps, "step")
         out.say(f" data     {learned} to learn, {len(session.held):,} to evaluate · {steps} of {wanted.size}")
         before = session.measure()
         out.say(f" before   {before}")
+        checkpoint = Checkpoint(output, session, before)
+        if values["resume"]:
+            out.say(f" resumed  after {counted(checkpoint.load(), 'step')}")
+        out.resumes()
         progress.phase("training")
-        progress.start(session.steps, unit="steps")
-        losses: list[float] = []
+        progress.start(training.steps, skipped=len(training.losses), unit="steps")
         shown = 0
-        for step, epoch, loss in session.train():
-            losses.append(loss)
-            progress.advance(1)
-            if step * LINES // session.steps > shown or step == session.steps:
-                shown = step * LINES // session.steps
-                out.say(
-                    f" step     {step:>{len(str(session.steps))}} of {session.steps} · epoch {epoch} · loss {loss:.4f}"
-                )
-        progress.finish()
-        after = session.measure()
-        out.say(f" after    {after}")
-        paths = session.write(output)
+        with checkpoint.kept():
+            for step, epoch, loss in training.run():
+                progress.advance(1)
+                if step * LINES // training.steps > shown or step == training.steps:
+                    shown = step * LINES // training.steps
+                    place = f"{step:>{len(str(training.steps))}} of {training.steps}"
+                    out.say(f" step     {place} · epoch {epoch} · loss {loss:.4f}")
+                if values["every"] is not None and step % values["every"] == 0:
+                    checkpoint.save()
+            progress.finish()
+            after = session.measure()
+            out.say(f" after    {after}")
+            paths = session.write(output)
+        checkpoint.remove()
     busy().stop()
     out.warn(notes)
     out.say(f"✓ {output}")
@@ -151,8 +168,8 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
             "outputs": [{"path": path} for path in paths],
             "parameters": {"trained": trained, "all": every},
             "rows": {"learned": len(session.learned), "evaluated": len(session.held)},
-            "steps": session.steps,
-            "losses": losses,
+            "steps": training.steps,
+            "losses": training.losses,
             "before": before.to_json(),
             "after": after.to_json(),
             "labels": session.labels,

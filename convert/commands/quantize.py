@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,7 +192,7 @@ def run_plan(made: Quantized, values: dict[str, Any], noted: int) -> None:
     if _is_automatic(values):
         _show_table(made, made.sampled())
     shared_options.refuse_report(values)
-    current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
+    current().resumes()
     report = execute(made.plan, shared_options.progress(values))
     report.notes += made.block_notes()
     show_report(report, made.plan)

@@ -6,8 +6,6 @@ import dataclasses
 import hashlib
 import itertools
 import math
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +170,7 @@ def _run_plan(made: Any, payload: dict[str, Any], values: dict[str, Any]) -> Non
         current().emit({**plan_json(made), **payload, "warnings": notes_json(made.graph.notes)})
         return
     shared_options.refuse_report(values)
-    current().resume_hint = shlex.join(["candle-convert", *sys.argv[1:], "--resume"])
+    current().resumes()
     report = execute(made, shared_options.progress(values))
     show_report(report, made)
     full = {**report_json(report, made), **payload} if current().json or values["report"] else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -43,6 +44,11 @@ class Output:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
+
+    def resumes(self) -> None:
+        """From now on this command goes on where it is interrupted if ``--resume`` is added."""
+        words = [word for word in sys.argv[1:] if word != "--resume"]
+        self.resume_hint = shlex.join(["candle-convert", *words, "--resume"])
 
     def say(self, text: str = "") -> None:
         """One line for people, with line breaks and control characters made visible."""

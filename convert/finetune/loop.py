@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,13 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...tensors.autograd.clipping import clip_grad_norm_
 from ...tensors.core.grad_mode import no_grad
+from ...tensors.namespace import PUBLIC
+from ...tensors.operations.random import GENERATOR
+from ...training.loop.interrupts import deferred
 from ..trainable.losses import IGNORED
 
 if TYPE_CHECKING:
+    from ...tensors.core.lazy_tensor import LazyTensor
     from ..trainable.front import PretrainedModel
     from .examples import Example
 
@@ -113,40 +117,88 @@ def rate_at(step: int, steps: int, highest: float) -> float:
     return highest * (step / warm if step <= warm else max(0, steps - step + 1) / max(1, steps - warm + 1))
 
 
-def trained(
-    model: PretrainedModel, examples: Sequence[Example], settings: Settings, limit: int, assemble: Assemble
-) -> Iterator[tuple[int, int, float]]:
-    """Train; yields the number of each step, the epoch that it is of, and its loss.
+class Training:
+    """Steps of AdamW on batches of examples, in an order that the seed decides on.
 
-    Raises UsageError where the loss is not a number any more.
+    Attributes:
+        steps: how many there will be.
+        losses: of the steps that were taken.
+        is_whole: whether no step was left in its middle.
     """
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    decayed = [parameter for parameter in wanted if len(parameter.shape) > 1]
-    others = [parameter for parameter in wanted if len(parameter.shape) < 2]
-    groups = [{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
-    optimizer = AdamW([group for group in groups if group["params"]], lr=settings.rate)
-    steps = settings.epochs * count_of(examples, settings.size, limit)
-    random = np.random.default_rng(settings.seed)
-    step = 0
-    for epoch in range(1, settings.epochs + 1):
-        model.train()
-        planned = list(batches(examples, settings.size, random.permutation(len(examples)).tolist(), limit))
-        for index in random.permutation(len(planned)):
-            chosen, length = planned[index]
-            step += 1
-            for group in optimizer.param_groups:
-                group["lr"] = rate_at(step, steps, settings.rate)
-            optimizer.zero_grad()
-            loss = model(**assemble(chosen, length)).loss
-            loss.backward()
-            clip_grad_norm_(wanted, NORM)
-            optimizer.step()
-            value = loss.item()
-            if not math.isfinite(value):
-                why = f"the loss is {value} at step {step} of {steps}"
-                hint = f"Lower --learning-rate, which is {settings.rate:g}"
-                raise UsageError("E-TRAIN-NAN", None, why, hint=hint)
-            yield step, epoch, value
+
+    def __init__(
+        self, model: PretrainedModel, examples: Sequence[Example], settings: Settings, limit: int, assemble: Assemble
+    ) -> None:
+        self._model, self._examples, self._settings = model, examples, settings
+        self._limit, self._assemble = limit, assemble
+        self._wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        decayed = [parameter for parameter in self._wanted if len(parameter.shape) > 1]
+        others = [parameter for parameter in self._wanted if len(parameter.shape) < 2]
+        groups = [{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
+        self._optimizer = AdamW([group for group in groups if group["params"]], lr=settings.rate)
+        self.steps = settings.epochs * count_of(examples, settings.size, limit)
+        self.losses: list[float] = []
+        self.is_whole = True
+
+    def run(self) -> Iterator[tuple[int, int, float]]:
+        """Take the steps that are left; yields the number of each, the epoch that it is of, and its loss.
+
+        An interrupt waits until a step has ended; a second one does not. Raises UsageError where the loss is not a
+        number any more.
+        """
+        settings, examples = self._settings, self._examples
+        random = np.random.default_rng(settings.seed)
+        self._model.train()
+        step = 0
+        for epoch in range(1, settings.epochs + 1):
+            planned = list(batches(examples, settings.size, random.permutation(len(examples)).tolist(), self._limit))
+            for index in random.permutation(len(planned)):
+                step += 1
+                if step > len(self.losses):
+                    with deferred():
+                        value = self._take(step, *planned[index])
+                    yield step, epoch, value
+
+    def _take(self, step: int, chosen: list[Any], length: int) -> float:
+        """The loss of a step."""
+        self.is_whole = False
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate_at(step, self.steps, self._settings.rate)
+        self._optimizer.zero_grad()
+        loss = self._model(**self._assemble(chosen, length)).loss
+        loss.backward()
+        clip_grad_norm_(self._wanted, NORM)
+        self._optimizer.step()
+        value: float = loss.item()
+        if not math.isfinite(value):
+            why = f"the loss is {value} at step {step} of {self.steps}"
+            hint = f"Lower --learning-rate, which is {self._settings.rate:g}"
+            raise UsageError("E-TRAIN-NAN", None, why, hint=hint)
+        self.losses.append(value)
+        self.is_whole = True
+        return value
+
+    def state(self) -> dict[str, Any]:
+        """All that the steps that are left depend on."""
+        return {
+            "tensors": [each.detach() for each in self._changing()],
+            "optimizer": self._optimizer.state_dict(),
+            "generator": GENERATOR.get_state(),
+            "losses": self.losses,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; it is of the same model, examples and settings."""
+        with no_grad():
+            for tensor, value in zip(self._changing(), state["tensors"], strict=True):
+                tensor.copy_(PUBLIC["from_numpy"](value))
+        self._optimizer.load_state_dict(state["optimizer"])
+        GENERATOR.set_state(state["generator"])
+        self.losses = [float(each) for each in state["losses"]]
+
+    def _changing(self) -> list[LazyTensor]:
+        """The parameters that are trained, and the buffers, as the means of a batch normalization."""
+        return [*self._wanted, *self._model.buffers()]
 
 
 def count_of(examples: Sequence[Example], size: int, limit: int) -> int:

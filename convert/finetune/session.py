@@ -19,7 +19,7 @@ from ...tensors.namespace import PUBLIC
 from ..load.native_model import tokenizer_of
 from ..trainable.front import PretrainedModel, model_class
 from .examples import Example, label_names, labeled_pictures, labeled_texts, language_examples, padded, pictured
-from .loop import Batch, Measures, Settings, count_of, measured, trained
+from .loop import Batch, Measures, Settings, Training, measured
 from .rows import COMPLETION, IMAGE_LABEL, MESSAGES, TEXT, TEXT_LABEL, Rows, split
 
 CLASSES = {
@@ -78,7 +78,7 @@ class Session:
 
     Attributes:
         model: the module; learned, held: examples to train and to evaluate with.
-        steps: how many there will be.
+        training: its steps.
         labels: of a classifier, None for language models.
     """
 
@@ -112,7 +112,7 @@ class Session:
             )
         elif any(tensor.qtype is not None for tensor in self.model.opened.tensors.values()):
             raise UsageError("E-TRAIN-QUANTIZED", name, "quantized weights cannot be trained", hint="Use --lora 16")
-        self.steps = wanted.epochs * count_of(self.learned, wanted.size, self.limit)
+        self.training = Training(self.model, self.learned, wanted.settings, self.limit, self._assemble)
 
     def _head(self, graph: Graph) -> dict[str, Any]:
         """Changes of config.json for a head that the model lacks or that is replaced."""
@@ -173,10 +173,6 @@ class Session:
     def measure(self) -> Measures:
         """What the model makes of the examples that are held back."""
         return measured(self.model, self.held, self.wanted.size, self.limit, self._assemble)
-
-    def train(self) -> Any:
-        """Steps as of `loop.trained`."""
-        return trained(self.model, self.learned, self.wanted.settings, self.limit, self._assemble)
 
     def write(self, folder: str) -> list[str]:
         """Write the model, the adapter, or both; returns the paths. A new head goes with the whole model."""

@@ -1,6 +1,7 @@
 """finetune: models learn their rows, adapters merge with the other commands, wrong rows get one line."""
 
 import json
+import signal
 
 import candle_convert as cc
 import numpy as np
@@ -9,12 +10,15 @@ import pytest
 import torch
 import transformers
 from candle_convert.convert.cli.main import run
+from candle_convert.convert.finetune import loop
 from candle_convert.convert.finetune.examples import language_examples
 from candle_convert.convert.finetune.rows import read_rows
 from candle_convert.convert.load.native_model import tokenizer_of
 from candle_convert.convert.open.open_model import open_model
 from candle_convert.tests.builders import tiny_llama
 from candle_convert.tests.builders.text_checkpoints import checkpoint
+from candle_convert.training.checkpoint.nested_file import load_nested
+from safetensors.numpy import load_file
 
 FAST = ["--epochs", "2", "--batch-size", "4", "--max-length", "32"]
 
@@ -174,3 +178,43 @@ def test_settings_that_make_no_sense(folder, capsys, options, code, said):
     assert run(["finetune", "lm.gguf", "-d", "d.jsonl", "-o", "out", "-q", *FAST, *options]) == code
     assert said in capsys.readouterr().err
     assert not (folder / "out").exists()
+
+
+@pytest.fixture
+def interrupted_at(monkeypatch):
+    """Lets an interrupt come in the middle of a step: a function of its number, and of how many come."""
+    clip = loop.clip_grad_norm_
+
+    def at(wanted, times):
+        steps = iter(range(1, 99))
+
+        def interrupted(*arguments):
+            for _ in range(times if next(steps) == wanted else 0):
+                signal.raise_signal(signal.SIGINT)
+            return clip(*arguments)
+
+        monkeypatch.setattr(loop, "clip_grad_norm_", interrupted)
+
+    return at
+
+
+@pytest.mark.parametrize(("times", "kept"), [(1, 3), (2, 2)], ids=["ends its step", "cuts its step off"])
+def test_an_interrupted_run_goes_on(folder, capsys, interrupted_at, times, kept):
+    """As if it had not been: of a second interrupt in one step the checkpoint before stays."""
+    tiny_llama.written(folder / "lm.gguf")
+    rows(folder / "d.jsonl", [{"text": f"Hello world {number}"} for number in range(12)])
+    options = ["--lora", "2", "--lora-dropout", "0.2", "--learning-rate", "0.01", "--checkpoint-every", "2", *FAST]
+    words = ["finetune", "lm.gguf", "-d", "d.jsonl", *options, "-o"]
+    whole = reported(capsys, [*words, "whole"])
+    assert len(whole["losses"]) == 6
+    interrupted_at(3, times)
+    assert run([*words, "out", "-q"]) == 130
+    assert "the output is untouched; to continue: candle-convert" in capsys.readouterr().err
+    assert len(load_nested("out.checkpoint")["losses"]) == kept
+    assert run([*words, "out", "-q", "--resume", "--seed", "1"]) == 2
+    assert "is of a run with another seed" in capsys.readouterr().err
+    found = reported(capsys, [*words, "out", "--resume"])
+    np.testing.assert_allclose(found["losses"], whole["losses"], rtol=1e-5)
+    for name, array in load_file("whole/adapter_model.safetensors").items():
+        np.testing.assert_allclose(load_file("out/adapter_model.safetensors")[name], array, rtol=1e-4, atol=1e-6)
+    assert not (folder / "out.checkpoint").exists()

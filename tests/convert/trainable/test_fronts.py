@@ -155,7 +155,11 @@ def test_elements_are_dropped_in_training_only(name, tmp_path):
     given = feeds(name)
     assert model(**given).loss.item() == model(**given).loss.item()
     model.train()
-    assert model(**given).loss.item() != model(**given).loss.item()
+    losses = []
+    for seed in (1, 1, 2):  # the first call, which traces the graph, draws the same numbers as the second
+        cc.manual_seed(seed)
+        losses.append(model(**given).loss.item())
+    assert losses[0] == losses[1] != losses[2]
     plain = getattr(cc.models, name).from_pretrained(tmp_path, **dict.fromkeys(rates, 0.0)).train()
     model.eval()
     np.testing.assert_allclose(plain(**given).loss.item(), model(**given).loss.item(), rtol=1e-6)
