@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..nn.core.module import Module
@@ -100,21 +101,30 @@ class AveragedModel(Module):
             each.realize()
 
 
-@no_grad()
-def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the running statistics of all batch norms anew from batches, of which lists and tuples have the input
-    first."""
+@contextlib.contextmanager
+def renewed_statistics(model: Module) -> Iterator[bool]:
+    """Batches that the model sees in the block give all batch norms new running statistics, with equal weights. The
+    model is in training mode, without gradients. Gives whether there are any batch norms."""
     norms = [each for each in model.modules() if isinstance(each, BatchNorm)]
-    if not norms:
-        return
-    momenta, was_training = [each.momentum for each in norms], model.training
+    momenta, modes = [each.momentum for each in norms], [(each, each.training) for each in model.modules()]
     for each in norms:
         each.reset_running_stats()
         each.momentum = None
     model.train()
-    for batch in loader:
-        given = batch[0] if isinstance(batch, list | tuple) else batch
-        model(given if device is None else given.to(device))
-    for each, momentum in zip(norms, momenta, strict=True):
-        each.momentum = momentum
-    model.train(was_training)
+    try:
+        with no_grad():
+            yield bool(norms)
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        for module, mode in modes:
+            module.training = mode
+
+
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+    """Compute the running statistics of all batch norms anew from batches, of which lists and tuples have the input
+    first."""
+    with renewed_statistics(model) as is_needed:
+        for batch in loader if is_needed else ():
+            given = batch[0] if isinstance(batch, list | tuple) else batch
+            model(given if device is None else given.to(device))

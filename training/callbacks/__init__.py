@@ -1,14 +1,21 @@
-"""Callbacks: early stopping, checkpoints, learning rates, the progress bar. Names and options are Lightning's."""
+"""Callbacks: when training stops, checkpoints, learning rates, averages, what is shown. Most names are Lightning's."""
 
 from __future__ import annotations
 
 from .callback import Callback as Callback
+from .callback import LambdaCallback as LambdaCallback
 from .early_stopping import EarlyStopping as EarlyStopping
+from .exception_checkpoint import OnExceptionCheckpoint as OnExceptionCheckpoint
+from .gradient_accumulation import GradientAccumulationScheduler as GradientAccumulationScheduler
 from .keras_rates import LearningRateScheduler as LearningRateScheduler
 from .keras_rates import ReduceLROnPlateau as ReduceLROnPlateau
 from .keras_rates import TerminateOnNaN as TerminateOnNaN
 from .learning_rate_monitor import LearningRateMonitor as LearningRateMonitor
 from .model_checkpoint import ModelCheckpoint as ModelCheckpoint
+from .model_summary import ModelSummary as ModelSummary
+from .model_summary import RichModelSummary as RichModelSummary
 from .progress_bar import ProgressBar as ProgressBar
 from .progress_bar import RichProgressBar as RichProgressBar
 from .progress_bar import TQDMProgressBar as TQDMProgressBar
+from .stochastic_averages import StochasticWeightAveraging as StochasticWeightAveraging
+from .timer import Timer as Timer

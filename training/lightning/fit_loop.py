@@ -16,6 +16,7 @@ from ...tensors.core.expression import leaf
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import mapped
 from ...tensors.jit import jit
+from ..averaging import renewed_statistics
 from ..data.collate import rows_of
 from ..data.loader import DataLoader
 from ..loop.interrupts import deferred
@@ -64,7 +65,6 @@ class FitLoop:
         traced = settings.jit and not self._manual and not self._has_inner_hooks()
         self._step = TracedStep(engine, engine.module, "training_step", self._body, traced)
         self._update_alone = jit(self._update) if settings.jit else self._update
-        engine.batches = engine.limit(loader, settings.limit_train_batches)
         self._validation = EvaluationLoop(engine, VALIDATION, val_loaders) if val_loaders else None
         engine.has_validation = self._validation is not None
         self._interval = self._checked_interval() if engine.has_validation else None
@@ -314,6 +314,14 @@ class FitLoop:
     def _validated(self) -> None:
         self._validated_at = self._engine.batch_count
         self._random_before = None if self._has_run else random_state(self._loader)
+
+    def renew_statistics(self) -> None:
+        """Compute the running statistics of batch norms anew, by the steps of an epoch without gradients."""
+        engine, step = self._engine, self._engine.module.training_step
+        with renewed_statistics(engine.module) as is_needed, engine.collecting(), engine.autocast():
+            batches = itertools.islice(self._loader, engine.batches) if is_needed else ()
+            for number, batch in enumerate(batches):
+                step(*[engine.converted(batch), number][: positional(step, 2)])
 
     def state(self) -> dict[str, Any]:
         """Where the loop is."""

@@ -23,7 +23,7 @@ WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "strategy": ("auto",), "num_nodes": (1,), "deterministic": (None, True, False, "warn"),
     "benchmark": (None, True, False), "inference_mode": (True, False), "sync_batchnorm": (True, False),
     "use_distributed_sampler": (True, False), "profiler": (None,), "plugins": (None,), "barebones": (False,),
-    "max_time": (None,), "reload_dataloaders_every_n_epochs": (0,),
+    "reload_dataloaders_every_n_epochs": (0,),
     "model_registry": (None,), "enable_autolog_hparams": (True, False),
 }  # fmt: skip
 """Further settings of Lightning with the values that are taken, because they ask for what is done anyway."""
@@ -46,6 +46,7 @@ class Settings:
         min_epochs: before which nothing stops training.
         max_steps: steps of the optimizer; -1: without end.
         min_steps: before which nothing stops training.
+        max_time: after which training ends, as `callbacks.Timer` takes it; None without a limit.
         limit_train_batches, limit_val_batches, limit_test_batches, limit_predict_batches: batches of a loader, as a
             number (int) or a share (float).
         overfit_batches: batches of training and of validation, as such a number, the same in each epoch; 0 for no such
@@ -76,6 +77,7 @@ class Settings:
     min_epochs: int | None = None
     max_steps: int = -1
     min_steps: int | None = None
+    max_time: Any = None
     limit_train_batches: int | float = 1.0
     limit_val_batches: int | float = 1.0
     limit_test_batches: int | float = 1.0

@@ -11,26 +11,26 @@ from typing import Any
 from ...optim import AdamW
 from ...optim.core.saved_value import arrays, checked, count
 from ...runtime.base.errors import FileAccessError, UsageError
-from ..callbacks import ModelCheckpoint, ProgressBar
+from ..callbacks import ModelCheckpoint, ModelSummary, ProgressBar, Timer
 from ..checkpoint import run_state
 from ..checkpoint.nested_file import load_nested, save_nested
 from ..data.loader import in_order
 from ..loggers import TensorBoardLogger
 from ..loop.schedule import configured
-from ..report.tables import print_metrics, print_parts
+from ..report.tables import print_metrics
 from .data_module import LightningDataModule, as_list, loaders_of
-from .engine import Engine
 from .evaluation_loop import PREDICTION, TEST, VALIDATION, EvaluationLoop, Stage
-from .fit_loop import DEFAULT_EPOCHS, FitLoop
+from .fit_loop import FitLoop
 from .hyper_parameters import storable
 from .lightning_module import LightningModule, defines
+from .properties import Properties
 from .settings import Settings
 
 LEARNING_RATE = 5e-5
 """Of AdamW where a module does not configure an optimizer: what fine-tuning usually takes."""
 
 
-class Trainer(Engine):
+class Trainer(Properties):
     """Runs modules over data.
 
         cc.Trainer(max_epochs=3, accumulate_grad_batches=4).fit(module, train_loader, val_loader)
@@ -55,11 +55,18 @@ class Trainer(Engine):
             self.loggers = [TensorBoardLogger(self.root)]
         elif not tries:
             self.loggers = self.settings.listed("logger")
-        if self.settings.enable_progress_bar and not any(isinstance(each, ProgressBar) for each in self.callbacks):
+        if self.settings.enable_progress_bar and not self._has(ProgressBar):
             self.callbacks.append(ProgressBar())
+        if self.settings.max_time is not None:
+            self.callbacks.append(Timer(self.settings.max_time))
+        if self.settings.enable_model_summary and not tries and not self._has(ModelSummary):
+            self.callbacks.append(ModelSummary())
         writes = self.settings.enable_checkpointing and not tries
-        if writes and not any(isinstance(each, ModelCheckpoint) for each in self.callbacks):
+        if writes and not self._has(ModelCheckpoint):
             self.callbacks.append(ModelCheckpoint())
+
+    def _has(self, kind: type) -> bool:
+        return any(isinstance(each, kind) for each in self.callbacks)
 
     def _only_try(self, batches: int) -> None:
         settings = self.settings
@@ -100,13 +107,11 @@ class Trainer(Engine):
         settings, val_loaders = self.settings, as_list(val) if defines(model, "validation_step") else []
         if settings.overfit_batches:
             train, val_loaders = in_order(train), [in_order(each) for each in val_loaders]
-        self.epochs = settings.max_epochs
-        if settings.max_epochs is None and settings.max_steps < 0:
-            self.epochs = DEFAULT_EPOCHS
-        elif settings.max_epochs == -1:
-            self.epochs = None
+        self.epochs = None if self.max_epochs < 0 else self.max_epochs
         if self.dtype is not None:
             model.to(self.dtype)
+        self.batches = self.limit(train, settings.limit_train_batches)
+        self.train_dataloader, self.val_dataloaders = train, val
         self.optimizers, self.schedules = self._configured(model)
         self.should_stop, self.training, self.state = False, True, "fitting"
         self._fit_loop = FitLoop(self, train, val_loaders)
@@ -184,20 +189,10 @@ class Trainer(Engine):
         model.on_save_checkpoint(checkpoint)
         save_nested(checkpoint, filepath)
 
-    @property
-    def checkpoint_callback(self) -> ModelCheckpoint | None:
-        """The first callback that writes checkpoints."""
-        return next((each for each in self.callbacks if isinstance(each, ModelCheckpoint)), None)
-
-    @property
-    def default_root_dir(self) -> str:
-        """The folder of logs and checkpoints."""
-        return self.root
-
-    @property
-    def lightning_module(self) -> LightningModule:
-        """The module of the last call."""
-        return self.module
+    def renew_statistics(self) -> None:
+        """Compute the running statistics of batch norms anew from the batches of the last `fit`."""
+        if self._fit_loop is not None:
+            self._fit_loop.renew_statistics()
 
     def _attach(self, model: LightningModule | None, stage: str, datamodule: Any) -> LightningModule:
         if model is not None:
@@ -230,8 +225,6 @@ class Trainer(Engine):
         if model.hparams and model.__dict__.get("_log_hparams", True):
             for each in self.loggers:
                 each.log_hyperparams(model.hparams)
-        if self.settings.enable_model_summary and not self.settings.fast_dev_run:
-            print_parts(model)
 
     def _checkpoint(self, path: str | os.PathLike[str] | None) -> Path | None:
         """The file that a path or a word names."""

@@ -22,6 +22,7 @@ class Run(ABC):
         batch_count: batches that the epoch has had.
         batches: batches of an epoch; None if that is not known.
         is_last_batch: whether the batch is the last one of its epoch; False if their number is not known.
+        accumulate_grad_batches: batches whose gradients one step of the optimizer is made of.
         callback_metrics: all logged values by name, the newest ones.
         logged_metrics: of those, what loggers were given.
         progress_bar_metrics: of those, what the progress bar shows.
@@ -30,6 +31,8 @@ class Run(ABC):
         has_validation: whether `fit` validates.
         state: initialized, fitting, validating, testing or predicting, or finished.
     """
+
+    accumulate_grad_batches: int
 
     def __init__(self) -> None:
         self.current_epoch = 0
@@ -74,6 +77,10 @@ class Run(ABC):
     @abstractmethod
     def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:
         """Write a checkpoint."""
+
+    @abstractmethod
+    def renew_statistics(self) -> None:
+        """Compute the running statistics of batch norms anew from the batches of training."""
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[Collector]:

@@ -15,9 +15,14 @@ def counted(module: Module) -> tuple[int, int]:
     return sum(each.numel() for each in parameters), sum(each.numel() for each in parameters if each.requires_grad)
 
 
-def print_parts(module: Module) -> None:
-    """Print the modules that a module consists of, on standard error."""
-    rows = [(name, type(each).__name__, f"{counted(each)[0]:,}") for name, each in module.named_children()]
+def print_parts(module: Module, depth: int = 1) -> None:
+    """Print the modules that a module consists of, on standard error.
+
+    Args:
+        depth: of modules in modules; -1 for all.
+    """
+    parts = [(name, each) for name, each in module.named_modules() if name and not 0 <= depth <= name.count(".")]
+    rows = [(name, type(each).__name__, f"{counted(each)[0]:,}") for name, each in parts]
     print_table(("part", "type", "parameters"), rows, to_errors=True)
     total, trained = counted(module)
     print(f"{trained:,} of {total:,} parameters are trained", file=sys.stderr)
