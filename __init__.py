@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from .training import callbacks as callbacks
     from .training import data as data
     from .training import loggers as loggers
+    from .training.callbacks.callback import Callback as Callback
     from .training.keras.model import Model as Model
     from .training.keras.model import Sequential as Sequential
     from .training.lightning.data_module import LightningDataModule as LightningDataModule
@@ -99,6 +100,7 @@ _EXPORTS = {
     "runtime.base.limits": ("limits",),
     "convert.api.tensor_class": ("Tensor",),
     "tensors.core.lazy_tensor": ("LazyTensor",),
+    "training.callbacks.callback": ("Callback",),
     "training.keras.model": ("Model", "Sequential"),
     "training.lightning.data_module": ("LightningDataModule",),
     "training.lightning.lightning_module": ("LightningModule",),
