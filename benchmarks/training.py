@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-MODELS = ("mlp", "cnn", "lstm", "gpt", "bert", "lora")
+MODELS = ("mlp", "cnn", "lstm", "gru", "gpt", "bert", "lora")
 MODULES = {
     "cc": "ours", "eager": "ours", "torch": "of_torch", "compile": "of_torch", "jax": "of_jax",
     "tinygrad": "of_tinygrad", "bf16": "lora",

@@ -77,6 +77,18 @@ def lstm():
     return Task(weights, batch, loss)
 
 
+def gru():
+    rng = np.random.default_rng(1)
+    weights = random_weights(wi=(384, 64), wh=(384, 128), bi=(384,), bh=(384,), w=(10, 128), bias=(10,))
+    batch = {"x": rng.standard_normal((16, 32, 64)).astype(np.float32), "y": rng.integers(0, 10, 16)}
+
+    def loss(f, p, batch):
+        hidden = f.gru(batch["x"], p["wi"], p["wh"], p["bi"], p["bh"])
+        return f.cross_entropy(hidden @ p["w"].T + p["bias"], batch["y"])
+
+    return Task(weights, batch, loss)
+
+
 def transformer(vocabulary, classes):
     """A decoder that predicts the next token, or an encoder that classifies."""
     rng = np.random.default_rng(1)
@@ -128,6 +140,7 @@ MODELS = {
     "mlp": mlp,
     "cnn": cnn,
     "lstm": lstm,
+    "gru": gru,
     "gpt": lambda: transformer(512, 0),
     "bert": lambda: transformer(30522, 2),
 }

@@ -54,6 +54,16 @@ class Functions:
         start = jnp.zeros((x.shape[0], wh.shape[1]))
         return jax.lax.scan(cell, (start, start), jnp.swapaxes(x @ wi.T + b, 0, 1))[0][0]
 
+    @staticmethod
+    def gru(x, wi, wh, bi, bh):
+        def cell(hidden, gates):
+            (r, z, n), (by_r, by_z, inside) = jnp.split(gates, 3, 1), jnp.split(hidden @ wh.T + bh, 3, 1)
+            update = jax.nn.sigmoid(z + by_z)
+            return (1 - update) * jnp.tanh(n + jax.nn.sigmoid(r + by_r) * inside) + update * hidden, None
+
+        start = jnp.zeros((x.shape[0], wh.shape[1]))
+        return jax.lax.scan(cell, start, jnp.swapaxes(x @ wi.T + bi, 0, 1))[0]
+
 
 def stepper(task):
     """A function that makes steps and returns the last loss."""

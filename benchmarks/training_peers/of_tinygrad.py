@@ -57,6 +57,15 @@ class Functions:
             hidden = o.sigmoid() * cell.tanh()
         return hidden
 
+    @staticmethod
+    def gru(x, wi, wh, bi, bh):
+        hidden, gates = Tensor.zeros(x.shape[0], wh.shape[1]), x @ wi.T + bi
+        for place in range(x.shape[1]):
+            (r, z, n), (by_r, by_z, inside) = gates[:, place].chunk(3, 1), (hidden @ wh.T + bh).chunk(3, 1)
+            update = (z + by_z).sigmoid()
+            hidden = (1 - update) * (n + (r + by_r).sigmoid() * inside).tanh() + update * hidden
+        return hidden
+
 
 def stepper(task):
     """A function that makes steps and returns the last loss."""

@@ -36,6 +36,11 @@ class Functions:
         flat = [wi, wh, b, torch.zeros_like(b)]
         return torch.lstm(x, (state, state), flat, True, 1, 0.0, True, False, True)[0][:, -1]
 
+    @staticmethod
+    def gru(x, *weights):
+        state = x.new_zeros(1, x.shape[0], weights[1].shape[1])
+        return torch.gru(x, state, weights, True, 1, 0.0, True, False, True)[0][:, -1]
+
 
 def stepper(task, compiled):
     """A function that makes steps and returns the last loss."""

@@ -45,6 +45,11 @@ class Functions:
         weights = recurrent.Weights(wi, wh, b, cc.zeros_like(b))
         return recurrent.layer("LSTM", x.transpose(0, 1), (state, state), [weights])[0][-1]
 
+    @staticmethod
+    def gru(x, *weights):
+        state = cc.zeros(1, x.shape[0], weights[1].shape[1])
+        return recurrent.layer("GRU", x.transpose(0, 1), (state,), [recurrent.Weights(*weights)])[0][-1]
+
 
 def stepper(task, jitted):
     """A function that makes steps and returns the last loss."""

@@ -1,6 +1,6 @@
 """Recurrent cells and layers in torch's order of gates.
 
-Without gradients a layer is one operator; with them the steps are expressions, which gradients flow through.
+Without gradients a layer is one operator; with them each direction's time steps are one, whose gradient is another.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...ops.recurrent.gru_steps import gru_steps
 from ...ops.recurrent.lstm_steps import lstm_steps
+from ...ops.recurrent.rnn_steps import rnn_steps
 from ...tensors.core.expression import apply_all, leaf, op_named, shape_error
 from ...tensors.core.grad_mode import is_grad_enabled
 from ...tensors.core.lazy_tensor import LazyTensor
-from ...tensors.operations.indexing import where
 from ...tensors.operations.joining import cat, stack
 from .linear import linear
 
@@ -70,30 +71,25 @@ def _direction(
 ) -> tuple[LazyTensor, State]:
     """Hidden states [T, N, hidden] of inputs [T, N, width], and the last state; behind its end the state of a sequence
     stays as it is."""
-    every = _added(kind, x, weights)
-    if kind == "LSTM" and weights.hr is None:
-        return _lstm_steps(every, state, weights.hh, lengths, backwards)
-    added = every.unbind(0)
-    found = []
-    for place in reversed(range(len(added))) if backwards else range(len(added)):
-        following = _step(kind, added[place], state, weights)
-        if lengths is not None and (lengths <= place).any():
-            alive = LazyTensor(leaf(lengths[:, None] > place))
-            following = tuple(where(alive, new, old) for new, old in zip(following, state, strict=True))
-        state = following
-        found.append(state[0])
-    return stack(found[::-1] if backwards else found), state
-
-
-def _lstm_steps(
-    added: LazyTensor, state: State, weight: LazyTensor, lengths: np.ndarray | None, backwards: bool
-) -> tuple[LazyTensor, State]:
-    """As `_direction`, of what inputs add to the gates: one operator, whose gradient is another."""
-    ends = None if lengths is None else leaf(lengths.astype(np.int32))
-    inputs = [added.expression, weight.expression, *(each.expression for each in state), ends]
-    hidden, cells, _ = map(LazyTensor, apply_all(lstm_steps, inputs, {"reverse": int(backwards)}, 3))
+    added = _added(kind, x, weights)
+    ends = None if lengths is None else LazyTensor(leaf(lengths.astype(np.int32)))
+    options: dict[str, Any] = {"reverse": int(backwards)}
+    if kind == "LSTM":
+        inputs, operator, outputs = [added, weights.hh, *state, ends, weights.hr], lstm_steps, 3
+    elif kind == "GRU":
+        inputs, operator, outputs = [added, weights.hh, *state, weights.bias_hh, ends], gru_steps, 2
+    else:
+        inputs, operator, outputs = [added, weights.hh, *state, ends], rnn_steps, 1
+        options["activation"] = _activation(kind)
+    expressions = [None if each is None else each.expression for each in inputs]
+    every = [LazyTensor(each) for each in apply_all(operator, expressions, options, outputs)]
     last = 0 if backwards else -1
-    return hidden, (hidden[last], cells[last])
+    return every[0], tuple(each[last] for each in every[: len(state)])
+
+
+def _activation(kind: str) -> str:
+    """The name in ONNX of what RNN_TANH and RNN_RELU apply."""
+    return kind.removeprefix("RNN_").title()
 
 
 def _in_order(kind: str, x: LazyTensor) -> LazyTensor:
@@ -126,7 +122,7 @@ def _operator(
     if kind == "GRU":
         options["linear_before_reset"] = 1
     elif kind != "LSTM":
-        options["activations"] = [kind.removeprefix("RNN_").title()] * len(directions)
+        options["activations"] = [_activation(kind)] * len(directions)
     expressions = [None if each is None else each.expression for each in inputs]
     outputs = apply_all(op_named(OPERATORS[kind]), expressions, options, 1 + len(state))
     y, *last = [LazyTensor(each) for each in outputs]

@@ -18,7 +18,7 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native, parts_for
 from ...runtime.simd.vector import LANES
-from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles, panels
+from ..kernels.gemm.microkernel_f32 import ROWS, panels
 from ..kernels.gemm.register_tile import PANEL
 from ..linalg.panel_product import packed_launch, zeros
 from .cells_kernel import KINDS, gru_reset, gru_row, lstm_row, rnn_row
@@ -26,6 +26,7 @@ from .gru import gru
 from .lstm import lstm
 from .recurrent import ACTIVATIONS, DIRECTIONS
 from .rnn import rnn
+from .state_product import copied_row, product_of_panels, state_product
 
 F32 = np.dtype(np.float32)
 BLOCK = 16
@@ -35,58 +36,6 @@ WORD_STEP = 64
 CELLS = {"LSTM": (0, 4, 3), "GRU": (1, 3, 2), "RNN": (2, 1, 1)}
 """Number of each cell, its gates, and its activations."""
 DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
-
-
-@inner
-def _product(
-    states: Any,
-    width: Any,
-    rows: Any,
-    depth: Any,
-    weights: Any,
-    columns: Any,
-    first: Any,
-    last: Any,
-    step: Any,
-    backwards: Any,
-    gates: Any,
-    row: Any,
-    zero: Any,
-    spare: Any,
-) -> None:
-    """States [rows, width] times panels of [depth, columns], into `gates`, `row` bytes from row to row: the panels from
-    `first` to `last`, and those `step` panels behind each. `backwards` is 1 to begin with the last one: what a cache
-    holds of weights that are larger is used when each turn begins where the one before ended."""
-    wide = last - first
-    count = (((columns + PANEL - 1) // PANEL) // step) * wide
-    for turn in range(count):
-        index = count - 1 - turn if backwards != 0 else turn
-        panel = index // wide * step + first + index % wide
-        column_of_tiles(
-            states,
-            4 * width,
-            4,
-            weights + panel * depth * PANEL * 4,
-            depth,
-            gates + panel * PANEL * 4,
-            row,
-            0,
-            rows,
-            min(PANEL, columns - panel * PANEL),
-            zero,
-            0,
-            zero,
-            np.float32(-np.inf),
-            np.float32(np.inf),
-            spare,
-        )
-
-
-@inner
-def copied_row(source: Any, target: Any, count: Any) -> None:
-    one, other = f32(source), f32(target)
-    for j in range(count):
-        other[j] = one[j]
 
 
 @inner
@@ -217,9 +166,9 @@ def recurred(
                     continue
                 low, high = between * piece // pieces, between * (piece + 1) // pieces
                 begin, some = (low * PANEL, (high - low) * PANEL) if together else (0, hidden)
-                _product(
+                product_of_panels(
                     before,
-                    width,
+                    4 * width,
                     rows,
                     hidden,
                     weights + direction * panel_bytes * panels_of_gates,
@@ -244,16 +193,13 @@ def recurred(
                             table,
                             clip,
                         )
-                    _product(
+                    state_product(
                         reset,
-                        width,
+                        4 * width,
                         rows,
                         hidden,
                         candidate + direction * panel_bytes * candidate_panels,
                         hidden,
-                        0,
-                        candidate_panels,
-                        candidate_panels,
                         turn % 2,
                         gates + 8 * hidden,
                         row,

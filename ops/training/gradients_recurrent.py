@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from ...runtime.ir.op import Undecomposable
 from ..attention.linear_attention import RULES, linear_attention
 from ..recurrent.gru import gru
+from ..recurrent.gru_steps import gru_steps
 from ..recurrent.lstm import lstm
-from ..recurrent.lstm_steps import lstm_steps, stacked
+from ..recurrent.lstm_steps import lstm_steps
 from ..recurrent.recurrent import ACTIVATIONS, DIRECTIONS, activated
 from ..recurrent.rnn import rnn
+from ..recurrent.rnn_steps import rnn_steps
+from ..recurrent.steps import stacked
 from ..rules.domain import CANDLE
 from ..rules.expression import Term
 from .gradient_rule import Step, differentiated, differentiated_as
@@ -18,6 +21,9 @@ from .gradient_rule import Step, differentiated, differentiated_as
 Function = Callable[[Term], Term]
 Cell = Callable[..., tuple[Term, ...]]
 """From what the input adds to the gates at a time [batch, gates x hidden], and the states, to the next states."""
+Steps = Callable[[int, Term, Term, Sequence[Term], int], list[Term]]
+"""From a direction, what its inputs add to the gates at all times, its weight of the hidden state, its first states,
+and 1 if it begins with the last time, to the states of all times [times, batch, hidden]."""
 
 
 class Recurrence:
@@ -55,6 +61,10 @@ class Recurrence:
 
         self.names = [name.lower() for name in given]
         self.functions = [function(name) for name in given[: len(names) * count]]
+
+    def uses(self, names: Sequence[str]) -> bool:
+        """Whether all directions have these activations."""
+        return self.names == [name.lower() for name in names] * len(self.directions)
 
     def limited(self, x: Term) -> Term:
         """What goes into activations, in [-clip, clip]."""
@@ -107,6 +117,37 @@ class Recurrence:
             return [y.transposed([2, 0, 1, 3]), *(state.transposed([1, 0, 2]) for state in finals)]
         return [y, *finals]
 
+    def by_steps(
+        self, places: Sequence[int], biases: Sequence[Term | None], states: Sequence[Term], steps: Steps
+    ) -> list[Term | None]:
+        """The operator's outputs by operators of all time steps, whose gates are those at `places`, in this order.
+
+        Args:
+            biases: what is added to the products of inputs, of each direction.
+            states: first states, [directions, batch, hidden].
+        """
+        outputs, last = [], []
+        for direction, name in enumerate(self.directions):
+            added = self.x.call("MatMul", self.ordered(self.w.entry(0, direction), places).transposed([1, 0]))
+            bias, reverse = biases[direction], int(name == "reverse")
+            if bias is not None:
+                added = added + self.ordered(bias, places)
+            first = [state.entry(0, direction) for state in states]
+            found = steps(direction, added, self.ordered(self.r.entry(0, direction), places), first, reverse)
+            end = 0 if reverse else self.length - 1
+            last.append(tuple(state.entry(0, end) for state in found))
+            hidden = found[0]
+            if self.lengths is not None:
+                times = self.lengths.constant([[time] for time in range(self.length)], "int32")
+                hidden = (self.lengths > times).unsqueezed(2).where(hidden, 0)
+            outputs.append(hidden)
+        return self.joined(outputs, last)
+
+    def ordered(self, gates: Term, places: Sequence[int]) -> Term:
+        """Gates along the first axis in another order."""
+        first, *rest = [gates.part(0, place * self.hidden, (place + 1) * self.hidden) for place in places]
+        return first.concatenated(*rest, axis=0)
+
     def gate(self, term: Term, index: int, count: int = 1) -> Term:
         """The columns of some gates."""
         return term.part(term.axes - 1, index * self.hidden, (index + count) * self.hidden)
@@ -119,12 +160,19 @@ def _summed(biases: tuple[Term, Term] | None) -> Term | None:
 @differentiated_as(rnn)
 def _rnn(step: Step) -> list[Term | None]:
     run = Recurrence(step, 1, ("Tanh",))
+    count = range(len(run.directions))
+    if set(run.names[: len(count)]) <= {"tanh", "relu"} and run.length and not step.attributes["clip"]:
+
+        def steps(direction: int, added: Term, r: Term, states: Sequence[Term], reverse: int) -> list[Term]:
+            options = {"activation": run.names[direction].title(), "reverse": reverse}
+            return added.calls("RNNSteps", r, *states, run.lengths, domain=CANDLE, **options)
+
+        return run.by_steps((0,), [_summed(run.biases(each)) for each in count], [run.state(5)], steps)
 
     def cell(direction: int) -> Cell:
         weights, f = run.r.entry(0, direction).transposed([1, 0]), run.functions[direction]
         return lambda added, h: (f(run.limited(added + h.call("MatMul", weights))),)
 
-    count = range(len(run.directions))
     return run.run(
         [cell(each) for each in count],
         [run.projected(each, _summed(run.biases(each))) for each in count],
@@ -134,7 +182,10 @@ def _rnn(step: Step) -> list[Term | None]:
 
 @differentiated_as(gru)
 def _gru(step: Step) -> list[Term | None]:
-    run, linear = Recurrence(step, 3, ("Sigmoid", "Tanh")), step.attributes["linear_before_reset"]
+    usual = ("Sigmoid", "Tanh")
+    run, linear = Recurrence(step, 3, usual), step.attributes["linear_before_reset"]
+    if linear and run.uses(usual) and run.length and not step.attributes["clip"]:
+        return _usual_gru(run)
 
     def projected(direction: int) -> Term:
         biases = run.biases(direction)
@@ -169,8 +220,7 @@ def _lstm(step: Step) -> list[Term | None]:
     usual = ("Sigmoid", "Tanh", "Tanh")
     run, coupled = Recurrence(step, 4, usual), step.attributes["input_forget"]
     peepholes = step.x[7] if len(step.x) > 7 else None
-    same = run.names == [name.lower() for name in usual] * len(run.directions)
-    if same and run.length and not (coupled or step.attributes["clip"]) and peepholes is None:
+    if run.uses(usual) and run.length and not (coupled or step.attributes["clip"]) and peepholes is None:
         return _usual_lstm(run)
 
     def cell(direction: int) -> Cell:
@@ -196,52 +246,86 @@ def _lstm(step: Step) -> list[Term | None]:
     return run.run([cell(each) for each in count], added, [run.state(5), run.state(6)])
 
 
+def _usual_gru(run: Recurrence) -> list[Term | None]:
+    biases, order = [run.biases(direction) for direction in range(len(run.directions))], (1, 0, 2)
+
+    def steps(direction: int, added: Term, r: Term, states: Sequence[Term], reverse: int) -> list[Term]:
+        both = biases[direction]
+        inputs = r, *states, None if both is None else run.ordered(both[1], order), run.lengths
+        return added.calls("GRUSteps", *inputs, domain=CANDLE, outputs=2, reverse=reverse)[:1]
+
+    return run.by_steps(order, [None if both is None else both[0] for both in biases], [run.state(5)], steps)
+
+
 def _usual_lstm(run: Recurrence) -> list[Term | None]:
-    """By LSTMSteps, whose gates are in another order."""
+    def steps(direction: int, added: Term, r: Term, states: Sequence[Term], reverse: int) -> list[Term]:
+        return added.calls("LSTMSteps", r, *states, run.lengths, domain=CANDLE, outputs=3, reverse=reverse)[:2]
 
-    def ordered(gates: Term) -> Term:
-        first, *rest = [gates.part(0, place * run.hidden, (place + 1) * run.hidden) for place in (0, 2, 3, 1)]
-        return first.concatenated(*rest, axis=0)
-
-    outputs, last = [], []
-    for direction, name in enumerate(run.directions):
-        bias = _summed(run.biases(direction))
-        added = run.x.call("MatMul", ordered(run.w.entry(0, direction)).transposed([1, 0]))
-        if bias is not None:
-            added = added + ordered(bias)
-        inputs = ordered(run.r.entry(0, direction)), *(run.state(index).entry(0, direction) for index in (5, 6))
-        reverse = int(name == "reverse")
-        hidden, cells, _ = added.calls("LSTMSteps", *inputs, run.lengths, domain=CANDLE, outputs=3, reverse=reverse)
-        end = 0 if reverse else run.length - 1
-        last.append((hidden.entry(0, end), cells.entry(0, end)))
-        if run.lengths is not None:
-            times = run.lengths.constant([[time] for time in range(run.length)], "int32")
-            hidden = (run.lengths > times).unsqueezed(2).where(hidden, 0)
-        outputs.append(hidden)
-    return run.joined(outputs, last)
+    biases = [_summed(run.biases(direction)) for direction in range(len(run.directions))]
+    return run.by_steps((0, 2, 3, 1), biases, [run.state(5), run.state(6)], steps)
 
 
 @differentiated(lstm_steps)
 def _lstm_steps(step: Step) -> list[Term | None]:
     r, h, c = (step.input(index) for index in (1, 2, 3))
-    lengths, reverse = (*step.x, None)[4], step.attributes["reverse"]
+    lengths, projection = (*step.x, None, None)[4:6]
     hidden, cells, gates = (step.output(index) for index in range(3))
     by_hidden, by_cells, by_gates = (*step.g, None, None)[:3]
-    by_added, by_h, by_c = gates.calls(
+    by_added, by_h, by_c, *by_states = gates.calls(
         "LSTMStepsGrad",
-        *(cells, c, r, hidden.filled(0) if by_hidden is None else by_hidden, by_cells, by_gates, lengths),
+        *(cells, c, r, hidden.filled(0) if by_hidden is None else by_hidden, by_cells, by_gates, lengths, projection),
+        domain=CANDLE,
+        outputs=3 if projection is None else 4,
+        reverse=step.attributes["reverse"],
+    )
+    by_r = _matrix_gradient(r, by_added, _states_before(step, hidden, h))
+    by_projection = None
+    if projection is not None:
+        width = c.lengths[1]
+        let = gates.part(2, 3 * width, 4 * width) * cells.call("Tanh")
+        by_projection = _matrix_gradient(projection, by_states[0], let)
+    return [by_added, by_r, by_h, by_c, None, by_projection]
+
+
+@differentiated(gru_steps)
+def _gru_steps(step: Step) -> list[Term | None]:
+    r, h = step.input(1), step.input(2)
+    bias, lengths = (*step.x, None, None)[3:5]
+    hidden, gates = step.output(0), step.output(1)
+    by_hidden, by_gates = (*step.g, None)[:2]
+    by_added, by_product, by_h = gates.calls(
+        "GRUStepsGrad",
+        *(hidden, h, r, hidden.filled(0) if by_hidden is None else by_hidden, by_gates, lengths),
         domain=CANDLE,
         outputs=3,
-        reverse=reverse,
+        reverse=step.attributes["reverse"],
     )
-    times, batch, width = step.input(0).lengths
-    first = h.unsqueezed(0)
-    if reverse:
-        before = hidden.part(0, 1, times).concatenated(first, axis=0)
-    else:
-        before = first.concatenated(hidden.part(0, 0, times - 1), axis=0)
-    grads = by_added.reshaped(times * batch, width).transposed([1, 0])
-    return [by_added, grads.call("MatMul", before.reshaped(times * batch, width // 4)), by_h, by_c]
+    by_bias = None if bias is None else by_product.summed_to(bias)
+    return [by_added, _matrix_gradient(r, by_product, _states_before(step, hidden, h)), by_h, by_bias]
+
+
+@differentiated(rnn_steps)
+def _rnn_steps(step: Step) -> list[Term | None]:
+    r, h, hidden = step.input(1), step.input(2), step.output(0)
+    inputs = r, step.grad, (*step.x, None)[3]
+    options = {name: step.attributes[name] for name in ("activation", "reverse")}
+    by_added, by_h = hidden.calls("RNNStepsGrad", *inputs, domain=CANDLE, outputs=2, **options)
+    return [by_added, _matrix_gradient(r, by_added, _states_before(step, hidden, h)), by_h]
+
+
+def _states_before(step: Step, hidden: Term, first: Term) -> Term:
+    """The hidden state [times, batch, size] that each time begins with."""
+    times, first = hidden.lengths[0], first.unsqueezed(0)
+    if step.attributes["reverse"]:
+        return hidden.part(0, 1, times).concatenated(first, axis=0)
+    return first.concatenated(hidden.part(0, 0, times - 1), axis=0)
+
+
+def _matrix_gradient(matrix: Term, grads: Term, factors: Term) -> Term:
+    """The gradient of a matrix [columns, size] that factors [times, batch, size] were multiplied by at all times, of
+    the gradients [times, batch, columns] of these products."""
+    columns, size = matrix.lengths
+    return grads.reshaped(-1, columns).transposed([1, 0]).call("MatMul", factors.reshaped(-1, size))
 
 
 @differentiated_as(linear_attention)

@@ -20,7 +20,8 @@ from ...quantized.matmul_integer_kernel import Factors, PackedBytes, for_columns
 from ...quantized.quantize_linear_kernel import dynamically
 from ...recurrent.cells_kernel import SIGMOID, TANH, activated
 from ...recurrent.recurrent import DIRECTIONS
-from ...recurrent.recurrent_kernel import activation_table, copied_row, filled_states, initial_state, padded_rows
+from ...recurrent.recurrent_kernel import activation_table, filled_states, initial_state, padded_rows
+from ...recurrent.state_product import copied_row
 from .dynamic_lstm import dynamic_quantize_lstm
 from .rational_activation import SIGMOID_ABOVE, SIGMOID_BELOW, SIGMOID_REACH, TANH_ABOVE, TANH_BELOW, TANH_REACH
 

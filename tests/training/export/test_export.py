@@ -106,23 +106,36 @@ def test_steps_of_training(tmp_path, name):
         np.testing.assert_allclose(state[each.removesuffix(".next")], array, rtol=1e-3, atol=1e-5)
 
 
-def test_a_step_with_a_checkpoint(tmp_path):
-    model = cc.nn.Sequential(cc.nn.Linear(6, 12), cc.nn.Tanh(), cc.nn.Linear(12, 1))
+def compare_step(path, model, outputs, *shape):
+    """A step of gradient descent in onnxruntime and here."""
     optimizer = cc.optim.SGD(model.parameters(), lr=0.1)
 
     def step(x):
         optimizer.zero_grad()
-        loss = (cc.checkpoint(model, x) ** 2).mean()
+        loss = (outputs(x) ** 2).mean()
         loss.backward()
         optimizer.step()
         return loss
 
-    x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
-    made = cc.onnx.export_step(step, (x,), tmp_path / "step.onnx", model, optimizer, ["x"], ["loss"])
-    loss, *after = session(tmp_path / "step.onnx").run(None, {"x": x, **made.state, **made.numbers()})
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    made = cc.onnx.export_step(step, (x,), path / "step.onnx", model, optimizer, ["x"], ["loss"])
+    loss, *after = session(path / "step.onnx").run(None, {"x": x, **made.state, **made.numbers()})
     np.testing.assert_allclose(loss, step(cc.tensor(x)).item(), rtol=1e-5)
     for name, array in zip(made.state, after, strict=True):
         np.testing.assert_allclose(array, model.state_dict()[name].numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_step_with_a_checkpoint(tmp_path):
+    model = cc.nn.Sequential(cc.nn.Linear(6, 12), cc.nn.Tanh(), cc.nn.Linear(12, 1))
+    compare_step(tmp_path, model, lambda x: cc.checkpoint(model, x), 4, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("GRU", {"bidirectional": True}), ("RNN", {"num_layers": 2}), ("LSTM", {"proj_size": 3})]
+)
+def test_a_step_of_recurrent_layers(tmp_path, name, settings):
+    model = getattr(cc.nn, name)(4, 6, **settings)
+    compare_step(tmp_path, model, lambda x: model(x)[0], 3, 2, 4)
 
 
 def test_a_trained_model_in_other_formats(tmp_path):
