@@ -100,8 +100,8 @@ class LazyTensor:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether `backward` adds to its `grad`, if it requires gradients."""
-        return self.expression.is_leaf
+        """Whether `backward` adds to its `grad`, if it requires gradients; True if it does not."""
+        return not self.expression.needs_grad or self.expression.is_leaf
 
     @property
     def requires_grad(self) -> bool:

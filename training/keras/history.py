@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
 from typing import Any
 
@@ -9,6 +11,11 @@ from ...runtime.base.errors import UsageError
 from ..callbacks import Callback
 from ..loop.run import Run
 from ..report.plot import plot
+
+KERAS = (
+    "on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_test_begin",
+)  # fmt: skip
+"""Hooks that Keras alone has."""
 
 
 class History(Callback):
@@ -37,16 +44,21 @@ class History(Callback):
 
 
 class OfEpochs(Callback):
-    """An object with Keras' hooks, ``on_epoch_end(epoch, logs)`` and others, or a function of them, as a callback."""
+    """An object with Keras' hooks, ``on_epoch_end(epoch, logs)`` and others, or a function of them, as a callback.
+
+    Args:
+        model: the object's ``model``, whose ``stop_training`` ends training, too.
+    """
 
     order = 1
 
-    def __init__(self, given: Any) -> None:
-        if not callable(given) and not any(name.startswith("on_") for name in dir(given)):
-            why = f"an object of type {type(given).__name__} is not a callback"
-            hint = "Pass those of cc.callbacks, objects with on_epoch_end, or functions"
-            raise UsageError("E-TRAIN-CALLBACK", None, why, hint=hint)
-        self._given = given
+    def __init__(self, given: Any, model: Any) -> None:
+        self._given, self._model = given, model
+        if hasattr(given, "set_model"):
+            given.set_model(model)
+        elif not inspect.isfunction(given):
+            with contextlib.suppress(AttributeError):
+                given.model = model
 
     def _call(self, name: str, *arguments: Any) -> None:
         method = getattr(self._given, name, None)
@@ -54,6 +66,10 @@ class OfEpochs(Callback):
             method(*arguments)
         elif name == "on_epoch_end" and callable(self._given):
             self._given(*arguments)
+
+    def _stop(self, trainer: Run) -> None:
+        stops = getattr(self._given, "stop_training", False) or getattr(self._model, "stop_training", False)
+        trainer.should_stop = trainer.should_stop or bool(stops)
 
     def on_train_start(self, trainer: Run, module: Any) -> None:
         """Keras' ``on_train_begin``."""
@@ -70,10 +86,37 @@ class OfEpochs(Callback):
     def on_train_epoch_end(self, trainer: Run, module: Any) -> None:
         """Keras' ``on_epoch_end``; its values are floats by name."""
         self._call("on_epoch_end", trainer.current_epoch, dict(trainer.progress_bar_metrics))
-        stops = getattr(self._given, "stop_training", False)
-        trainer.should_stop = trainer.should_stop or bool(stops)
+        self._stop(trainer)
+
+    def on_train_batch_start(self, trainer: Run, module: Any, batch: Any, batch_idx: int) -> None:
+        """Keras' ``on_train_batch_begin``."""
+        self._call("on_train_batch_begin", batch_idx, {})
 
     def on_train_batch_end(self, trainer: Run, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Keras' ``on_train_batch_end``."""
-        if hasattr(self._given, "on_train_batch_end"):
-            self._call("on_train_batch_end", batch_idx, dict(trainer.progress_bar_metrics))
+        self._call("on_train_batch_end", batch_idx, {"loss": float(outputs)})
+        self._stop(trainer)
+
+    def on_validation_start(self, trainer: Run, module: Any) -> None:
+        """Keras' ``on_test_begin``."""
+        self._call("on_test_begin", {})
+
+    def on_validation_end(self, trainer: Run, module: Any) -> None:
+        """Keras' ``on_test_end``."""
+        found = {name[4:]: value for name, value in trainer.callback_metrics.items() if name.startswith("val_")}
+        self._call("on_test_end", found)
+
+
+def has_keras_hooks(given: Any) -> bool:
+    """Whether a callback is Keras' kind: a function, or an object with one of Keras' hooks.
+
+    Raises UsageError for what is no callback.
+    """
+    if isinstance(given, Callback):
+        takes_batch = inspect.signature(given.on_train_batch_end).parameters  # type: ignore[attr-defined]
+        return any(hasattr(given, name) for name in KERAS) or len(takes_batch) == 2
+    if not callable(given) and not any(name.startswith("on_") for name in dir(given)):
+        why = f"an object of type {type(given).__name__} is not a callback"
+        hint = "Pass those of cc.callbacks, objects with on_epoch_end, or functions"
+        raise UsageError("E-TRAIN-CALLBACK", None, why, hint=hint)
+    return True

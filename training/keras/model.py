@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +13,33 @@ import numpy as np
 from ... import nn
 from ...runtime.base.errors import UsageError
 from ...tensors.core.conversion import array_of
+from ...tensors.core.grad_mode import no_grad
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import mapped
-from ..callbacks import Callback, ProgressBar
+from ..callbacks import ProgressBar
 from ..checkpoint.nested_file import save_nested
+from ..data.collate import as_tensors
 from ..data.dataset import Subset, TensorDataset
 from ..data.loader import DataLoader
 from ..export.function_graph import graph_of
 from ..lightning.lightning_module import LightningModule
 from ..lightning.trainer import Trainer
+from ..loop.traced_step import TracedStep, detached
 from ..report.layers import example_of, print_layers
-from .history import History, OfEpochs
+from .history import History, OfEpochs, has_keras_hooks
+from .layers import Layers
 from .names import fitting, loss_of, metrics_of, optimizer_of
 
 BATCH = 32
+LIMITS = {
+    "steps_per_epoch": "limit_train_batches", "validation_steps": "limit_val_batches",
+    "validation_freq": "check_val_every_n_epoch",
+}  # fmt: skip
+"""Settings of a trainer by Keras' names."""
 VERBOSE = ("auto", 0, 1, 2)
 
 
-class Model(nn.Module):
+class Model(Layers):
     """A module with Keras' methods. Subclasses define `forward`; `cc.Model(module)` gives any module these methods.
 
     A step of training is one native plan: forward, backward and the update.
@@ -59,7 +68,8 @@ class Model(nn.Module):
 
         Raises UsageError for names that there are not.
         """
-        compiled = _Compiled(self, optimizer, None if loss is None else loss_of(loss), metrics)
+        self.freeze_layers()
+        compiled = _Compiled(self, optimizer, None if loss is None else loss_of(loss), metrics or ())
         object.__setattr__(self, "_compiled", compiled)
 
     @property
@@ -90,7 +100,10 @@ class Model(nn.Module):
                 ``validation_data``: a pair of arrays, a dataset or a loader; ``shuffle``: whether items are in new
                 random order in each epoch, by default True, by the seed of `cc.manual_seed`; ``sample_weight``: by
                 what the loss of each item is multiplied, an array; ``class_weight``: the same by the number of the
-                class, a dictionary, in which classes that are left out have 1.
+                class, a dictionary, in which classes that are left out have 1; ``initial_epoch``: number of the first
+                epoch; ``steps_per_epoch``, ``validation_steps``: batches of an epoch, of which the next one has those
+                that follow, and of a validation;
+                ``validation_batch_size``; ``validation_freq``: epochs with validation.
 
         Raises UsageError before `compile`, and for data that does not fit.
         """
@@ -98,6 +111,9 @@ class Model(nn.Module):
         split, validation = data.pop("validation_split", 0.0), data.pop("validation_data", None)
         shuffle = data.pop("shuffle", True)
         weights = _weights(y, data.pop("sample_weight", None), data.pop("class_weight", None))
+        first, held_size = data.pop("initial_epoch", 0), data.pop("validation_batch_size", None) or batch_size
+        limits = {here: data.pop(keras) for keras, here in LIMITS.items() if data.get(keras) is not None}
+        data = {name: each for name, each in data.items() if name not in LIMITS}
         if data:
             raise UsageError("E-OPTION", None, f"fit does not have the option {sorted(data)[0]!r}")
         if verbose not in VERBOSE:
@@ -112,26 +128,44 @@ class Model(nn.Module):
         shown = [] if verbose == 0 else [ProgressBar({"auto": None, 1: True, 2: False}[verbose], first=1)]
         if not isinstance(epochs, int) or epochs < 0:
             raise UsageError("E-OPTION", None, f"epochs is {epochs!r}", expected="a number of at least 0")
-        given = [each if isinstance(each, Callback) else OfEpochs(each) for each in callbacks]
+        given = [OfEpochs(each, self) if has_keras_hooks(each) else each for each in callbacks]
         loader = _loader(train, batch_size, shuffle)
-        trainer = _trainer([*shown, history, *given], epochs)
-        trainer.fit(compiled, loader, None if validation is None else _loader(validation, batch_size, False))
+        if "limit_train_batches" in limits:
+            loader = _Continued(loader)
+        trainer = _trainer([*shown, history, *given], epochs, **limits)
+        trainer.current_epoch = first
+        self.stop_training = False
+        trainer.fit(compiled, loader, None if validation is None else _loader(validation, held_size, False))
         return history
 
-    def evaluate(
-        self, x: Any, y: Any = None, batch_size: int | None = None, verbose: str | int = 0, return_dict: bool = False
+    def train_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
     ) -> Any:
+        """One step with one batch; the loss and the metrics before it, in the forms of `evaluate`."""
+        compiled, weights = self._ready(), _weights(y, sample_weight, class_weight)
+        return compiled.on_batch("train", _batch(x, y, weights), return_dict)
+
+    def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
+        """The loss and the metrics of one batch in evaluation mode, in the forms of `evaluate`."""
+        return self._ready().on_batch("test", _batch(x, y, _weights(y, sample_weight, None)), return_dict)
+
+    def predict_on_batch(self, x: Any) -> np.ndarray:
+        """The outputs for one batch in evaluation mode."""
+        return self.predict(x, batch_size=max(1, len(x)))
+
+    def evaluate(
+        self, x: Any, y: Any = None, batch_size: int | None = None, verbose: str | int = 0, return_dict: bool = False,
+        sample_weight: Any = None, steps: int | None = None,
+    ) -> Any:  # fmt: skip
         """The loss and the metrics of data: a number, a list of the loss and the metrics in their order, or with
-        `return_dict` a dictionary. `verbose` other than 0 prints them."""
-        loader = _loader(_dataset(x, y), batch_size, False)
+        `return_dict` a dictionary. `verbose` other than 0 prints them; `steps` limits the batches."""
+        loader = _loader(_dataset(x, y, _weights(y, sample_weight, None)), batch_size, False)
         compiled = self._ready()
-        found = _trainer([], 1).validate(compiled, loader, verbose=bool(verbose))[0]
+        limits = {} if steps is None else {"limit_val_batches": steps}
+        found = _trainer([], 1, **limits).validate(compiled, loader, verbose=bool(verbose))[0]
         if not found:
             raise UsageError("E-TRAIN-DATA", None, "the data to evaluate with is empty", hint="Pass one item at least")
-        values = {name.removeprefix("val_"): value for name, value in found.items()}
-        if return_dict:
-            return values
-        return next(iter(values.values())) if len(values) == 1 else list(values.values())
+        return _as_asked({name.removeprefix("val_"): value for name, value in found.items()}, return_dict)
 
     def predict(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """The outputs for inputs, one a row, in evaluation mode.
@@ -225,12 +259,47 @@ class _Compiled(LightningModule):
         self._given = optimizer
         self._made: Any = None if optimizer is None else optimizer_of(optimizer, list(model.parameters()))
         self._loss = [loss]
+        self._steps: dict[str, TracedStep] = {}
         self._metrics = metrics_of(metrics)
 
     @property
     def optimizer(self) -> Any:
         """The optimizer of the model's parameters."""
         return self._made
+
+    def train(self, mode: bool = True) -> _Compiled:
+        """Training mode, but for batch norms of frozen layers."""
+        super().train(mode)
+        self.model.settle_batch_norms()
+        return self
+
+    def on_batch(self, kind: str, batch: Any, return_dict: bool) -> Any:
+        """The loss and the metrics of a batch; of the kind train with a step of the optimizer."""
+        modes = [(each, each.training) for each in self.modules()]
+        if kind not in self._steps:
+            trainer = _trainer([], 1)
+            self._steps[kind] = TracedStep(trainer, self, f"{kind}_on_batch", getattr(self, f"_{kind}_one"), True)
+        self.train(kind == "train")
+        try:
+            values = self._steps[kind](batch, 0)[0]
+        finally:
+            for each, mode in modes:
+                each.training = mode
+        return _as_asked({name: float(value) for name, value in values.items()}, return_dict)
+
+    def _train_one(self, batch: Any, number: Any, check: Callable[[], None]) -> dict[str, LazyTensor]:
+        values = self._values(batch)
+        check()
+        values["loss"].backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return mapped(values, detached)
+
+    def _test_one(self, batch: Any, number: Any, check: Callable[[], None]) -> dict[str, LazyTensor]:
+        with no_grad():
+            values = self._values(batch)
+        check()
+        return values
 
     def configure_optimizers(self) -> Any:
         """The optimizer, which keeps its state from one `fit` to the next."""
@@ -256,6 +325,13 @@ class _Compiled(LightningModule):
         return self.model(self._as_input(inputs))
 
     def _measured(self, batch: Any, prefix: str) -> LazyTensor:
+        values = self._values(batch)
+        for name, value in values.items():
+            self.log(f"{prefix}{name}", value, prog_bar=True, on_step=False, on_epoch=True)
+        return values["loss"]
+
+    def _values(self, batch: Any) -> dict[str, LazyTensor]:
+        """The loss and the metrics of a batch."""
         if not isinstance(batch, list | tuple) or len(batch) not in (2, 3):
             why = "the data does not give pairs of inputs and targets"
             raise UsageError("E-TRAIN-DATA", None, why, hint="Pass x and y, or a loader of pairs")
@@ -266,10 +342,7 @@ class _Compiled(LightningModule):
             raise UsageError("E-TRAIN-LOSS", None, "the model is compiled without a loss", hint="compile(loss=...)")
         target = fitting(output, given, loss)
         value = loss(output, target) if len(batch) == 2 else _weighted(loss, output, target, batch[2])
-        self.log(f"{prefix}loss", value, prog_bar=True, on_step=False, on_epoch=True)
-        for name, measure in self._metrics.items():
-            self.log(f"{prefix}{name}", measure(output, target), prog_bar=True, on_step=False, on_epoch=True)
-        return value
+        return {"loss": value, **{name: measure(output, target) for name, measure in self._metrics.items()}}
 
     def _as_input(self, inputs: Any) -> Any:
         """Floats in the dtype of the parameters."""
@@ -284,8 +357,27 @@ class _Compiled(LightningModule):
         return mapped(inputs, converted)
 
 
-def _trainer(callbacks: list[Any], epochs: int) -> Trainer:
+class _Continued:
+    """The batches of a loader again and again; each iteration goes on where the last one ended."""
+
+    def __init__(self, loader: Iterable[Any]) -> None:
+        self._loader = loader
+        self._left: Iterator[Any] = iter(())
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            found = next(self._left, None)
+            if found is None:
+                self._left = iter(self._loader)
+                found = next(self._left, None)
+            if found is None:
+                return
+            yield found
+
+
+def _trainer(callbacks: list[Any], epochs: int, **limits: Any) -> Trainer:
     return Trainer(
+        **limits,
         max_epochs=epochs,
         callbacks=callbacks,
         logger=False,
@@ -302,6 +394,18 @@ def _dataset(x: Any, y: Any = None, weights: Any = None) -> Any:
         return x
     given = (x, y) if weights is None else (x, y, weights)
     return TensorDataset(*[each if isinstance(each, np.ndarray) else array_of(each) for each in given])
+
+
+def _batch(x: Any, y: Any, weights: Any) -> Any:
+    """A batch of tensors: of arrays, or as it is given."""
+    return as_tensors(x if y is None else (x, y) if weights is None else (x, y, weights))
+
+
+def _as_asked(values: dict[str, float], return_dict: bool) -> Any:
+    """One value, several in a list, or all by name."""
+    if return_dict:
+        return values
+    return next(iter(values.values())) if len(values) == 1 else list(values.values())
 
 
 def _weights(y: Any, sample_weight: Any, class_weight: Mapping[int, float] | None) -> np.ndarray | None:

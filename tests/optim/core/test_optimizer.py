@@ -201,3 +201,21 @@ def test_state_of_another_shape():
         each.step()
     with pytest.raises(cc.UsageError, match=r"exp_avg .* shape \[3\]"):
         optimizer.load_state_dict(other.state_dict())
+
+
+def test_frozen_parameters():
+    """Parameters that need no gradients are leaves, and an optimizer takes them, as torch's does."""
+    found = []
+    for m, made in ((cc, optim), (torch, torch.optim)):
+        layer = m.nn.Linear(2, 1)
+        made.SGD(layer.parameters(), 0.1)
+        layer(m.ones(3, 2)).sum().backward()
+        layer.weight.requires_grad_(False)
+        before = layer.weight.tolist()
+        optimizer = made.SGD(layer.parameters(), 0.1)
+        optimizer.zero_grad()
+        layer(m.ones(3, 2)).sum().backward()
+        optimizer.step()
+        layer.weight.requires_grad_(True)
+        found.append((layer.weight.is_leaf, layer.weight.tolist() == before, (layer.bias.grad).tolist()))
+    assert found[0] == found[1]
