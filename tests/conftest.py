@@ -7,7 +7,7 @@ import signal
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,21 @@ def pytest_configure(config: pytest.Config) -> None:
         "candle", deadline=None, database=None, derandomize=not _full(config), suppress_health_check=slow
     )
     settings.load_profile("candle")
-    gc.set_threshold(50_000, 4, 4)  # collecting tests makes millions of objects that stay
+    gc.set_threshold(50_000, 4, 4)
     if hasattr(config, "workerinput"):
         compile_ahead.cores = lambda: 1
         numba_lazy.numba()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collecting tests makes millions of objects that stay: Python does not look for garbage among them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -88,6 +99,14 @@ def needed_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
         if not _full(request.config):
             patch.setattr(ShapeWarmup, "kernels", kernels)
         yield
+
+
+@pytest.fixture
+def unfrozen() -> Iterator[None]:
+    """`gc.get_objects` gives what was made while tests were collected, too."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

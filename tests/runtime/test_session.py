@@ -113,6 +113,7 @@ def test_shapes_that_came_before_hold_no_memory_to_run_in():
     assert np.array_equal(session.run(["p"], feeds[0])[0], first)
 
 
+@pytest.mark.usefixtures("unfrozen")
 def test_shapes_share_the_kernels_of_the_first():
     session = cc.InferenceSession(network().SerializeToString(), threads=2)
     counts = []

@@ -98,6 +98,7 @@ def test_code_outlives_its_module():
     subprocess.run([sys.executable, "-c", AT_THE_END], check=True)
 
 
+@pytest.mark.usefixtures("unfrozen")
 def test_modules_of_stored_kernels_define_them():
     """These modules are named by strings, which nothing else looks at when a module moves."""
     root = Path(candle_convert.__file__).parent

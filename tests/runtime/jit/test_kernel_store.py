@@ -78,6 +78,7 @@ def test_what_functions_close_over_tells_them_apart():
         kernel_store.fingerprint(made(object()))
 
 
+@pytest.mark.usefixtures("unfrozen")
 def test_every_kernel_can_be_kept():
     kernel_api.load_planners()
     kernels = [
