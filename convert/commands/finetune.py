@@ -72,6 +72,7 @@ def _targets(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     help="Share of the rows to evaluate with (default 0.1); 0 for all, which are trained with too.",
 )
 @click.option("--new-head", is_flag=True, help="Give a classifier a new head for the labels of the data.")
+@shared_options.PREPROCESSOR
 @click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of all random choices (default 0).")
 @click.option(
     "--dtype", metavar="DTYPE", type=shared_options.DTYPE, help="Dtype of the weights of OUT (default: MODEL's)."
@@ -92,6 +93,7 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     DATA is a file of JSON lines (or .json, .csv, .tsv), whose keys say what is learned: "messages" (a chat), "prompt"
     and "completion", or "text" for language models; "text" and "label" (and "text_pair") for text encoders; "image" and
     "label" for image models. A .txt file has one text a line, a folder has pictures in a folder for each label.
+    Pictures are prepared as MODEL says, or as --preprocessor says, which is copied to OUT.
 
     Without --lora all weights are trained, and OUT is a model directory. With it OUT has the adapter in PEFT's files,
     which convert merges into a model directory (--lora OUT) and --merge into MODEL of any format; quantized weights
@@ -123,6 +125,7 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
         "length",
         "share",
         "new_head",
+        "preprocessor",
         "seed",
         "dtype",
     )

@@ -62,7 +62,7 @@ class Checkpoint:
             return 0
         state = load_nested(self.path)
         with taken_from(str(self.path)):
-            before, run = float(state["before"]), {name: state["run"][name] for name in self._run}
+            before, run = float(state["before"]), {name: state["run"].get(name) for name in self._run}
         for name, value in self._run.items():
             if run[name] != value:
                 raise self._of_another(f"with another {name}", value, run[name])

@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ...models.preprocess.stated_preparation import stated_preparation
+from ...models.preprocess.stated_preparation import FILES, stated_preparation
 from ...models.tokenizer import Tokenizer
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import DTYPES
+from ...runtime.tensor.storage import Held
 from ...tensors.namespace import PUBLIC
 from ..load.native_model import tokenizer_of
+from ..pictures.picture_inputs import read_preparation
 from ..trainable.front import PretrainedModel, model_class
 from .examples import Example, label_names, labeled_pictures, labeled_texts, language_examples, padded, pictured
 from .loop import Batch, Measures, Settings, Training, measured
@@ -49,6 +51,7 @@ class Wanted:
         share: of the rows that is evaluated and not trained with.
         merge: whether adapters are also merged into the model that is written.
         new_head: whether a classifier gets a head for the labels of the data.
+        preprocessor: file that says how pictures are prepared, or its folder; None for what the model says.
         dtype: of the written weights; None for that of the model.
     """
 
@@ -64,6 +67,7 @@ class Wanted:
     share: float = 0.1
     merge: bool = False
     new_head: bool = False
+    preprocessor: str | None = None
     dtype: str | None = None
 
     @property
@@ -95,6 +99,8 @@ class Session:
         kind = model_class(CLASSES[rows.kind])
         assert kind is not None
         self.model: PretrainedModel = kind.from_graph(graph, quantized=bool(wanted.rank), **changes)
+        if wanted.preprocessor is not None:
+            self._take_preprocessor(wanted.preprocessor)
         order = np.random.default_rng(wanted.seed).permutation(len(rows.rows))
         learned, held = split(rows, wanted.share, order)
         self.limit = self._limit()
@@ -113,6 +119,19 @@ class Session:
         elif any(tensor.qtype is not None for tensor in self.model.opened.tensors.values()):
             raise UsageError("E-TRAIN-QUANTIZED", name, "quantized weights cannot be trained", hint="Use --lora 16")
         self.training = Training(self.model, self.learned, wanted.settings, self.limit, self._assemble)
+
+    def _take_preprocessor(self, path: str) -> None:
+        """Let a file say how pictures are prepared, in the model's place; it is written with the model."""
+        if self.rows.kind != IMAGE_LABEL:
+            why = "--preprocessor says how pictures are prepared, and the rows are texts"
+            raise UsageError("E-OPTION", path, why)
+        if os.path.isdir(path):
+            path = os.path.join(path, FILES[0])
+        read_preparation(path)
+        attachments = self.model.opened.source.attachments
+        for name in FILES:
+            attachments.pop(name, None)
+        attachments[FILES[0]] = Held(Path(path).read_bytes())
 
     def _head(self, graph: Graph) -> dict[str, Any]:
         """Changes of config.json for a head that the model lacks or that is replaced."""

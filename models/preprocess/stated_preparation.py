@@ -70,5 +70,5 @@ def stated_preparation(source: Graph | None, otherwise: Preparation | None = Non
         "E-PREPROCESSOR-NONE",
         path,
         "nothing says how pictures are prepared",
-        hint="Use the model's folder with its preprocessor_config.json; predict takes --preprocessor FILE",
+        hint="Use the model's folder with its preprocessor_config.json; predict and finetune take --preprocessor FILE",
     )

@@ -16,8 +16,10 @@ from candle_convert.convert.finetune.rows import read_rows
 from candle_convert.convert.load.native_model import tokenizer_of
 from candle_convert.convert.open.open_model import open_model
 from candle_convert.tests.builders import tiny_llama
+from candle_convert.tests.builders.image_checkpoints import image_model, saved
 from candle_convert.tests.builders.text_checkpoints import checkpoint
 from candle_convert.training.checkpoint.nested_file import load_nested
+from PIL import Image
 from safetensors.numpy import load_file
 
 FAST = ["--epochs", "2", "--batch-size", "4", "--max-length", "32"]
@@ -218,3 +220,39 @@ def test_an_interrupted_run_goes_on(folder, capsys, interrupted_at, times, kept)
     for name, array in load_file("whole/adapter_model.safetensors").items():
         np.testing.assert_allclose(load_file("out/adapter_model.safetensors")[name], array, rtol=1e-4, atol=1e-6)
     assert not (folder / "out.checkpoint").exists()
+
+
+def test_pictures_are_prepared_as_a_file_says(folder, capsys):
+    """The loss before training is that of transformers with this file, which is written with the model."""
+    labels = {"id2label": {0: "dark", 1: "light"}, "label2id": {"dark": 0, "light": 1}}
+    small = {"embedding_size": 8, "hidden_sizes": [8], "depths": [1], "layer_type": "basic"}
+    model = image_model("ResNetForImageClassification", num_labels=2, **small, **labels)
+    saved(model, folder / "model")
+    stated = {
+        "image_processor_type": "ViTImageProcessor", "do_resize": True, "size": {"height": 24, "width": 20},
+        "resample": 2, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
+        "image_mean": [0.3, 0.4, 0.5], "image_std": [0.2, 0.2, 0.3],
+    }  # fmt: skip
+    (folder / "own").mkdir()
+    (folder / "own" / "preprocessor_config.json").write_text(json.dumps(stated))
+    random, pictures = np.random.default_rng(0), []
+    for label, most in (("dark", 90), ("light", 255)):
+        (folder / "pictures" / label).mkdir(parents=True)
+        for number in range(3):
+            pictures.append(Image.fromarray(random.integers(0, most, (30 + number, 40, 3), np.uint8)))
+            pictures[-1].save(folder / "pictures" / label / f"{number}.png")
+    words = ["finetune", "model", "-d", "pictures", "-o", "out", "--eval-split", "0", "--learning-rate", "0.01", *FAST]
+    assert run(words) == 4
+    assert "--preprocessor FILE" in capsys.readouterr().err
+    said = reported(capsys, [*words, "--preprocessor", "own"])
+    processor = transformers.ViTImageProcessorPil.from_pretrained(folder / "own")
+    with torch.no_grad():
+        found = model(processor(pictures, return_tensors="pt")["pixel_values"]).logits
+    expected = torch.nn.functional.cross_entropy(found, torch.tensor([0, 0, 0, 1, 1, 1])).item()
+    assert said["before"]["loss"] == pytest.approx(expected, rel=1e-3)
+    assert said["after"]["loss"] < said["before"]["loss"]
+    assert json.loads((folder / "out" / "preprocessor_config.json").read_text()) == stated
+    (folder / "wrong.json").write_text("{}")
+    assert run([*words, "--force", "--preprocessor", "wrong.json"]) == 3
+    rows(folder / "d.jsonl", [{"text": "a", "label": each} for each in "ab"])
+    assert run(["finetune", "model", "-d", "d.jsonl", "-o", "texts", "--preprocessor", "own"]) != 0
