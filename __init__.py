@@ -57,12 +57,12 @@ if TYPE_CHECKING:
     from .tensors.core.grad_mode import no_grad as no_grad
     from .tensors.core.lazy_tensor import LazyTensor as LazyTensor
     from .tensors.operations.creation import arange as arange
-    from .tensors.operations.creation import from_dlpack as from_dlpack
-    from .tensors.operations.creation import from_numpy as from_numpy
     from .tensors.operations.creation import full as full
     from .tensors.operations.creation import ones as ones
     from .tensors.operations.creation import tensor as tensor
     from .tensors.operations.creation import zeros as zeros
+    from .tensors.writes.shared_memory import from_dlpack as from_dlpack
+    from .tensors.writes.shared_memory import from_numpy as from_numpy
     from .training import callbacks as callbacks
     from .training import data as data
     from .training import loggers as loggers

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
@@ -15,18 +17,30 @@ from ...runtime.tensor.tensor import Tensor
 from ..open.open_model import open_model
 from .convert import load_file, save_file
 
+ROOT = "candle_convert.root"
+"""The name of what is saved alone: a tensor, or a list."""
 
-def save(tensors: Mapping[str, Any], path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
+
+def save(tensors: Any, path: str | os.PathLike[str] | IO[bytes], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors by name to a file, of safetensors or the format that the suffix says.
 
     Args:
         tensors: lazy tensors or arrays; or a checkpoint of nested dictionaries and lists of these, numbers, strings and
             None, as of ``{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}``, which is
-            written as safetensors whatever the suffix.
+            written as safetensors whatever the suffix; or a tensor, or a list of all that.
+        path: or a file that is open for writing, or an `io.BytesIO`, which gets safetensors.
         metadata: strings by name; for flat dictionaries of tensors alone.
 
     Raises UsageError for anything else, such as a module.
     """
+    if not isinstance(path, str | os.PathLike):
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder, "tensors.safetensors")
+            save(tensors, target, metadata)
+            path.write(target.read_bytes())
+        return
+    if hasattr(tensors, "__array__") or isinstance(tensors, list | tuple):
+        tensors = {ROOT: [tensors]}
     if not isinstance(tensors, Mapping):
         why = f"{type(tensors).__name__} is not a dictionary of tensors"
         raise UsageError("E-TENSOR-SAVE", None, why, hint="Save state_dict() of a module or an optimizer")
@@ -38,23 +52,30 @@ def save(tensors: Mapping[str, Any], path: str | os.PathLike[str], metadata: Map
         save_file(dict(tensors), path, metadata=None if metadata is None else dict(metadata))
 
 
-def load(path: str | os.PathLike[str], map_location: Any = None, weights_only: bool = True) -> dict[str, Any]:
-    """The tensors of a file by name, quantized ones as floats; or the checkpoint that `save` wrote.
+def load(path: str | os.PathLike[str] | IO[bytes], map_location: Any = None, weights_only: bool = True) -> Any:
+    """The tensors of a file by name, quantized ones as floats; or the checkpoint, the tensor or list that `save` wrote.
 
     Args:
+        path: or a file that is open for reading, or an `io.BytesIO`.
         map_location: the CPU's device.
         weights_only: either way nothing in the file is executed.
     """
     from ...tensors.core.nested import mapped
-    from ...tensors.operations.creation import check_device, from_numpy
+    from ...tensors.operations.creation import check_device
+    from ...tensors.writes.shared_memory import from_numpy
     from ...training.checkpoint.nested_file import is_nested, load_nested
 
+    if not isinstance(path, str | os.PathLike):
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder, "tensors")
+            target.write_bytes(path.read())
+            return load(target, map_location)
     check_device(map_location)
     if is_nested(path):
         found: dict[str, Any] = mapped(
             load_nested(path), lambda item: from_numpy(item) if isinstance(item, np.ndarray) else item
         )
-        return found
+        return found[ROOT][0] if list(found) == [ROOT] else found
     return {name: from_numpy(array) for name, array in load_file(path, dequantize="f32").items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from ...runtime.base.errors import UsageError
+from ...runtime.base.errors import UsageError, UsageKeyError, UsageTypeError
 from ...tensors import namespace as namespace  # tensors get their operations
 from ...tensors.autograd.hooks import RemovableHandle, added
 from ...tensors.core.conversion import array_of
@@ -76,7 +76,13 @@ class Module:
             TRACE.changes.settings[self, "training"] = self.training
         if self._pre_hooks or self._hooks or self._backward_hooks:
             return call_with_hooks(self, arguments, options)
-        return self.forward(*arguments, **options)
+        try:
+            return self.forward(*arguments, **options)
+        except AttributeError as error:
+            if error.name != "expression" or isinstance(error.obj, LazyTensor):
+                raise
+            why = f"{type(self).__name__} was called with {type(error.obj).__name__} in place of a tensor"
+            raise UsageTypeError("E-NN-INPUT", None, why, hint="Make one with tensor() or from_numpy()") from error
 
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
@@ -160,18 +166,32 @@ class Module:
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter; None stands for one that the module does not have."""
+        self._require_new(name, self._parameters)
         self._forget(name, self._parameters)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: LazyTensor | None, persistent: bool = True) -> None:
         """Add a tensor that is not trained; it is in the state dict if it is `persistent`."""
+        self._require_new(name, self._buffers)
         self._forget(name, self._buffers)
         self._buffers[name] = tensor
         if not persistent:
             self._transient.add(name)
 
+    def _require_new(self, name: str, table: Mapping[str, Any]) -> None:
+        """Raise UsageKeyError for a name with a dot, or that of another attribute."""
+        others = (each for each in (vars(self), self._parameters, self._buffers, self._modules) if each is not table)
+        if "." in name or any(name in each for each in others):
+            why = f"{name!r} cannot name a part of {type(self).__name__}"
+            reason = "names have no dots" if "." in name else "the attribute exists already"
+            raise UsageKeyError("E-NN-NAME", None, f"{why}: {reason}")
+
     def register_module(self, name: str, module: Module | None) -> None:
         """Add a module."""
+        if module is not None and not isinstance(module, Module):
+            why = f"{name} of {type(self).__name__} is {type(module).__name__}, not a module"
+            raise UsageError("E-NN-MODULE", None, why, hint="Pass layers, such as cc.nn.ReLU()")
+        self._require_new(name, self._modules)
         self._forget(name, self._modules)
         self._modules[name] = module
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
-from ...runtime.base.errors import UsageError
+from ...runtime.base.errors import UsageError, UsageIndexError
 from ...tensors.core.expression import shape_error
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.operations.activation import log_softmax, logsigmoid, softplus
@@ -121,7 +123,7 @@ def _by_class(input: LazyTensor, target: LazyTensor, ignore_index: int) -> tuple
         if beyond.size:
             why = f"the target has the class {beyond.flat[0]} of {input.shape[1]} classes"
             hint = "Give that class as ignore_index, if it does not count"
-            raise UsageError("E-NN-VALUE", None, why, expected=f"0 to {input.shape[1] - 1}", hint=hint)
+            raise UsageIndexError("E-NN-VALUE", None, why, expected=f"0 to {input.shape[1] - 1}", hint=hint)
     return input, target.long()
 
 
@@ -295,3 +297,20 @@ def multilabel_margin_loss(input: LazyTensor, target: LazyTensor, reduction: str
     counted = real.unsqueeze(2) & chosen.logical_not().unsqueeze(1)
     loss = (over * counted.to(scores.dtype)).sum([1, 2]) / scores.shape[1]
     return reduced(loss if input.ndim == 2 else loss.reshape([]), reduction)
+
+
+def _with_older_options(made: Callable[..., LazyTensor]) -> Callable[..., LazyTensor]:
+    """A loss that takes `size_average` and `reduce` of PyTorch before 1.0 in place of `reduction`, too."""
+
+    @functools.wraps(made)
+    def called(*arguments: Any, size_average: Any = None, reduce: Any = None, **options: Any) -> LazyTensor:
+        if size_average is not None or reduce is not None:
+            average = "sum" if size_average is False else "mean"
+            options["reduction"] = "none" if reduce is False else average
+        return made(*arguments, **options)
+
+    return called
+
+
+for _name in __all__:
+    globals()[_name] = _with_older_options(globals()[_name])

@@ -46,7 +46,7 @@ def embedding(
     numbers = input
     if input.expression.data is None and GRAD_MODE.enabled:  # a number that no row has, which is an error when it runs
         numbers = where(input < 0, weight.shape[0], input)
-    found = weight.index_select(0, numbers).reshape(*input.shape, weight.shape[1])
+    found = weight.index_select(0, numbers.reshape(-1)).reshape(*input.shape, weight.shape[1])
     if scale_grad_by_freq:
         flat = input.reshape(-1).long()
         zeros = LazyTensor(leaf(np.zeros(weight.shape[0], weight.dtype.as_numpy())))

@@ -102,7 +102,7 @@ class ModuleDict(Module):
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] = ()) -> None:
         super().__init__()
-        self._modules.update(modules)
+        self.update(modules)
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -117,7 +117,7 @@ class ModuleDict(Module):
         return self._modules[name]
 
     def __setitem__(self, name: str, module: Module) -> None:
-        self._modules[name] = module
+        self.add_module(name, module)
 
     def __delitem__(self, name: str) -> None:
         del self._modules[name]
@@ -136,7 +136,12 @@ class ModuleDict(Module):
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add modules by name."""
-        self._modules.update(modules)
+        for name, module in dict(modules).items():
+            self.add_module(name, module)
+
+
+def _parameter_lines(parameters: Mapping[str, Any]) -> str:
+    return "\n".join(f"({name}): Parameter containing: {each.expression.type}" for name, each in parameters.items())
 
 
 class ParameterList(Module):
@@ -154,6 +159,10 @@ class ParameterList(Module):
 
     def __getitem__(self, index: int) -> Any:
         return list(self)[index]
+
+    def extra_repr(self) -> str:
+        """A line for each parameter."""
+        return _parameter_lines(self._parameters)
 
     def append(self, value: Any) -> ParameterList:
         """Add a tensor, which becomes a parameter."""
@@ -180,6 +189,10 @@ class ParameterDict(Module):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._parameters)
+
+    def extra_repr(self) -> str:
+        """A line for each parameter."""
+        return _parameter_lines(self._parameters)
 
     def __contains__(self, name: str) -> bool:
         return name in self._parameters

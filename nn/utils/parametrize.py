@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 from ...runtime.base.errors import UsageError
@@ -102,7 +105,36 @@ def _computed(name: str) -> property:
         made: ParametrizationList = getattr(getattr(module, TABLE), name)
         return made
 
-    return property(lambda module: found(module)(), lambda module, value: found(module).assign(value))
+    def computed(module: Module) -> LazyTensor:
+        made = found(module)
+        if not _CACHE.depth:
+            return made()
+        if made not in _CACHE.values:
+            _CACHE.values[made] = made()
+        return _CACHE.values[made]
+
+    return property(computed, lambda module, value: found(module).assign(value))
+
+
+class _Cache(threading.local):
+    def __init__(self) -> None:
+        self.depth = 0
+        self.values: dict[ParametrizationList, LazyTensor] = {}
+
+
+_CACHE = _Cache()
+
+
+@contextlib.contextmanager
+def cached() -> Iterator[None]:
+    """A context in which each parametrization computes its parameter once, until the context ends."""
+    _CACHE.depth += 1
+    try:
+        yield
+    finally:
+        _CACHE.depth -= 1
+        if not _CACHE.depth:
+            _CACHE.values.clear()
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:

@@ -63,7 +63,7 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     compute, handle = vars(module).pop(HANDLE.format(name))
     compute(module, iterate=False)
     handle.remove()
-    value = Parameter(vars(module)[name].detach())
+    value = Parameter(vars(module).pop(name).detach())
     for suffix in ("orig", "u", "v"):
         delattr(module, f"{name}_{suffix}")
     module.register_parameter(name, value)

@@ -41,7 +41,7 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     compute, handle = vars(module).pop(HANDLE.format(name))
     compute(module)
     handle.remove()
-    value = Parameter(vars(module)[name].detach())
+    value = Parameter(vars(module).pop(name).detach())
     for suffix in "gv":
         delattr(module, f"{name}_{suffix}")
     module.register_parameter(name, value)

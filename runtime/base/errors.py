@@ -85,10 +85,48 @@ class Error(Exception):
 class UsageError(Error, RuntimeError):
     """The request itself makes no sense: unknown option value, no such tensor.
 
-    It is a RuntimeError, because scripts of PyTorch expect one where they ask tensors for what makes no sense.
+    It is a RuntimeError, because scripts of PyTorch expect one where they ask tensors for what makes no sense; and an
+    IndexError, KeyError, TypeError or ValueError too where they expect that, by the code.
     """
 
     exit_code = 2
+
+    def __new__(cls, code: str, *arguments: Any, **options: Any) -> UsageError:
+        """An error of the kind that belongs to the code."""
+        return super().__new__(_KINDS.get(code, cls) if cls is UsageError else cls, code)
+
+
+class UsageIndexError(UsageError, IndexError):
+    """A dim, index or class that does not exist."""
+
+
+class UsageKeyError(UsageError, KeyError):
+    """A name that does not exist, or that is taken."""
+
+
+class UsageTypeError(UsageError, TypeError):
+    """Something of the wrong type."""
+
+
+class UsageValueError(UsageError, ValueError):
+    """A setting out of range, or values that do not belong together."""
+
+
+_KINDS: dict[str, type[UsageError]] = {
+    "E-TENSOR-DIM": UsageIndexError,
+    "E-DATA-COLLATE": UsageTypeError,
+    "E-NN-MODULE": UsageTypeError,
+    "E-TENSOR-DATA": UsageTypeError,
+    "E-DATA-LENGTH": UsageValueError,
+    "E-NN-SHAPE": UsageValueError,
+    "E-NN-VALUE": UsageValueError,
+    "E-OPTIM-OPTION": UsageValueError,
+    "E-OPTIM-PARAMS": UsageValueError,
+    "E-OPTIM-SCHEDULE": UsageValueError,
+    "E-OPTIM-STATE": UsageValueError,
+    "E-OPTION": UsageValueError,
+}
+"""Which kind of error PyTorch raises for what these codes mean."""
 
 
 class FormatError(Error):

@@ -12,7 +12,7 @@ from ..core.realize import MAX_DEPTH, realize
 from ..core.registry import method
 from ..core.trace import TRACE
 from ..operations.creation import zeros_like
-from .derivative import history
+from .derivative import FORGOTTEN, history
 from .hooks import grads
 
 
@@ -57,7 +57,7 @@ def backward(
 
 def _keeper(expression: Expression) -> LazyTensor | None:
     """The tensor whose gradient an expression's is."""
-    tensor = None if expression.holder is None else expression.holder()
+    tensor = expression.tensor
     return tensor if isinstance(tensor, LazyTensor) and tensor.keeps_grad else None
 
 
@@ -65,4 +65,4 @@ def _forget(passed: list[Expression]) -> None:
     """Drop the inputs of realized expressions; unrealized ones need them for their values."""
     for expression in passed:
         if expression.data is not None:
-            expression.inputs = ()
+            expression.inputs = () if expression.is_leaf else (FORGOTTEN,)

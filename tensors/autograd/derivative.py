@@ -13,16 +13,20 @@ import numpy as np
 from ...ops.rules.expression import Inferring
 from ...ops.training.gradient import derivatives
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UsageError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import MAX_DATA
 from ..core.autocast import autocast
-from ..core.expression import Expression, apply_all, constant, held_tensor, leaf
+from ..core.expression import Expression, apply_all, constant, held_tensor, leaf, placeholder
 
 MAX_RECIPES = 4096
 """Structures whose derivatives are kept; all are dropped when there are more."""
 _recipes: dict[Any, Recipe] = {}
+FORGOTTEN = placeholder(leaf(np.zeros(0)).type)
+"""The input of expressions whose inputs `backward` has dropped."""
+FORGOTTEN.needs_grad = True
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,10 @@ def _depend_on_each_other(sources: Sequence[Expression]) -> bool:
 
 
 def history(target: Expression, stops: Sequence[Expression] = ()) -> list[Expression]:
-    """The expressions through which gradients of `target` flow, inputs first; `stops` end the search."""
+    """The expressions through which gradients of `target` flow, inputs first; `stops` end the search.
+
+    Raises UsageError where `backward` has dropped what they were computed from.
+    """
     found, ends, stack = set(), set(stops), [target]
     while stack:
         expression = stack.pop()
@@ -92,6 +99,9 @@ def history(target: Expression, stops: Sequence[Expression] = ()) -> list[Expres
             found.add(expression)
             if expression not in ends:
                 stack += [item for item in expression.inputs if item is not None and item.needs_grad]
+    if FORGOTTEN in found:
+        why = f"backward a second time through what {target.type} is computed from, which the first one has dropped"
+        raise UsageError("E-TENSOR-GRAD", None, why, hint="Pass retain_graph=True to the first backward()")
     return sorted(found, key=lambda item: item.order)
 
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.base.errors import UsageError
-from ..core.expression import alias
-from ..core.grad_mode import set_grad_enabled
+from ..core.expression import Expression, alias
+from ..core.grad_mode import GRAD_MODE, set_grad_enabled
 from ..core.lazy_tensor import LazyTensor
 from ..core.nested import mapped
 from ..core.registry import function
 from ..operations.creation import zeros_like
+from .derivative import history
 from .hooks import grads
 
 
@@ -42,15 +43,18 @@ def value_and_grad(
     @functools.wraps(made)
     def differentiating(*arguments: Any, **options: Any) -> tuple[Any, Any]:
         sources: list[LazyTensor] = []
+        tracked = _DEPTH.grads > 0
 
         def marked(item: Any) -> LazyTensor:
+            nonlocal tracked
             sources.append(_source(item))
+            tracked = tracked or (item.requires_grad and GRAD_MODE.enabled)
             return sources[-1]
 
         _DEPTH.grads += 1
         try:
+            given = [mapped(item, marked) if n in chosen else item for n, item in enumerate(arguments)]
             with set_grad_enabled(True):
-                given = [mapped(item, marked) if n in chosen else item for n, item in enumerate(arguments)]
                 result = made(*given, **options)
                 value = result[0] if has_aux else result
                 _check(value)
@@ -60,7 +64,7 @@ def value_and_grad(
         parts = iter([zeros_like(s) if e is None else LazyTensor(e) for s, e in zip(sources, found, strict=True)])
         given_grads = [mapped(arguments[n], lambda _: next(parts)) for n in chosen]
         grad = tuple(given_grads) if several else given_grads[0]
-        return (result, grad) if _DEPTH.grads else mapped((result, grad), _detached)
+        return (result, grad) if tracked else mapped((result, grad), _detached)
 
     return differentiating
 
@@ -125,5 +129,20 @@ def gradients(
     with set_grad_enabled(True):
         target = outputs if grad_outputs is None else outputs * grad_outputs.detach()
     with set_grad_enabled(create_graph):
-        found = grads(target.expression, [item.expression for item in inputs])
-    return [None if item is None else LazyTensor(item) for item in found]
+        sources = [item.expression for item in inputs]
+        former = _former(target.expression, inputs)
+        found = [None if item is None else LazyTensor(item) for item in grads(target.expression, sources + former)]
+        for source, part in zip(former, found[len(inputs) :], strict=True):
+            for place, item in enumerate(inputs):
+                if part is not None and item is source.tensor:
+                    known = found[place]
+                    found[place] = part if known is None else known + part
+    return found[: len(inputs)]
+
+
+def _former(target: Expression, inputs: Sequence[LazyTensor]) -> list[Expression]:
+    """The expressions that leaves had when `target` was computed from them, where they were written to since."""
+    leaves = {id(item) for item in inputs if item.is_leaf}
+    if not leaves or not target.needs_grad:
+        return []
+    return [each for each in history(target) if each.holder is None and each.is_leaf and id(each.tensor) in leaves]

@@ -84,8 +84,7 @@ def own_gradient(results: Sequence[Expression], inputs: Sequence[Expression | No
 def _hooks_of(each: Expression) -> Sequence[Hook]:
     if not each.is_leaf:
         return tuple(_inner.get(each, ()))
-    holder = None if each.holder is None else each.holder()
-    return tuple(getattr(holder, "hooks", ()))
+    return tuple(getattr(each.tensor, "hooks", ()))
 
 
 def grads(target: Expression, sources: Sequence[Expression]) -> list[Expression | None]:

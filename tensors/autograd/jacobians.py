@@ -6,7 +6,7 @@ of one element each, so that its cost grows with the number of elements of the r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...runtime.base.errors import UsageError
@@ -27,7 +27,7 @@ def _tuple(given: Any) -> tuple[LazyTensor, ...]:
     return found
 
 
-def _sources(inputs: tuple[LazyTensor, ...], create_graph: bool) -> tuple[LazyTensor, ...]:
+def stand_ins(inputs: Sequence[LazyTensor], create_graph: bool) -> tuple[LazyTensor, ...]:
     """Tensors of the same values by which is differentiated; with `create_graph` they depend on the inputs."""
     return tuple(
         [
@@ -60,7 +60,7 @@ def _called(
 ) -> tuple[tuple[LazyTensor, ...], Any, tuple[LazyTensor, ...]]:
     """Stand-ins for the inputs, and what a function makes of them: as it is, and as a tuple."""
     with set_grad_enabled(True):
-        sources = _sources(_tuple(inputs), create_graph)
+        sources = stand_ins(_tuple(inputs), create_graph)
         result = func(*sources)
     return sources, result, _tuple(result)
 

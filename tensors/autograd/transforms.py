@@ -6,15 +6,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ...runtime.base.errors import UsageError
-from ..core.grad_mode import set_grad_enabled
+from ...runtime.base.errors import UsageError, UsageValueError
+from ..core.grad_mode import GRAD_MODE, set_grad_enabled
 from ..core.lazy_tensor import LazyTensor
 from ..core.nested import flattened, mapped, restored
 from ..core.registry import function
 from ..operations.creation import zeros_like
 from ..operations.joining import stack
+from ..operations.operands import dim_of
 from .functional import gradients, value_and_grad
-from .jacobians import jacobian
+from .jacobians import jacobian, stand_ins
 from .jacobians import jvp as jvp_of
 
 __all__ = ["grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap"]
@@ -94,8 +95,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     with a member for each argument; with `has_aux` what else the function returns, too."""
     sources: list[LazyTensor] = []
     structure = flattened(primals, sources)
+    tracked = GRAD_MODE.enabled and any(each.requires_grad for each in sources)
     with set_grad_enabled(True):
-        marked = [each.detach().requires_grad_() for each in sources]
+        marked = list(stand_ins(sources, tracked))
         result = func(*restored(structure, iter(marked)))
     aux = None
     if has_aux:
@@ -112,16 +114,20 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             total = zeros_like(outputs[0].sum())
             for one, by in zip(outputs, weights, strict=True):
                 total = total + (one * by).sum()
-        found = gradients(total, marked, None, False) if total.requires_grad else [None] * len(marked)
+        again = tracked or (GRAD_MODE.enabled and any(each.requires_grad for each in weights))
+        found = gradients(total, marked, None, again) if total.requires_grad else [None] * len(marked)
         parts = [zeros_like(s) if each is None else each for s, each in zip(marked, found, strict=True)]
         return tuple(restored(structure, iter(parts)))
 
-    shown = mapped(result, lambda each: each.detach() if isinstance(each, LazyTensor) else each)
+    shown = result
+    if not tracked:
+        shown = mapped(result, lambda each: each.detach() if isinstance(each, LazyTensor) else each)
     return (shown, pulled, aux) if has_aux else (shown, pulled)
 
 
 def jvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...], *, has_aux: bool = False) -> Any:
     """The result, and the product of the Jacobian with `tangents`, of the structure of `primals`."""
+    tracked = GRAD_MODE.enabled and any(each.requires_grad for each in (*primals, *tangents))
     if has_aux:
         aux: list[Any] = []
 
@@ -130,8 +136,8 @@ def jvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any,
             aux.append(other)
             return result
 
-        return (*jvp_of(first, tuple(primals), tuple(tangents)), aux[0])
-    return jvp_of(func, tuple(primals), tuple(tangents))
+        return (*jvp_of(first, tuple(primals), tuple(tangents), tracked), aux[0])
+    return jvp_of(func, tuple(primals), tuple(tangents), tracked)
 
 
 @function()
@@ -159,9 +165,13 @@ def vmap(
         if len(dims) != len(arguments):
             raise UsageError(CODE, None, f"vmap has {len(dims)} in_dims for {len(arguments)} arguments")
         lengths: set[int] = set()
+
+        def note(tensor: LazyTensor, place: int) -> None:
+            lengths.add(tensor.shape[dim_of(place, tensor.ndim) if tensor.ndim else _no_dim(tensor)])
+
         for argument, dim in zip(arguments, dims, strict=True):
-            _each(argument, dim, lambda tensor, place: lengths.add(tensor.shape[place]))
-        _each(options, 0, lambda tensor, place: lengths.add(tensor.shape[place]))
+            _each(argument, dim, note)
+        _each(options, 0, note)
         if len(lengths) != 1:
             what = "no dim that is mapped over" if not lengths else f"dims of lengths {sorted(lengths)}"
             raise UsageError(CODE, None, f"arguments of vmap have {what}", hint="See in_dims")
@@ -183,6 +193,11 @@ def vmap(
         return restored(structures[0], iter(stacked))
 
     return batched
+
+
+def _no_dim(tensor: LazyTensor) -> int:
+    why = f"vmap over a tensor {tensor.expression.type}, which has no dims"
+    raise UsageValueError(CODE, None, why, hint="Pass in_dims=None for it")
 
 
 def _selected(item: int, tensor: LazyTensor, dim: int) -> LazyTensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
+from ...runtime.base.errors import UsageError, UsageValueError
 from ...runtime.tensor.dtype import DType, of_numpy
 from ...runtime.tensor.tensor import Tensor
 from .lazy_tensor import LazyTensor
@@ -34,7 +34,7 @@ def array_of(data: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
     try:
         array = np.array(_plain(data))
     except ValueError as error:
-        raise UsageError("E-TENSOR-DATA", None, f"the lists are not of one shape ({error})") from error
+        raise UsageValueError("E-TENSOR-DATA", None, f"the lists are not of one shape ({error})") from error
     if array.dtype.kind not in "biufc" and array.size:
         raise UsageError("E-TENSOR-DATA", None, f"{type(data).__name__} is not numbers, nested lists or an array")
     if dtype is not None:

@@ -84,6 +84,7 @@ class Expression:
         data: the array, once it is known.
         needs_grad: whether gradients flow through it.
         holder: a weak reference to the tensor that has this expression.
+        former: of a leaf, a weak reference to the tensor that had it, until it was written to; unset otherwise.
         depth: length of the longest chain of unrealized expressions that ends here.
         order: grows with every expression that is built, so inputs come before what uses them.
         line: where the user built it.
@@ -94,8 +95,8 @@ class Expression:
     """
 
     __slots__ = (
-        "__weakref__", "companions", "data", "depth", "holder", "index", "inputs", "line", "needs_grad", "order",
-        "signature", "tree", "type", "used",
+        "__weakref__", "companions", "data", "depth", "former", "holder", "index", "inputs", "line", "needs_grad",
+        "order", "signature", "tree", "type", "used",
     )  # fmt: skip
 
     def __init__(
@@ -121,10 +122,18 @@ class Expression:
         self.used = False
         self.companions: Sequence[weakref.ref[Expression]] = ()
 
+    former: weakref.ref[Any]
+
     @property
     def is_leaf(self) -> bool:
         """Whether gradients that reach it stop here."""
         return not any(item is not None and item.needs_grad for item in self.inputs)
+
+    @property
+    def tensor(self) -> Any:
+        """The tensor that has this expression, or had it as a leaf; None if there is none any more."""
+        reference = self.holder or getattr(self, "former", None)
+        return None if reference is None else reference()
 
 
 Tree = tuple[int, tuple[Expression, ...], tuple[Expression, ...]]

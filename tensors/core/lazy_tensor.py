@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
+from ...runtime.base.errors import UsageError, UsageTypeError, UsageValueError
 from ...runtime.tensor.dtype import DType
 from .device import CPU, Device
 from .expression import Expression, alias, cast, leaf, shape_error
@@ -27,20 +27,22 @@ if TYPE_CHECKING:
 class LazyTensor:
     """A tensor on the CPU. `tensor`, `zeros`, `from_numpy` and others make it.
 
-    Writing into a view (``b = a[0]; b.add_(1)``) changes the tensor of which it was taken; a view that was taken before
-    that tensor is changed keeps the values that it had when it is read.
+    Writing into a view (``b = a[0]; b.add_(1)``) changes the tensor of which it was taken and all other views of it.
 
     Attributes:
         expression: what it is computed from.
         hooks: functions that `backward` calls with the gradient; absent until there is one, see `autograd/hooks.py`.
-        origin: of views, how they were taken; see `writes/views.py`.
+        origin: of views, how they were taken; relatives: of views and their tensors, each other; see `writes/views.py`.
+        shared: an array that others see, which follows the tensor's values; see `writes/shared_memory.py`.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_keeps_grad", "expression", "hooks", "origin")
+    __slots__ = ("__weakref__", "_grad", "_keeps_grad", "expression", "hooks", "origin", "relatives", "shared")
 
     expression: Expression
     hooks: list[Callable[[LazyTensor], LazyTensor | None]]
     origin: Sequence[Any]
+    relatives: Any
+    shared: Any
 
     def __init__(self, expression: Expression) -> None:
         self._grad: LazyTensor | None = None
@@ -62,6 +64,10 @@ class LazyTensor:
 
     @grad.setter
     def grad(self, value: LazyTensor | None) -> None:
+        if value is not None and not isinstance(value, LazyTensor):
+            raise UsageTypeError("E-TENSOR-GRAD", None, f"a gradient is a tensor or None, not {type(value).__name__}")
+        if value is not None and value.shape != self.shape:
+            raise shape_error(f"a gradient of shape {list(value.shape)} of a tensor of shape {list(self.shape)}")
         if TRACE.changes is not None:
             TRACE.changes.grads.setdefault(self, self._grad)
         self._grad = value
@@ -128,7 +134,13 @@ class LazyTensor:
         return self
 
     def retain_grad(self) -> None:
-        """Let `backward` set `grad` although the tensor is not a leaf."""
+        """Let `backward` set `grad` although the tensor is not a leaf.
+
+        Raises UsageError for a tensor that does not require gradients.
+        """
+        if not self.requires_grad:
+            why = "a tensor that does not require gradients has no gradient to retain"
+            raise UsageError("E-TENSOR-GRAD", None, why, hint="Call requires_grad_()")
         self._keeps_grad = True
 
     @property
@@ -142,9 +154,13 @@ class LazyTensor:
 
     def become(self, other: LazyTensor) -> LazyTensor:
         """Take the values of another tensor of the same shape, in this one's dtype; a view hands them on."""
+        if hasattr(self, "origin"):
+            self.require_writable()
         self.take_values(other)
         if hasattr(self, "origin"):
             self.write_back()
+        if hasattr(self, "relatives"):
+            self.update_relatives()
         return self
 
     def take_values(self, other: LazyTensor) -> None:
@@ -153,14 +169,22 @@ class LazyTensor:
         if after.type.shape != before.type.shape:
             raise shape_error(f"a tensor of shape {list(self.shape)} cannot become one of {list(other.shape)}")
         if GRAD_MODE.enabled and before.needs_grad and self.is_leaf:
-            why = "a leaf tensor that requires gradients is changed in place"
-            raise UsageError("E-TENSOR-GRAD", None, why, hint="Change it inside of no_grad()")
+            raise changed_leaf(f"a leaf tensor {before.type} that requires gradients is changed in place")
         after = cast(after, before.type.dtype)
         if before.needs_grad and not after.needs_grad:
-            after = alias(after)
+            after = alias(after) if before.is_leaf else self.overwritten(after)
             after.needs_grad = True
+        self.move_to(after)
+
+    def move_to(self, after: Expression) -> None:
+        """Have another value from now on; an array that others see has it too."""
+        before = self.expression
         before.holder = None
+        if before.needs_grad and before.is_leaf:
+            before.former = weakref.ref(self)
         self.set_expression(after)
+        if hasattr(self, "shared"):
+            self.write_shared(before)
 
     def realize(self) -> LazyTensor:
         """Compute the values now."""
@@ -196,7 +220,7 @@ class LazyTensor:
         """The only element as a Python number."""
         if self.numel() != 1:
             why = f"a tensor of shape {list(self.shape)} is not a single number"
-            raise UsageError("E-TENSOR-VALUE", None, why, hint="Index it, or use tolist()")
+            raise UsageValueError("E-TENSOR-VALUE", None, why, hint="Index it, or use tolist()")
         return self.array().reshape(-1)[0].item()
 
     def numel(self) -> int:
@@ -271,6 +295,11 @@ class LazyTensor:
         __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
         __pow__ = __matmul__ = __floordiv__ = __mod__ = __add__
         __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __xor__ = __add__
+
+
+def changed_leaf(why: str) -> UsageError:
+    """The error of writes to tensors whose gradients are wanted."""
+    return UsageError("E-TENSOR-GRAD", None, why, hint="Change it inside of no_grad()")
 
 
 def _rebuilt(kind: type[LazyTensor], array: np.ndarray, requires_grad: bool) -> LazyTensor:

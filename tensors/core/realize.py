@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from ...runtime.base.errors import Error, UsageError
+from ...runtime.base.errors import Error, UsageError, UsageIndexError
 from ...runtime.ir.shape_inference import MALFORMED
 from .expression import Expression, TensorType
 from .plan import Plan, StepError
@@ -231,7 +231,10 @@ def located(error: StepError, built: SourceLine | None) -> BaseException:
     what = f"{signature.op.name} of {given}{f', built at {line},' if line else ''}"
     if isinstance(cause, Error):
         cause.why = f"{cause.why}, in {what}".rstrip(",")
-        return cause
+        if cause.code != "E-OP-INDEX":
+            return cause
+        hint = "Print the index, and the shape that it is for"
+        return UsageIndexError(cause.code, cause.file, cause.why, expected=cause.expected, found=cause.found, hint=hint)
     if isinstance(cause, MALFORMED):
         return UsageError("E-TENSOR-VALUE", None, f"{what} failed: {cause}", hint="Print its inputs")
     return cause

@@ -85,8 +85,6 @@ def in_place(made: Callable[..., LazyTensor], *names: str) -> None:
 
     @functools.wraps(made)
     def changed(self: LazyTensor, *others: Any, **options: Any) -> LazyTensor:
-        if hasattr(self, "origin"):
-            self.refresh()
         found = made(self, *others, **options)
         if category(found.dtype) > category(self.dtype):
             why = f"{made.__name__}_ gives {found.dtype}, which a tensor of {self.dtype} cannot hold"

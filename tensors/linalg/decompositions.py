@@ -14,6 +14,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ..autograd.function_class import Context, Function
+from ..core.expression import shape_error
 from ..core.grad_mode import GRAD_MODE
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import FUNCTIONS, function, operation
@@ -80,6 +81,9 @@ def _computed(what: str, compute: Callable[..., Any], *inputs: LazyTensor, **opt
         found = compute(*[each.array() for each in inputs], **options)
     except np.linalg.LinAlgError as error:
         raise LinAlgError(CODE, None, f"{what} failed: {error}") from None
+    except ValueError as error:
+        shapes = " and ".join(repr(each.expression.type) for each in inputs)
+        raise shape_error(f"{what} of {shapes}: {error}") from None
     return tuple(map(made, found)) if isinstance(found, tuple) else made(found)
 
 

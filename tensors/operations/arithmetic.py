@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL, F32, I64
 from ..core.expression import Expression, apply, cast, constant, op_named
@@ -133,6 +135,7 @@ def _floor_divided(a: Any, b: Any) -> Expression:
     one, other = promoted([a, b])
     dtype = one.type.dtype
     if category(dtype) < 2:
+        _require_no_zero(other)
         return together("Div", together("Sub", one, _remainder(one, other)), other)
     one, other = (cast(item, F32) if dtype.bits < 32 else item for item in (one, other))
     broadcast((one.type.shape, other.type.shape), "floor_divide")
@@ -152,7 +155,15 @@ def _differs(one: Expression, other: Expression) -> Expression:
 
 def _remainder(one: Expression, other: Expression) -> Expression:
     broadcast((one.type.shape, other.type.shape), "remainder")
+    _require_no_zero(other)
     return apply_in(op_named("Mod"), [one, other])
+
+
+def _require_no_zero(divisor: Expression) -> None:
+    """Raise UsageError for integers whose elements are known and of which one is zero."""
+    if category(divisor.type.dtype) < 2 and divisor.data is not None and not np.all(divisor.data):
+        why = f"ZeroDivisionError: integers are divided by a zero in {divisor.type}"
+        raise UsageError("E-TENSOR-VALUE", None, why, hint="Convert them to floats with float()")
 
 
 def _power(a: Any, b: Any) -> Expression:
@@ -216,6 +227,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> LazyTens
     if rounding_mode is None:
         return LazyTensor(_divided(input, other))
     one, other = promoted([input, other])
+    _require_no_zero(other)
     found = LazyTensor(together("Div", one, other))
     return found.trunc() if category(one.type.dtype) >= 2 else found
 
@@ -227,6 +239,7 @@ in_place(div, "div_")
 def fmod(input: Any, other: Any) -> LazyTensor:
     """The rest of a / b, with the sign of a."""
     one, other = promoted([input, other])
+    _require_no_zero(other)
     return LazyTensor(apply_in(op_named("Mod"), [one, other], {"fmod": 1}))
 
 

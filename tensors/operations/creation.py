@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ..core.conversion import array_of, array_of_dlpack
+from ..core.conversion import array_of
 from ..core.device import Device
 from ..core.expression import cast, leaf
 from ..core.lazy_tensor import LazyTensor
@@ -83,20 +83,6 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> LazyTensor:
         wanted = data.dtype if dtype is None else named(dtype)
         return data if wanted is data.dtype else LazyTensor(cast(data.expression, wanted))
     return made(array_of(data, dtype))
-
-
-@function()
-def from_numpy(array: np.ndarray) -> LazyTensor:
-    """A tensor that shares memory with an array, which is not to be written to before results are realized."""
-    if not isinstance(array, np.ndarray):
-        raise UsageError("E-TENSOR-DATA", None, f"{type(array).__name__} is not a NumPy array", hint="Use tensor()")
-    return made(array)
-
-
-@function()
-def from_dlpack(data: Any) -> LazyTensor:
-    """A tensor that shares memory with anything that speaks DLPack, of torch, NumPy, JAX and others."""
-    return made(array_of_dlpack(data))
 
 
 @method("__dlpack__")

@@ -7,11 +7,11 @@ from typing import Any
 
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL
-from ..core.expression import Expression, cast, op_named
+from ..core.expression import Expression, apply, cast, op_named
 from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import category
 from ..core.registry import in_place, operation
-from .operands import apply_in, default_float, expression_of
+from .operands import apply_in, default_float, expression_of, scalar
 
 FLOATS = {
     "exp": ("Exp", "e to the power of each element."),
@@ -43,7 +43,7 @@ ROUNDING = {
 SIGNED = {
     "neg": ("Neg", "-x.", "negative", "__neg__"),
     "abs": ("Abs", "The absolute value.", "absolute", "__abs__"),
-    "sign": ("Sign", "-1, 0 or 1, as the sign of each element.", "sgn"),
+    "sign": ("Sign", "-1, 0 or 1, as the sign of each element; 0 for NaN.", "sgn"),
     "relu": ("Relu", "max(x, 0)."),
 }
 """Operations of floats and integers alike."""
@@ -59,7 +59,11 @@ def _rounding(op: str, x: Expression) -> Expression:
 
 def _signed(op: str, x: Expression) -> Expression:
     if x.type.dtype is not BOOL:
-        return apply_in(op_named(op), [x])
+        found = apply_in(op_named(op), [x])
+        if op != "Sign" or not x.type.differentiable:
+            return found
+        is_nan = apply_in(op_named("IsNaN"), [x], back=False)
+        return apply(op_named("Where"), [is_nan, scalar(0, x.type.dtype), found])
     if op == "Sign":
         return x
     what = f"{op} of booleans is not defined"

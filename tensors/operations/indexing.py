@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
+from ...runtime.base.errors import UsageError, UsageIndexError
 from ...runtime.tensor.dtype import BOOL, I64, U8
 from ..core.expression import Expression, apply, cast, leaf, op_named, shape_error
 from ..core.lazy_tensor import LazyTensor
@@ -163,8 +163,6 @@ def _check_range(places: LazyTensor, length: int) -> None:
 @method("__setitem__")
 def set(self: LazyTensor, index: Any, value: Any) -> None:
     """Write values to the elements at an index; the tensor has a new value then, others keep theirs."""
-    if hasattr(self, "origin"):
-        self.refresh()
     if isinstance(index, LazyTensor) and index.dtype is BOOL and not np.ndim(_number(value)):
         _check_mask(index, self, [])
         mask = index.reshape([*index.shape, *[1] * (self.ndim - index.ndim)])
@@ -285,6 +283,10 @@ def take_along_dim(input: LazyTensor, indices: LazyTensor, dim: int) -> LazyTens
 @operation()
 def index_select(input: LazyTensor, dim: int, index: LazyTensor) -> LazyTensor:
     """The entries of a dim at an index."""
+    if index.ndim > 1:
+        raise UsageIndexError(
+            "E-TENSOR-SHAPE", None, f"index_select takes a vector, not an index {index.expression.type}"
+        )
     inputs = [input.expression, _numbers(index.reshape(-1), "index_select")]
     return LazyTensor(apply(op_named("Gather"), inputs, {"axis": dim_of(dim, input.ndim)}))
 
@@ -332,13 +334,19 @@ def scatter_add(input: LazyTensor, dim: int, index: LazyTensor, src: Any) -> Laz
 def along(index: LazyTensor, axis: int, source: LazyTensor) -> LazyTensor:
     """An index of entries of a dim as one of the elements of `source`."""
     numbers = LazyTensor(_numbers(index, "the index of a dim"))
+    if index.numel() != source.shape[axis]:
+        shapes = f"an index {index.expression.type} of dim {axis} of {source.expression.type}"
+        raise shape_error(f"{shapes}: {index.numel()} places for {source.shape[axis]} entries")
     return numbers.reshape([-1 if other == axis else 1 for other in range(source.ndim)]).broadcast_to(source.shape)
 
 
 @operation()
-def index_add(input: LazyTensor, dim: int, index: LazyTensor, source: LazyTensor) -> LazyTensor:
-    """A copy with entries of `source` added to the entries of a dim at an index."""
-    return _scattered(input, dim, along(index, dim_of(dim, input.ndim), source), source, "add")
+def index_add(
+    input: LazyTensor, dim: int, index: LazyTensor, source: LazyTensor, *, alpha: float = 1
+) -> LazyTensor:  # fmt: skip
+    """A copy with entries of `source`, times `alpha`, added to the entries of a dim at an index."""
+    added = source if alpha == 1 else source * alpha
+    return _scattered(input, dim, along(index, dim_of(dim, input.ndim), source), added, "add")
 
 
 @operation()

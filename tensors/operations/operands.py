@@ -112,6 +112,8 @@ def integers(items: Sequence[int] | int) -> Expression:
 def copied(view: LazyTensor) -> LazyTensor:
     """A view as a tensor of its own: what is written into it changes no other tensor."""
     view.origin = ()
+    if hasattr(view, "relatives"):
+        del view.relatives
     return view
 
 

@@ -49,12 +49,6 @@ def is_signed(self: LazyTensor) -> bool:
 
 
 @method()
-def is_contiguous(self: LazyTensor, **options: Any) -> bool:
-    """Whether elements lie in order; they always do."""
-    return True
-
-
-@method()
 def element_size(self: LazyTensor) -> int:
     """Bytes of an element."""
     return self.dtype.as_numpy().itemsize

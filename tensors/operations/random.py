@@ -269,6 +269,10 @@ def normal(
     like = next((each for each in (mean, std) if isinstance(each, LazyTensor)), None)
     if like is None and size is None:
         raise UsageError("E-TENSOR-VALUE", None, "normal of two numbers needs a size", hint="Pass size=(2, 3)")
+    if not isinstance(std, LazyTensor) and std < 0:
+        raise UsageError(
+            "E-TENSOR-VALUE", None, f"normal numbers of a standard deviation of {std}", expected="at least 0"
+        )
     shape = lengths_of([size]) if like is None else (mean + std * 0).shape
     kind = DEFAULT.dtype if dtype is None else named(dtype)
     return _drawn("normal", shape, kind if like is None else like.dtype, generator) * std + mean

@@ -54,7 +54,7 @@ def reshape_as(self: LazyTensor, other: LazyTensor) -> LazyTensor:
 method("view_as")(reshape_as)
 
 
-@operation("contiguous", "clone")
+@operation("clone")
 def identity(input: LazyTensor, **options: Any) -> LazyTensor:
     """The same values as an own tensor."""
     return LazyTensor(apply(op_named("Identity"), [input.expression]))
@@ -209,6 +209,8 @@ def roll(input: LazyTensor, shifts: Any, dims: Any = None) -> LazyTensor:
     if dims is None:
         return reshape(roll(reshape(input, -1), shifts, 0), input.shape)
     found = input
+    if len(np.atleast_1d(shifts)) != len(np.atleast_1d(dims)):
+        raise shape_error(f"roll by {shifts} along dims {dims}: as many shifts as dims are needed")
     pairs = zip(*(item if isinstance(item, list | tuple) else (item,) for item in (shifts, dims)), strict=True)
     for shift, dim in pairs:
         axis = dim_of(dim, input.ndim)
@@ -244,6 +246,8 @@ def to(self: LazyTensor, *target: Any, dtype: Any = None, device: Any = None, **
             dtype = item
     check_device(device)
     wanted = self.dtype if dtype is None else named(dtype)
+    if options.get("copy"):
+        self = identity(self)
     return self if wanted is self.dtype else LazyTensor(cast(self.expression, wanted))
 
 
@@ -253,7 +257,7 @@ method("type")(to)
 @method()
 def type_as(self: LazyTensor, other: LazyTensor) -> LazyTensor:
     """Convert to the dtype of another tensor."""
-    return LazyTensor(cast(self.expression, other.dtype))
+    return to(self, other.dtype)
 
 
 @method()
@@ -264,7 +268,7 @@ def cpu(self: LazyTensor) -> LazyTensor:
 
 def _conversion(name: str, dtype: str) -> None:
     def made(self: LazyTensor) -> LazyTensor:
-        return LazyTensor(cast(self.expression, named(dtype)))
+        return to(self, named(dtype))
 
     made.__doc__ = f"Convert to {dtype}."
     method(name)(made)

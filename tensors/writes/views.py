@@ -9,26 +9,28 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ..core.expression import leaf
-from ..core.grad_mode import no_grad
-from ..core.lazy_tensor import LazyTensor
+from ..core.grad_mode import GRAD_MODE, no_grad, set_grad_enabled
+from ..core.lazy_tensor import LazyTensor, changed_leaf
 from ..core.registry import FUNCTIONS, attribute, method
-from ..operations import indexing, joining, shape
+from ..operations import composed, indexing, joining, shape
+from ..operations.numeric import products, splits
 
-NEEDED = indexing, joining, shape
+NEEDED = composed, indexing, joining, products, shape, splits
 ARRANGING = ("squeeze", "unflatten", "unsqueeze", "view", "view_as")
 """Methods whose results have the same elements in the same order."""
 MOVING = (
-    "chunk", "diagonal", "movedim", "moveaxis", "narrow", "permute", "select", "split", "swapaxes", "swapdims", "t",
-    "transpose", "unbind",
+    "as_strided", "broadcast_to", "chunk", "diagonal", "dsplit", "expand", "expand_as", "hsplit", "movedim", "moveaxis",
+    "narrow", "permute", "select", "split", "swapaxes", "swapdims", "t", "tensor_split", "transpose", "unbind",
+    "unfold", "vsplit",
 )  # fmt: skip
-"""Methods whose results have some of the elements, or all in another order."""
+"""Methods whose results have some of the elements, all in another order, or some more than once."""
 COPYING = ("flatten", "ravel", "reshape", "reshape_as")
 """Methods whose results are copies where the elements do not lie side by side."""
 
@@ -37,16 +39,22 @@ class Step(NamedTuple):
     """How a view was taken.
 
     Attributes:
-        source: of which tensor.
+        source: gives the tensor of which, while it exists; it is kept where its memory is others' too.
         take: gives the view of any tensor of this shape; None for the whole tensor without gradients.
         whole: whether the view has all elements in the same order.
         dense: whether its elements lie side by side.
+        repeats: whether an element of the tensor is there more than once.
     """
 
-    source: weakref.ref[LazyTensor]
+    source: Callable[[], LazyTensor | None]
     take: Callable[[LazyTensor], LazyTensor] | None
     whole: bool
     dense: bool
+    repeats: bool = False
+
+
+def _reference(source: LazyTensor) -> Callable[[], LazyTensor | None]:
+    return (lambda: source) if hasattr(source, "shared") else weakref.ref(source)
 
 
 def _origin(view: LazyTensor) -> tuple[Step, ...]:
@@ -54,13 +62,36 @@ def _origin(view: LazyTensor) -> tuple[Step, ...]:
     return steps
 
 
+class Relatives:
+    """A tensor and the views of it, which change together."""
+
+    def __init__(self, first: LazyTensor) -> None:
+        self._members = [weakref.ref(first)]
+        self._room = 16
+
+    def add(self, view: LazyTensor) -> None:
+        """A new view."""
+        if len(self._members) >= self._room:
+            self._members = [each for each in self._members if each() is not None]
+            self._room = max(16, 2 * len(self._members))
+        self._members.append(weakref.ref(view))
+
+    def __iter__(self) -> Iterator[LazyTensor]:
+        return iter([each for member in self._members if (each := member()) is not None])
+
+
 def _remember(view: LazyTensor, step: Step) -> LazyTensor:
-    """Let writes to a view reach the tensor that it was taken of, and those of which that one is a view."""
+    """Let writes to a view reach the tensor that it was taken of, and those of which that one is a view, and let writes
+    to them reach the view."""
     source = step.source()
     assert source is not None
     steps = _origin(source)
     first = next((place for place, each in enumerate(steps) if each.source() is not None), len(steps))
     view.origin = (*steps[first:], step)
+    if not hasattr(source, "relatives"):
+        source.relatives = Relatives(source)
+    view.relatives = source.relatives
+    view.relatives.add(view)
     return view
 
 
@@ -70,9 +101,10 @@ def _viewing(made: Callable[..., Any], whole: bool, copies: bool = False) -> Cal
         found = made(self, *given, **options)
         if copies and not all(step.dense for step in _origin(self)):
             return found
-        source = weakref.ref(self)
+        source = _reference(self)
         if isinstance(found, LazyTensor):
-            return _remember(found, Step(source, lambda x: made(x, *given, **options), whole, whole))
+            repeats = found.numel() > self.numel()
+            return _remember(found, Step(source, lambda x: made(x, *given, **options), whole, whole, repeats))
         for place, part in enumerate(found):
             take = functools.partial(lambda place, x: made(x, *given, **options)[place], place)
             _remember(part, Step(source, take, False, False))
@@ -100,7 +132,7 @@ def get(self: LazyTensor, index: Any) -> LazyTensor:
         return found
     first = items[0] if len(items) == 1 else None
     dense = isinstance(first, int) or (type(first) is slice and first.step in (None, 1))
-    return _remember(found, Step(weakref.ref(self), lambda x: indexing.get(x, index), False, dense))
+    return _remember(found, Step(_reference(self), lambda x: indexing.get(x, index), False, dense))
 
 
 def _is_basic(item: Any) -> bool:
@@ -115,7 +147,7 @@ _detach = LazyTensor.detach
 @method()
 def detach(self: LazyTensor) -> LazyTensor:
     """The same values without a gradient; writing into them changes this tensor."""
-    return _remember(_detach(self), Step(weakref.ref(self), None, True, True))
+    return _remember(_detach(self), Step(_reference(self), None, True, True))
 
 
 def _set_data(self: LazyTensor, value: LazyTensor) -> None:
@@ -133,23 +165,29 @@ attribute("data", detach, _set_data)
 
 
 @method()
-def refresh(self: LazyTensor) -> None:
+def update_relatives(self: LazyTensor) -> None:
+    """Give the views of the same tensor the elements that a write to this one has changed."""
+    written = {id(source) for step in _origin(self) if (source := step.source()) is not None} | {id(self)}
+    for view in self.relatives:
+        if id(view) not in written:
+            _refresh(view)
+
+
+def _refresh(view: LazyTensor) -> None:
     """Give a view the elements that the tensor of which it was taken has now."""
-    steps = _origin(self)
+    steps = _origin(view)
     first = next((place for place, step in enumerate(steps) if step.source() is not None), None)
-    if first is None or _is_tracked(self):
+    if first is None:
         return
-    values = _values(steps[first:])
-    last = steps[-1]
-    now = _detach(values[-1]) if last.take is None else last.take(values[-1])
-    if now.shape == self.shape and now.dtype is self.dtype:
-        self.expression.holder = None
-        self.set_expression(now.expression)
-
-
-def _is_tracked(view: LazyTensor) -> bool:
-    """Whether gradients by the view itself are wanted."""
-    return view.requires_grad and view.is_leaf
+    take = steps[-1].take
+    with set_grad_enabled(view.requires_grad or GRAD_MODE.enabled):
+        source = _values(steps[first:])[-1]
+        now = _detach(source) if take is None or (view.requires_grad and view.is_leaf) else source
+        if take is not None:
+            now = take(now)
+    if view.requires_grad and view.is_leaf:
+        now.requires_grad_()
+    view.move_to(now.expression)
 
 
 def _values(steps: tuple[Step, ...]) -> list[LazyTensor]:
@@ -160,6 +198,32 @@ def _values(steps: tuple[Step, ...]) -> list[LazyTensor]:
     for step in steps[:-1]:
         values.append(_detach(values[-1]) if step.take is None else step.take(values[-1]))
     return values
+
+
+@method()
+def require_writable(self: LazyTensor) -> None:
+    """Raise UsageError for views of leaves whose gradients are recorded, and for views that repeat elements."""
+    recorded = GRAD_MODE.enabled
+    for step in reversed(_origin(self)):
+        recorded = recorded and step.take is not None
+        source = step.source()
+        if step.repeats:
+            why = f"a view {self.expression.type} that has elements of its tensor more than once is written to"
+            raise UsageError("E-TENSOR-VIEW", None, why, hint="Write to clone() of it")
+        if recorded and source is not None and source.requires_grad and source.is_leaf:
+            raise changed_leaf(f"a view of a leaf tensor {source.expression.type} that requires gradients is changed")
+
+
+@method()
+def is_contiguous(self: LazyTensor, **options: Any) -> bool:
+    """Whether the elements lie in order, side by side, in the memory of the tensor of which this is a view."""
+    return all(step.dense for step in _origin(self))
+
+
+@method()
+def contiguous(self: LazyTensor, **options: Any) -> LazyTensor:
+    """The tensor itself if its elements lie side by side in memory, or a copy."""
+    return self if self.is_contiguous() else self.clone()
 
 
 @method()

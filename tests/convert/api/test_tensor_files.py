@@ -1,5 +1,7 @@
 """save and load of lazy tensors: files are those of safetensors."""
 
+import io
+
 import candle_convert as cc
 import numpy as np
 import pytest
@@ -59,3 +61,23 @@ def test_both_kinds_of_tensors_are_tensors():
     assert not isinstance(np.ones(1), cc.Tensor)
     assert cc.Tensor([1, 2]).tolist() == [1.0, 2.0]
     assert cc.Tensor(2, 3).shape == (2, 3)
+
+
+def test_open_files_and_tensors_alone(tmp_path):
+    model = cc.nn.Linear(2, 3)
+    for item in (model.state_dict(), {"model": model.state_dict(), "epoch": 3}):
+        memory = io.BytesIO()
+        cc.save(item, memory)
+        memory.seek(0)
+        found = cc.load(memory)
+        assert found.get("epoch") == item.get("epoch")
+        assert found.get("model", found)["weight"].tolist() == model.weight.tolist()
+    cc.save([cc.arange(3), cc.ones(2)], tmp_path / "list.pt")
+    assert [each.tolist() for each in cc.load(tmp_path / "list.pt")] == [[0, 1, 2], [1, 1]]
+    cc.save(cc.arange(3), tmp_path / "tensor.pt")
+    with (tmp_path / "tensor.pt").open("rb") as file:
+        assert cc.load(file).tolist() == [0, 1, 2]
+    theirs = io.BytesIO()
+    torch.save({"x": torch.arange(3)}, theirs)
+    theirs.seek(0)
+    assert cc.load(theirs)["x"].tolist() == [0, 1, 2]

@@ -29,6 +29,10 @@ def compare(compute, *arrays, tolerance=1e-5):
 IMAGE = normal(2, 3, 6, 7)
 CASES = {
     "normalize": (lambda m, f, x: f.normalize(x, dim=-1), normal(3, 4)),
+    "losses with options of before": (
+        lambda m, f, x: m.stack([f.mse_loss(x, x * 2, size_average=False), f.mse_loss(x, x * 2, reduce=False).mean()]),
+        normal(3, 4),
+    ),
     "one_hot": (lambda m, f, x: f.one_hot(x), np.array([[0, 2], [3, 1]])),
     "one_hot of more": (lambda m, f, x: f.one_hot(x, 6), np.array([0, 2])),
     "glu": (lambda m, f, x: f.glu(x, 1), normal(3, 4, 2)),

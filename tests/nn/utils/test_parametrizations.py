@@ -73,3 +73,24 @@ def test_assignment_sets_the_originals():
     layer.weight = cc.full((2, 4), 0.5)
     assert layer.parametrizations.weight.original0.flatten().tolist() == [1, 1]
     np.testing.assert_allclose(layer.weight.detach().numpy(), 0.5)
+
+
+def test_cached_parametrizations_are_computed_once():
+    def calls(t):
+        class Counted(t.nn.Module):
+            count = 0
+
+            def forward(self, weight):
+                Counted.count += 1
+                return weight * 2
+
+        layer = t.nn.Linear(2, 2)
+        t.nn.utils.parametrize.register_parametrization(layer, "weight", Counted())
+        Counted.count = 0
+        with t.nn.utils.parametrize.cached():
+            layer(layer(t.ones(1, 2)))
+        before = Counted.count
+        layer(layer(t.ones(1, 2)))
+        return before, Counted.count
+
+    assert calls(cc) == calls(torch)

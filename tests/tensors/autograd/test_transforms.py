@@ -1,5 +1,8 @@
 """Functions of functions, and modules as functions of their parameters, give what torch.func gives."""
 
+import importlib
+from typing import Any
+
 import candle_convert as cc
 import numpy as np
 import pytest
@@ -53,3 +56,26 @@ def test_what_makes_no_sense():
     before = layer.bias.item()
     assert cc.func.functional_call(layer, {"bias": cc.ones(1)}, cc.zeros(1)).item() == 1
     assert layer.bias.item() == before
+
+
+def test_gradients_are_differentiated_by_all_transforms():
+    def found(t: Any) -> list[Any]:
+        f = importlib.import_module(f"{t.__name__}.func")
+        x = t.tensor([0.5, 0.2, 0.3], dtype=t.float64)
+        moving = x.clone().requires_grad_()
+
+        def value(x: Any) -> Any:
+            return x.sin().sum() * x.prod()
+
+        f.grad(value)(moving).sum().backward()
+        return [
+            f.jvp(f.grad(value), (x,), (t.ones_like(x),))[1], f.jacfwd(f.grad(value))(x), f.jacrev(f.grad(value))(x),
+            f.vjp(f.grad(value), x)[1](x)[0], f.grad(lambda x: f.jvp(value, (x,), (t.ones_like(x),))[1])(x),
+            f.grad(lambda x: f.vjp(value, x)[1](x.sum())[0].sum())(x), f.hessian(lambda x: f.grad(value)(x).sum())(x),
+            f.vmap(f.grad(value))(x[None])[0], moving.grad,
+        ]  # fmt: skip
+
+    ours = found(cc)
+    assert not any(each.requires_grad for each in ours)
+    for one, other in zip(ours, found(torch), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), 1e-9, 1e-12)

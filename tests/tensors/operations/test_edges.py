@@ -14,7 +14,8 @@ FLOATS = [
     "m.xlogy(a, m.tensor(2.4, dtype=m.float16))", "m.isclose(a > 0, a > 1)", "a[m.tensor([1, 0, 1], dtype=m.uint8)]",
     "m.nn.functional.cosine_similarity(a, (a * 40).to(m.int8), 1)", "a[0, 0].kthvalue(1)",
     "m.scatter_reduce(a[0, 0], 0, m.tensor(0), a[0, 1], 'amax')", "m.tensordot(a, a[:, :0], dims=([0], [0]))",
-    "m.nn.functional.group_norm(a, 2)",
+    "m.nn.functional.group_norm(a, 2)", "m.sign((a / a * a).where(a > 0, m.tensor(m.nan, dtype=a.dtype)))",
+    "a.index_add(0, m.tensor([2, 0]), a[:2], alpha=0.5)",
 ]  # fmt: skip
 INTEGERS = [
     "300 / a",
@@ -34,7 +35,8 @@ REFUSED = [
     "m.repeat_interleave(a, m.tensor([1, 2]), dim=0)", "a[m.tensor([1, 0], dtype=m.uint8)]",
     "m.gather(a, 1, m.tensor([[-1]]))", "a.index_select(0, m.tensor([-1]))", "a.index_add(0, m.tensor([-1]), a[:1])",
     "a.scatter(1, m.tensor([[-2]]), 1.0)", "m.nn.functional.embedding(m.tensor([-1]), a)",
-    "m.nn.functional.embedding(m.tensor([0]), a[None])",
+    "m.nn.functional.embedding(m.tensor([0]), a[None])", "a.long() // 0", "a.long() % m.tensor(0)",
+    "m.div(a.long(), 0, rounding_mode='trunc')", "m.fmod(a.long(), 0)",
 ]  # fmt: skip
 
 
