@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ..core.expression import leaf
+from ..core.expression import alias, leaf
 from ..core.grad_mode import GRAD_MODE, no_grad, set_grad_enabled
 from ..core.lazy_tensor import LazyTensor, changed_leaf
 from ..core.registry import FUNCTIONS, attribute, method
@@ -43,7 +43,7 @@ class Step(NamedTuple):
         take: gives the view of any tensor of this shape; None for the whole tensor without gradients.
         whole: whether the view has all elements in the same order.
         dense: whether its elements lie side by side.
-        repeats: whether an element of the tensor is there more than once.
+        repeats: whether the view has more elements than the tensor.
     """
 
     source: Callable[[], LazyTensor | None]
@@ -180,14 +180,18 @@ def _refresh(view: LazyTensor) -> None:
     if first is None:
         return
     take = steps[-1].take
+    tracked = view.requires_grad and view.is_leaf
     with set_grad_enabled(view.requires_grad or GRAD_MODE.enabled):
         source = _values(steps[first:])[-1]
-        now = _detach(source) if take is None or (view.requires_grad and view.is_leaf) else source
+        now = _detach(source) if take is None or tracked else source
         if take is not None:
             now = take(now)
-    if view.requires_grad and view.is_leaf:
-        now.requires_grad_()
-    view.move_to(now.expression)
+    after = now.expression
+    if view.requires_grad and not now.requires_grad:
+        with no_grad():
+            after = alias(after) if tracked else view.overwritten(after)
+        after.needs_grad = True
+    view.move_to(after)
 
 
 def _values(steps: tuple[Step, ...]) -> list[LazyTensor]:
@@ -238,7 +242,7 @@ def write_back(self: LazyTensor) -> None:
     with no_grad() if detached else contextlib.nullcontext():
         written = self
         for step, value in zip(reversed(steps), reversed(_values(steps)), strict=True):
-            written = _written(value, step, written)
+            written = _detach(written) if step.take is None else _written(value, step, written)
             source = step.source()
             if source is not None:
                 source.take_values(written)

@@ -64,6 +64,25 @@ PROGRAMS = {
         (x * b).sum().backward()
         seen(x, x.is_leaf, a.grad, b.grad)
         """,
+    "a write with a gradient into values without": """
+        x = a * 3
+        y = x.data
+        y -= b
+        seen(x.requires_grad, y.requires_grad, y.is_leaf, x, y)
+        x.sum().backward()
+        seen(a.grad, b.grad is None)
+        """,
+    "leaves and results that share values": """
+        leaf = a.detach().requires_grad_()
+        x = a.data
+        x += b * 0.5
+        with t.no_grad():
+            a.sub_(1)
+        (leaf * 2).sum().backward()
+        seen(leaf, leaf.is_leaf, leaf.grad, x, x.requires_grad, x.is_leaf)
+        x.sum().backward()
+        seen(b.grad, a.grad is None)
+        """,
     "a result that is overwritten": """
         x = a * 2
         x.copy_(t.ones(4))
