@@ -65,6 +65,12 @@ class _Numbered(Module):
             self.append(module)
         return self
 
+    def pop(self, index: int) -> Any:
+        """Take a module out, which is returned."""
+        found = self[index]
+        del self[index]
+        return found
+
     def insert(self, index: int, module: Module) -> _Numbered:
         """Add a module in front of another one."""
         items = list(self._modules.values())
