@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..loop.run import Run
 
 MODES = ("min", "max")
+LARGER_IS_BETTER = ("acc", "auc")
+"""Parts of the names of metrics of which more is better, for the mode auto."""
 
 
 @dataclass(eq=False)
@@ -28,7 +30,8 @@ class EarlyStopping(Callback):
         min_delta: by how much it must change to count as better.
         patience: checks without anything better after which training stops.
         verbose: say why training stops.
-        mode: whether less (min) or more (max) is better.
+        mode: whether less (min) or more (max) is better; Keras' auto takes max for metrics with "acc" or "auc" in their
+            name.
         strict: whether a metric that is not logged is an error.
         check_finite: stop where the metric is not a finite number.
         stopping_threshold: stop when the metric is better than this.
@@ -36,6 +39,8 @@ class EarlyStopping(Callback):
         check_on_train_epoch_end: check after training instead of after validation; None for the first where there is
             no validation.
         restore_best_weights: give the module the weights of its best check when training ends.
+        baseline: checks that are not better than this count as ones without anything better.
+        start_from_epoch: before which nothing is checked.
     """
 
     order: ClassVar[int] = 1
@@ -50,12 +55,16 @@ class EarlyStopping(Callback):
     divergence_threshold: float | None = None
     check_on_train_epoch_end: bool | None = None
     restore_best_weights: bool = False
+    baseline: float | None = None
+    start_from_epoch: int = 0
     stopped_epoch: int = field(default=0, init=False)
     wait_count: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
+        if self.mode == "auto":
+            self.mode = "max" if any(part in self.monitor for part in LARGER_IS_BETTER) else "min"
         if self.mode not in MODES:
-            raise UsageError("E-OPTION", None, f"mode is {self.mode!r}", expected="min or max")
+            raise UsageError("E-OPTION", None, f"mode is {self.mode!r}", expected="min or max, or auto")
         self.best_score = math.inf if self.mode == "min" else -math.inf
         self._best: dict[str, Any] = {}
 
@@ -103,6 +112,8 @@ class EarlyStopping(Callback):
         return not trainer.has_validation if asked is None else asked
 
     def _check(self, trainer: Run, module: Any) -> None:
+        if trainer.current_epoch < self.start_from_epoch:
+            return
         if self.monitor not in trainer.callback_metrics and not self.strict:
             return
         current = metric(trainer.callback_metrics, self.monitor, "EarlyStopping")
@@ -115,10 +126,13 @@ class EarlyStopping(Callback):
             why = f"{self.monitor} is {current:.4g}, which is better than {self.stopping_threshold}"
         elif self.divergence_threshold is not None and sign * current > sign * self.divergence_threshold:
             why = f"{self.monitor} is {current:.4g}, which is worse than {self.divergence_threshold}"
+        counts = self.baseline is None or sign * current < sign * self.baseline - abs(self.min_delta)
         if better:
-            self.best_score, self.wait_count = current, 0
+            self.best_score = current
             if self.restore_best_weights:
                 self._best = {name: each.array() for name, each in module.state_dict().items()}
+        if better and counts:
+            self.wait_count = 0
         elif why is None:
             self.wait_count += 1
             if self.wait_count >= self.patience:
