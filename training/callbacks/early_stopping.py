@@ -39,7 +39,7 @@ class EarlyStopping(Callback):
         check_on_train_epoch_end: check after training instead of after validation; None for the first where there is
             no validation.
         restore_best_weights: give the module the weights of its best check when training ends.
-        baseline: checks that are not better than this count as ones without anything better.
+        baseline: a best value that is not better than this counts as a check without one, but stops nothing.
         start_from_epoch: before which nothing is checked.
     """
 
@@ -128,11 +128,9 @@ class EarlyStopping(Callback):
             why = f"{self.monitor} is {current:.4g}, which is worse than {self.divergence_threshold}"
         counts = self.baseline is None or sign * current < sign * self.baseline - abs(self.min_delta)
         if better:
-            self.best_score = current
+            self.best_score, self.wait_count = current, 0 if counts else self.wait_count + 1
             if self.restore_best_weights:
                 self._best = {name: each.array() for name, each in module.state_dict().items()}
-        if better and counts:
-            self.wait_count = 0
         elif why is None:
             self.wait_count += 1
             if self.wait_count >= self.patience:

@@ -49,7 +49,7 @@ def fitted(values, *callbacks, batches=2, **options):
         ([3.0, 50.0, 1], {"divergence_threshold": 10}, 2),
         ([3.0, 2, 1], {"patience": 1}, 3),
         ([3.0, 4, 5, 6], {"monitor": "missing", "strict": False}, 4),
-        ([3.0, 2, 1, 0.5, 0.4], {"patience": 2, "baseline": 1.5}, 2),
+        ([3.0, 2, 2, 0.5, 0.4], {"patience": 2, "baseline": 1.5}, 3),
         ([3.0, 1, 0.5, 2, 2, 9], {"patience": 2, "baseline": 1.5}, 5),
         ([1.0, 2, 3, 4, 5, 6], {"patience": 2, "start_from_epoch": 2}, 5),
         ([3.0, 2, 1, 0], {"patience": 2, "mode": "auto"}, 4),
@@ -67,7 +67,7 @@ def test_early_stopping_says_why(capsys):
     with pytest.raises(cc.UsageError, match="E-TRAIN-MONITOR"):
         fitted([1.0], EarlyStopping("val_loss"))
     with pytest.raises(cc.UsageError, match="min or max"):
-        EarlyStopping("score", mode="auto")
+        EarlyStopping("score", mode="less")
 
 
 def test_best_weights_are_restored():
