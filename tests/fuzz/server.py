@@ -19,6 +19,7 @@ import onnx  # noqa: F401
 import tokenizers  # noqa: F401
 from candle_convert.convert.cli import main as cli
 from candle_convert.convert.open.detect_format import formats
+from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
 from candle_convert.runtime.ir import registry
 from candle_convert.runtime.plugin.discovery import COMMANDS
 from candle_convert.runtime.tensor.dtype import DTYPES
@@ -30,9 +31,11 @@ SHOWN = 20_000
 
 def warm() -> None:
     """Load what commands load, so that limits count what a file makes us take; no thread is started, which a fork would
-    lose."""
+    lose. Commands compile no kernels that only later runs may need, unless sweeps are exhaustive."""
     formats()
     registry.operators()
+    if os.environ.get("CANDLE_FULL") != "1":
+        ShapeWarmup.kernels = lambda *arguments: []
     for name in COMMANDS.names():
         COMMANDS.load(name)
     for dtype in DTYPES.values():
