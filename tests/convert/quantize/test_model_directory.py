@@ -10,9 +10,10 @@ from candle_convert.convert.cli.main import run
 from candle_convert.tests.oracles.llama_quantize import quantized
 from candle_convert.tests.oracles.transformers import BASE, cases, made
 
-WIDE = {**BASE, "hidden_size": 256, "intermediate_size": 512, "vocab_size": 128}
+WIDE = {**BASE, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "vocab_size": 128}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 256}
 CASES = [*cases("LlamaForCausalLM", "llama", llama={"tie_word_embeddings": (True, False)}),
-         *cases("MixtralForCausalLM", "mixtral", mixtral={"num_local_experts": 4, "num_experts_per_tok": 2}),
+         *cases("MixtralForCausalLM", "mixtral", mixtral=EXPERTS),
          *cases("Qwen2ForCausalLM", "qwen2", qwen2={})]  # fmt: skip
 TYPES = ("Q4_K_M", "Q8_0", "IQ4_XS", "F16", "COPY")
 ONE_PASS = [(case, name) for case in CASES for name in TYPES if name == "Q4_K_M" or case.name.startswith("llama")]
