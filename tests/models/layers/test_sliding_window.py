@@ -32,8 +32,13 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("window", WINDOWS["sliding_window"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+SHORT, LONG = WINDOWS["sliding_window"]
+TURNS = [(case, window) for turn, case in enumerate(CASES) for window in ((SHORT, LONG), (LONG, SHORT))[turn % 2]]
+"""Both windows by turns where one of two runs."""
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("case", "window"), TURNS, ids=[f"{case.name}-{window}" for case, window in TURNS])
 def test_as_transformers_around_the_ring(case, window, tmp_path):
     reference = made(replace(case, config={**case.config, "sliding_window": window}), 0, tmp_path)
     ids = np.random.default_rng(0).integers(3, 96, (2, 2100))
