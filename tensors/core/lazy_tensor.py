@@ -172,7 +172,7 @@ class LazyTensor:
             raise changed_leaf(f"a leaf tensor {before.type} that requires gradients is changed in place")
         after = cast(after, before.type.dtype)
         if before.needs_grad and not after.needs_grad:
-            after = alias(after) if before.is_leaf else self.overwritten(after)
+            after = alias(after) if before.is_leaf else self.overwritten(after).expression
             after.needs_grad = True
         self.move_to(after)
 

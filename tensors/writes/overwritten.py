@@ -16,13 +16,13 @@ from ..core.registry import method
 
 
 @method()
-def overwritten(self: LazyTensor, after: Expression) -> Expression:
+def overwritten(self: LazyTensor, after: Expression) -> LazyTensor:
     """The values of `after` as what this tensor, which was computed from others, becomes by a write.
 
     Gradients flow on to what that was computed from if the write was hidden from them (`no_grad`, ``.data``), as if
     there was none, and do not where the write is recorded, because nothing of the old values is left.
     """
-    return apply(RECORDED if GRAD_MODE.enabled else HIDDEN, [after, self.expression])
+    return LazyTensor(apply(RECORDED if GRAD_MODE.enabled else HIDDEN, [after, self.expression]))
 
 
 def _as_first(node: Inference) -> None:

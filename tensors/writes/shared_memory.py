@@ -47,8 +47,8 @@ def share(tensor: LazyTensor, array: np.ndarray, owner: Any) -> None:
 @method()
 def write_shared(self: LazyTensor, before: Expression) -> None:
     """Copy the values to the array that others see; `before` is the expression that the tensor had."""
-    array, owner = self.shared
-    if owner() is None:
+    array: np.ndarray = self.shared.array
+    if self.shared.owner() is None:
         del self.shared
         return
     if TRACE.changes is not None:
@@ -58,7 +58,7 @@ def write_shared(self: LazyTensor, before: Expression) -> None:
     if now.data is None or now.data is array:
         return
     if before.data is array:
-        before.data = array.copy()
+        before.data = np.array(array)
     np.copyto(array, now.data)
     now.data = array
 

@@ -189,7 +189,7 @@ def _refresh(view: LazyTensor) -> None:
     after = now.expression
     if view.requires_grad and not now.requires_grad:
         with no_grad():
-            after = alias(after) if tracked else view.overwritten(after)
+            after = alias(after) if tracked else view.overwritten(after).expression
         after.needs_grad = True
     view.move_to(after)
 
