@@ -4,6 +4,7 @@ from ...tensors.autograd.clipping import clip_grad_norm_ as clip_grad_norm_
 from ...tensors.autograd.clipping import clip_grad_value_ as clip_grad_value_
 from . import parametrizations as parametrizations
 from . import parametrize as parametrize
+from . import prune as prune
 from . import rnn as rnn
 from . import stateless as stateless
 from .spectral_norm import remove_spectral_norm as remove_spectral_norm
