@@ -222,7 +222,7 @@ class Optimizer(metaclass=OptimizerClass):
         """
         groups, by_parameter = loaded(state_dict, self.param_groups)
         for number, (group, options) in enumerate(zip(self.param_groups, groups, strict=True)):
-            for name in options.keys() & group.keys() - UNCHECKED:
+            for name in [each for each in options if each in group and each not in UNCHECKED]:
                 options[name] = checked(f"{name} of group {number}", options[name], group[name])
             self.check({**group, **options})
         states = {each: self._fitting(each, group, given) for each, (group, given) in by_parameter.items()}
@@ -245,8 +245,10 @@ class Optimizer(metaclass=OptimizerClass):
         state = self.state.get(parameter) or self._begun(parameter, group)
         shape = list(parameter.shape)
         values: dict[str, Any] = {}
-        for name in given.keys() & state.keys():
-            what, value, held = f"{name} of a parameter of shape {shape}", given[name], state[name]
+        for name, value in given.items():
+            if name not in state:
+                continue
+            what, held = f"{name} of a parameter of shape {shape}", state[name]
             if isinstance(held, LazyTensor):
                 values[name] = np.asarray(checked(what, value, held))
             elif isinstance(held, int):

@@ -71,7 +71,7 @@ def arrays(name: str, given: Any) -> dict[str, np.ndarray]:
 
 def mismatch(name: str, expected: str, found: str) -> UsageError:
     """The error for a saved value that does not fit."""
-    return UsageError("E-STATE-VALUE", None, f"{name} of the saved state does not fit", expected=expected, found=found)
+    return UsageError("E-OPTIM-STATE", None, f"{name} of the saved state does not fit", expected=expected, found=found)
 
 
 def _of_numbers(name: str, given: Any) -> np.ndarray:

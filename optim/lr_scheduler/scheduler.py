@@ -10,7 +10,7 @@ from ...runtime.base.errors import UsageError
 from ..core.optimizer import Group, Optimizer
 from ..core.saved_value import MOST, checked, mismatch
 
-COUNTS = frozenset({"last_epoch", "_step_count"})
+COUNTS = ("last_epoch", "_step_count")
 OF_ALL = frozenset({*COUNTS, "base_lrs", "_last_lr"})
 """Attributes of all schedules."""
 
@@ -123,7 +123,7 @@ class LRScheduler:
                 continue
             is_known = key in known and key in own
             found[key] = checked(f"{name}.{key}", value, own[key]) if is_known else value
-        for key in COUNTS & found.keys() & own.keys():
+        for key in [each for each in COUNTS if each in found and each in own]:
             if not -1 <= found[key] <= MOST:
                 raise mismatch(f"{name}.{key}", "a number of at least -1", repr(found[key]))
         self._try(found)
@@ -141,7 +141,7 @@ class LRScheduler:
             tried.step(**tried.of_a_try)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             why = f"the saved state of {type(self).__name__} does not fit ({type(error).__name__}: {error})"
-            raise UsageError("E-STATE-VALUE", None, why, hint="Take the state of this schedule") from error
+            raise UsageError("E-OPTIM-STATE", None, why, hint="Take the state of this schedule") from error
         except UsageError:
             """The schedule is over."""
 
