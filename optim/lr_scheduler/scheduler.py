@@ -139,11 +139,11 @@ class LRScheduler:
         tried.optimizer.param_groups = [dict(group) for group in self.groups]
         try:
             tried.step(**tried.of_a_try)
+        except UsageError:
+            """The schedule is over."""
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             why = f"the saved state of {type(self).__name__} does not fit ({type(error).__name__}: {error})"
             raise UsageError("E-OPTIM-STATE", None, why, hint="Take the state of this schedule") from error
-        except UsageError:
-            """The schedule is over."""
 
 
 def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:

@@ -175,6 +175,16 @@ def test_schedules_go_on_from_a_file(tmp_path, name, steps):
         assert seen(one) == seen(two)
 
 
+def test_the_state_of_a_schedule_that_is_over():
+    schedule, again = (ours.OneCycleLR(optimizer(cc, optim), 0.1, 3) for _ in range(2))
+    for _ in range(3):
+        schedule.step()
+    again.load_state_dict(schedule.state_dict())
+    assert again.get_last_lr() == schedule.get_last_lr()
+    with pytest.raises(cc.UsageError, match="no more steps"):
+        again.step()
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedules_take_no_other_kinds(name):
     schedule = SCHEDULES[name](ours, optimizer(cc, optim))
