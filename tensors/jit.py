@@ -367,8 +367,10 @@ def _settle(
 ) -> None:
     """Give tensors their next values and gradients; a second call does nothing more."""
     for tensor, value in values:
-        tensor.expression.holder = None
-        tensor.set_expression(value)
+        tensor.move_to(value)
+    for tensor, _ in values:
+        if hasattr(tensor, "relatives"):
+            tensor.update_relatives()
     for tensor, grad in grads:
         tensor.grad = grad
 

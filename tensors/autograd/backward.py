@@ -29,8 +29,7 @@ def backward(
     """
     target = self.expression
     if not target.needs_grad:
-        why = "the tensor does not depend on tensors that require gradients"
-        raise UsageError("E-TENSOR-GRAD", None, why, hint="Call requires_grad_(), and do not compute it in no_grad()")
+        raise without_history()
     if gradient is None and self.numel() != 1:
         why = f"backward of a tensor of shape {list(self.shape)} needs the gradient to start from"
         raise UsageError("E-TENSOR-GRAD", None, why, hint="Reduce it with sum() or mean(), or pass gradient")
@@ -53,6 +52,12 @@ def backward(
             item.companions = companions
     if not (create_graph if retain_graph is None else retain_graph) and TRACE.changes is None:
         _forget(passed)
+
+
+def without_history() -> UsageError:
+    """The error of gradients of what was computed without them."""
+    why = "the tensor does not depend on tensors that require gradients"
+    return UsageError("E-TENSOR-GRAD", None, why, hint="Call requires_grad_(), and do not compute it in no_grad()")
 
 
 def _keeper(expression: Expression) -> LazyTensor | None:

@@ -14,6 +14,7 @@ from ..core.lazy_tensor import LazyTensor
 from ..operations.creation import as_tensor
 from . import function_class as function  # noqa: F401 (torch's name)
 from . import jacobians as functional  # noqa: F401 (torch's name)
+from .backward import without_history
 from .checks import gradcheck as gradcheck
 from .checks import gradgradcheck as gradgradcheck
 from .function_class import Function as Function
@@ -37,6 +38,8 @@ def grad(
     given = [inputs] if isinstance(inputs, LazyTensor) else list(inputs)
     targets = [outputs] if isinstance(outputs, LazyTensor) else list(outputs)
     weights = list(grad_outputs) if isinstance(grad_outputs, Sequence) else [grad_outputs] * len(targets)
+    if not any(each.requires_grad for each in targets):
+        raise without_history()
     if len(targets) == 1:
         found = gradients(targets[0], given, weights[0], create_graph)
     else:

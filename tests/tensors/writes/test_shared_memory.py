@@ -77,3 +77,12 @@ def test_writes_reach_another_librarys_tensor() -> None:
     assert theirs.tolist() == [3, 3, 3]
     theirs.zero_()
     assert ours.tolist() == [0, 0, 0]
+
+
+def test_what_a_traced_function_changes_is_seen() -> None:
+    weight = cc.ones(4)
+    add = cc.jit(lambda: weight.add_(1) is weight)
+    for count in range(2, 5):
+        view, array = weight[1:3], weight.numpy()
+        add()
+        assert (view.tolist(), array.tolist(), weight.tolist()) == ([count] * 2, [count] * 4, [count] * 4)
