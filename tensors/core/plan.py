@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.ir.call import Call
 from ...runtime.ir.cost import operations
 from ...runtime.ir.graph import Graph, Node, Value
-from ...runtime.plan.plan import size
 from ...runtime.tensor.weight_array import Blocks, as_array
 from .expression import Expression, Signature, TensorType, held_tensor
 from .idle_memory import IdleMemory
@@ -276,9 +276,9 @@ def _compute(signature: Signature) -> Callable[..., Any]:
 
 def _multiplications(signature: Signature) -> float:
     """Of one run in NumPy."""
-    outputs = [Value("", kind.dtype, kind.shape) for kind in signature.outputs]
     if signature.op.name in PRODUCTS:
-        return float(sum(size(value.shape) for value in outputs))
+        return float(sum(math.prod(kind.shape) for kind in signature.outputs))
+    outputs = [Value("", kind.dtype, kind.shape) for kind in signature.outputs]
     inputs = [None if kind is None else Value("", kind.dtype, kind.shape) for kind in signature.inputs]
     return operations(Node(signature.op, inputs, outputs, signature.attributes))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
-
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL, F32, F64
 from ..core.expression import cast, op_named
@@ -247,6 +245,8 @@ def nan_to_num(
 
 
 def _largest(x: LazyTensor) -> float:
+    import ml_dtypes
+
     info = ml_dtypes.finfo(x.dtype.as_numpy())  # type: ignore[no-untyped-call]
     return float(info.max)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ..core.lazy_tensor import LazyTensor
@@ -120,6 +119,8 @@ def new_tensor(self: LazyTensor, data: Any, **options: Any) -> LazyTensor:
 @function()
 def finfo(dtype: Any = None) -> Any:
     """Limits of a float dtype, by default of the default one: `min`, `max`, `eps`, `tiny`, `bits`."""
+    import ml_dtypes
+
     return ml_dtypes.finfo((dtype or get_default_dtype()).as_numpy())  # type: ignore[no-untyped-call]
 
 

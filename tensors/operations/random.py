@@ -3,6 +3,7 @@ the CPU: equal seeds give PyTorch's numbers."""
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -34,10 +35,15 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start again from a seed, of which the lower 32 bits count."""
-        self._state = np.random.RandomState(int(seed) & 0xFFFFFFFF)
         self._seed = int(seed)
+        vars(self).pop("_state", None)
         self._next_normal: float | None = None
         return self
+
+    @functools.cached_property
+    def _state(self) -> np.random.RandomState:
+        """NumPy's stream, which is imported when the first number is drawn."""
+        return np.random.RandomState(self._seed & 0xFFFFFFFF)
 
     def initial_seed(self) -> int:
         """The last seed."""

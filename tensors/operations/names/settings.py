@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.errors import UsageError
-from ....runtime.plan.kernel_api import cores
 from ...core.autocast import AUTOCAST
 from ...core.lazy_tensor import LazyTensor
 from ...core.plan import THREADS
@@ -142,6 +141,8 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 @function()
 def get_num_threads() -> int:
     """How many threads compute."""
+    from ....runtime.plan.kernel_api import cores
+
     return THREADS.count or cores()
 
 
