@@ -18,7 +18,7 @@ from .devices import backend_of
 from .execute.run_options import OnTap, RunOptions
 from .ir.function import inline, nodes_below
 from .ir.graph import Graph, Value
-from .ir.shape_inference import check_types
+from .ir.shape_inference import check_types, kept_inferences
 from .session_options import SessionOptions
 from .tensor.storage import Held
 
@@ -293,6 +293,7 @@ def _apply_passes(graph: Graph, passes: Sequence[Pass]) -> Graph:
     from .ir.clone import copied_graph
 
     made = copied_graph(graph, {}, typed=True)
-    for each in passes:
-        each.run(made)
+    with kept_inferences():
+        for each in passes:
+            each.run(made)
     return made

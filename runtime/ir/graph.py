@@ -106,7 +106,9 @@ class Node:
     @property
     def subgraphs(self) -> list[Graph]:
         """The graphs among the attributes."""
-        found = []
+        found: list[Graph] = []
+        if not self.attributes:
+            return found
         for value in self.attributes.values():
             if isinstance(value, Graph):
                 found.append(value)

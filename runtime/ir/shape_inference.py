@@ -8,8 +8,9 @@ something is unknown; they raise FormatError through `Inference.fail` when a nod
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ..base.errors import FormatError
 from ..tensor.dtype import F32, BlockType, DType
@@ -30,6 +31,31 @@ MAX_RANK = 64
 """Maximum rank of an array, as in NumPy."""
 MAX_DATA = 4096
 """Maximum number of elements of an integer tensor that is tracked through shape arithmetic."""
+
+
+class _Known(NamedTuple):
+    """A node as inference left it, what it knew of elements of the outputs, and attributes, which are held so that
+    their addresses are not those of others."""
+
+    state: list[Any]
+    partial: dict[Value, Shape]
+    attributes: tuple[Any, ...]
+
+
+_kept: ContextVar[dict[Node, _Known] | None] = ContextVar("_kept", default=None)
+
+
+@contextlib.contextmanager
+def kept_inferences() -> Iterator[None]:
+    """Within, `infer` computes anew only nodes that are not as it left them: passes change a small part of a graph."""
+    if _kept.get() is not None:
+        yield
+        return
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
 
 
 class Inference:
@@ -123,6 +149,7 @@ class Facts:
         self.graphs: list[Graph] = []
         self.stale: list[tuple[Value, Shape]] = []
         self.typed = typed
+        self._reused: dict[Node, _Known] | None = None
         self.mistyped: dict[Node, str] = {}
 
     def learn(self, value: Value, shape: Shape) -> None:
@@ -172,6 +199,7 @@ class Facts:
         """Infer every node of a graph in order."""
         if not self.graphs:
             check_expansion(graph)
+            self._reused = None if self.typed else _kept.get()
         self.graphs.append(graph)
         for node in graph.nodes:
             self.infer_node(node)
@@ -181,14 +209,48 @@ class Facts:
         """Infer the outputs of one node."""
         if isinstance(node.op, Function):
             self.infer_call(node)
-        elif node.op.infer is not None:
-            if self.typed and (why := mismatch(node)) is not None:
-                self.mistyped[node] = why
-            try:
-                node.op.infer(Inference(node, self))
-            except MALFORMED as error:
-                why = f"{node.label} is not made as its operator's definition says ({type(error).__name__}: {error})"
-                raise FormatError("E-ONNX-NODE", None, why, hint=CHECK) from error
+        elif node.op.infer is not None and not self._is_known(node):
+            self._apply_rule(node)
+            if self._reused is not None and len(self.graphs) == 1 and not node.subgraphs:
+                partial = {value: self.partial[value] for value in node.outputs if value in self.partial}
+                self._reused[node] = _Known(self._state(node), partial, tuple(node.attributes.values()))
+
+    def _is_known(self, node: Node) -> bool:
+        """Whether a node is as `infer` left it; what was known of elements is known again."""
+        known = None if self._reused is None or len(self.graphs) > 1 else self._reused.get(node)
+        if known is None or known.state != self._state(node):
+            return False
+        self.partial.update(known.partial)
+        return True
+
+    def _state(self, node: Node) -> list[Any]:
+        """All that a node's inference reads and sets. Attributes are compared as objects."""
+        graph, partial = self.graphs[0], self.partial
+        weights, values = graph.weights, graph.values
+        facts: list[Any] = [node.op]
+        for value in node.inputs:
+            if value is None:
+                facts.append(None)
+                continue
+            known: Any = partial.get(value)
+            tensor = weights.get(value.name)
+            if tensor is not None and tensor.count <= MAX_DATA and values.get(value.name) is value:
+                known = tensor
+            facts += [value, value.dtype, value.shape, value.container, known]
+        facts += [*node.attributes, *map(id, node.attributes.values())]
+        for value in node.outputs:
+            facts += [value, value.dtype, value.shape, value.container]
+        return facts
+
+    def _apply_rule(self, node: Node) -> None:
+        assert node.op.infer is not None
+        if self.typed and (why := mismatch(node)) is not None:
+            self.mistyped[node] = why
+        try:
+            node.op.infer(Inference(node, self))
+        except MALFORMED as error:
+            why = f"{node.label} is not made as its operator's definition says ({type(error).__name__}: {error})"
+            raise FormatError("E-ONNX-NODE", None, why, hint=CHECK) from error
 
     def infer_call(self, node: Node) -> None:
         """Infer the outputs of a function call from its body with the inputs of the call."""

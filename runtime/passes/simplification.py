@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..base.dataclass import dataclass
 from ..ir.function import inline
 from ..ir.graph import Graph
+from ..ir.shape_inference import kept_inferences
 from .fuse.conv_batch_norm import FuseConvBatchNorm
 from .fuse.matmul_bias import FuseMatMulBias
 from .pattern.dead_code import RemoveDeadCode
@@ -53,6 +54,10 @@ class Simplify:
 
     def run(self, graph: Graph) -> bool:
         """Return whether anything changed. The graph is verified before, and after every pass."""
+        with kept_inferences():
+            return self._run(graph)
+
+    def _run(self, graph: Graph) -> bool:
         check(graph)
         changed = _fix_weights(graph)
         todo = {name: make(self) for name, make in STEPS if name not in self.skip}

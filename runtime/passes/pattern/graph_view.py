@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import field
+from types import MappingProxyType
+from typing import NamedTuple
 
-from ...base.dataclass import dataclass
 from ...ir.graph import Graph, Node, Value
 from .product_form import Factors
 from .replace_nodes import constant, graphs
@@ -64,11 +64,10 @@ class View:
         return value not in self.results and len(set(self.readers.get(value, ()))) == 1
 
 
-@dataclass(frozen=True)
-class PartialMatch:
+class PartialMatch(NamedTuple):
     """A partial match: values, nodes and numbers by name, and the nodes inside the pattern."""
 
-    bound: Mapping[str, Bound] = field(default_factory=dict)
+    bound: Mapping[str, Bound] = MappingProxyType({})
     inner: tuple[Node, ...] = ()
 
     def bind(self, name: str, item: Bound) -> PartialMatch | None:

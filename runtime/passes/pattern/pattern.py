@@ -39,6 +39,14 @@ class Pattern(ABC):
         """Operators that the last node may have."""
         return frozenset()
 
+    def makers(self) -> frozenset[str] | None:
+        """Operators of which one must compute the value; None if any other may, or none."""
+        return None
+
+    def inner_makers(self) -> tuple[tuple[frozenset[str], ...], ...]:
+        """Alternatives of what must compute inputs of the last node: of each set of operators, one."""
+        return ((),)
+
     def __add__(self, other: Operand) -> Pattern:
         return call("Add", self, other)
 
@@ -117,6 +125,13 @@ class Call(Pattern):
     def heads(self) -> frozenset[str]:
         return frozenset(self.operators)
 
+    def makers(self) -> frozenset[str]:
+        return frozenset(self.operators)
+
+    def inner_makers(self) -> tuple[tuple[frozenset[str], ...], ...]:
+        found = (None if pattern is None else pattern.makers() for pattern in self.inputs)
+        return (tuple(makers for makers in found if makers is not None),)
+
     def matches(self, value: Value | None, found: PartialMatch, view: View) -> Iterator[PartialMatch]:
         node = view.maker(value)
         if node is None or node.op.domain or node.op.name not in self.operators or len(node.outputs) <= self.output:
@@ -161,6 +176,14 @@ class Either(Pattern):
 
     def heads(self) -> frozenset[str]:
         return frozenset().union(*(option.heads() for option in self.options))
+
+    def makers(self) -> frozenset[str] | None:
+        found = [option.makers() for option in self.options]
+        known = [makers for makers in found if makers is not None]
+        return frozenset().union(*known) if len(known) == len(found) else None
+
+    def inner_makers(self) -> tuple[tuple[frozenset[str], ...], ...]:
+        return tuple(makers for option in self.options for makers in option.inner_makers())
 
     def matches(self, value: Value | None, found: PartialMatch, view: View) -> Iterator[PartialMatch]:
         for option in self.options:

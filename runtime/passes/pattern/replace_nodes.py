@@ -46,7 +46,7 @@ def graphs(graph: Graph) -> Iterator[Graph]:
     while pending:
         inner = pending.pop()
         yield inner
-        pending += [below for node in inner.nodes for below in node.subgraphs]
+        pending += [below for node in inner.nodes if node.attributes for below in node.subgraphs]
 
 
 def constant(graph: Graph, value: Value | None) -> Tensor | None:

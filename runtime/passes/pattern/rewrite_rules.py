@@ -14,7 +14,7 @@ from ...ir.shape_inference import Facts
 from .dead_code import RemoveDeadCode
 from .graph_view import PartialMatch, View
 from .pattern import Pattern
-from .replace_nodes import constant, graphs
+from .replace_nodes import constant, graphs, substitute
 from .symbol_names import NamedDims
 
 if TYPE_CHECKING:
@@ -128,6 +128,8 @@ class ApplyRewriteRules:
         finally:
             work.facts.forget()
         if changed:
+            results = {value for inner in graphs(graph) for value in inner.outputs}
+            substitute(graph, {gone: kept for gone, kept in work.equal.items() if gone not in results})
             RemoveDeadCode().run(graph)
         return changed
 
@@ -137,6 +139,8 @@ class _Work:
         self.facts = NamedDims(graph)
         self.view = View(graph)
         self.by_head = by_head
+        self.equal: dict[Value, Value] = {}
+        self._candidates: dict[tuple[str, ...], list[Rule]] = {}
 
     def tree(self, graph: Graph) -> bool:
         """Match one graph from its last node to its first, so that larger patterns come before the ones they
@@ -154,7 +158,7 @@ class _Work:
         return bool(replaced)
 
     def replacement(self, node: Node, graph: Graph) -> list[Node] | None:
-        for rule in self.by_head.get(node.op.name, ()):
+        for rule in self.candidates(node):
             for found in rule.pattern.matches(node.outputs[0], PartialMatch(), self.view):
                 if self.closed(found, node):
                     made = self.built(rule, Match(found, node, graph, self.facts, self.view))
@@ -163,6 +167,22 @@ class _Work:
                             self.view.graph_of.pop(inner, None)
                         return made
         return None
+
+    def candidates(self, node: Node) -> list[Rule]:
+        """The rules whose pattern may match, as far as the operators of the node and of its inputs tell."""
+        rules = self.by_head.get(node.op.name)
+        if rules is None:
+            return []
+        makers = [value.producer.op.name for value in node.inputs if value is not None and value.producer is not None]
+        key = (node.op.name, *makers)
+        found = self._candidates.get(key)
+        if found is None:
+            found = self._candidates[key] = [
+                rule
+                for rule in rules
+                if any(not any(each.isdisjoint(makers) for each in ways) for ways in rule.pattern.inner_makers())
+            ]
+        return found
 
     def closed(self, found: PartialMatch, root: Node) -> bool:
         """Whether no outside node reads an inner value."""
@@ -186,6 +206,7 @@ class _Work:
             return None
         if maker is None or maker not in nodes:
             build.node("Identity", [result], outputs=[target])
+            self.equal[target] = result
         else:
             graph.values.pop(result.name, None)
             result.producer = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...base.dataclass import dataclass
 from ...ir.graph import Graph, Node, Value
+from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, graphs, substitute
 
 MAX_COMPARED_BYTES = 1 << 12
@@ -31,7 +32,7 @@ class EliminateCommonSubexpressions:
                     replaced.update(
                         {gone: kept for gone, kept in zip(node.outputs, first.outputs, strict=False) if kept.name}
                     )
-        return substitute(graph, replaced)
+        return substitute(graph, replaced) and (RemoveDeadCode().run(graph) or True)
 
 
 def _key(graph: Graph, node: Node, replaced: dict[Value, Value]) -> Hashable:

@@ -6,6 +6,7 @@ from ...base.dataclass import dataclass
 from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import infer
 from ...tensor.dtype import BY_ONNX
+from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, graphs, substitute
 
 
@@ -27,7 +28,7 @@ class RemoveIdentities:
                     and not any(value.name for value in node.outputs[1:])
                 ):
                     replaced[node.outputs[0]] = same
-        return substitute(graph, replaced)
+        return substitute(graph, replaced) and (RemoveDeadCode().run(graph) or True)
 
 
 def _passed(graph: Graph, node: Node, replaced: dict[Value, Value]) -> Value | None:

@@ -1,5 +1,6 @@
 """Shape and type inference against onnx's own: whatever it knows of a value, ours knows too, and the same."""
 
+import dataclasses
 from pathlib import Path
 
 import candle_convert as cc
@@ -8,7 +9,8 @@ import onnx
 import pytest
 from candle_convert.formats.containers.onnx.protobuf import Memory
 from candle_convert.formats.containers.onnx.reader import graph_of, read_graph
-from candle_convert.runtime.ir.shape_inference import infer
+from candle_convert.runtime.ir.registry import operator
+from candle_convert.runtime.ir.shape_inference import infer, kept_inferences
 from candle_convert.tests.oracles.onnx_suite import CASES
 from onnx import TensorProto, helper, numpy_helper
 
@@ -115,6 +117,47 @@ def test_functions_are_inferred_where_they_are_called():
     made = model(nodes, [info("x", shape=["n", 3, 4]), info("w", shape=[2, 5])], ["y", "z"], functions=[inner, outer])
     found = shapes(made)
     assert (found["y"], found["z"]) == (("n", 12), (2, 5))
+
+
+def test_kept_inferences_follow_changes():
+    """Nodes that do not change are inferred once; attributes, weights, operators and inputs may change."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0, 2]),
+        helper.make_node("Shape", ["t"], ["s"]),
+        helper.make_node("Gather", ["s", "place"], ["n"]),
+        helper.make_node("Expand", ["one", "n"], ["y"]),
+    ]
+    weights = {"place": np.int64([0]), "one": np.float32([1])}
+    graph = graph_of(model(nodes, [info("x", shape=[2, 3, 4])], ["y"], weights))
+    transpose, shape, _, _ = graph.nodes
+
+    def lengths():
+        for name in ("t", "y"):
+            graph.values[name].shape = None
+        infer(graph)
+        return graph.values["t"].shape, graph.values["y"].shape
+
+    applied = []
+    rule = shape.op.infer
+    counted = dataclasses.replace(shape.op, infer=lambda node: (applied.append(node), rule(node)))
+    shape.op = counted
+    with kept_inferences():
+        assert lengths() == ((3, 2, 4), (3,))
+        assert lengths() == ((3, 2, 4), (3,))
+        assert len(applied) == 1
+        transpose.attributes["perm"] = [2, 1, 0]
+        assert lengths() == ((4, 3, 2), (4,))
+        graph.weights["place"] = cc.Tensor.of(np.int64([1]))
+        assert lengths() == ((4, 3, 2), (3,))
+        assert len(applied) == 2
+        transpose.op, transpose.attributes = operator("Identity"), {}
+        assert lengths() == ((2, 3, 4), (3,))
+        shape.inputs[0] = graph.inputs[0]
+        graph.inputs[0].shape = (2, 5, 4)
+        assert lengths() == ((2, 5, 4), (5,))
+    infer(graph)
+    infer(graph)
+    assert len(applied) == 6
 
 
 def test_a_stale_shape_in_the_file_gives_way():
