@@ -39,6 +39,7 @@ LEAST_ROWS = 4
 LSTM, GRU, RNN_TANH, RNN_RELU = range(4)
 GATES = (4, 3, 1, 1)
 """Gates of each kind of cell; GRU keeps one more."""
+OF_ACTIVATIONS = {"Tanh": RNN_TANH, "Relu": RNN_RELU}
 OPTIONAL = frozenset(("bias", "projection", "c_first", "cells", "state_first", "by_cells", "by_c", "by_states"))
 """Arrays that some kinds of cell do not have."""
 
@@ -264,10 +265,6 @@ def _fits(buffer: Buffer | None, dtype: type, shape: tuple[int, ...]) -> bool:
     return buffer is None or (buffer.dtype == dtype and buffer.shape == shape)
 
 
-def _rnn(step: Step) -> int:
-    return RNN_TANH if step.attributes["activation"] == "Tanh" else RNN_RELU
-
-
 @native(lstm_steps)
 def plan_lstm_steps(step: Step) -> Planned:
     """Of f32."""
@@ -321,7 +318,10 @@ def plan_gru_steps(step: Step) -> Planned:
 def plan_rnn_steps(step: Step) -> Planned:
     """Of f32."""
     times, batch, hidden = (*step.input(0).shape[:2], step.input(2).shape[-1])
-    steps = _Steps(step, _rnn(step), times, batch, hidden, hidden)
+    cell = OF_ACTIVATIONS.get(step.attributes["activation"])
+    if cell is None:
+        return None
+    steps = _Steps(step, cell, times, batch, hidden, hidden)
     if not steps.given({0: steps.all_times(hidden), 1: (hidden, hidden), 2: (batch, hidden)}, 3):
         return None
     weights, launches = steps.panels(1, transposed=True)
@@ -403,7 +403,10 @@ def plan_gru_steps_grad(step: Step) -> Planned:
 def plan_rnn_steps_grad(step: Step) -> Planned:
     """Of f32."""
     times, batch, hidden = step.input(0).shape
-    steps = _Steps(step, _rnn(step), times, batch, hidden, hidden)
+    cell = OF_ACTIVATIONS.get(step.attributes["activation"])
+    if cell is None:
+        return None
+    steps = _Steps(step, cell, times, batch, hidden, hidden)
     states, state = steps.all_times(hidden), (batch, hidden)
     if not steps.given({0: states, 1: (hidden, hidden), 2: states}, 3):
         return None
