@@ -124,6 +124,8 @@ class Trace:
         del result, results, arguments, options
         _forget_local(changes, values, grads)
         values = [(each, now) for each, now in values if now is not changes.values[each]]
+        written = {each for each, _ in values}
+        values = [(each, now) for each, now in values if not _follows(each, written)]
         grads = [(each, now) for each, now in grads if now is not changes.grads[each]]
         self._changed = [(each, now.needs_grad) for each, now in values]
         self._grads = [(each, now is not None) for each, now in grads]
@@ -338,6 +340,11 @@ def _end(changes: Changes) -> None:
         tensor.set_expression(value)
     for tensor, grad in changes.grads.items():
         tensor.grad = grad
+
+
+def _follows(tensor: LazyTensor, written: set[LazyTensor]) -> bool:
+    """Whether a tensor is a view of one that is written, with which it changes."""
+    return any(step.source() in written for step in getattr(tensor, "origin", ()))
 
 
 def _forget_local(changes: Changes, values: list[Any], grads: list[Any]) -> None:

@@ -84,6 +84,7 @@ class Expression:
         data: the array, once it is known.
         needs_grad: whether gradients flow through it.
         holder: a weak reference to the tensor that has this expression.
+        aliases: weak references to an expression and all that were made of it by `alias`; unset where there are none.
         former: of a leaf, a weak reference to the tensor that had it, until it was written to; unset otherwise.
         depth: length of the longest chain of unrealized expressions that ends here.
         order: grows with every expression that is built, so inputs come before what uses them.
@@ -95,8 +96,8 @@ class Expression:
     """
 
     __slots__ = (
-        "__weakref__", "companions", "data", "depth", "former", "holder", "index", "inputs", "line", "needs_grad",
-        "order", "signature", "tree", "type", "used",
+        "__weakref__", "aliases", "companions", "data", "depth", "former", "holder", "index", "inputs", "line",
+        "needs_grad", "order", "signature", "tree", "type", "used",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +123,7 @@ class Expression:
         self.used = False
         self.companions: Sequence[weakref.ref[Expression]] = ()
 
+    aliases: list[weakref.ref[Expression]]
     former: weakref.ref[Any]
 
     @property
@@ -196,6 +198,13 @@ def alias(expression: Expression) -> Expression:
     found = Expression(expression.type, None, (expression,), line=expression.line)
     found.data = expression.data
     found.depth = expression.depth
+    aliases = getattr(expression, "aliases", None)
+    if aliases is None:
+        aliases = expression.aliases = [weakref.ref(expression)]
+    elif len(aliases) & (len(aliases) - 1) == 0:
+        aliases[:] = [each for each in aliases if each() is not None]
+    aliases.append(weakref.ref(found))
+    found.aliases = aliases
     return found
 
 

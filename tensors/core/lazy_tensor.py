@@ -186,6 +186,13 @@ class LazyTensor:
         if hasattr(self, "shared"):
             self.write_shared(before)
 
+    def let_follow(self, before: Expression) -> None:
+        """Give arrays that others see, and views, the values; `before` is the expression that the tensor had."""
+        if hasattr(self, "shared"):
+            self.write_shared(before)
+        if hasattr(self, "relatives"):
+            self.update_relatives()
+
     def realize(self) -> LazyTensor:
         """Compute the values now."""
         realize([self.expression])

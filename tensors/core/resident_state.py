@@ -3,7 +3,8 @@
 A tensor that a function reads and changes has two arrays: one call reads the first and writes the second, the next call
 the other way round, so that no call allocates or copies anything. It has one where the call ends by overwriting it, as
 a large step of Adam does. A value that somebody else still refers to is never
-overwritten: its array, or its expression, is left to them and replaced.
+overwritten: its array, or its expression, is left to them and replaced. Views and arrays that share the tensor's memory
+follow it.
 """
 
 from __future__ import annotations
@@ -39,12 +40,14 @@ class State:
             self._connect(turn)
         self._sole = self._holders(0)
         self._arrays[0][...] = tensor.array()
+        before = tensor.expression
         self._expression = renewed(tensor, self._arrays[0])
         self._alone = sys.getrefcount(self._expression)
+        tensor.let_follow(before)
 
     def prepare(self, turn: int) -> None:
         """Make the input of a call the tensor's value, and its output an array that nobody else refers to."""
-        if self._tensor.expression is not self._expression:
+        if self._tensor.expression is not self._expression or self._expression.data is not self._arrays[turn]:
             if self._holders(turn) != self._sole:
                 self._replace(turn)
             self._arrays[turn][...] = self._tensor.array()
@@ -53,10 +56,12 @@ class State:
 
     def settle(self, turn: int) -> None:
         """Give the tensor the value that a call has computed."""
-        if self._tensor.expression is self._expression and sys.getrefcount(self._expression) == self._alone:
-            self._expression.data = self._arrays[1 - turn]
+        before = self._tensor.expression
+        if before is self._expression and sys.getrefcount(before) == self._alone + 1:
+            before.data = self._arrays[1 - turn]
         else:
             self._expression = renewed(self._tensor, self._arrays[1 - turn])
+        self._tensor.let_follow(before)
 
     def _holders(self, turn: int) -> int:
         return sys.getrefcount(self._arrays[turn])
@@ -89,18 +94,23 @@ class OverwrittenState:
         """Let the call overwrite an array that nobody else refers to."""
         if self._tensor.expression is not self._expression or self._holders() != self._alone:
             self._fill(self._tensor.array())
+        elif self._expression.data is not self._array:
+            self._array[...] = self._tensor.array()
 
     def settle(self, turn: int) -> None:
-        """The tensor has the value that a call has computed."""
+        """Give what follows the tensor the value that a call has computed."""
+        self._expression.data = self._array
+        self._tensor.let_follow(self._expression)
 
     def _fill(self, value: np.ndarray) -> None:
-        self._array = value.copy()
+        self._array, before = value.copy(), self._tensor.expression
         for turn in (0, 1):
             for place in self._places:
                 self._replay.feed(turn, place, self._array)
             self._replay.take(turn, self._target, self._array)
         self._expression = renewed(self._tensor, self._array)
         self._alone = self._holders()
+        self._tensor.let_follow(before)
 
     def _holders(self) -> tuple[int, int]:
         return sys.getrefcount(self._array), sys.getrefcount(self._expression)

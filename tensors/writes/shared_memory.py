@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,33 +22,48 @@ from ..core.trace import TRACE
 from ..operations.creation import made
 
 
-class Shared(NamedTuple):
+class Shared:
     """An array that others see.
 
     Attributes:
-        owner: what the others hold; the memory is theirs no more when it is gone.
+        array: with the values.
     """
 
-    array: np.ndarray
-    owner: weakref.ref[Any]
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self._owners: list[weakref.ref[Any]] = []
+
+    def seen_by(self, owner: Any) -> None:
+        """What one of the others holds; the memory is not theirs when it is gone."""
+        self._owners = [each for each in self._owners if each() is not None]
+        self._owners.append(weakref.ref(owner))
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether anybody holds the array."""
+        return any(each() is not None for each in self._owners)
 
 
 def share(tensor: LazyTensor, array: np.ndarray, owner: Any) -> None:
     """Let the array of a tensor, and of those whose memory it has, follow their values as long as the owner lives."""
-    shared = Shared(array, weakref.ref(owner))
-    tensor.shared = shared
+    tensors = [tensor]
     for step in reversed(getattr(tensor, "origin", ())):
         source = step.source()
         if step.take is not None or source is None:
-            return
-        source.shared = shared
+            break
+        tensors.append(source)
+    known = [each.shared for each in tensors if hasattr(each, "shared") and each.shared.array is array]
+    shared = known[0] if known else Shared(array)
+    shared.seen_by(owner)
+    for each in tensors:
+        each.shared = shared
 
 
 @method()
 def write_shared(self: LazyTensor, before: Expression) -> None:
     """Copy the values to the array that others see; `before` is the expression that the tensor had."""
     array: np.ndarray = self.shared.array
-    if self.shared.owner() is None:
+    if not self.shared.is_seen:
         del self.shared
         return
     if TRACE.changes is not None:
@@ -57,10 +72,18 @@ def write_shared(self: LazyTensor, before: Expression) -> None:
     realize([now])
     if now.data is None or now.data is array:
         return
-    if before.data is array:
-        before.data = np.array(array)
+    copied = np.array(array)
+    for each in _same_values(before):
+        if each.data is array:
+            each.data = copied
     np.copyto(array, now.data)
     now.data = array
+
+
+def _same_values(expression: Expression) -> list[Expression]:
+    """An expression and its aliases, which results that are not computed yet may read."""
+    references = getattr(expression, "aliases", ())
+    return [expression, *(each for reference in references if (each := reference()) is not None)]
 
 
 _numpy = LazyTensor.numpy
@@ -75,14 +98,26 @@ def numpy(self: LazyTensor, *, force: bool = False) -> np.ndarray:
     array = _numpy(self, force=force)
     if not array.flags.writeable:
         return array
-    seen = array.view()
+    seen = np.asarray(_Memory(array))
     share(self, array, seen)
-    return seen
+    return seen if seen.dtype == array.dtype else seen.view(array.dtype)
+
+
+class _Memory:
+    """The memory of an array, as the base of another one, which slices of that keep alive: NumPy lets slices of a view
+    refer to the array of which the view was taken."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array, self.__array_interface__ = array, array.__array_interface__
 
 
 @function()
 def from_numpy(array: np.ndarray) -> LazyTensor:
-    """A tensor that shares memory with an array, which is not to be written to before results are realized."""
+    """A tensor that shares memory with an array.
+
+    Results and views of the tensor that are computed already do not follow what is written to the array; those that are
+    not computed yet, do.
+    """
     if not isinstance(array, np.ndarray):
         raise UsageError("E-TENSOR-DATA", None, f"{type(array).__name__} is not a NumPy array", hint="Use tensor()")
     return _sharing(array, array)

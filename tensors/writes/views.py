@@ -76,6 +76,10 @@ class Relatives:
             self._room = max(16, 2 * len(self._members))
         self._members.append(weakref.ref(view))
 
+    def replace(self, first: LazyTensor, other: LazyTensor) -> None:
+        """Have another tensor in the place of one."""
+        self._members = [weakref.ref(other) if each() is first else each for each in self._members]
+
     def __iter__(self) -> Iterator[LazyTensor]:
         return iter([each for member in self._members if (each := member()) is not None])
 
@@ -154,11 +158,31 @@ def _set_data(self: LazyTensor, value: LazyTensor) -> None:
     if not isinstance(value, LazyTensor):
         why = f"data of a tensor cannot become {type(value).__name__}"
         raise UsageError("E-TENSOR-DATA", None, why, hint="Assign a tensor")
-    needs_grad = self.requires_grad
+    needs_grad, after = self.requires_grad, _detach(value).expression
+    _leave_memory(self)
     self.expression.holder = None
-    self.set_expression(_detach(value).expression)
+    self.set_expression(after)
     if needs_grad:
         self.requires_grad_()
+
+
+def _leave_memory(tensor: LazyTensor) -> None:
+    """Let views of a tensor, and arrays that have its values, be of another tensor with these values from now on."""
+    views = [each for each in getattr(tensor, "relatives", ()) if each is not tensor]
+    if views:
+        former = LazyTensor(tensor.expression)
+        for name in ("origin", "shared"):
+            if hasattr(tensor, name):
+                setattr(former, name, getattr(tensor, name))
+        for view in views:
+            view.origin = tuple(
+                step._replace(source=lambda: former) if step.source() is tensor else step for step in _origin(view)
+            )
+        former.relatives = tensor.relatives
+        former.relatives.replace(tensor, former)
+    for name in ("origin", "relatives", "shared"):
+        if hasattr(tensor, name):
+            delattr(tensor, name)
 
 
 attribute("data", detach, _set_data)
@@ -168,7 +192,10 @@ attribute("data", detach, _set_data)
 def update_relatives(self: LazyTensor) -> None:
     """Give the views of the same tensor the elements that a write to this one has changed."""
     written = {id(source) for step in _origin(self) if (source := step.source()) is not None} | {id(self)}
-    for view in self.relatives:
+    views = [view for view in self.relatives if view is not self]
+    if not views and not hasattr(self, "origin"):
+        del self.relatives
+    for view in views:
         if id(view) not in written:
             _refresh(view)
 
