@@ -376,8 +376,8 @@ def _settle(
     for tensor, value in values:
         tensor.move_to(value)
     for tensor, _ in values:
-        if hasattr(tensor, "relatives"):
-            tensor.update_relatives()
+        if hasattr(tensor, "alias_set"):
+            tensor.update_views()
     for tensor, grad in grads:
         tensor.grad = grad
 

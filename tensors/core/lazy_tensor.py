@@ -32,16 +32,16 @@ class LazyTensor:
     Attributes:
         expression: what it is computed from.
         hooks: functions that `backward` calls with the gradient; absent until there is one, see `autograd/hooks.py`.
-        origin: of views, how they were taken; relatives: of views and their tensors, each other; see `writes/views.py`.
+        origin: of views, how they were taken; alias_set: a tensor and all its views; see `writes/views.py`.
         shared: an array that others see, which follows the tensor's values; see `writes/shared_memory.py`.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_keeps_grad", "expression", "hooks", "origin", "relatives", "shared")
+    __slots__ = ("__weakref__", "_grad", "_keeps_grad", "alias_set", "expression", "hooks", "origin", "shared")
 
     expression: Expression
     hooks: list[Callable[[LazyTensor], LazyTensor | None]]
     origin: Sequence[Any]
-    relatives: Any
+    alias_set: Any
     shared: Any
 
     def __init__(self, expression: Expression) -> None:
@@ -159,8 +159,8 @@ class LazyTensor:
         self.take_values(other)
         if hasattr(self, "origin"):
             self.write_back()
-        if hasattr(self, "relatives"):
-            self.update_relatives()
+        if hasattr(self, "alias_set"):
+            self.update_views()
         return self
 
     def take_values(self, other: LazyTensor) -> None:
@@ -186,12 +186,12 @@ class LazyTensor:
         if hasattr(self, "shared"):
             self.write_shared(before)
 
-    def let_follow(self, before: Expression) -> None:
+    def sync_aliases(self, before: Expression) -> None:
         """Give arrays that others see, and views, the values; `before` is the expression that the tensor had."""
         if hasattr(self, "shared"):
             self.write_shared(before)
-        if hasattr(self, "relatives"):
-            self.update_relatives()
+        if hasattr(self, "alias_set"):
+            self.update_views()
 
     def realize(self) -> LazyTensor:
         """Compute the values now."""

@@ -2,9 +2,8 @@
 
 A tensor that a function reads and changes has two arrays: one call reads the first and writes the second, the next call
 the other way round, so that no call allocates or copies anything. It has one where the call ends by overwriting it, as
-a large step of Adam does. A value that somebody else still refers to is never
-overwritten: its array, or its expression, is left to them and replaced. Views and arrays that share the tensor's memory
-follow it.
+a large step of Adam does. A value that somebody else still refers to is never overwritten: its array, or its
+expression, is left to them and replaced. Views and arrays that share the tensor's memory follow it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class State:
         before = tensor.expression
         self._expression = renewed(tensor, self._arrays[0])
         self._alone = sys.getrefcount(self._expression)
-        tensor.let_follow(before)
+        tensor.sync_aliases(before)
 
     def prepare(self, turn: int) -> None:
         """Make the input of a call the tensor's value, and its output an array that nobody else refers to."""
@@ -61,7 +60,7 @@ class State:
             before.data = self._arrays[1 - turn]
         else:
             self._expression = renewed(self._tensor, self._arrays[1 - turn])
-        self._tensor.let_follow(before)
+        self._tensor.sync_aliases(before)
 
     def _holders(self, turn: int) -> int:
         return sys.getrefcount(self._arrays[turn])
@@ -100,7 +99,7 @@ class OverwrittenState:
     def settle(self, turn: int) -> None:
         """Give what follows the tensor the value that a call has computed."""
         self._expression.data = self._array
-        self._tensor.let_follow(self._expression)
+        self._tensor.sync_aliases(self._expression)
 
     def _fill(self, value: np.ndarray) -> None:
         self._array, before = value.copy(), self._tensor.expression
@@ -110,7 +109,7 @@ class OverwrittenState:
             self._replay.take(turn, self._target, self._array)
         self._expression = renewed(self._tensor, self._array)
         self._alone = self._holders()
-        self._tensor.let_follow(before)
+        self._tensor.sync_aliases(before)
 
     def _holders(self) -> tuple[int, int]:
         return sys.getrefcount(self._array), sys.getrefcount(self._expression)

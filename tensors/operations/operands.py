@@ -112,8 +112,8 @@ def integers(items: Sequence[int] | int) -> Expression:
 def copied(view: LazyTensor) -> LazyTensor:
     """A view as a tensor of its own: what is written into it changes no other tensor."""
     view.origin = ()
-    if hasattr(view, "relatives"):
-        del view.relatives
+    if hasattr(view, "alias_set"):
+        del view.alias_set
     return view
 
 

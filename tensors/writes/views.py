@@ -62,7 +62,7 @@ def _origin(view: LazyTensor) -> tuple[Step, ...]:
     return steps
 
 
-class Relatives:
+class AliasSet:
     """A tensor and the views of it, which change together."""
 
     def __init__(self, first: LazyTensor) -> None:
@@ -92,10 +92,10 @@ def _remember(view: LazyTensor, step: Step) -> LazyTensor:
     steps = _origin(source)
     first = next((place for place, each in enumerate(steps) if each.source() is not None), len(steps))
     view.origin = (*steps[first:], step)
-    if not hasattr(source, "relatives"):
-        source.relatives = Relatives(source)
-    view.relatives = source.relatives
-    view.relatives.add(view)
+    if not hasattr(source, "alias_set"):
+        source.alias_set = AliasSet(source)
+    view.alias_set = source.alias_set
+    view.alias_set.add(view)
     return view
 
 
@@ -159,16 +159,16 @@ def _set_data(self: LazyTensor, value: LazyTensor) -> None:
         why = f"data of a tensor cannot become {type(value).__name__}"
         raise UsageError("E-TENSOR-DATA", None, why, hint="Assign a tensor")
     needs_grad, after = self.requires_grad, _detach(value).expression
-    _leave_memory(self)
+    _leave_storage(self)
     self.expression.holder = None
     self.set_expression(after)
     if needs_grad:
         self.requires_grad_()
 
 
-def _leave_memory(tensor: LazyTensor) -> None:
+def _leave_storage(tensor: LazyTensor) -> None:
     """Let views of a tensor, and arrays that have its values, be of another tensor with these values from now on."""
-    views = [each for each in getattr(tensor, "relatives", ()) if each is not tensor]
+    views = [each for each in getattr(tensor, "alias_set", ()) if each is not tensor]
     if views:
         former = LazyTensor(tensor.expression)
         for name in ("origin", "shared"):
@@ -178,9 +178,9 @@ def _leave_memory(tensor: LazyTensor) -> None:
             view.origin = tuple(
                 step._replace(source=lambda: former) if step.source() is tensor else step for step in _origin(view)
             )
-        former.relatives = tensor.relatives
-        former.relatives.replace(tensor, former)
-    for name in ("origin", "relatives", "shared"):
+        former.alias_set = tensor.alias_set
+        former.alias_set.replace(tensor, former)
+    for name in ("origin", "alias_set", "shared"):
         if hasattr(tensor, name):
             delattr(tensor, name)
 
@@ -189,12 +189,12 @@ attribute("data", detach, _set_data)
 
 
 @method()
-def update_relatives(self: LazyTensor) -> None:
+def update_views(self: LazyTensor) -> None:
     """Give the views of the same tensor the elements that a write to this one has changed."""
     written = {id(source) for step in _origin(self) if (source := step.source()) is not None} | {id(self)}
-    views = [view for view in self.relatives if view is not self]
+    views = [view for view in self.alias_set if view is not self]
     if not views and not hasattr(self, "origin"):
-        del self.relatives
+        del self.alias_set
     for view in views:
         if id(view) not in written:
             _refresh(view)
