@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import click
@@ -114,21 +115,7 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     refuse_existing(output, force=values["force"])
     refuse_unwritable(output)
     rows = read_rows(data)
-    names = (
-        "alpha",
-        "dropout",
-        "targets",
-        "merge",
-        "epochs",
-        "rate",
-        "size",
-        "length",
-        "share",
-        "new_head",
-        "preprocessor",
-        "seed",
-        "dtype",
-    )
+    names = {field.name for field in dataclasses.fields(Wanted)} - {"rank"}
     wanted = Wanted(rank=values["rank"] or 0, **{name: values[name] for name in names})
     progress = shared_options.progress(values)
     out = current()
