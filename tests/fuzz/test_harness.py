@@ -52,9 +52,11 @@ def passes():
 
 
 def test_every_wrong_ending_is_told():
-    with Forkserver(seconds=1) as server:
-        outcomes = server.run(Case({"a/b.txt": b"x"}, [(f"{HERE}:{name}",) for name in ENDINGS]))
-        for (name, wanted), outcome in zip(ENDINGS.items(), outcomes, strict=True):
+    """Only what never ends has a short time: others may import for longer than that."""
+    with Forkserver() as server, Forkserver(seconds=1) as short:
+        for name, wanted in ENDINGS.items():
+            case = Case({"a/b.txt": b"x"}, [(f"{HERE}:{name}",)])
+            [outcome] = (short if name == "spins" else server).run(case)
             fault = outcome.fault()
             assert (fault is None) if wanted is None else (fault or "").startswith(wanted), (name, outcome)
 
