@@ -1,10 +1,16 @@
-"""The oracles' own declarations: a library whose structures differ is found before it is asked for anything."""
+"""The oracles themselves: a library whose structures differ is found before it is asked for anything, and onnxruntime
+multiplies integers exactly."""
 
 import ctypes
 
+import numpy as np
 import pytest
+from candle_convert.runtime.ir.op import Example
+from candle_convert.tests.builders.single_node import with_constants
 from candle_convert.tests.oracles import libggml, libllama
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session
 from candle_convert.tests.oracles.llama_cpp import LayoutError
+from candle_convert.tests.oracles.onnxruntime import single
 
 GGML = pytest.mark.skipif(libggml.NAME is None, reason="xllamacpp is not installed")
 LLAMA = pytest.mark.skipif(libllama.NAME is None, reason="xllamacpp is not installed")
@@ -39,3 +45,23 @@ def test_other_structures_of_libllama_are_found(monkeypatch, name):
     monkeypatch.setattr(libllama, name, short)
     with pytest.raises(LayoutError, match="llama"):
         libllama.loaded.__wrapped__()
+
+
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
+@pytest.mark.parametrize("left", [np.uint8, np.int8])
+@pytest.mark.parametrize("right", [np.uint8, np.int8])
+def test_products_of_onnxruntime_are_those_of_integers(left, right, level):
+    a, b = (np.full(shape, np.iinfo(kind).max, kind) for kind, shape in ((left, (3, 70)), (right, (70, 9))))
+    model, feeds = with_constants(*single("MatMulInteger", Example((a, b), {}), 21), [1])
+    (found,) = exact_session(model, level).run(None, feeds)
+    np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_quantized_convolutions_of_onnxruntime_are_those_of_integers(kind):
+    image, kernels = np.full((1, 8, 5, 5), np.iinfo(kind).max, kind), np.full((4, 8, 3, 3), 127, np.int8)
+    scale, zero = np.float32(1), np.int8(0)
+    example = Example((image, scale, kind(0), kernels, scale, zero, np.float32(20000), kind(0)), {})
+    model, feeds = with_constants(*single("QLinearConv", example, 21), range(1, 8))
+    (found,) = exact_session(model).run(None, feeds)
+    assert (found == np.rint(72 * image.flat[0].astype(np.float64) * 127 / 20000)).all()

@@ -102,6 +102,18 @@ def model(operator, example, opset=None, constant=False):
     return made, feeds
 
 
+def with_constants(made, feeds, positions):
+    """The model with the inputs at these positions as initializers, and the other feeds."""
+    names = {f"x{position}" for position in positions} & feeds.keys()
+    model = onnx.ModelProto()
+    model.CopyFrom(made)
+    model.graph.initializer.extend(tensor(feeds[name], name) for name in sorted(names))
+    kept = [item for item in model.graph.input if item.name not in names]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    return model, {name: value for name, value in feeds.items() if name not in names}
+
+
 def with_onnxruntime(operator, example):
     """Outputs of onnxruntime, or the reason why it does not run this."""
     import onnxruntime

@@ -100,14 +100,12 @@ def suite():
 
 def graphs():
     """The same for small networks, expected as onnxruntime computes them."""
-    import onnxruntime
     from candle_convert.tests.builders.device_networks import NETWORKS
+    from candle_convert.tests.oracles.exact_onnxruntime import exact_session
 
     for name, build in NETWORKS.items():
         made, feeds = build()
-        expected = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"]).run(
-            None, feeds
-        )
+        expected = exact_session(made, "ORT_ENABLE_ALL").run(None, feeds)
         yield name, lambda made=made: onnx_graph.graph_of(made), feeds, expected, (1e-4, 1e-5)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from candle_convert.runtime.ir.registry import operator
 from candle_convert.runtime.plan.plan import PythonStep
 from candle_convert.runtime.session import Session
-from candle_convert.tests.builders.single_node import model
+from candle_convert.tests.builders.single_node import model, with_constants
 
 
 def natively(name, example, opset=None, domain="", rtol=1e-5, atol=1e-6, constant=()):
@@ -17,14 +17,7 @@ def natively(name, example, opset=None, domain="", rtol=1e-5, atol=1e-6, constan
     `constant` has the positions of inputs that are initializers.
     """
     made, feeds = model(operator(name, domain), example, opset)
-    for position in constant:
-        from onnx import numpy_helper
-
-        key = f"x{position}"
-        made.graph.initializer.append(numpy_helper.from_array(feeds.pop(key), key))
-        kept = [item for item in made.graph.input if item.name != key]
-        del made.graph.input[:]
-        made.graph.input.extend(kept)
+    made, feeds = with_constants(made, feeds, constant)
     expected = Session(onnx_graph.graph_of(made), threads=1, native=False).run(None, feeds)
     sessions = [Session(onnx_graph.graph_of(made), threads=threads, native=True) for threads in (1, 2)]
     one, two = (session.run(None, feeds) for session in sessions)

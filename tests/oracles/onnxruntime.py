@@ -9,7 +9,8 @@ from candle_convert.runtime.ir.op import Example
 from candle_convert.runtime.ir.registry import operator
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import BY_ONNX
-from candle_convert.tests.builders.single_node import element, model
+from candle_convert.tests.builders.single_node import element, model, with_constants
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session
 
 onnxruntime.set_default_logger_severity(4)
 RAW = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
@@ -55,10 +56,17 @@ def as_array(value):
     return np.frombuffer(ctypes.string_at(value.data_ptr(), int(np.prod(shape)) * kind.itemsize), kind).reshape(shape)
 
 
-def compared(name, *inputs, opset=None, domain="", outputs=1, rtol=1e-5, atol=1e-6, off=0, **attributes):
-    """Ours against onnxruntime's. `off`: how far integers may be apart, for results that are rounded sums."""
+def compared(name, *inputs, opset=None, domain="", outputs=1, rtol=1e-5, atol=1e-6, off=0, constant=(), **attributes):
+    """Ours against onnxruntime's. `off`: how far integers may be apart, for results that are rounded sums. `constant`:
+    positions of i8 weights with their scales and zero points, which onnxruntime multiplies exactly if they are
+    initializers."""
     made, feeds = single(name, Example(inputs, attributes, outputs), opset or (21 if domain else None), domain)
-    found, expected = ours(made, feeds), theirs(made, feeds)
+    found = ours(made, feeds)
+    if constant:
+        made, feeds = with_constants(made, feeds, constant)
+        expected = exact_session(made, threads=1).run(None, feeds)
+    else:
+        expected = theirs(made, feeds)
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == other.dtype

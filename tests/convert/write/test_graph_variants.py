@@ -8,10 +8,10 @@ from pathlib import Path
 import candle_convert as cc
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.convert.write.graph_variants import VARIANTS
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session
 
 EXAMPLE = Path(cc.__file__).parent / "examples" / "tiny_llama"
 MODULES = os.environ.get("CANDLE_TRANSFORMERS_JS")
@@ -34,7 +34,7 @@ def exported(tmp_path_factory):
 
 
 def logits(path, ids):
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    session = exact_session(path, "ORT_ENABLE_ALL")
     known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": np.arange(ids.shape[1])[None]}
     floats = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
     feeds = {
@@ -73,7 +73,7 @@ def test_a_network_has_variants_too(tmp_path):
     assert names == ["model.onnx", "model_quantized.onnx"]
     image = cc.load_file(EXAMPLE.parent / "digits.npz")["image"][:8]
     one, other = (
-        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"image": image})[0]
+        exact_session(path, "ORT_ENABLE_ALL").run(None, {"image": image})[0]
         for path in (source, tmp_path / "out" / "onnx" / "model_quantized.onnx")
     )
     assert (one.argmax(1) == other.argmax(1)).all()

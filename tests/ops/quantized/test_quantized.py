@@ -120,9 +120,10 @@ def test_products_of_integers(left, right):
         RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind)
         for kind, shape in ((left, (2, 7, 700)), (right, (700, 9)))
     )
-    if not (left is np.int8 and right is np.uint8):
-        compared("MatMulInteger", a, b, left(100), right(101), opset=10)
-        compared("MatMulInteger", a, b, left(3), RNG.integers(0, 99, 9).astype(right), opset=10)
+    for zero in (right(101), RNG.integers(0, 99, 9).astype(right)):
+        (found,) = compared("MatMulInteger", a, b, left(100), zero, opset=10, constant=[1, 3])
+        expected = (a.astype(np.int64) - 100) @ (b.astype(np.int64) - zero.astype(np.int64))
+        np.testing.assert_array_equal(found, expected)
     (found,) = ours(*single("MatMulInteger", Example((a, b, RNG.integers(0, 99, 7).astype(left), right(9)), {})))
     assert found.dtype == np.int32
     made, feeds = single("MatMulInteger", Example((a[0], b, RNG.integers(0, 99, 7).astype(left), right(9)), {}))

@@ -13,17 +13,11 @@ from candle_convert.runtime.passes.pattern.replace_nodes import graphs
 from candle_convert.runtime.passes.simplify.loop_invariant import HoistLoopInvariants
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor import recomputed
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session
 from onnx import TensorProto, helper, numpy_helper, parser
 
 SIDE, COUNT = 640, 18
 WEIGHT = 4 * SIDE * SIDE
-
-
-def precise(path):
-    """onnxruntime without the int8 sums that saturate on processors without VNNI."""
-    options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +61,7 @@ def test_weights_are_quantized_one_at_a_time(large, arguments, tmp_path, capsys)
     (found,) = cc.InferenceSession(out).run(None, {"h0": x})
     assert ((right - found) ** 2).sum() < 0.4 * (right**2).sum()
     if arguments[0] in ("int8", "f16"):
-        (peer,) = precise(out).run(None, {"h0": x})
+        (peer,) = exact_session(out, "ORT_ENABLE_ALL").run(None, {"h0": x})
         np.testing.assert_allclose(found, peer, atol=0.05)
 
 
@@ -133,7 +127,7 @@ def test_a_weight_that_loops_carry_is_quantized_once(tmp_path):
     matrices = [tensor for inner in graphs(graph) for tensor in inner.weights.values() if len(tensor.shape) == 2]
     assert sorted(tensor.dtype.name for tensor in matrices) == ["f32", "i8"]
     feeds = {"m": np.array(2), "x": np.ones((2, 4), np.float32)}
-    precise(tmp_path / "out.onnx")  # which leaves weights inside loops as they are, and their sums saturated
+    exact_session(tmp_path / "out.onnx")  # which leaves weights inside loops as they are, and their sums saturated
     peer = onnxruntime.InferenceSession(tmp_path / "in.onnx", providers=["CPUExecutionProvider"])
     for one, other in zip(Session(graph).run(None, feeds), peer.run(None, feeds), strict=True):
         np.testing.assert_allclose(one, other, atol=0.02)

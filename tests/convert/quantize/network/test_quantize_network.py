@@ -5,10 +5,10 @@ import json
 import candle_convert as cc
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.networks import NETWORKS
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session
 
 
 @pytest.fixture
@@ -29,10 +29,7 @@ def called(capsys, *words):
 
 
 def ort(path, feeds):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = exact_session(path)
     return [session.run(None, feed) for feed in feeds]
 
 

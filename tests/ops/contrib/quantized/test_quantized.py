@@ -25,35 +25,15 @@ def some_scales(*shape):
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 def test_dynamic_products(kind):
     b, x = codes(kind, 40, 6), normal(2, 5, 40)
-    compared("DynamicQuantizeMatMul", x, b, np.float32(0.03), kind(60), normal(6), domain=MS, rtol=1e-4, atol=1e-3)
-    compared("DynamicQuantizeMatMul", x, b, some_scales(6), codes(kind, 6), domain=MS, rtol=1e-4, atol=1e-3)
-    a = codes(np.uint8, 2, 5, 40)
-    compared(
-        "MatMulIntegerToFloat",
-        a,
-        b,
-        np.float32(0.1),
-        np.float32(0.03),
-        np.uint8(33),
-        kind(60),
-        normal(6),
-        domain=MS,
-        rtol=1e-4,
-        atol=1e-3,
-    )
-    compared(
-        "MatMulIntegerToFloat",
-        a,
-        b,
-        np.float32(0.1),
-        some_scales(6),
-        np.uint8(33),
-        codes(kind, 6),
-        domain=MS,
-        rtol=1e-4,
-        atol=1e-3,
-    )
-    compared("MatMulIntegerToFloat", a, b, np.float32(0.1), np.float32(0.03), domain=MS, rtol=1e-4, atol=1e-3)
+    close = {"domain": MS, "rtol": 1e-4, "atol": 1e-3}
+    one, each = (np.float32(0.03), kind(60)), (some_scales(6), codes(kind, 6))
+    compared("DynamicQuantizeMatMul", x, b, *one, normal(6), constant=[1, 2, 3], **close)
+    compared("DynamicQuantizeMatMul", x, b, *each, constant=[1, 2, 3], **close)
+    a, step = codes(np.uint8, 2, 5, 40, high=256), np.float32(0.1)
+    for scale, zero, *bias in ((*one, normal(6)), each):
+        given = a, b, step, scale, np.uint8(33), zero, *bias
+        compared("MatMulIntegerToFloat", *given, constant=[1, 3, 5], **close)
+    compared("MatMulIntegerToFloat", a, b, step, one[0], constant=[1, 3], **close)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
@@ -92,6 +72,7 @@ def test_dynamic_lstm(direction, kind, channels, options):
         "outputs": 3,
         "rtol": 2e-3,
         "atol": 2e-3,
+        "constant": [1, 2, 8, 9, 10, 11],
         **options,
     }
     compared("DynamicQuantizeLSTM", normal(6, 3, 7), w, r, normal(count, 40), None, *states, None, *factors, **close)

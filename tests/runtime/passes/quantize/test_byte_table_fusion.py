@@ -1,7 +1,6 @@
 """Byte table fusion: quantized activations of networks become lookups, with onnxruntime's results."""
 
 import numpy as np
-import onnxruntime
 import pytest
 from candle_convert.formats.containers.onnx.reader import graph_of
 from candle_convert.runtime.passes.quantize.byte_table_fusion import FuseByteTables
@@ -9,6 +8,7 @@ from candle_convert.runtime.passes.quantize.qdq_fusion import FuseQDQ
 from candle_convert.runtime.passes.quantize.table_epilogue import FuseTableEpilogue
 from candle_convert.runtime.session import Session
 from candle_convert.tests.builders.networks import Net, value
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session
 from onnx import TensorProto
 
 IMAGE = np.random.default_rng(2).normal(size=(1, 6, 17, 19)).astype(np.float32)
@@ -55,9 +55,7 @@ def network(activation, dtype, groups, shared=False):
 @pytest.mark.parametrize("activation", ["Silu", "HardSwish6", "HardSwish", "Gelu", "LeakyRelu", "Tanh"])
 def test_activations(activation, groups, dtype):
     model = network(activation, dtype, groups)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    expected = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, {"image": IMAGE})[0]
+    expected = exact_session(model, "ORT_ENABLE_ALL").run(None, {"image": IMAGE})[0]
     graph = graph_of(model)
     found = Session(graph, native=True).run(None, {"image": IMAGE})[0]
     steps = np.abs(found - expected) / SCALES["next"][0]
@@ -72,9 +70,7 @@ def test_activations(activation, groups, dtype):
 def test_results_with_other_uses_remain():
     model = network("Silu", np.uint8, 1, shared=True)
     graph = graph_of(model)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    expected = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, {"image": IMAGE})[0]
+    expected = exact_session(model, "ORT_ENABLE_ALL").run(None, {"image": IMAGE})[0]
     found = Session(graph, native=True).run(None, {"image": IMAGE})[0]
     np.testing.assert_allclose(found, expected, atol=1.01 * SCALES["next"][0])
     FuseByteTables().run(graph)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from candle_convert.formats.containers.onnx.reader import graph_of
 from candle_convert.runtime.passes.quantize.qdq_fusion import FuseQDQ
 from candle_convert.runtime.session import Session
 from candle_convert.tests.builders.networks import Net, value
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session
 from onnx import TensorProto
 from onnxruntime import quantization
 
@@ -60,12 +60,7 @@ def test_sessions_compute_on_codes(activation, per_channel, tmp_path):
         per_channel=per_channel,
         **types,
     )
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    expected = onnxruntime.InferenceSession(str(made), options, providers=["CPUExecutionProvider"]).run(
-        None, {"image": IMAGE}
-    )
-    graph = graph_of(onnx.load(made))
+    graph, expected = graph_of(onnx.load(made)), exact_session(made, "ORT_ENABLE_ALL", 1).run(None, {"image": IMAGE})
     np.testing.assert_array_equal(Session(graph, native=True).run(None, {"image": IMAGE})[0], expected[0])
     FuseQDQ(contrib=True).run(graph)
     assert {node.op.name for node in graph.nodes} == {
@@ -96,9 +91,7 @@ def test_products_with_real_results(activation):
     model = net.model(inputs, [value("out", TensorProto.FLOAT, 2, 101, 70)], 20)
     feeds = {"rows": (2, 101, 40), "other": (2, 101, 70)}
     feeds = {name: rng.normal(size=shape).astype(np.float32) for name, shape in feeds.items()}
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    expected = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feeds)[0]
+    expected = exact_session(model, "ORT_ENABLE_ALL").run(None, feeds)[0]
     graph = graph_of(model)
     np.testing.assert_allclose(Session(graph, native=True).run(None, feeds)[0], expected, rtol=1e-5, atol=1e-5)
     FuseQDQ(contrib=True).run(graph)

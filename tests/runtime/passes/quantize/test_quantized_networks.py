@@ -2,7 +2,6 @@
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from candle_convert.convert.open.open_model import open_model
 from candle_convert.convert.quantize.calibration.activation_range import METHODS, Observed
@@ -20,6 +19,7 @@ from candle_convert.runtime.passes.quantize.weight_only import WeightOnly
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.tests.builders.networks import NETWORKS, Net, value
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session
 
 
 def opened(name, folder):
@@ -42,10 +42,7 @@ def snr(expected, found):
 
 
 def ort(path, feeds, level="ORT_ENABLE_ALL"):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = exact_session(path, level)
     return [session.run(None, feed) for feed in feeds]
 
 
