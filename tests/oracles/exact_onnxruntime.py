@@ -23,7 +23,7 @@ def exact_session(model, level="ORT_DISABLE_ALL", threads=0):
     """A session of a model, or of the file at a path, for the CPU. Where products of the model saturate, `level` is
     raised to the one that makes them exact; products of i8 with i8 are exact at any."""
     model = model if isinstance(model, onnx.ModelProto) else onnx.load(model)
-    if not saturates() or _signed_convolutions(model):
+    if not saturates() or _signed(model):
         return _session(model, level, threads)
     if level == "ORT_DISABLE_ALL" and any(node.op_type in PRODUCTS for node in _nodes(model.graph)):
         level = "ORT_ENABLE_EXTENDED"
@@ -51,11 +51,11 @@ def _nodes(graph):
                 yield from _nodes(attribute.g)
 
 
-def _signed_convolutions(model):
-    """Whether the model has a QLinearConv of i8, for which onnxruntime has no u8 weights."""
+def _signed(model):
+    """Whether the model has a QLinearConv or QLinearMatMul of i8, for which onnxruntime has no u8 weights."""
     types = {item.name: item.data_type for item in model.graph.initializer}
-    convolutions = (node for node in model.graph.node if node.op_type == "QLinearConv")
-    return any(types.get(node.input[2]) == TensorProto.INT8 for node in convolutions)
+    nodes = (node for node in model.graph.node if node.op_type in ("QLinearConv", "QLinearMatMul"))
+    return any(types.get(node.input[2]) == TensorProto.INT8 for node in nodes)
 
 
 def _session(model, level, threads, precise=False):

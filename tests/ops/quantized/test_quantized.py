@@ -19,6 +19,11 @@ SPECIAL = np.array(
 OUTPUTS = [2, 3, 4, 5, 17, 18, 19, 20, 21, 22, 23, 25, 26]
 
 
+def codes(kind, *shape):
+    """Any of the integers."""
+    return RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind)
+
+
 @pytest.mark.parametrize("opset", [10, 13, 19, 21, 23, 25])
 @pytest.mark.parametrize("zero", [np.uint8(7), np.int8(-3)])
 def test_quantize_and_dequantize_of_every_opset(opset, zero):
@@ -116,10 +121,7 @@ def test_dynamic_scales(x):
 @pytest.mark.parametrize("left", [np.uint8, np.int8])
 @pytest.mark.parametrize("right", [np.uint8, np.int8])
 def test_products_of_integers(left, right):
-    a, b = (
-        RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind)
-        for kind, shape in ((left, (2, 7, 700)), (right, (700, 9)))
-    )
+    a, b = codes(left, 2, 7, 700), codes(right, 700, 9)
     for zero in (right(101), RNG.integers(0, 99, 9).astype(right)):
         (found,) = compared("MatMulInteger", a, b, left(100), zero, opset=10, constant=[1, 3])
         expected = (a.astype(np.int64) - 100) @ (b.astype(np.int64) - zero.astype(np.int64))
@@ -154,45 +156,17 @@ def test_quantized_convolutions(x, w, attributes):
     if x is np.int8 and w is np.uint8:
         return
     groups = attributes.get("group", 1)
-    image, kernel = (
-        RNG.integers(0, 120, (2, 4, 9, 8)).astype(x),
-        RNG.integers(-100 if w is np.int8 else 0, 120, (6, 4 // groups, 3, 3)).astype(w),
-    )
+    image, kernel = codes(x, 2, 4, 9, 8), codes(w, 6, 4 // groups, 3, 3)
     scales = RNG.uniform(0.01, 0.05, 6).astype(np.float32)
     bias = RNG.integers(-2000, 2000, 6).astype(np.int32)
     zero = np.full(6, 0 if w is np.int8 else 30, w)
     if w is np.int8:
-        compared(
-            "QLinearConv",
-            image,
-            np.float32(0.1),
-            x(20),
-            kernel,
-            scales,
-            zero,
-            np.float32(1.7),
-            x(90),
-            bias,
-            opset=10,
-            off=1,
-            **attributes,
-        )
-    compared(
-        "QLinearConv",
-        image,
-        np.float32(0.1),
-        x(20),
-        kernel,
-        np.float32(0.03),
-        zero[0],
-        np.float32(1.7),
-        x(90),
-        opset=10,
-        off=1,
-        **attributes,
-    )
+        given = image, np.float32(0.1), x(20), kernel, scales, zero, np.float32(1.7), x(90), bias
+        compared("QLinearConv", *given, opset=10, off=1, constant=range(1, 9), **attributes)
+    given = image, np.float32(0.1), x(20), kernel, np.float32(0.03), zero[0], np.float32(1.7), x(90)
+    compared("QLinearConv", *given, opset=10, off=1, constant=range(1, 8), **attributes)
     if x is np.uint8:
-        compared("ConvInteger", image, kernel, x(0), zero[0], opset=10, **attributes)
+        compared("ConvInteger", image, kernel, x(0), zero[0], opset=10, constant=[1, 2, 3], **attributes)
 
 
 def test_convolutions_that_f32_cannot_hold_are_exact():
@@ -200,36 +174,15 @@ def test_convolutions_that_f32_cannot_hold_are_exact():
     assert (ours(*single("ConvInteger", Example((image, kernel), {})))[0] == 1200 * 255 * 253).all()
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.int8])
-def test_quantized_products(kind):
-    a, b = RNG.integers(0, 120, (3, 5, 40)).astype(kind), RNG.integers(0, 120, (40, 6)).astype(kind)
-    compared(
-        "QLinearMatMul",
-        a,
-        np.float32(0.1),
-        kind(5),
-        b,
-        np.float32(0.05),
-        kind(60),
-        np.float32(9),
-        kind(70),
-        opset=10,
-        off=1,
-    )
+@pytest.mark.parametrize(("left", "right"), [(np.uint8, np.uint8), (np.uint8, np.int8), (np.int8, np.int8)])
+def test_quantized_products(left, right):
+    a, b = codes(left, 3, 5, 40), codes(right, 40, 6)
+    start, end = (np.float32(0.1), left(5)), (np.float32(9), left(70))
+    given = a, *start, b, np.float32(0.05), right(60), *end
+    compared("QLinearMatMul", *given, opset=10, off=1, constant=range(1, 8))
     scales = RNG.uniform(0.01, 0.1, 6).astype(np.float32)
-    compared(
-        "QLinearMatMul",
-        a,
-        np.float32(0.1),
-        kind(5),
-        b,
-        scales,
-        np.full(6, 60, kind),
-        np.float32(9),
-        kind(70),
-        opset=21,
-        off=1,
-    )
+    given = a, *start, b, scales, np.full(6, 60, right), *end
+    compared("QLinearMatMul", *given, opset=21, off=1, constant=range(1, 8))
 
 
 @pytest.mark.parametrize("scale", [np.ones(4, np.float32), np.ones((2, 3, 1), np.float32)])

@@ -39,8 +39,11 @@ def test_dynamic_products(kind):
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 @pytest.mark.parametrize("transposed", [(0, 0), (1, 1), (0, 1)], ids=str)
 def test_qgemm(kind, transposed):
-    a, b = codes(np.uint8, *((9, 4) if transposed[0] else (4, 9))), codes(kind, *((6, 9) if transposed[1] else (9, 6)))
+    a = codes(np.uint8, *((9, 4) if transposed[0] else (4, 9)), high=256)
+    info = np.iinfo(kind)
+    b = codes(kind, *((6, 9) if transposed[1] else (9, 6)), low=info.min, high=info.max + 1)
     attributes = {"domain": MS, "transA": transposed[0], "transB": transposed[1], "rtol": 1e-4, "atol": 1e-3, "off": 1}
+    attributes["constant"] = range(1, 9)
     given = a, np.float32(0.02), np.uint8(50), b
     bias = RNG.integers(-500, 500, 6).astype(np.int32)
     compared("QGemm", *given, np.float32(0.03), kind(40), bias, np.float32(0.1), np.uint8(100), alpha=0.6, **attributes)
