@@ -89,13 +89,13 @@ def mapping(step: Step, x: Buffer, y: Buffer, places: Sequence[np.ndarray], fill
     for table, length, stride in zip(places, x.shape, x.strides, strict=True):
         offsets = np.where(table < 0, -1, table * stride).astype(np.int64)
         whole = len(table) == length and bool((table == np.arange(length)).all())
-        if axes and whole and (axes[-1][1] or length == 1):
-            before = axes.pop()[0]
-            offsets = (before[:, None] + offsets[None, :]).reshape(-1)
-        elif axes and whole and stride == 1 and len(axes[-1][0]) * length <= LONGEST_ROW:
-            before, known = axes.pop()
+        if (
+            axes
+            and whole
+            and (axes[-1][1] or length == 1 or (stride == 1 and len(axes[-1][0]) * length <= LONGEST_ROW))
+        ):
+            before, whole = axes.pop()
             offsets = np.where(before[:, None] < 0, -1, before[:, None] + offsets[None, :]).reshape(-1)
-            whole = known
         axes.append((offsets, whole))
     *outer, (table, _) = axes
     rows = math.prod(len(offsets) for offsets, _ in outer)

@@ -1,6 +1,8 @@
 """Native movement of elements against the NumPy functions: every dtype's width, views, transposed and repeated axes;
 threads change nothing."""
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -46,6 +48,15 @@ def test_pads_of_long_rows():
     pads = np.array([0, 2, 0, 0, 1, 0])
     natively("Pad", case(values(2, 3, 9000), pads), constant=(1,), **EXACT)
     natively("Pad", case(values(1, 3, 9000), pads, mode="edge"), constant=(1,), **EXACT)
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge"])
+def test_pads_around_axes_of_length_one(mode):
+    for shape in itertools.product((1, 2), repeat=3):
+        for pads in list(itertools.product(((0, 0), (1, 0), (1, 2)), repeat=3))[1:]:
+            x = values(*shape) + 1
+            (found,) = natively("Pad", case(x, np.transpose(pads).ravel(), mode=mode), constant=(1,), **EXACT)
+            np.testing.assert_array_equal(found, np.pad(x, pads, mode))
 
 
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
