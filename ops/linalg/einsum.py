@@ -15,7 +15,7 @@ from ...runtime.ir.shape_inference import CHECK, Inference, Shape
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
 from ..rules.precision import widened
-from ..rules.shape_rules import broadcast
+from ..rules.shape_rules import broadcast, broadcast_dim
 
 TERM = re.compile(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?")
 
@@ -44,8 +44,7 @@ def labelled(term: str, shape: Sequence[Dim]) -> tuple[dict[str, Dim], Shape] | 
         return None
     lengths: dict[str, Dim] = {}
     for letter, length in (*zip(before, shape, strict=False), *zip(behind, shape[len(before) + rest :], strict=False)):
-        if lengths.get(letter) in (None, 1) or isinstance(length, int):
-            lengths[letter] = length
+        lengths[letter] = broadcast_dim(lengths.get(letter, 1), length)
     return lengths, tuple(shape[len(before) : len(before) + rest])
 
 
@@ -65,8 +64,7 @@ def summed(node: Inference) -> None:
         if found is None:
             node.fail(f"term {term!r} does not fit an input of {len(shape)} dims")
         for letter, length in found[0].items():
-            if lengths.get(letter) in (None, 1):
-                lengths[letter] = length
+            lengths[letter] = broadcast_dim(lengths.get(letter, 1), length)
         stack = broadcast(stack, found[1])
     before, dots, behind = output.partition("...")
     if dots and stack is None:
@@ -83,7 +81,7 @@ def _allow(terms: list[str], output: str, tensors: Sequence[np.ndarray]) -> None
     for term, tensor in zip(terms, tensors, strict=False):
         found = labelled(term, tensor.shape)
         if found is not None:
-            lengths |= {letter: length for letter, length in found[0].items() if lengths.get(letter) in (None, 1)}
+            lengths |= {letter: broadcast_dim(lengths.get(letter, 1), length) for letter, length in found[0].items()}
             stack = broadcast(stack, found[1])
     known = [
         length

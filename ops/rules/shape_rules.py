@@ -26,10 +26,11 @@ def broadcast(one: Shape | None, other: Shape | None) -> Shape | None:
         return one
     rank = max(len(one), len(other))
     left, right = (1,) * (rank - len(one)) + one, (1,) * (rank - len(other)) + other
-    return tuple(_broadcast(first, second) for first, second in zip(left, right, strict=True))
+    return tuple(broadcast_dim(first, second) for first, second in zip(left, right, strict=True))
 
 
-def _broadcast(one: Dim, other: Dim) -> Dim:
+def broadcast_dim(one: Dim, other: Dim) -> Dim:
+    """The length that two broadcast to; None where that is unknown."""
     if one == other or other == 1:
         return one
     if one == 1:

@@ -98,6 +98,22 @@ def test_symbols_go_through_shape_arithmetic():
     assert shapes(model(nodes, [info("x", shape=["batch", 3, 4])], ["y"], weights))["y"] == ("batch", 12)
 
 
+@pytest.mark.parametrize(
+    "one, other", [((None, 2), (1, 5)), (("n", 2), ("m", 5)), (("n", 2), (3, 5)), ((1, 2), ("n", 5))]
+)
+def test_lengths_of_einsum_are_broadcast(one, other):
+    """Whatever lengths symbols stand for: a length of one is repeated."""
+    node = helper.make_node("Einsum", ["x", "y"], ["z"], equation="bi,bj->bij")
+    found = shapes(model([node], [info("x", shape=one), info("y", shape=other)], ["z"]))["z"]
+    for n, m in ((1, 3), (3, 1), (3, 3)):
+        known = {"n": n, None: n, "m": m}
+        arrays = [np.zeros([known.get(length, length) for length in shape]) for shape in (one, other)]
+        right = np.einsum("bi,bj->bij", *arrays).shape
+        assert [known.get(length, length) for length in found if length is not None] == [
+            length for length, said in zip(right, found, strict=True) if said is not None
+        ]
+
+
 def test_functions_are_inferred_where_they_are_called():
     inner = helper.make_function(
         "own", "Flat", ["a"], ["b"], [helper.make_node("Flatten", ["a"], ["b"])], [helper.make_opsetid("", 21)]
