@@ -19,6 +19,12 @@ LANES = VECTOR_LANES
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F32 = ir.FloatType()
 HALF = ir.HalfType()
+BYTE_SHUFFLES = {
+    16: ("llvm.x86.ssse3.pshuf.b.128", "ssse3"),
+    32: ("llvm.x86.avx2.pshuf.b", "avx2"),
+    64: ("llvm.x86.avx512.pshuf.b.512", "avx512bw"),
+}
+"""Instructions that look up bytes, and the features that they need, by the number of bytes."""
 
 
 class _BF16Type(ir.Type):  # type: ignore[misc]
@@ -354,19 +360,27 @@ class Bytes:
 
     def table(self, entries: Sequence[int]) -> Bytes:
         """Look up bytes in a table of sixteen constants; indices are below 16."""
-        build = self.code.builder
-        if self.count == 64 and "avx512bw" not in features():
-            order = [
-                ir.Constant(vector_type(I32, count), list(range(start, start + count)))
-                for start, count in ((0, 32), (32, 32), (0, 64))
-            ]
-            parts = [
-                Bytes(self.code, build.shuffle_vector(self.value, self.value, part)).table(entries).value
-                for part in order[:2]
-            ]
-            return Bytes(self.code, build.shuffle_vector(*parts, order[2]))
-        held = ir.Constant(self.value.type, [*entries] * (self.count // 16))
-        name = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512"}[
-            self.count
-        ]
-        return Bytes(self.code, self.code.call(name, self.value.type, held, self.value))
+        build, held = self.code.builder, ir.Constant(self.value.type, [*entries] * (self.count // 16))
+        name, needed = BYTE_SHUFFLES[self.count]
+        if needed in features():
+            return Bytes(self.code, self.code.call(name, self.value.type, held, self.value))
+        if self.count == 16:
+            return self._loaded(entries)
+        half = self.count // 2
+        parts = (range(half), range(half, self.count), range(self.count))
+        low, high, both = (ir.Constant(vector_type(I32, len(part)), [*part]) for part in parts)
+        halves = (
+            Bytes(self.code, build.shuffle_vector(self.value, self.value, part)).table(entries).value
+            for part in (low, high)
+        )
+        return Bytes(self.code, build.shuffle_vector(*halves, both))
+
+    def _loaded(self, entries: Sequence[int]) -> Bytes:
+        """Bytes of a table, loaded one by one."""
+        build, table = self.code.builder, self.code.constant(entries, I8)
+        made = ir.Constant(self.value.type, ir.Undefined)
+        for lane in range(self.count):
+            place = ir.Constant(I32, lane)
+            index = build.zext(build.extract_element(self.value, place), I64)
+            made = build.insert_element(made, self.code.load(build.add(table, index), I8), place)
+        return Bytes(self.code, made)

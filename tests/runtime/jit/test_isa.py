@@ -15,7 +15,7 @@ from candle_convert.runtime.jit import isa
 
 ROOT = Path(candle_convert.__file__).parents[1]
 LEVELS = [level.name for level in isa.available_levels()]
-TYPES = ("q8_0", "q4_k", "q6_k")
+TYPES = ("q8_0", "q4_k", "q6_k", "iq4_nl")
 ROWS = (1, 3, 7, 20)
 NARROW = {"f16": 5e-4, "bf16": 3e-3}
 """What rounding rows for weights of 16 bits may change."""
@@ -126,11 +126,11 @@ def given(tmp_path_factory):
         if name == "q8_0":
             arrays[name] = gguf.quants.quantize(numbers, kind)
         else:
-            size = gguf.GGML_QUANT_SIZES[kind][1]
-            blocks = rng.integers(0, 256, (45 * 2, size), dtype=np.uint8)
-            for at in {"q4_k": (0, 2), "q6_k": (208,)}[name]:
+            length, size = gguf.GGML_QUANT_SIZES[kind]
+            blocks = rng.integers(0, 256, (45 * 512 // length, size), dtype=np.uint8)
+            for at in {"q4_k": (0, 2), "q6_k": (208,), "iq4_nl": (0,)}[name]:
                 blocks[:, at : at + 2] = np.frombuffer(np.float16(0.01).tobytes(), np.uint8)
-            arrays[name] = blocks.reshape(45, 2 * size)
+            arrays[name] = blocks.reshape(45, -1)
         meant[name] = gguf.quants.dequantize(arrays[name], kind)
     np.savez(path, **arrays)
     return path, arrays, meant
@@ -138,9 +138,11 @@ def given(tmp_path_factory):
 
 def stored(level, full):
     """The types of weights that a path is tried with: all on the best one; elsewhere one by turns, unless the sweep is
-    exhaustive."""
-    every = ("f16", "q8_0", "bf16", "q4_k", "q6_k")
-    return every if full or level == LEVELS[-1] else [every[2 * LEVELS.index(level) % len(every)]]
+    exhaustive. Without vector extensions it is a table, which other paths look up with an instruction of theirs."""
+    every = ("f16", "q8_0", "bf16", "q4_k", "q6_k", "iq4_nl")
+    if full or level == LEVELS[-1]:
+        return every
+    return ["f16", "iq4_nl"] if level == "generic" else [every[2 * LEVELS.index(level) % len(every)]]
 
 
 @pytest.mark.parametrize("level", LEVELS)
