@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...runtime.base.errors import FormatError, UnsupportedError
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import GGUF, HF, Config, Row
 from ...runtime.ir.graph import Graph
 
@@ -116,9 +119,26 @@ def _approximated(ours: Any, theirs: Any, config: Config) -> str | None:
 def _stretched(ours: Any, theirs: Any, config: Config) -> str | None:
     if ours["type"] == "dynamic":
         return f"sequences of up to {config.context:,} tokens are not affected"
-    if ours["type"] == theirs["type"] == "yarn" and ours.get("truncate") is False:
-        return "the range of its frequencies is rounded, as llama.cpp does"
-    return None
+    return _rounded(ours, theirs, config) if ours["type"] == theirs["type"] == "yarn" else None
+
+
+def _rounded(ours: Any, theirs: Any, config: Config) -> str | None:
+    """What rounding the range of YaRN's frequencies amounts to; None if the scalings differ in more than that."""
+    from ...models.layers.rope import yarn_frequencies
+    from ...models.schema.rope.yarn import attention_factor
+
+    size = next(config.values[name] for name in ("rotary", "rope_dim", "head_dim") if name in config.values)
+    exact, rounded, found = (
+        yarn_frequencies(scaling, size, config.theta, config.context)
+        for scaling in (ours, {**ours, "truncate": True}, theirs)
+    )
+    if not np.allclose(rounded, found, rtol=1e-6) or not math.isclose(
+        attention_factor(ours), attention_factor(theirs), rel_tol=1e-6
+    ):
+        return None
+    error = np.abs(found / exact - 1)
+    changed = f"{np.count_nonzero(error > 1e-6):,} of {counted(len(exact), 'frequency', 'frequencies')}"
+    return f"the range of its frequencies is rounded, as llama.cpp does: {changed} change by up to {error.max():.0%}"
 
 
 def _small(ours: Any, theirs: Any, config: Config) -> str | None:

@@ -29,13 +29,24 @@ from ..schema.hyperparameters import (
     frequency_base,
     matrix,
 )
+from ..schema.rope.stated_parameters import RopeSection
 from ..schema.weight_layout import Elements
 
 XIELU = {"alpha_n": (1,), "alpha_p": (1,), "beta": (), "eps": ()}
 """Parameters of the activation in each layer, with their shapes in Hugging Face's files; GGUF files store them as
 metadata."""
+ROPE = RopeSection(
+    default={
+        "rope_type": "llama3",
+        "rope_theta": 1.2e7,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+)
 KEYS: tuple[Row, ...] = (
-    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS_5, frequency_base(1.2e7), Scaling(), WHOLE_ROTARY,
+    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS_5, frequency_base(1.2e7, ROPE), Scaling(section=ROPE), WHOLE_ROTARY,
     ROTARY_PAIRS, TOKENS, Key("act", "hidden_act", (), "xielu", Choice(("xielu",))),
     *(Key(f"xielu_{name}", (), f"xielu.{name}", None, Listed(REAL, 1)) for name in XIELU),
 )  # fmt: skip

@@ -17,7 +17,6 @@ from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
 from ..schema.hyperparameters import (
     DECODER,
-    FREQUENCY_BASE,
     HEAD_DIM,
     INTERMEDIATE,
     KV_HEADS,
@@ -29,6 +28,7 @@ from ..schema.hyperparameters import (
     WHOLE_ROTARY,
     Windows,
     act,
+    frequency_base,
     matrix,
 )
 
@@ -47,7 +47,7 @@ KEYS: tuple[Row, ...] = (
     Key("logits", "logit_scale", "logit_scale", 0.0625, REAL),
 )  # fmt: skip
 COHERE_KEYS: tuple[Row, ...] = (
-    *KEYS, Key("theta", THETA.hf, THETA.gguf, 5e5, FREQUENCY_BASE), OWN_HEAD_DIM,
+    *KEYS, frequency_base(5e5), OWN_HEAD_DIM,
     Key("normed", "use_qk_norm", (), lambda config: config.names != "hf", flag),
 )  # fmt: skip
 COHERE2_KEYS: tuple[Row, ...] = (

@@ -8,7 +8,6 @@ ones store them fused, as Hugging Face does.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,10 +21,12 @@ from ..layers.decoder import Decoder
 from ..layers.deepseek_moe import MIXTURE, Gating, feed_forward, mixture_keys
 from ..layers.linear import linear
 from ..layers.norm import norm, rms_norm
-from ..layers.rope import Magnitude, Rotary, Scaling
+from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
 from ..schema.fused_weight_layout import Latent
 from ..schema.hyperparameters import DECODER, INTERMEDIATE, RMS_EPS, THETA, TOKENS, act, matrix
+from ..schema.rope.gguf_scaling import LatentScaling
+from ..schema.rope.yarn import score_magnitude
 
 LATENT_EPS = 1e-6
 """Epsilon of the norms of latent vectors, independent of the model's other norms."""
@@ -81,8 +82,7 @@ KEYS: tuple[Row, ...] = (
     INTERMEDIATE,
     RMS_EPS,
     THETA,
-    Scaling(),
-    Magnitude(0.1),
+    Scaling(gguf_keys=LatentScaling()),
     act("silu"),
     Key("q_rank", "q_lora_rank", "attention.q_lora_rank", None, COUNT),
     Key("rank", "kv_lora_rank", "attention.kv_lora_rank", kind=COUNT),
@@ -190,10 +190,7 @@ def _by_head(net: Decoder, x: Value, name: str) -> Value:
 
 def _scale(config: Config) -> float:
     """Scale of attention scores, including the magnitude of YaRN scaling."""
-    scaling = config.scaling
-    factor, magnitude = float(scaling.get("factor") or 1), float(config.magnitude or 0)
-    scale = 0.1 * magnitude * math.log(factor) + 1 if scaling["type"] != "default" and factor > 1 else 1.0
-    return float(config.key_dim**-0.5 * scale**2)
+    return float(config.key_dim**-0.5 * score_magnitude(config.scaling) ** 2)
 
 
 IGNORED = (*Architecture.ignored, r"layers\.{layers}\.", r"^blk\.{layers}\.")

@@ -14,9 +14,10 @@ from ..layers.attention import Scores, self_attention
 from ..layers.decoder import Decoder
 from ..layers.mlp import gated
 from ..layers.norm import norm
-from ..layers.rope import PLAIN, Rotary, Scaling
+from ..layers.rope import Rotary, Scaling, rotaries
 from ..schema.decoder_weights import EMBED, GATED, HEAD, attention
 from ..schema.hyperparameters import DECODER, FREQUENCY_BASE, HEADS, INTERMEDIATE, RMS_EPS, THETA, Windows, act, matrix
+from ..schema.rope.stated_parameters import FULL_LAYERS, SLIDING_LAYERS, FrequencyBase
 from ..schema.weight_layout import Plus
 
 
@@ -36,30 +37,33 @@ def _integral(value: Any) -> float:
 
 KEYS = (*DECODER, *HEADS, INTERMEDIATE, RMS_EPS)
 ACT = act("gelu_tanh", "hidden_activation")
+GEMMA_KEYS = (*KEYS, act("gelu_tanh"), THETA, Scaling())
 GEMMA2_KEYS = (
-    *KEYS, ACT, THETA, Windows(lambda config, i: i % 2 == 0, period=2),
+    *KEYS, ACT, THETA, Scaling(), Windows(lambda config, i: i % 2 == 0, period=2),
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 46), _integral),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, NOT_NEGATIVE, null=0.0),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, NOT_NEGATIVE, null=0.0),
 )  # fmt: skip
-THETAS = (
-    Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta"), "rope.freq_base", 1e6, FREQUENCY_BASE),
-    Key(
+TWO_ROPES = (
+    FrequencyBase("theta", "rope_theta", "rope.freq_base", 1e6, FREQUENCY_BASE, section=FULL_LAYERS),
+    FrequencyBase(
         "local_theta",
-        ("rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"),
+        "rope_local_base_freq",
         ("rope.freq_base_swa", "rope.local.freq_base"),
         1e4,
         FREQUENCY_BASE,
+        section=SLIDING_LAYERS,
     ),
+    Scaling(section=FULL_LAYERS),
+    Scaling("local_scaling", SLIDING_LAYERS, gguf_keys=None),
 )
-"""RoPE bases of layers with full attention and of those with a window."""
+"""RoPE parameters of layers with full attention and of those with a window."""
 GEMMA3_KEYS = (
     *KEYS,
     ACT,
     Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6, COUNT),
     Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6),
-    *THETAS,
-    Scaling(section="full_attention"),
+    *TWO_ROPES,
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), _integral),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, NOT_NEGATIVE),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", None, NOT_NEGATIVE),
@@ -121,7 +125,7 @@ GEMMA3_WEIGHTS = (
 def build_gemma(net: Decoder) -> None:
     """Gemma 1: a Llama with scaled embeddings."""
     config = net.config
-    rotary = Rotary(config.head_dim, config.theta, PLAIN, config.context)
+    rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
     x = net.Mul(net.begin(), math.sqrt(config.hidden))
     for i in range(config.layers):
         x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary))
@@ -133,8 +137,7 @@ def build_gemma2(net: Decoder) -> None:
     """Gemma 2 and 3: norms before and after each block, sliding windows in some layers. Gemma 3 normalizes queries and
     keys and gives local layers their own RoPE base; Gemma 2 soft-caps scores and logits."""
     config = net.config
-    whole = Rotary(config.head_dim, config.theta, config.values.get("scaling", PLAIN), config.context)
-    local = Rotary(config.head_dim, config.values.get("local_theta", config.theta), PLAIN, config.context)
+    whole, local = rotaries(config)
     scores = Scores(scale=config.query_scalar**-0.5, softcap=config.attention_cap or 0.0)
     x = net.Mul(net.begin(), math.sqrt(config.hidden))
     for i, window in enumerate(config.windows):
@@ -153,9 +156,7 @@ def capped(net: Decoder, logits: Value) -> Value:
 
 
 ARCHITECTURES = (
-    Architecture(
-        "gemma", "Gemma", ("gemma",), ("gemma",), (*KEYS, act("gelu_tanh"), THETA), WEIGHTS, decoder_tasks(build_gemma)
-    ),
+    Architecture("gemma", "Gemma", ("gemma",), ("gemma",), GEMMA_KEYS, WEIGHTS, decoder_tasks(build_gemma)),
     Architecture(
         "gemma2",
         "Gemma 2",

@@ -33,11 +33,11 @@ from ..layers.norm import norm
 from ..layers.per_layer_input import KEYS as INPUT_KEYS
 from ..layers.per_layer_input import WEIGHTS as INPUT_WEIGHTS
 from ..layers.per_layer_input import from_layer_input, layer_inputs
-from ..layers.rope import PLAIN, Rotary, Scaling
+from ..layers.rope import rotaries
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, QK_NORM, attention
 from ..schema.hyperparameters import DECODER, HEADS, RMS_EPS, Windows, matrix
 from ..schema.weight_layout import Stacked
-from .gemma import ACT, THETAS, capped
+from .gemma import ACT, TWO_ROPES, capped
 
 SPARSE_LAYERS, SPARSITY = 10, 0.95
 """Defaults: the first layers keep the largest twentieth of their activations."""
@@ -95,7 +95,7 @@ class Width:
 
 KEYS = (
     *DECODER, *HEADS, RMS_EPS, Width(), ACT,
-    Windows(lambda config, i: (i + 1) % 5 != 0, period=5, explicit=True), *THETAS, Scaling(section="full_attention"),
+    Windows(lambda config, i: (i + 1) % 5 != 0, period=5, explicit=True), *TWO_ROPES,
     SharedLayers("shared", "num_kv_shared_layers", "attention.shared_kv_layers", 15, at_most=("layers",)),
     Sparsity(), *INPUT_KEYS,
     Key("copies", "altup_num_inputs", "altup.num_inputs", 4, Integer(2, 64)),
@@ -146,8 +146,7 @@ def build(net: Decoder) -> None:
     """Layers on several copies of the hidden state, of which one is active: AltUp predicts all, the layer computes the
     active one, AltUp corrects the others."""
     config = net.config
-    whole = Rotary(config.head_dim, config.theta, config.scaling, config.context)
-    local = Rotary(config.head_dim, config.local_theta, PLAIN, config.context)
+    whole, local = rotaries(config)
     kept: dict[int, tuple[Value, Value]] = {}
     x = net.Mul(net.begin(), math.sqrt(config.hidden))
     inputs = layer_inputs(net, x)

@@ -23,12 +23,13 @@ from ..schema.hyperparameters import (
     matrix,
     partial,
 )
+from ..schema.rope.stated_parameters import FrequencyBase
 from ..schema.weight_layout import GROUPED
 
 KEYS = (
     *DECODER, Key("kv_heads", (), (), lambda config: config.heads), OWN_HEAD_DIM,
-    INTERMEDIATE, LAYER_EPS, Key("theta", ("rotary_emb_base", "rope_theta", "rope_parameters.rope_theta"),
-                                 "rope.freq_base", 10000.0, FREQUENCY_BASE),
+    INTERMEDIATE, LAYER_EPS, FrequencyBase("theta", ("rotary_emb_base", "rope_theta"),
+                                           "rope.freq_base", 10000.0, FREQUENCY_BASE),
     Scaling(), act("gelu"), partial(0.25), ROTARY,
     Key("part", "rotary_pct", (), lambda config: config.rotary_fraction, REAL),
     Key("parallel", "use_parallel_residual", "use_parallel_residual", True, flag), FUSED,

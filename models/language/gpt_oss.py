@@ -30,11 +30,15 @@ from ..schema.hyperparameters import (
     frequency_base,
     matrix,
 )
+from ..schema.rope.stated_parameters import RopeSection
 
+ROPE = RopeSection(
+    default={"rope_type": "yarn", "factor": 32.0, "truncate": False, "original_max_position_embeddings": 4096}
+)
 KEYS: tuple[Row, ...] = (
     *DECODER, *HEADS, INTERMEDIATE,
     Key("expert_intermediate", (), "expert_feed_forward_length", lambda config: config.intermediate, COUNT), RMS_EPS_5,
-    frequency_base(150000.0), Scaling(),
+    frequency_base(150000.0), Scaling(section=ROPE),
     Windows(lambda config, i: i % 2 == 0, period=2),
     Key("experts", "num_local_experts", "expert_count", kind=COUNT), EXPERTS_USED,
     Fixed("limit", "swiglu_limit", 7.0), Fixed("steep", "swiglu_alpha", 1.702),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, Architecture, Config, Key, value_at
+from ...runtime.contract.architecture import HF, Architecture, Config
 from ...runtime.contract.hyperparameter import checked
 from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
@@ -16,7 +16,7 @@ from ..layers.decoder import Decoder
 from ..layers.linear import linear
 from ..layers.mlp import gated
 from ..layers.norm import norm
-from ..layers.rope import FACTOR, PLAIN, Rotary, Scaling
+from ..layers.rope import PLAIN, Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import (
     DECODER,
@@ -30,21 +30,20 @@ from ..schema.hyperparameters import (
     act,
     matrix,
 )
-
-SECTIONS = ("rope_parameters", "rope_scaling")
+from ..schema.rope.gguf_scaling import FACTOR
+from ..schema.rope.stated_parameters import ALL_LAYERS, FrequencyBase
 
 
 def _alpha(names: str, source: Mapping[str, Any]) -> float | None:
     """The factor of NTK-aware scaling with a fixed factor, which config.json calls dynamic; None without it."""
-    for section in SECTIONS if names == HF else ():
-        stated = [value_at(source, f"{section}.{key}") for key in ("rope_type", "type", "alpha")]
-        if "dynamic" in stated[:2] and stated[2]:
-            return float(checked(f"{section}.alpha", stated[2], FACTOR))
+    path, stated = ALL_LAYERS.stated(source) if names == HF else ("", {})
+    if "dynamic" in (stated.get("rope_type"), stated.get("type")) and stated.get("alpha"):
+        return float(checked(f"{path}.alpha", stated["alpha"], FACTOR))
     return None
 
 
 @dataclass(frozen=True)
-class RaisedBase(Key):
+class RaisedBase(FrequencyBase):
     """Hyper-parameter: the RoPE frequency base, times alpha to the power of ``head_dim / (head_dim - 2)``."""
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:

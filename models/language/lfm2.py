@@ -18,7 +18,7 @@ from ..layers.norm import norm
 from ..layers.recurrent.recurrence import short_conv, token_mask
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import EMBED, HEAD
-from ..schema.hyperparameters import DECODER, FREQUENCY_BASE, HF_HEAD_DIM, TOKENS, matrix
+from ..schema.hyperparameters import DECODER, HF_HEAD_DIM, TOKENS, frequency_base, matrix
 from ..schema.layer_kinds import AttentionLayers, HybridKVHeads, attends, recurs
 from ..schema.weight_layout import Reshaped
 
@@ -65,7 +65,7 @@ KEYS = (
     *DECODER, AttentionLayers("conv", default=_full_layers), HybridKVHeads(), FeedForward(), Scaling(),
     HF_HEAD_DIM,
     Key("eps", "norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, NOT_NEGATIVE),
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 1e6, FREQUENCY_BASE),
+    frequency_base(1e6),
     Key("taps", "conv_L_cache", "shortconv.l_cache", 3, COUNT),
     TOKENS,
     Key("act", (), (), "silu", word),

@@ -25,13 +25,13 @@ from ..schema.fused_weight_layout import HalfColumns, TransposedExperts
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
-    FREQUENCY_BASE,
     HEADS,
     RMS_EPS_5,
     ROTARY_PAIRS,
     TOKENS,
     WHOLE_ROTARY,
     act,
+    frequency_base,
     matrix,
 )
 from ..schema.layer_kinds import UsesRope
@@ -94,9 +94,12 @@ def tuned(value: Any) -> bool:
     return bool(SIZE(value)) if not isinstance(value, bool) else value
 
 
+UNSCALED = dict.fromkeys(("attention_factor", "short_mscale", "long_mscale"), 1.0)
+"""Parameters of a RoPE scaling that leaves the lengths of queries and keys unchanged."""
+
 KEYS = (
     *DECODER, *HEADS, RMS_EPS_5,
-    Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", 5e5, FREQUENCY_BASE), Scaling(),
+    frequency_base(5e5), Scaling(),
     act("silu"), WHOLE_ROTARY, ROTARY_PAIRS, TOKENS, UsesRope(), Chunks(),
     Key("intermediate", "intermediate_size_mlp", "feed_forward_length", 16384, COUNT),
     Key("expert_intermediate", "intermediate_size", "expert_feed_forward_length", kind=COUNT),
@@ -146,9 +149,9 @@ def build(net: Decoder) -> None:
     """Pre-norm layers: attention within chunks with rotary embedding, or over all tokens without; then a gated network
     or a mixture of them with a shared expert."""
     config = net.config
-    rotary = Rotary(
-        config.rotary, config.theta, config.scaling, config.context, interleaved=True, factors="rope.factors"
-    )
+    # the norms of heads, which come after their rotation, undo its scale
+    scaling = {**config.scaling, **UNSCALED} if config.qk_norm else config.scaling
+    rotary = Rotary(config.rotary, config.theta, scaling, config.context, interleaved=True, factors="rope.factors")
     x = net.begin()
     for i, (chunk, uses_rope) in enumerate(zip(config.chunks, config.uses_rope, strict=True)):
         h = norm(net, x, f"layers.{i}.attn_norm")

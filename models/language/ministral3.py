@@ -14,7 +14,7 @@ from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
 from ..layers.mlp import gated
 from ..layers.norm import norm
-from ..layers.rope import Magnitude, Rotary, Scaling
+from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import (
     DECODER,
@@ -22,13 +22,15 @@ from ..schema.hyperparameters import (
     INTERMEDIATE,
     KV_HEADS,
     RMS_EPS_5,
-    THETA,
     TOKENS,
     VALUE_DIM,
     WHOLE_ROTARY,
     Windows,
     act,
+    frequency_base,
 )
+from ..schema.rope.gguf_scaling import LogarithmScaling
+from ..schema.rope.stated_parameters import RopeSection
 
 BETA = "llama_4_scaling_beta"
 
@@ -50,6 +52,17 @@ class QueryBeta:
         return {"attention.temperature_scale": config.query_beta} if names != HF else {}
 
 
+ROPE = RopeSection(
+    default={
+        "rope_type": "yarn",
+        "rope_theta": 1e6,
+        "factor": 16.0,
+        "original_max_position_embeddings": 16384,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        BETA: 0.1,
+    }
+)
 KEYS = (
     *DECODER,
     KV_HEADS,
@@ -57,9 +70,8 @@ KEYS = (
     VALUE_DIM,
     INTERMEDIATE,
     RMS_EPS_5,
-    THETA,
-    Scaling(),
-    Magnitude(1.0),
+    frequency_base(10000.0, ROPE),
+    Scaling(section=ROPE, gguf_keys=LogarithmScaling(betas=True)),
     QueryBeta(),
     Windows(),
     act("silu"),

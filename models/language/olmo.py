@@ -3,7 +3,7 @@ after each block."""
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import Architecture, Key
+from ...runtime.contract.architecture import HF, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import NOT_NEGATIVE, POSITIVE
 from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
@@ -13,7 +13,7 @@ from ..layers.linear import linear
 from ..layers.mlp import gated
 from ..layers.net import Net
 from ..layers.norm import layer_norm, norm
-from ..layers.rope import PLAIN, Rotary, Scaling
+from ..layers.rope import Rotary, Scaling, rotaries
 from ..schema.decoder_weights import AFTER_ATTN, AFTER_MLP, EMBED, GATED, HEAD, NORM, WHOLE_QK_NORM, attention
 from ..schema.hyperparameters import (
     DECODER,
@@ -26,6 +26,13 @@ from ..schema.hyperparameters import (
     Windows,
     act,
 )
+from ..schema.rope.stated_parameters import FULL_LAYERS, SLIDING_LAYERS, FrequencyBase
+
+
+def _local_theta(config: Config) -> float:
+    """The default base of sliding-window layers: transformers applies a ``rope_theta`` to the others only."""
+    return 5e5 if config.names == HF else float(config.theta)
+
 
 KEYS = (
     *DECODER, KV_HEADS, HF_HEAD_DIM, INTERMEDIATE, Scaling(), act("silu"),
@@ -36,10 +43,11 @@ OLMO_KEYS = (
 )  # fmt: skip
 OLMO2_KEYS = (*KEYS, THETA, RMS_EPS_5, Windows())
 OLMO3_KEYS = (
-    *KEYS, Key("theta", ("rope_theta", "rope_parameters.full_attention.rope_theta", "rope_parameters.rope_theta"),
-               "rope.freq_base", 5e5, FREQUENCY_BASE),
+    *(row for row in KEYS if row.name != "scaling"),
+    FrequencyBase("theta", "rope_theta", "rope.freq_base", 5e5, FREQUENCY_BASE, section=FULL_LAYERS),
+    FrequencyBase("local_theta", (), "rope.freq_base_swa", _local_theta, FREQUENCY_BASE, section=SLIDING_LAYERS),
+    Scaling(section=FULL_LAYERS), Scaling("local_scaling", SLIDING_LAYERS, gguf_keys=None),
     RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0, period=4, explicit=True),
-    Key("local_theta", (), "rope.freq_base_swa", lambda config: config.theta, FREQUENCY_BASE),
 )  # fmt: skip
 WEIGHTS = (*EMBED, *attention(pairs=True), *GATED, *HEAD)
 OLMO2_WEIGHTS = (*EMBED, *attention(), *WHOLE_QK_NORM, *AFTER_ATTN, *GATED, *AFTER_MLP, *NORM, *HEAD)
@@ -69,11 +77,10 @@ def build_olmo(net: Decoder) -> None:
 
 
 def build_olmo2(net: Decoder) -> None:
-    """Post-norm layers; queries and keys are normalized over all heads at once; sliding-window layers use unscaled
-    RoPE."""
+    """Post-norm layers; queries and keys are normalized over all heads at once; sliding-window layers have RoPE
+    parameters of their own."""
     config = net.config
-    whole = Rotary(config.head_dim, config.theta, config.scaling, config.context)
-    local = Rotary(config.head_dim, config.theta, PLAIN, config.context)
+    whole, local = rotaries(config)
     x = net.begin()
     for i, window in enumerate(config.windows):
         y = self_attention(

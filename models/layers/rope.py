@@ -10,23 +10,22 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError
-from ...runtime.contract.architecture import HF, Config, Key, Weight, value_at
+from ...runtime.contract.architecture import HF, Config, Key, Weight
 from ...runtime.contract.hyperparameter import (
     NOT_NEGATIVE,
     POSITIVE,
-    Integer,
     Kind,
     Listed,
     ParameterError,
-    Real,
     checked,
     flag,
-    mapping,
     shown,
 )
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
-from ..schema.hyperparameters import FREQUENCY_BASE
+from ..schema.rope.gguf_scaling import FACTOR, ORIGINAL, GgufScaling
+from ..schema.rope.stated_parameters import ALL_LAYERS, OLDER, RopeSection
+from ..schema.rope.yarn import attention_factor
 from .net import Net
 
 PLAIN: dict[str, Any] = {"type": "default"}
@@ -40,21 +39,18 @@ class Scaling:
     other keys are those of config.json.
 
     Attributes:
-        section: where transformers 5 keeps the parameters of this kind of layer (``rope_parameters.SECTION``), "" for
-            all layers.
+        section: the layers that it belongs to.
+        gguf_keys: how GGUF files state it; None for layers that they do not scale.
     """
 
     name: str = "scaling"
-    section: str = ""
+    section: RopeSection = ALL_LAYERS
+    gguf_keys: GgufScaling | None = GgufScaling()
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
         if names != HF:
-            return _from_gguf(source)
-        path = f"rope_parameters.{self.section}" if self.section else "rope_parameters"
-        path, found = next(
-            ((key, value) for key in (path, "rope_scaling") if (value := value_at(source, key))), (path, {})
-        )
-        stated = checked(path, found, mapping)
+            return self._from_gguf(source)
+        path, stated = self.section.stated(source)
         kind = _kind(
             f"{path}.type",
             stated.get("rope_type") or stated.get("type") or "default",
@@ -63,7 +59,7 @@ class Scaling:
         scaling = {
             key: checked(f"{path}.{key}", value, PARAMETERS.get(key, _unchanged))
             for key, value in stated.items()
-            if not key.endswith("type") and value is not None
+            if not key.endswith("type") and key not in OTHERS and value is not None
         }
         original = source.get(ORIGINAL_KEY)
         if original and not scaling.get(ORIGINAL_KEY):
@@ -78,28 +74,38 @@ class Scaling:
         if names == HF and scaling["type"] == FACTORS:
             raise UnsupportedError("E-ARCH-ROPE", None, "config.json cannot store this model's RoPE frequency factors")
         if names == HF:
-            return {
-                "rope_scaling": {
-                    "rope_type": scaling["type"],
-                    **{key: value for key, value in scaling.items() if key != "type"},
-                }
-            }
-        return _to_gguf(scaling)
+            stated = {"rope_type": scaling["type"], **{key: value for key, value in scaling.items() if key != "type"}}
+            nested = {f"{self.section.path}.{key}": value for key, value in stated.items()} if self.section.name else {}
+            return {**({OLDER: stated} if self.section.scaled else {}), **nested}
+        # GGUF stores llama3 and factors as the tensor rope_freqs, and has no dynamic scaling
+        if self.gguf_keys is None or scaling["type"] in ("llama3", FACTORS, "dynamic"):
+            return {}
+        return {TYPE: scaling["type"], **self.gguf_keys.write(scaling)}
+
+    def _from_gguf(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        stated = source.get(TYPE) or ("linear" if source.get("rope.scaling.factor") else "default")
+        kind = _kind(TYPE, stated, {"none": "default"})
+        if self.gguf_keys is None or kind == "default":
+            return dict(PLAIN)
+        found = self.gguf_keys.read(kind, source)
+        if kind in ("linear", "dynamic", "yarn") and "factor" not in found:
+            raise ParameterError("rope.scaling.factor", f"missing; RoPE scaling {kind} needs it")
+        return {"type": kind, **found}
 
 
+TYPE = "rope.scaling.type"
 ORIGINAL_KEY = "original_max_position_embeddings"
-ORIGINAL = Integer(2)
-"""Context length in tokens before the extension."""
-FACTOR = Real(1e-9, 1e9)
 FACTOR_LIST = Listed(FACTOR, 1)
 PARAMETERS: dict[str, Kind] = {
     "factor": FACTOR, "low_freq_factor": FACTOR, "high_freq_factor": FACTOR, ORIGINAL_KEY: ORIGINAL,
     "attention_factor": FACTOR,
     "beta_fast": FACTOR, "beta_slow": FACTOR, "mscale": NOT_NEGATIVE, "mscale_all_dim": NOT_NEGATIVE, "truncate": flag,
-    "short_factor": FACTOR_LIST, "long_factor": FACTOR_LIST, "rope_theta": FREQUENCY_BASE,
+    "short_factor": FACTOR_LIST, "long_factor": FACTOR_LIST,
     "llama_4_scaling_beta": NOT_NEGATIVE, "short_mscale": FACTOR, "long_mscale": FACTOR,
 }  # fmt: skip
 """Checks of the scaling parameters that are read; others are passed through."""
+OTHERS = ("rope_theta", "partial_rotary_factor")
+"""Parameters beside the scaling, which other rows read."""
 NEEDED = {
     "linear": ("factor",), "dynamic": ("factor",), "yarn": ("factor",), "longrope": ("short_factor", "long_factor"),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", ORIGINAL_KEY),
@@ -128,63 +134,6 @@ def _check_complete(path: str, kind: str, scaling: Mapping[str, Any]) -> None:
         raise ParameterError(f"{path}.high_freq_factor", "must not be smaller than low_freq_factor")
     if kind == "longrope" and len(scaling["short_factor"]) != len(scaling["long_factor"]):
         raise ParameterError(f"{path}.short_factor", "must be as long as long_factor")
-
-
-GGUF_KEYS = {
-    "factor": "rope.scaling.factor",
-    "original_max_position_embeddings": "rope.scaling.original_context_length",
-    "attention_factor": "rope.scaling.attn_factor",
-    "beta_fast": "rope.scaling.yarn_beta_fast",
-    "beta_slow": "rope.scaling.yarn_beta_slow",
-}
-
-
-def _from_gguf(source: Mapping[str, Any]) -> dict[str, Any]:
-    kind = _kind("rope.scaling.type", source.get("rope.scaling.type") or "default", {"none": "default"})
-    if kind == "default":
-        return dict(PLAIN)
-    found = {ours: checked(key, source[key], PARAMETERS[ours]) for ours, key in GGUF_KEYS.items() if source.get(key)}
-    if kind in ("linear", "dynamic", "yarn") and "factor" not in found:
-        raise ParameterError(GGUF_KEYS["factor"], f"missing; RoPE scaling {kind} needs it")
-    return {"type": kind, **found}
-
-
-def _to_gguf(scaling: dict[str, Any]) -> dict[str, Any]:
-    # GGUF stores llama3 and factors as the tensor rope_freqs, and has no dynamic scaling
-    if scaling["type"] in ("llama3", FACTORS, "dynamic"):
-        return {}
-    known = {key: _number(key, scaling[ours]) for ours, key in GGUF_KEYS.items() if scaling.get(ours) is not None}
-    return {"rope.scaling.type": scaling["type"], **known}
-
-
-def _number(key: str, value: Any) -> int | float:
-    """A value converted to its GGUF key's type."""
-    return int(value) if key.endswith("length") else float(value)
-
-
-@dataclass(frozen=True)
-class Magnitude:
-    """Hyper-parameter, read after `Scaling`: how much YaRN scales attention scores (config.json's ``mscale_all_dim``);
-    GGUF files store it times `per`."""
-
-    per: float
-    name: str = "magnitude"
-
-    def read(self, names: str, source: Mapping[str, Any], config: Config) -> float | None:
-        scaling = config.scaling
-        if names == HF:
-            return scaling.get("mscale_all_dim")
-        key = "rope.scaling.yarn_log_multiplier"
-        found = source.get(key)
-        if found is None or scaling["type"] == "default":
-            return None
-        magnitude = round(checked(key, found, NOT_NEGATIVE) / self.per, 6)
-        scaling.update(mscale=magnitude, mscale_all_dim=magnitude)
-        return magnitude
-
-    def write(self, names: str, config: Config) -> dict[str, Any]:
-        stated = config.magnitude is not None and config.scaling["type"] != "default" and names != HF
-        return {"rope.scaling.yarn_log_multiplier": config.magnitude * self.per} if stated else {}
 
 
 @dataclass(frozen=True)
@@ -231,6 +180,14 @@ class Rotary:
             x, cosines, sines, num_heads=heads, rotary_embedding_dim=self.size, interleaved=int(self.interleaved)
         )
         return y
+
+
+def rotaries(config: Config) -> tuple[Rotary, Rotary]:
+    """RoPE of layers with full attention and of those with a window, which may have parameters of their own."""
+    whole = Rotary(config.head_dim, config.theta, config.scaling, config.context)
+    if "local_theta" not in config.values:
+        return whole, whole
+    return whole, Rotary(config.head_dim, config.local_theta, config.local_scaling, config.context)
 
 
 Frequencies = tuple[Any, float | Value]
@@ -324,13 +281,17 @@ def _llama3(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
 
 
 def _yarn(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
-    """YaRN (Peng et al. 2023, arXiv:2309.00071)."""
-    scaling, size = rotary.scaling, rotary.size
+    frequencies = yarn_frequencies(rotary.scaling, rotary.size, rotary.theta, rotary.context)
+    return frequencies, attention_factor(rotary.scaling)
+
+
+def yarn_frequencies(scaling: Mapping[str, Any], size: int, theta: float, context: int) -> np.ndarray:
+    """Angle per position of each pair under YaRN (Peng et al. 2023, arXiv:2309.00071), f32 [size / 2]."""
     factor = float(scaling["factor"])
-    original = scaling.get("original_max_position_embeddings") or rotary.context
+    original = scaling.get(ORIGINAL_KEY) or context
 
     def dimension(turns: float) -> float:
-        return float(size * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(rotary.theta)))
+        return float(size * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta)))
 
     low, high = dimension(scaling.get("beta_fast") or 32), dimension(scaling.get("beta_slow") or 1)
     if scaling.get("truncate", True):
@@ -339,22 +300,9 @@ def _yarn(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
     ramp = np.clip(
         (np.arange(size // 2, dtype=np.float32) - low) / (high - low if high != low else 0.001), 0, 1
     ).astype(np.float32)
-    frequencies = inverse(size, rotary.theta)
-    return frequencies / np.float32(factor) * ramp + frequencies * (1 - ramp), yarn_attention(scaling)
-
-
-def yarn_attention(scaling: Mapping[str, Any]) -> float:
-    """Multiplier of cosines and sines under YaRN (the attention factor)."""
-    factor = float(scaling["factor"])
-
-    def magnitude(multiple: float) -> float:
-        return 0.1 * multiple * math.log(factor) + 1.0 if factor > 1 else 1.0
-
-    if scaling.get("attention_factor") is not None:
-        return float(scaling["attention_factor"])
-    if scaling.get("mscale") and scaling.get("mscale_all_dim"):
-        return magnitude(scaling["mscale"]) / magnitude(scaling["mscale_all_dim"])
-    return magnitude(1)
+    frequencies = inverse(size, theta)
+    found: np.ndarray = frequencies / np.float32(factor) * ramp + frequencies * (1 - ramp)
+    return found
 
 
 def _longrope(net: Net, rotary: Rotary, positions: Value) -> Frequencies:
@@ -444,7 +392,8 @@ def _attention_factor(config: Config) -> float | None:
     if scaling["type"] != "longrope":
         return None
     if scaling.get("short_mscale") is None or scaling.get("long_mscale") is None:
-        return longrope_attention(scaling, config.context, config.original)
+        stated = scaling.get("attention_factor")
+        return longrope_attention(scaling, config.context, config.original) if stated is None else float(stated)
     return float(scaling["long_mscale"])
 
 

@@ -20,7 +20,6 @@ from ...runtime.contract.architecture import (
     Layout,
     Stored,
     Weight,
-    value_at,
 )
 from ...runtime.contract.hyperparameter import (
     COUNT,
@@ -40,6 +39,7 @@ from ...runtime.contract.hyperparameter import (
     word,
 )
 from .activation import activation, hf_activation
+from .rope.stated_parameters import ALL_LAYERS, FrequencyBase, RopeSection
 from .weight_layout import Stacked
 
 POOLING_KEY = "pooling_type"
@@ -180,9 +180,9 @@ FREQUENCY_BASE = Real(1, above=True)
 """Valid range of the RoPE frequency base."""
 
 
-def frequency_base(default: float) -> Key:
+def frequency_base(default: float, section: RopeSection = ALL_LAYERS) -> FrequencyBase:
     """Hyper-parameter: the RoPE frequency base."""
-    return Key("theta", ("rope_theta", "rope_parameters.rope_theta"), "rope.freq_base", default, FREQUENCY_BASE)
+    return FrequencyBase("theta", "rope_theta", "rope.freq_base", default, FREQUENCY_BASE, section=section)
 
 
 THETA = frequency_base(10000.0)
@@ -301,7 +301,9 @@ class RotaryFraction:
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> float:
         if names == HF:
-            found = next(((key, value) for key in PARTIAL if (value := value_at(source, key)) is not None), None)
+            path, nested = ALL_LAYERS.stated(source)
+            stated = [(f"{path}.{PARTIAL[0]}", nested.get(PARTIAL[0])), *((key, source.get(key)) for key in PARTIAL)]
+            found = next((each for each in stated if each[1] is not None), None)
             return self.default if found is None else float(checked(*found, FRACTION))
         size = source.get(ROTARY_KEY)
         if size is None:
@@ -314,7 +316,7 @@ class RotaryFraction:
         return {PARTIAL[0]: config.rotary_fraction} if names == HF else {}
 
 
-PARTIAL = ("partial_rotary_factor", "rope_parameters.partial_rotary_factor", "rope_pct", "rotary_pct")
+PARTIAL = ("partial_rotary_factor", "rope_pct", "rotary_pct")
 
 
 def partial(default: float = 1.0) -> RotaryFraction:

@@ -6,21 +6,17 @@ from __future__ import annotations
 from ...runtime.contract.architecture import Architecture, Key
 from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, bert_embeddings, post_norm_layer
-from ..layers.rope import Rotary
+from ..layers.rope import Rotary, Scaling
 from ..pipelines.encoder_tasks import FEATURES, encoder_tasks
 from ..schema.encoder_hyperparameters import BERT, settle_gguf
 from ..schema.encoder_weights import norm, pooler
 from ..schema.hyperparameters import FREQUENCY_BASE, matrix
+from ..schema.rope.stated_parameters import FrequencyBase
 
 KEYS = (
     *BERT,
-    Key(
-        "theta",
-        ("rope_parameters.rope_theta", "rotary_emb_base", "rope_theta"),
-        "rope.freq_base",
-        20000.0,
-        FREQUENCY_BASE,
-    ),
+    FrequencyBase("theta", ("rope_theta", "rotary_emb_base"), "rope.freq_base", 20000.0, FREQUENCY_BASE),
+    Scaling(),
     Key("projected", (), (), lambda config: 3 * config.hidden),
 )
 HF, GGUF, NAME = "encoder.layers.{i}.", "blk.{i}.", "layers.{i}."
@@ -43,7 +39,7 @@ def build(net: Encoder) -> Value:
     config = net.config
     net.begin(types=config.types > 1)
     x = bert_embeddings(net, net.positions())
-    rotary = Rotary(config.head_dim, config.theta, {"type": "default"}, config.context)
+    rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
     for i in range(config.layers):
         x = post_norm_layer(net, x, f"layers.{i}", rotary=rotary)
     return x

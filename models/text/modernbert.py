@@ -14,12 +14,13 @@ from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder
 from ..layers.linear import embedding, linear
 from ..layers.mlp import ACTIVATIONS, gated_fused
-from ..layers.rope import Rotary
+from ..layers.rope import Scaling, rotaries
 from ..pipelines.encoder_tasks import FEATURES, Head, encoder_tasks, sequence_head
 from ..schema.activation import activation
 from ..schema.encoder_hyperparameters import ENCODER, FILL_MASK, TOKEN_CLASSIFICATION, UNSCALED, of_class, settle_gguf
 from ..schema.encoder_weights import CLASSIFIER, GGUF_CLASSIFIER
 from ..schema.hyperparameters import DOUBLE, FREQUENCY_BASE, INTERMEDIATE, PATTERN, TOKENS, act, matrix
+from ..schema.rope.stated_parameters import FULL_LAYERS, FrequencyBase, RopeSection
 
 POOLING_KEY = "classifier.pooling_type"
 POOLINGS = {1: "mean", 2: "cls"}
@@ -44,6 +45,7 @@ class ClassifierPooling:
         return {POOLING_KEY: next(kind for kind, name in POOLINGS.items() if name == config.pooling)}
 
 
+SLIDING = RopeSection("sliding_attention")
 KEYS = (
     *(row for row in ENCODER if row.name != "eps"),
     Key("eps", "norm_eps", "attention.layer_norm_epsilon", 1e-5, NOT_NEGATIVE),
@@ -52,20 +54,10 @@ KEYS = (
     act("gelu", "hidden_activation"),
     Key("period", "global_attn_every_n_layers", PATTERN, 3, COUNT),
     Key("window", "local_attention", "attention.sliding_window", 128, COUNT),
-    Key(
-        "theta",
-        ("global_rope_theta", "rope_parameters.full_attention.rope_theta"),
-        "rope.freq_base",
-        160000.0,
-        FREQUENCY_BASE,
-    ),
-    Key(
-        "local_theta",
-        ("local_rope_theta", "rope_parameters.sliding_attention.rope_theta"),
-        "rope.freq_base_swa",
-        10000.0,
-        FREQUENCY_BASE,
-    ),
+    FrequencyBase("theta", "global_rope_theta", "rope.freq_base", 160000.0, FREQUENCY_BASE, section=FULL_LAYERS),
+    FrequencyBase("local_theta", "local_rope_theta", "rope.freq_base_swa", 10000.0, FREQUENCY_BASE, section=SLIDING),
+    Scaling(section=FULL_LAYERS),
+    Scaling("local_scaling", SLIDING, gguf_keys=None),
     ClassifierPooling(),
     Key("head_act", "classifier_activation", (), "gelu", activation),
     Key("projected", (), (), lambda config: 3 * config.hidden),
@@ -115,12 +107,12 @@ def build(net: Encoder) -> Value:
     x = net.norm(embedding(net, net.ids, "embed"), "embed_norm")
     near = net.And(net.visible(), net.LessOrEqual(net.Abs(net.distances()), [config.window // 2]))
     near = net.Or(near, net.Equal(net.distances(), [0]))
+    whole, local = rotaries(config)
     for i in range(config.layers):
         everywhere = i % config.period == 0
-        theta = config.theta if everywhere else config.local_theta
-        rotary = Rotary(config.head_dim, theta, {"type": "default"}, config.context)
         y = net.norm(x, f"layers.{i}.attn_norm") if i else x
-        x = net.Add(x, net.self_attention(y, f"layers.{i}.attn", None if everywhere else near, rotary))
+        sight, rotary = (None, whole) if everywhere else (near, local)
+        x = net.Add(x, net.self_attention(y, f"layers.{i}.attn", sight, rotary))
         y = net.norm(x, f"layers.{i}.mlp_norm")
         x = net.Add(x, gated_fused(net, y, f"layers.{i}.mlp", config.act, config.intermediate))
     return net.norm(x, "norm")

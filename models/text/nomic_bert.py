@@ -6,11 +6,12 @@ from ...runtime.contract.architecture import Architecture, Key
 from ...runtime.contract.hyperparameter import COUNT, Choice, Real, flag, word
 from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, bert_embeddings, post_norm_layer
-from ..layers.rope import Rotary
+from ..layers.rope import Rotary, Scaling
 from ..pipelines.encoder_tasks import FEATURES, encoder_tasks
 from ..schema.encoder_hyperparameters import ENCODER, TYPES, settle_gguf
 from ..schema.encoder_weights import norm
 from ..schema.hyperparameters import FREQUENCY_BASE, matrix
+from ..schema.rope.stated_parameters import FrequencyBase
 
 PROJECTED = Key("projected", (), (), lambda config: 3 * config.hidden)
 """Rows of the fused query, key and value matrix."""
@@ -19,13 +20,8 @@ KEYS = (
     Key(
         "intermediate", ("intermediate_size", "n_inner"), "feed_forward_length", lambda config: 4 * config.hidden, COUNT
     ),
-    Key(
-        "theta",
-        ("rope_parameters.rope_theta", "rotary_emb_base", "rope_theta"),
-        "rope.freq_base",
-        10000.0,
-        FREQUENCY_BASE,
-    ),
+    FrequencyBase("theta", ("rope_theta", "rotary_emb_base"), "rope.freq_base", 10000.0, FREQUENCY_BASE),
+    Scaling(),
     Key("interleaved", "rotary_emb_interleaved", (), False, flag),
     Key("act", (), (), "silu", word),
     Key("gate", "activation_function", (), "swiglu", Choice(("swiglu",))),
@@ -54,7 +50,7 @@ def build(net: Encoder) -> Value:
     config = net.config
     net.begin(types=net.has("types.weight") and config.types > 1)
     x = bert_embeddings(net, net.positions())
-    rotary = Rotary(config.head_dim, config.theta, {"type": "default"}, config.context, interleaved=config.interleaved)
+    rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context, interleaved=config.interleaved)
     for i in range(config.layers):
         x = post_norm_layer(net, x, f"layers.{i}", rotary=rotary)
     return x

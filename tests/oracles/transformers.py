@@ -57,8 +57,9 @@ def transformers():
     return library
 
 
-def made(case, seed, folder):
-    """Write a checkpoint with random weights that all show in the output; the model as transformers reads it back."""
+def made(case, seed, folder, saved=False):
+    """Write a checkpoint with random weights that all show in the output; the model as transformers reads it back.
+    `saved`: config.json is what transformers saves, not the configuration of the case."""
     import torch
 
     rng = random.Random(f"{case.name}/{seed}")
@@ -80,7 +81,8 @@ def made(case, seed, folder):
             else:
                 parameter.mul_(1 + 0.2 * noise)
     model.save_pretrained(folder)
-    (folder / "config.json").write_text(json.dumps(config))
+    if not saved:
+        (folder / "config.json").write_text(json.dumps(config))
     return cls.from_pretrained(folder, dtype=torch.float32, attn_implementation=case.attention).eval()
 
 

@@ -1,0 +1,1 @@
+"""RoPE hyper-parameters: where config.json and GGUF files state them."""
