@@ -15,9 +15,9 @@ from ..core.vocabulary import UNUSED
 from ..readers.gguf import KINDS_OF_MODELS, from_gguf
 from ..readers.gguf_engines import PREFIX
 from ..readers.locate import companion_files, read, settings
-from .detect_pre_tokenizer import PROBES
 from .gguf_special import special_keys, templates_of
 from .gguf_vocabulary import PADDING_SCORE, Rows, chosen, made
+from .tokenizer_differences import differences
 
 UNPREFIXED = ("gemma", "gemma2", "gemma3")
 """Architectures whose text gets no space prefix."""
@@ -127,20 +127,7 @@ def _filled(rows: Rows, wanted: int | None, path: str | None) -> Rows:
     return [*rows, *((f"[PAD{token}]", PADDING_SCORE, UNUSED) for token in range(len(rows), wanted))]
 
 
-def differing(one: Tokenizer, other: Tokenizer) -> list[str]:
-    """Strings that two tokenizers encode differently."""
-    return [probe for probe in PROBES if _ids(one, probe) != _ids(other, probe)]
-
-
-def _ids(tokenizer: Tokenizer, probe: str) -> list[int]:
-    return tokenizer.encode(probe, add_bos=False, add_eos=False)
-
-
 def _compare(graph: Graph, before: Tokenizer, after: Tokenizer) -> None:
-    texts = differing(before, after)
-    if texts:
-        message = (
-            f"the tokenizer gives other ids in GGUF than its files for {len(texts)} of {len(PROBES)} test "
-            f"strings, such as {texts[0][:40]!r}"
-        )
-        graph.note("W-TOKENIZER-DIFFERS", message)
+    found = differences(before, after)
+    if found:
+        graph.note("W-TOKENIZER-DIFFERS", f"the tokenizer of the GGUF file gives {'; '.join(found)}")
