@@ -146,8 +146,9 @@ class Adapter:
         return self.patterns[name]
 
 
-def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> None:
-    """Merge adapters, each given as ``DIR`` or ``DIR:STRENGTH``, into the weights of `graph`, in their order.
+def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> list[Adapter]:
+    """Merge adapters, each given as ``DIR`` or ``DIR:STRENGTH``, into the weights of `graph`, in their order; the
+    adapters.
 
     Args:
         offline: whether adapters of the hub are taken from its cache only.
@@ -157,8 +158,8 @@ def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> None
         UnsupportedError: an adapter of another kind.
         FormatError: an adapter with tensors that fit no weight of the model; all are named.
     """
-    for text in wanted:
-        adapter = opened(text, offline)
+    adapters = [opened(text, offline) for text in wanted]
+    for adapter in adapters:
         places = _places(graph, adapter)
         for name, tensor in adapter.replaced.items():
             graph.weights[places[name]] = tensor
@@ -172,6 +173,7 @@ def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> None
             "W-LORA",
             f"{adapter.path}: {done}" + (f", with strength {adapter.strength:g}" if adapter.strength != 1 else ""),
         )
+    return adapters
 
 
 def opened(text: str, offline: bool = False) -> Adapter:
@@ -303,6 +305,9 @@ def _apply(graph: Graph, adapter: Adapter, module: str, update: Update, places: 
             found=[outputs, inputs],
         )
     magnitude = update.parts.get("magnitude_vector")
+    if magnitude is None and not update.embedding and adapter.setting("use_dora", False, bool):
+        why = f"the adapter uses DoRA, but lacks {module}.lora_magnitude_vector"
+        raise FormatError("E-LORA-DORA", adapter.file, why, hint="Is the file whole?")
     if magnitude is not None and (transposed or math.prod(magnitude.shape) != outputs):
         why = f"the magnitudes of {module!r} are of a layer stored [in, out] or of another size, which cannot be merged"
         raise UnsupportedError("E-LORA-DORA", adapter.file, why, hint="Merge it with PEFT, and convert the result")

@@ -32,7 +32,6 @@ from ...runtime.tensor.tensor import CHUNK, Tensor
 from ..console.stdio import refuse_stream
 from ..open import detect_format, graph_files, model_files
 from ..open.companion import without_pickles
-from ..open.lora_adapter import merge
 from ..open.model_directory import INDEX
 from ..open.module_files import is_module_file
 from ..open.open_model import ATTACHED_SUFFIXES, attachments, merged, open_model
@@ -40,6 +39,7 @@ from ..open.prequantized import note_stored_quantized
 from ..translate.translate import Rules, TranslationOptions, graph_names, name_file_type, translated
 from . import graph_variants
 from .conversion_options import Options, check_dtypes
+from .merged_adapters import merge_adapters
 
 CONFIG, TEMPLATE = "config.json", "chat_template.jinja"
 FOLDERS = ("safetensors", "pytorch")
@@ -345,7 +345,7 @@ def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, 
         name: which graph of the model, where it becomes nodes.
     """
     _attach(graph, options)
-    merge(graph, options.lora, offline=options.offline)
+    merge_adapters(graph, options.lora, offline=options.offline)
     config = graph.attachments.get(CONFIG)
     blocks = options.dtype is None and not options.tensor_types
     how = TranslationOptions(

@@ -243,6 +243,50 @@ def test_as_peft_merges(tmp_path, config):
         np.testing.assert_allclose(value, wanted[name].numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("stated", [False, True], ids=["untied", "tied by the adapter"])
+@pytest.mark.parametrize(
+    ("cls", "kind", "modules", "embedding"),
+    [
+        ("LlamaForCausalLM", "llama", {"target_modules": ["q_proj", "embed_tokens"]}, "model.embed_tokens.weight"),
+        ("GemmaForCausalLM", "gemma", {"target_modules": ["q_proj", "embed_tokens"]}, "model.embed_tokens.weight"),
+        ("GPT2LMHeadModel", "gpt2", {"target_modules": ["c_attn", "wte"]}, "transformer.wte.weight"),
+        ("LlamaForCausalLM", "llama", {"modules_to_save": ["embed_tokens"]}, "model.embed_tokens.weight"),
+    ],
+    ids=["llama", "gemma", "gpt2", "saved"],
+)
+def test_a_tied_head_is_what_the_adapter_at_work_has(cls, kind, modules, embedding, stated, tmp_path):
+    peft = pytest.importorskip("peft")
+    config = {"tie_word_embeddings": True, **({"n_positions": 64} if kind == "gpt2" else {"head_dim": 16})}
+    base = made(cases(cls, kind, tied=config)[0], 0, tmp_path / "base")
+    others = {"target_modules": ["q_proj"]} if "target_modules" not in modules else {}
+    settings = {"task_type": "CAUSAL_LM", "r": 4, "ensure_weight_tying": stated, **others, **modules}
+    wrapped = peft.get_peft_model(base, peft.LoraConfig(fan_in_fan_out=kind == "gpt2", **settings)).eval()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in wrapped.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    ids = torch.randint(3, 96, (1, 12))
+    with torch.no_grad():
+        want = wrapped(input_ids=ids, use_cache=False).logits.numpy()
+    wrapped.save_pretrained(tmp_path / "lora")
+    report = cc.convert(tmp_path / "base", tmp_path / "out", to="safetensors", lora=(str(tmp_path / "lora"),))
+    assert embedding in next(note.message for note in report.notes if note.code == "W-LORA-TIED")
+    found = [cc.models.load(tmp_path / "out", threads=1).logits(ids.numpy())]
+    with torch.no_grad():
+        again = getattr(transformers(), cls).from_pretrained(tmp_path / "out").eval()
+        found.append(again(input_ids=ids, use_cache=False).logits.numpy())
+    for got in found:
+        assert np.abs(got - want).max() <= 1e-4 * np.abs(want).max()
+
+
+def test_dora_without_magnitudes_is_refused(base, tmp_path):
+    up, down = pair(64, 64)
+    tensors = {f"{Q}.lora_A.weight": down, f"{Q}.lora_B.weight": up}
+    with pytest.raises(cc.FormatError, match=f"lacks {Q}.lora_magnitude_vector"):
+        merged(base, tmp_path, adapter(tmp_path / "lora", tensors, use_dora=True))
+
+
 def test_as_peft_merges_into_layers_stored_the_other_way(tmp_path):
     peft = pytest.importorskip("peft")
     model = made(GPT2, 0, tmp_path / "base")
