@@ -19,11 +19,12 @@ EPILOG = """\b
 Examples
   candle-convert embed model_dir -f sentences.txt -o vectors.npy
   candle-convert embed model.gguf "a cat" "a dog" "a stock" --similarity
+  candle-convert embed nomic_dir "a cat" --dim 256 --normalize
   candle-convert embed dinov2_dir photos/ -o vectors.npz --normalize
 """
 SHOWN = 20
 """Inputs in a table of similarities."""
-OPTIONS = ("batch", "normalize", "prompt_name", "pooling", "preprocessor")
+OPTIONS = ("batch", "normalize", "prompt_name", "pooling", "dim", "preprocessor")
 """Options of vectors; what a model takes decides which of them it may have."""
 
 
@@ -46,6 +47,12 @@ OPTIONS = ("batch", "normalize", "prompt_name", "pooling", "preprocessor")
 @click.option("--batch", type=click.IntRange(1), metavar="N", help="Inputs of one run (default: 32 texts, 8 pictures).")
 @click.option("--prompt-name", metavar="NAME", help="Which of the model's prompts goes before each text.")
 @click.option("--pooling", metavar="MODE", help="cls, mean, max, mean_sqrt_len_tokens, weightedmean or lasttoken.")
+@click.option(
+    "--dim",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Dimensions to keep of each vector (Matryoshka; default: as the model says).",
+)
 @click.option(
     "--normalize/--no-normalize", default=None, help="Whether vectors have length 1 (default: as the model says)."
 )

@@ -56,4 +56,4 @@ def _rows(text: str, found: Sequence[Any]) -> Iterator[dict[str, Any]]:
             yield from ({"input": text, "mask": number, **row} for row in each)
 
 
-KIND = InputKind("text", "texts", predict_texts, embed_options=("batch", "normalize", "prompt_name", "pooling"))
+KIND = InputKind("text", "texts", predict_texts, embed_options=("batch", "normalize", "prompt_name", "pooling", "dim"))

@@ -45,6 +45,8 @@ def pooling_key(graph: Graph, model: Model) -> dict[str, Meta]:
     said = json_value(graph, SETTINGS, CODE)
     if isinstance(said, dict) and any((said.get("prompts") or {}).values()):
         graph.note("W-GGUF-POOLING", f"GGUF has no place for the prompts in {SETTINGS}")
+    if isinstance(said, dict) and said.get("truncate_dim") is not None:
+        graph.note("W-GGUF-POOLING", f"GGUF has no place for truncate_dim in {SETTINGS}: vectors keep all dimensions")
     return {f"{model.architecture.gguf[0]}.{POOLING_KEY}": numpy.uint32(types[0])}
 
 

@@ -70,6 +70,7 @@ class FeatureExtraction(TextPipeline):
         prompt: str | None = None,
         pooling: str | Sequence[str] | None = None,
         normalize: bool | None = None,
+        dim: int | None = None,
         progress: Progress | None = None,
     ) -> np.ndarray:
         """Vectors; see `TextModel.embed`."""
@@ -80,13 +81,15 @@ class FeatureExtraction(TextPipeline):
         modes = self._modes(pooling)
         skipped = self._skipped(before)
 
+        kept = self._kept(dim)
+
         def vectors(hidden: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-            return self._finished(pooled(hidden, mask, modes, skipped), normalize)
+            return self._shortened(self._finished(pooled(hidden, mask, modes, skipped), normalize), kept, normalize)
 
         if self._model.packs and self._inputs.packable(encodings):
             found = self._packed_rows(encodings, batch, progress, vectors)
         else:
-            found = self._rows(encodings, batch, progress, lambda feeds: self._vectors(feeds, vectors, normalize))
+            found = self._rows(encodings, batch, progress, lambda feeds: self._vectors(feeds, vectors, kept, normalize))
         return found[0] if single else found
 
     def rerank(
@@ -145,6 +148,7 @@ class FeatureExtraction(TextPipeline):
         self,
         feeds: dict[str, np.ndarray],
         compute: Callable[[np.ndarray, np.ndarray | None], np.ndarray],
+        kept: int | None,
         normalize: bool | None,
     ) -> np.ndarray:
         """Vectors of padded texts: what `compute` makes of hidden states and their mask, or what the graph pools."""
@@ -160,8 +164,7 @@ class FeatureExtraction(TextPipeline):
                     expected=expected,
                     found=", ".join(outputs),
                 )
-            vectors = np.asarray(outputs[WHOLE], np.float32)
-            return normalized(vectors) if normalize else vectors
+            return self._shortened(np.asarray(outputs[WHOLE], np.float32), kept, normalize)
         return compute(outputs[name], feeds.get("attention_mask"))
 
     def _finished(self, vectors: np.ndarray, normalize: bool | None) -> np.ndarray:
@@ -169,6 +172,17 @@ class FeatureExtraction(TextPipeline):
         for stage in self.modules.stages:
             if stage is not normalized or normalize is not False:
                 vectors = np.asarray(stage(vectors), np.float32)
+        return vectors
+
+    def _kept(self, dim: int | None) -> int | None:
+        """Elements of a vector that are kept, None for all."""
+        if dim is not None and dim < 1:
+            raise UsageError("E-OPTION", None, "vectors have at least 1 dimension", found=dim)
+        return self.modules.dim if dim is None else dim
+
+    def _shortened(self, vectors: np.ndarray, kept: int | None, normalize: bool | None) -> np.ndarray:
+        """The first elements of each vector."""
+        vectors = vectors[..., :kept]
         return normalized(vectors) if normalize else vectors
 
 

@@ -93,6 +93,7 @@ class SentenceModules:
         length: tokens of a text that are used, None for what the model takes.
         lowercase: whether texts are lowered first.
         similarity: one of `SIMILARITIES`.
+        dim: elements of a vector that are kept (Matryoshka), None for all.
     """
 
     pooling: tuple[str, ...]
@@ -103,6 +104,7 @@ class SentenceModules:
     length: int | None = None
     lowercase: bool = False
     similarity: str = "cosine"
+    dim: int | None = None
 
 
 def sentence_modules(options: RunOptions, *, causal: bool) -> SentenceModules:
@@ -201,13 +203,14 @@ def _settings(source: Graph) -> dict[str, Any]:
         (each for name in TRANSFORMER_SETTINGS if isinstance(each := json_value(source, name, CODE), Mapping)), {}
     )
     length = own.get("max_seq_length")
-    similarity = said.get("similarity_fn_name")
+    similarity, dim = said.get("similarity_fn_name"), said.get("truncate_dim")
     return {
         "prompts": {name: checked(f"prompts.{name}", text, word) for name, text in prompts.items()},
         "default_prompt": None if default is None else checked("default_prompt_name", default, word),
         "length": None if length is None else checked("max_seq_length", length, COUNT),
         "lowercase": checked("do_lower_case", own.get("do_lower_case", False), flag),
         "similarity": similarity if similarity in SIMILARITIES else "cosine",
+        "dim": None if dim is None else checked("truncate_dim", dim, COUNT),
     }
 
 

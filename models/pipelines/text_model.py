@@ -61,6 +61,7 @@ class TextModel(TaskModel):
         prompt: str | None = None,
         pooling: str | Sequence[str] | None = None,
         normalize: bool | None = None,
+        dim: int | None = None,
         progress: Progress | None = None,
     ) -> np.ndarray:
         """Vectors of texts, f32 [texts, width], or [width] for a single text, with pooling, further layers and
@@ -74,6 +75,8 @@ class TextModel(TaskModel):
             pooling: ``cls``, ``max``, ``mean``, ``mean_sqrt_len_tokens``, ``weightedmean`` or ``lasttoken``, or
                 several whose vectors are joined; None for the model's.
             normalize: whether vectors have length 1; None for what the model's files say.
+            dim: elements that are kept of each vector (Matryoshka); None for what the model's files say. As in
+                sentence-transformers, a shortened vector has length 1 only if `normalize` is true.
             progress: told how many texts are done.
 
         Texts that are too long are cut, with a `TruncationWarning`. Raises UsageError if the model makes no vectors.
@@ -85,6 +88,7 @@ class TextModel(TaskModel):
             prompt=prompt,
             pooling=pooling,
             normalize=normalize,
+            dim=dim,
             progress=progress,
         )
         return found

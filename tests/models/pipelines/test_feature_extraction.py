@@ -6,6 +6,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
+from candle_convert.convert.cli.main import run
 from candle_convert.models.pipelines.text_inputs import TruncationWarning
 from candle_convert.tests.builders.packaged_models import minilm
 from candle_convert.tests.builders.text_checkpoints import TEXTS, checkpoint, write
@@ -103,6 +104,26 @@ def test_further_modules(activation, tmp_path):
     cc.convert(tmp_path / "model", copy, to="safetensors")
     assert_close(models.load(copy, threads=1).embed(TEXTS), want.encode(TEXTS))
     assert_close(library().SentenceTransformer(str(copy), device="cpu").encode(TEXTS), want.encode(TEXTS))
+
+
+@pytest.mark.parametrize("normalize", [None, True])
+@pytest.mark.parametrize("stages", [(), ("Normalize",)], ids=["plain", "normalized"])
+@pytest.mark.parametrize("stated", [None, 24], ids=str)
+def test_shortened_vectors(stated, stages, normalize, tmp_path):
+    """Matryoshka: the first elements, as config_sentence_transformers.json states or as asked for."""
+    saved(tmp_path, "BertModel", "mean", *(lambda width, name=name: module(name)() for name in stages))
+    settings = tmp_path / "model" / "config_sentence_transformers.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"truncate_dim": stated}))
+    want = library().SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    model = models.load(tmp_path / "model", threads=1)
+    for dim in (None, 8, 1000):
+        expected = want.encode(TEXTS, truncate_dim=dim, normalize_embeddings=bool(normalize))
+        assert_close(model.embed(TEXTS, dim=dim, normalize=normalize), expected)
+    shown = run(["embed", str(tmp_path / "model"), TEXTS[0], "--dim", "8", "-o", str(tmp_path / "vectors.npy")])
+    assert shown == 0
+    assert_close(np.load(tmp_path / "vectors.npy"), want.encode(TEXTS[:1], truncate_dim=8))
+    with pytest.raises(cc.UsageError, match="at least 1 dimension"):
+        model.embed(TEXTS, dim=0)
 
 
 @pytest.mark.parametrize("include", [True, False])
