@@ -12,22 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from candle_convert.runtime.cuda.device.device import cuda_support
 from candle_convert.runtime.execute import compile_ahead
 from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
 from candle_convert.runtime.jit import numba_lazy
 from candle_convert.tests.builders import packaged_models
 from candle_convert.tests.fuzz.sandbox import Sandbox
+from candle_convert.tests.plugins import forked_workers
 from hypothesis import HealthCheck, settings
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Drawn examples are the same in every run, however fast the machine is, and others in each exhaustive sweep.
-    Tables are as wide as they need to be. SIGINT interrupts, also where the shell started this process in the
-    background, which ignores it. In the workers of ``-n`` NumPy and PyTorch have one thread: threads of two workers
-    that wait for one another on the same cores take many times what they compute in. Each worker compiles kernels
-    itself, and keeps for the next what it compiled for one."""
-    os.environ.pop("COLUMNS", None)
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    SIGINT interrupts, also where the shell started this process in the background, which ignores it. Each worker
+    compiles kernels itself, and keeps for the next what it compiled for one."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     settings.register_profile(
@@ -35,9 +33,19 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     settings.load_profile("candle")
     gc.set_threshold(50_000, 4, 4)
-    if hasattr(config, "workerinput"):
+    if forked_workers.workers(config) or hasattr(config, "workerinput"):
         compile_ahead.cores = lambda: 1
         numba_lazy.numba()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Workers are forked when all functions are declared to Numba. CUDA, which does not work in a fork of a process
+    that has initialized it, is initialized by tests alone."""
+    if forked_workers.workers(session.config):
+        numba_lazy.numba()
+        assert not cuda_support.cache_info().currsize, "a module of tests looks for CUDA devices when it is imported"
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -99,6 +107,13 @@ def needed_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
         if not _full(request.config):
             patch.setattr(ShapeWarmup, "kernels", kernels)
         yield
+
+
+@pytest.fixture
+def no_card() -> None:
+    """Skips a test where CUDA devices are, or are simulated."""
+    if cuda_support().why is None:
+        pytest.skip("there is a card, or the simulator")
 
 
 @pytest.fixture

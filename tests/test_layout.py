@@ -6,7 +6,7 @@ import tomllib
 
 from candle_convert.tests.builders.paths import REPOSITORY, TESTS
 
-HELPERS = {"builders", "device_scripts", "fuzz", "oracles"}
+HELPERS = {"builders", "device_scripts", "fuzz", "oracles", "plugins"}
 """Folders of modules that tests import, as in `candle_convert.tests.builders.networks`."""
 MODULES = sorted(path.relative_to(TESTS) for path in TESTS.rglob("*.py"))
 TEST_MODULES = [path for path in MODULES if path.parts[0] not in HELPERS]

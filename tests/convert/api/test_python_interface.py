@@ -20,7 +20,6 @@ from candle_convert import models
 from candle_convert.convert.check.check import check
 from candle_convert.convert.write.conversion_options import Changes, Options
 from candle_convert.runtime.contract.weight_binding import architectures
-from candle_convert.runtime.cuda.device.device import cuda_support
 from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.tensor.tensor import Tensor
 from candle_convert.tests.builders.onnx_files import perceptron, save, value, weight
@@ -275,7 +274,7 @@ def test_providers_that_are_not_here_are_left_out_with_a_warning(network, provid
     assert session.get_providers() == ["CPUExecutionProvider"]
 
 
-@pytest.mark.skipif(cuda_support().why is None, reason="there is a card, or the simulator")
+@pytest.mark.usefixtures("no_card")
 def test_a_missing_card_falls_back_to_a_cpu_that_was_named(network):
     with pytest.warns(UserWarning, match="runs on the CPU"):
         session = cc.InferenceSession(

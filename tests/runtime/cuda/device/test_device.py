@@ -14,7 +14,6 @@ from onnx import TensorProto, helper
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
-from candle_convert.runtime.cuda.device.device import cuda_support
 from candle_convert.tests.device_scripts.runner import run_script
 
 
@@ -43,7 +42,7 @@ def answer(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.skipif(cuda_support().why is None, reason="there is a card, or the simulator")
+@pytest.mark.usefixtures("no_card")
 def test_no_card_is_one_clear_error(model):
     for asked in ("CUDAExecutionProvider", ("CUDAExecutionProvider", {"device_id": 0})):
         with pytest.raises(UnsupportedError) as caught:

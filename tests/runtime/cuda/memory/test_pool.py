@@ -44,7 +44,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.skipif(cuda_support().why is None, reason="there is a card, or the simulator")
+@pytest.mark.usefixtures("no_card")
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: "-".join(command[:2]))
 def test_every_command_that_runs_a_model_names_its_device(command, tmp_path, monkeypatch, capsys):
     """Before any file is looked for."""

@@ -1,0 +1,1 @@
+"""Pytest plugins of the suite, loaded by `addopts` in pyproject.toml."""
