@@ -73,8 +73,8 @@ class Parameters:
         return (*words, *behind)
 
     def entry(self, name: str, callee: str) -> str:
-        """LLVM assembly of the entry ``(block, part, parts)``, which loads the words and calls the Numba-compiled
-        function. Kernels do not use its return status."""
+        """LLVM assembly of the entry ``(block, part, parts)``, which loads the words and calls the function `callee` (a
+        symbol or an address) that Numba lowered. Kernels do not use its return status."""
         lines = [
             f"define void @{name}(ptr %block, i64 %part, i64 %parts) {{",
             "  %result = alloca ptr",
@@ -91,7 +91,9 @@ class Parameters:
                 lines.append(f"  {value} = getelementptr i64, ptr %block, i64 %word{position}")
             passed.append(f"{_STORED.get(kind, 'i64')} {value}")
         lines.append(f"  %status = call i32 {callee}({', '.join(passed)}, i64 %part, i64 %parts)")
-        return "\n".join([*lines, "  ret void", "}", ""])
+        types = ", ".join(argument.partition(" ")[0] for argument in passed)
+        declaration = [f"declare i32 {callee}({types}, i64, i64)"] if callee.startswith("@") else []
+        return "\n".join([*declaration, *lines, "  ret void", "}", ""])
 
     def signature(self, types: Any) -> Any:
         """The words as Numba types."""

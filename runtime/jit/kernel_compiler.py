@@ -1,7 +1,7 @@
-"""Numba's compiler as kernels use it: from a function to the optimized LLVM assembly of it and all that it calls.
+"""Numba's front end as kernels use it: from a function to the LLVM module of it and all that it calls.
 
-By default Numba makes machine code of every function that it compiles, also of those that are only linked into others.
-Here `linker` makes it, once for a whole kernel.
+Passes that kernels do not need are left out: those for closures, comprehensions, inlining on Numba's level, array
+expressions and annotations.
 """
 
 # mypy: disable-error-code="misc,no-untyped-call,untyped-decorator"
@@ -11,31 +11,26 @@ from collections.abc import Callable
 from typing import Any
 
 from numba._dynfunc import make_function
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags, compile_extra
+from numba.core import typed_passes, untyped_passes
+from numba.core.compiler import CompilerBase, Flags, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import register_pass
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.postproc import PostProcessor
 from numba.core.registry import cpu_target
-from numba.core.typed_passes import NativeLowering
 
-
-class _Library(JITCodeLibrary):
-    """Assembly that Numba's execution engine does not load."""
-
-    def _finalize_final_module(self) -> None:
-        self._verify_declare_only_symbols()
-        self._finalized = True
+from .kernel_library import KernelLibrary
+from .kernel_typing import kernel_typing
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _Lowering(NativeLowering):
-    """Numba's lowering pass, into such a library."""
+class _Lowering(typed_passes.NativeLowering):
+    """Numba's lowering pass, into a `KernelLibrary`."""
 
     _name = "kernel_lowering"
 
     def run_pass(self, state: Any) -> bool:
         """Callers refer to the function by an object with an address, here 0, that only Python would call."""
-        state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         super().run_pass(state)
         lowered = state["cr"]
         name = make_function(lowered.fndesc.lookup_module(), "", "", 0, lowered.env, (state.library,))
@@ -44,23 +39,55 @@ class _Lowering(NativeLowering):
         return True
 
 
+PASSES = (
+    untyped_passes.TranslateByteCode,
+    untyped_passes.FixupArgs,
+    untyped_passes.IRProcessing,
+    untyped_passes.RewriteSemanticConstants,
+    untyped_passes.DeadBranchPrune,
+    untyped_passes.GenericRewrites,
+    untyped_passes.ReconstructSSA,
+    untyped_passes.DeadBranchPrune,
+    typed_passes.NopythonTypeInference,
+    typed_passes.PreLowerStripPhis,
+    typed_passes.IRLegalization,
+    _Lowering,
+    typed_passes.NoPythonBackend,
+)
+
+
+class _Passes(PassManager):
+    """Passes without the events that Numba reports of each."""
+
+    def _runPass(self, index: int, pss: Any, internal_state: Any) -> None:  # noqa: N802 (Numba's name)
+        pss.analysis = self._analysis
+        changed = [step(internal_state) for step in (pss.run_initialization, pss.run_pass, pss.run_finalizer)]
+        if any(changed) and isinstance(pss, REBUILT_AFTER):
+            PostProcessor(internal_state.func_ir).run()
+
+
+REBUILT_AFTER = (untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites, untyped_passes.ReconstructSSA)
+"""Passes that change blocks and leave their order and the lifetimes of variables to be found again."""
+
+
 class KernelCompiler(CompilerBase):
     """The compiler of kernels and of the functions that only kernels call."""
 
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, names: Any) -> None:
         flags.no_compile = True
-        super().__init__(typing, target, library, args, result, flags, names)
+        super().__init__(kernel_typing(typing), target, library, args, result, flags, names)
 
     def define_pipelines(self) -> list[Any]:
-        """Numba's passes, with `_Lowering` for its own."""
-        manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        manager.passes = [(_Lowering if step is NativeLowering else step, said) for step, said in manager.passes]
+        """`PASSES` alone."""
+        manager = _Passes("kernel")
+        for each in PASSES:
+            manager.add_pass(each, each._name)
         manager.finalize()
         return [manager]
 
 
-def assembly(function: Callable[..., Any], signature: Any, options: dict[str, Any]) -> tuple[str, str]:
-    """Optimized LLVM assembly of a function and all that it calls, and the function's name in it.
+def lower(function: Callable[..., Any], signature: Any, options: dict[str, Any]) -> tuple[Any, str]:
+    """An LLVM module of a function and all that it calls, not optimized, and the function's name in it.
 
     Args:
         signature: Numba's signature of the arguments and the result; options: of ``numba.jit``.
@@ -71,5 +98,4 @@ def assembly(function: Callable[..., Any], signature: Any, options: dict[str, An
         compiled = compile_extra(
             *contexts, function, signature.args, signature.return_type, flags, {}, pipeline_class=KernelCompiler
         )
-        compiled.library.finalize()
-        return compiled.library.get_llvm_str(), compiled.fndesc.llvm_func_name
+        return compiled.library.linked(), compiled.fndesc.llvm_func_name

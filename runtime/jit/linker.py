@@ -59,24 +59,22 @@ class OutsideError(Exception):
     """The code references a symbol outside of itself."""
 
 
-def compile_object(text: str, optimized: bool = False) -> bytes:
-    """Compile LLVM assembly with a function `ENTRY` to an object file without unused functions; with `optimized` the
-    assembly is optimized already."""
+def compile_object(text: str) -> bytes:
+    """Optimize LLVM assembly with a function `ENTRY` and compile it to an object file without unused functions."""
+    return compile_module(binding.parse_assembly(text), speed_level=2)
+
+
+def compile_module(module: Any, speed_level: int = 3) -> bytes:
+    """Optimize an LLVM module with a function `ENTRY` and compile it to an object file without unused functions."""
     machine = target()
-    module = binding.parse_assembly(text)
     for function in module.functions:
         if not function.is_declaration and function.name != ENTRY:
             function.linkage = "internal"
     for variable in module.global_variables:
         if not variable.is_declaration and variable.linkage.name != "private":
             variable.linkage = "internal"
-    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
-    if optimized:
-        passes = binding.create_new_module_pass_manager()
-        passes.add_global_dead_code_eliminate_pass()
-    else:
-        passes = builder.getModulePassManager()
-    passes.run(module, builder)
+    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level))
+    builder.getModulePassManager().run(module, builder)
     return bytes(machine.emit_object(module))
 
 

@@ -97,15 +97,16 @@ class RangeKernel:
 
     def code(self) -> bytes | None:
         """The code from `linker.link`, None if it has external references."""
-        from .linker import OutsideError, compile_object, link
+        from .linker import OutsideError, compile_module, link
 
         with _compiling:
             signature = self.parameters.signature(numba_lazy.numba().types)
-            from .kernel_compiler import assembly
+            from .kernel_compiler import lower
 
-            text, callee = assembly(self.function, signature, {**EXACT, **self.options})
+            module, callee = lower(self.function, signature, {**EXACT, **self.options})
         try:
-            return link(compile_object(text + self._entry(f'@"{callee}"'), optimized=True))
+            module.link_in(numba_lazy.binding.parse_assembly(self._entry(f'@"{callee}"')))
+            return link(compile_module(module))
         except (RuntimeError, OutsideError):
             return None
 
