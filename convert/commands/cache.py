@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -12,10 +13,12 @@ from ..cli import shared_options
 from ..cli.number import Number
 from ..console.output import current
 
+DEAREST = 20
+"""Kernels that `cache warm --timing` names."""
 EXAMPLES = {
     "": ("info", "warm model.gguf", "clear --unused 30"),
     "info": ("info", "info --json", "info --json > cache.json"),
-    "warm": ("warm", "warm model.gguf model_dir", "warm net.onnx --dim height=224 --threads 4 --json"),
+    "warm": ("warm", "warm model.gguf model_dir --timing", "warm net.onnx --dim height=224 --threads 4 --json"),
     "clear": ("clear", "clear --unused 30", "clear --json"),
 }
 
@@ -62,32 +65,37 @@ def info(**values: Any) -> None:
 @click.option(
     "--dim", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of the inputs (default 1)."
 )
+@click.option("--timing", is_flag=True, help="Print processor seconds by compile stage, LLVM pass and kernel.")
 @shared_options.options(shared_options.READING)
-def warm(models: tuple[str, ...], threads: int | None, dim: tuple[str, ...], **values: Any) -> None:
+def warm(models: tuple[str, ...], threads: int | None, dim: tuple[str, ...], timing: bool, **values: Any) -> None:
     """Compile the kernels of models ahead of time.
 
     Without a MODEL: the encoders and decoders of all block types, and the kernels of common language models and types.
     Kernels do not depend on shapes, so models then run with any shape without compiling.
     """
     from ..run.feeds import dims
+    from ...runtime.jit import compile_cost
     from ..run.kernel_cache import usage, warm_library, warm_model
 
     out, rows = current(), []
     before = sum(each.files for each in usage())
-    for model in models or (None,):
-        began = time.perf_counter()
-        if model is None:
-            warm_library(threads)
-        else:
-            warm_model(shared_options.open_input(model, values), threads, dims(dim))
-        now = sum(each.files for each in usage())
-        rows.append({"model": model, "files": now - before, "seconds": time.perf_counter() - began})
-        out.say(
-            f"{'the library' if model is None else printable(model)}: {now - before} new files in "
-            f"{rows[-1]['seconds']:.1f} s"
-        )
-        before = now
-    out.emit({"inputs": list(models), "models": rows})
+    with compile_cost.recorded() if timing else contextlib.nullcontext([]) as costs:
+        for model in models or (None,):
+            began = time.perf_counter()
+            if model is None:
+                warm_library(threads)
+            else:
+                warm_model(shared_options.open_input(model, values), threads, dims(dim))
+            now = sum(each.files for each in usage())
+            rows.append({"model": model, "files": now - before, "seconds": time.perf_counter() - began})
+            out.say(
+                f"{'the library' if model is None else printable(model)}: {now - before} new files in "
+                f"{rows[-1]['seconds']:.1f} s"
+            )
+            before = now
+    for title, lines in compile_cost.tables(costs, DEAREST) if timing else ():
+        out.lines("\n".join(["", title, *lines]))
+    out.emit({"inputs": list(models), "models": rows, "kernels": [vars(cost) for cost in costs]})
 
 
 @COMMAND.command("clear", epilog=_examples("clear"))

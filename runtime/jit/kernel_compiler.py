@@ -15,11 +15,18 @@ from numba.core import typed_passes, untyped_passes
 from numba.core.compiler import CompilerBase, Flags, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.postproc import PostProcessor
 from numba.core.registry import cpu_target
 
+from . import compile_cost
 from .kernel_library import KernelLibrary
 from .kernel_typing import kernel_typing
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class BranchesOfAssignments(untyped_passes.DeadBranchPrune):
+    """Dead branches of conditions on values that are assigned once, which SSA finds."""
+
+    _name = "dead_branches_of_assignments"
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -39,21 +46,22 @@ class _Lowering(typed_passes.NativeLowering):
         return True
 
 
-PASSES = (
-    untyped_passes.TranslateByteCode,
-    untyped_passes.FixupArgs,
-    untyped_passes.IRProcessing,
-    untyped_passes.RewriteSemanticConstants,
-    untyped_passes.DeadBranchPrune,
-    untyped_passes.GenericRewrites,
-    untyped_passes.ReconstructSSA,
-    untyped_passes.DeadBranchPrune,
-    typed_passes.NopythonTypeInference,
-    typed_passes.PreLowerStripPhis,
-    typed_passes.IRLegalization,
-    _Lowering,
-    typed_passes.NoPythonBackend,
-)
+PASSES = {
+    untyped_passes.TranslateByteCode: "translate",
+    untyped_passes.FixupArgs: "translate",
+    untyped_passes.IRProcessing: "translate",
+    untyped_passes.RewriteSemanticConstants: "translate",
+    untyped_passes.DeadBranchPrune: "translate",
+    untyped_passes.GenericRewrites: "translate",
+    untyped_passes.ReconstructSSA: "translate",
+    BranchesOfAssignments: "translate",
+    typed_passes.NopythonTypeInference: "type",
+    typed_passes.PreLowerStripPhis: "lower",
+    typed_passes.IRLegalization: "lower",
+    _Lowering: "lower",
+    typed_passes.NoPythonBackend: "lower",
+}
+"""Numba's passes for kernels, in order, and the stage of `compile_cost` that each belongs to."""
 
 
 class _Passes(PassManager):
@@ -61,13 +69,8 @@ class _Passes(PassManager):
 
     def _runPass(self, index: int, pss: Any, internal_state: Any) -> None:  # noqa: N802 (Numba's name)
         pss.analysis = self._analysis
-        changed = [step(internal_state) for step in (pss.run_initialization, pss.run_pass, pss.run_finalizer)]
-        if any(changed) and isinstance(pss, REBUILT_AFTER):
-            PostProcessor(internal_state.func_ir).run()
-
-
-REBUILT_AFTER = (untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites, untyped_passes.ReconstructSSA)
-"""Passes that change blocks and leave their order and the lifetimes of variables to be found again."""
+        with compile_cost.stage(PASSES[type(pss)]):
+            pss.run_pass(internal_state)
 
 
 class KernelCompiler(CompilerBase):
@@ -98,4 +101,5 @@ def lower(function: Callable[..., Any], signature: Any, options: dict[str, Any])
         compiled = compile_extra(
             *contexts, function, signature.args, signature.return_type, flags, {}, pipeline_class=KernelCompiler
         )
+    with compile_cost.stage("parse and link"):
         return compiled.library.linked(), compiled.fndesc.llvm_func_name

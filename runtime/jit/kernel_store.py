@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from . import code_cache, source_digest
+from . import code_cache, compile_cost, source_digest
 
 OUTSIDE = bytes(code_cache.WORD) + b"outside!"
 """Content of the marker file of a kernel with external references."""
@@ -51,7 +51,9 @@ def store(kernel: Kernel) -> bytes | None:
     path = path_of(kernel)
     if path is None:
         return None
-    code = kernel.code() or OUTSIDE
+    with compile_cost.kernel(kernel.name, path.name) as record:
+        code = kernel.code() or OUTSIDE
+        record(code)
     code_cache.write_code(path, code)
     return code
 

@@ -12,7 +12,7 @@ import struct
 from typing import Any
 
 from ..base.dataclass import dataclass
-from . import isa
+from . import compile_cost, isa
 from .numba_lazy import binding
 
 ENTRY = "candle_entry"
@@ -61,7 +61,9 @@ class OutsideError(Exception):
 
 def compile_object(text: str) -> bytes:
     """Optimize LLVM assembly with a function `ENTRY` and compile it to an object file without unused functions."""
-    return compile_module(binding.parse_assembly(text), speed_level=2)
+    with compile_cost.stage("parse and link"):
+        module = binding.parse_assembly(text)
+    return compile_module(module, speed_level=2)
 
 
 def compile_module(module: Any, speed_level: int = 3) -> bytes:
@@ -74,8 +76,9 @@ def compile_module(module: Any, speed_level: int = 3) -> bytes:
         if not variable.is_declaration and variable.linkage.name != "private":
             variable.linkage = "internal"
     builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level))
-    builder.getModulePassManager().run(module, builder)
-    return bytes(machine.emit_object(module))
+    compile_cost.optimize(builder.getModulePassManager(), builder, module)
+    with compile_cost.stage("emit"):
+        return bytes(machine.emit_object(module))
 
 
 def load_assembly(text: str) -> tuple[Any, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from . import compile_cost
 from .kernel_arguments import Address, Parameters
 from .kernel_store import address_of
 from .numba_lazy import binding
@@ -64,7 +65,11 @@ class EmittedKernel:
         from .linker import OutsideError, compile_object, link
 
         try:
-            return link(compile_object(self.text()))
+            with compile_cost.stage("lower"):
+                text = self.text()
+            code = compile_object(text)
+            with compile_cost.stage("relocate"):
+                return link(code)
         except OutsideError:
             return None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from . import numba_lazy, source_digest
+from . import compile_cost, numba_lazy, source_digest
 from .code_cache import cache
 from .kernel_arguments import Parameters, parameters_of
 from .kernel_store import address_of
@@ -100,13 +100,16 @@ class RangeKernel:
         from .linker import OutsideError, compile_module, link
 
         with _compiling:
-            signature = self.parameters.signature(numba_lazy.numba().types)
-            from .kernel_compiler import lower
+            with compile_cost.stage("import"):
+                signature = self.parameters.signature(numba_lazy.numba().types)
+                from .kernel_compiler import lower
 
             module, callee = lower(self.function, signature, {**EXACT, **self.options})
         try:
             module.link_in(numba_lazy.binding.parse_assembly(self._entry(f'@"{callee}"')))
-            return link(compile_module(module))
+            code = compile_module(module)
+            with compile_cost.stage("relocate"):
+                return link(code)
         except (RuntimeError, OutsideError):
             return None
 

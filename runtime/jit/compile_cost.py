@@ -1,0 +1,192 @@
+"""Compile cost: processor seconds of each stage of compiling a kernel, appended to a file as JSON lines.
+
+``CANDLE_COMPILE_COST=FILE`` records every kernel that this process, and processes that it starts, compile. Without the
+variable nothing is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..base.dataclass import dataclass
+from ..base.sha256 import sha256
+from ..base.units import counted
+from . import isa
+
+VARIABLE = "CANDLE_COMPILE_COST"
+STAGES = ("import", "translate", "type", "lower", "parse and link", "optimize", "emit", "relocate")
+"""Importing Numba; Python's bytecode to Numba's IR; type inference; Numba's IR to LLVM's; its text to a module of all
+that the kernel calls; LLVM's passes; LLVM's code generator; `linker.link`."""
+SHORTEST_PASS = 0.001
+"""Seconds of an LLVM pass from which it is recorded."""
+_PASS = re.compile(r"(\d+\.\d+) \( *[\d.]+%\) +\d+\.\d+ \( *[\d.]+%\)  (\S+)$", re.MULTILINE)
+"""Processor seconds of a pass, wall-clock seconds and its name, in LLVM's report, which has each line twice."""
+
+
+@dataclass
+class KernelCost:
+    """The record of one compiled kernel.
+
+    Attributes:
+        store: name of its file in the kernel store; process: the id of the process that compiled it.
+        seconds: processor seconds by stage; passes: seconds by LLVM pass.
+        code: digest of the machine code; nbytes: its size.
+        test: the test that asked for it.
+    """
+
+    kernel: str
+    store: str
+    level: str
+    process: int
+    seconds: dict[str, float]
+    passes: dict[str, float]
+    code: str
+    nbytes: int
+    test: str
+
+
+class _Running(threading.local):
+    """The kernel that a thread compiles: seconds by stage and by pass, and those spent inside the open stages."""
+
+    seconds: Counter[str] | None = None
+    passes: Counter[str]
+    inside: list[float]
+
+
+_running = _Running()
+
+
+@contextlib.contextmanager
+def kernel(name: str, store: str) -> Iterator[Callable[[bytes], None]]:
+    """Record the compilation of a kernel; the caller passes the code to the function that it gets."""
+    path = os.environ.get(VARIABLE)
+    if not path or _running.seconds is not None:
+        yield lambda code: None
+        return
+    _running.seconds, _running.passes, _running.inside = Counter(), Counter(), []
+    try:
+        yield lambda code: _append(Path(path), name, store, code)
+    finally:
+        _running.seconds = None
+
+
+def _append(path: Path, name: str, store: str, code: bytes) -> None:
+    cost = KernelCost(
+        kernel=name,
+        store=store,
+        level=isa.level().name,
+        process=os.getpid(),
+        seconds={stage: round(seconds, 4) for stage, seconds in (_running.seconds or {}).items()},
+        passes={name: round(seconds, 4) for name, seconds in _running.passes.items() if seconds >= SHORTEST_PASS},
+        code=sha256(code).hexdigest()[:16],
+        nbytes=len(code),
+        test=os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0],
+    )
+    with path.open("a") as file:
+        file.write(json.dumps(vars(cost)) + "\n")
+
+
+@contextlib.contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Charge processor time to a stage, without that of stages inside of it."""
+    if _running.seconds is None:
+        yield
+        return
+    start = time.thread_time()
+    _running.inside.append(0.0)
+    try:
+        yield
+    finally:
+        spent = time.thread_time() - start
+        _running.seconds[name] += spent - _running.inside.pop()
+        if _running.inside:
+            _running.inside[-1] += spent
+
+
+def optimize(manager: Any, builder: Any, module: Any) -> None:
+    """Run LLVM's passes on a module, timed one by one if the kernel is recorded."""
+    if _running.seconds is None:
+        manager.run(module, builder)
+        return
+    with stage("optimize"):
+        builder.start_pass_timing()
+        manager.run(module, builder)
+        for seconds, name in set(_PASS.findall(builder.finish_pass_timing())):
+            if name != "Total":
+                _running.passes[name] += float(seconds)
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[list[KernelCost]]:
+    """A list that gets, at the end, the records of all kernels compiled meanwhile by this process and by processes that
+    it starts."""
+    costs: list[KernelCost] = []
+    before = os.environ.get(VARIABLE)
+    with tempfile.TemporaryDirectory(prefix="candle-cost-") as folder:
+        os.environ[VARIABLE] = str(path := Path(folder, "kernels"))
+        try:
+            yield costs
+        finally:
+            os.environ.pop(VARIABLE)
+            if before is not None:
+                os.environ[VARIABLE] = before
+            costs += read(path)
+
+
+def read(path: Path) -> list[KernelCost]:
+    """The records of a file, which is missing if no kernel was compiled."""
+    return [KernelCost(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def tables(costs: Sequence[KernelCost], shown: int) -> Iterator[tuple[str, list[str]]]:
+    """Titles and rows of tables: seconds by stage, LLVM pass, level and kernel, and kernels compiled in vain."""
+    seconds, passes, names, levels, counts = (Counter[str]() for _ in range(5))
+    for cost in costs:
+        spent = _spent([cost])
+        seconds.update(cost.seconds)
+        passes.update(cost.passes)
+        names[cost.kernel] += spent
+        levels[cost.level] += spent
+        counts[cost.kernel] += 1
+    yield (
+        f"{counted(len(costs), 'kernel')}, {_spent(costs):.1f} processor seconds",
+        [f"{seconds[stage]:9.1f}  {stage}" for stage in STAGES],
+    )
+    yield "LLVM passes", [f"{spent:9.1f}  {name}" for name, spent in passes.most_common(16)]
+    yield "ISA levels", [f"{spent:9.1f}  {level}" for level, spent in levels.most_common()]
+    yield "dearest kernels", [f"{spent:9.1f}  {counts[name]:5}  {name}" for name, spent in names.most_common(shown)]
+    stores = {cost.store: cost for cost in costs}.values()
+    repeated = (
+        ("compiled by more than one process", _repeats(costs, "store")),
+        ("of equal code under different keys", _repeats(stores, "code")),
+    )
+    yield (
+        "compiled in vain",
+        [f"{_spent(again):9.1f}  {counted(len(again), 'kernel')} {why}" for why, again in repeated],
+    )
+
+
+def _repeats(costs: Iterable[KernelCost], field: str) -> list[KernelCost]:
+    """Records with a value of a field that an earlier one has."""
+    seen: set[str] = set()
+    repeats = []
+    for cost in costs:
+        value = getattr(cost, field)
+        if value in seen:
+            repeats.append(cost)
+        seen.add(value)
+    return repeats
+
+
+def _spent(costs: Iterable[KernelCost]) -> float:
+    return sum(sum(cost.seconds.values()) for cost in costs)
