@@ -101,5 +101,5 @@ def lower(function: Callable[..., Any], signature: Any, options: dict[str, Any])
         compiled = compile_extra(
             *contexts, function, signature.args, signature.return_type, flags, {}, pipeline_class=KernelCompiler
         )
-    with compile_cost.stage("parse and link"):
-        return compiled.library.linked(), compiled.fndesc.llvm_func_name
+        with compile_cost.stage("parse and link"):
+            return compiled.library.linked(), compiled.fndesc.llvm_func_name
