@@ -24,7 +24,9 @@ ALLOWED = {
 }
 HEAVY = {"numba", "onnx", "torch"}
 NUMBA_FILES = ("ops/", "runtime/")
-NUMBA_AT_ONCE = {"runtime/jit/kernel_compiler.py", "runtime/simd/types.py"}
+NUMBA_AT_ONCE = {f"runtime/jit/kernel_{part}.py" for part in ("compiler", "library", "typing")} | {
+    "runtime/simd/types.py"
+}
 MODULES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 
 

@@ -73,13 +73,14 @@ def warm(models: tuple[str, ...], threads: int | None, dim: tuple[str, ...], tim
     Without a MODEL: the encoders and decoders of all block types, and the kernels of common language models and types.
     Kernels do not depend on shapes, so models then run with any shape without compiling.
     """
-    from ..run.feeds import dims
     from ...runtime.jit import compile_cost
+    from ..run.feeds import dims
     from ..run.kernel_cache import usage, warm_library, warm_model
 
     out, rows = current(), []
     before = sum(each.files for each in usage())
-    with compile_cost.recorded() if timing else contextlib.nullcontext([]) as costs:
+    costs: list[compile_cost.KernelCost] = []
+    with compile_cost.recorded(costs) if timing else contextlib.nullcontext():
         for model in models or (None,):
             began = time.perf_counter()
             if model is None:

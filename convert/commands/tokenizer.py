@@ -218,7 +218,7 @@ def roundtrip(path: str, against: str | None, **values: Any) -> int:
 
     The test texts cover many scripts, emoji, combining marks, code and unusual white space.
     """
-    from ...models.tokenizer.writers.gguf_keys import differing
+    from ...models.tokenizer.writers.tokenizer_differences import differing
     from ..translate.open_tokenizer import round_trips
 
     graph, tokenizer = _opened(path, values)

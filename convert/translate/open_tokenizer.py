@@ -9,8 +9,9 @@ from typing import Any
 
 from ...models.tokenizer import Tokenizer, read
 from ...models.tokenizer.readers.locate import READERS
-from ...models.tokenizer.writers.gguf_keys import differing, gguf_metadata
+from ...models.tokenizer.writers.gguf_keys import gguf_metadata
 from ...models.tokenizer.writers.hf_files import hf_files
+from ...models.tokenizer.writers.tokenizer_differences import differing
 from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.file import Source

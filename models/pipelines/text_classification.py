@@ -83,18 +83,25 @@ class TextClassification(TextPipeline):
         progress: Progress | None = None,
     ) -> list[dict[str, Any]]:
         """Documents by the score of the pair with the query; see `TextModel.rerank`."""
+        declared = next((value.shape for value in self._model.graph.outputs if value.name == "logits"), None)
+        if declared is not None and isinstance(declared[-1], int):
+            self._check_single(declared[-1])
         logits = self._logits([(query, document) for document in documents], batch, progress)
-        if len(documents) and logits.shape[-1] != 1:
+        if len(documents):
+            self._check_single(logits.shape[-1])
+        return ranked(
+            score_function(self._model.options)(logits[:, 0]) if len(documents) else np.empty(0), documents, top
+        )
+
+    def _check_single(self, labels: int) -> None:
+        if labels != 1:
             raise UsageError(
                 "E-MODEL-RERANK",
                 None,
                 "a reranker has one label",
-                found=", ".join(label_names(self._model.options, logits.shape[-1])[:8]),
+                found=", ".join(label_names(self._model.options, labels)[:8]),
                 hint="Use predict for the labels of pairs",
             )
-        return ranked(
-            score_function(self._model.options)(logits[:, 0]) if len(documents) else np.empty(0), documents, top
-        )
 
     def _of_classes(
         self, texts: Sequence[Text], names: Sequence[str], batch: int, progress: Progress | None

@@ -1,7 +1,9 @@
 """Compile cost: processor seconds of each stage of compiling a kernel, appended to a file as JSON lines.
 
 ``CANDLE_COMPILE_COST=FILE`` records every kernel that this process, and processes that it starts, compile. Without the
-variable nothing is measured.
+variable nothing is measured. The stages: ``import`` of Numba; ``translate``, from Python's bytecode to Numba's IR;
+``type``, type inference; ``lower``, from Numba's IR to LLVM's; ``parse and link``, from LLVM's text to a module of all
+that the kernel calls; ``optimize``, LLVM's passes; ``emit``, LLVM's code generator; ``relocate``, `linker.link`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import re
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,6 @@ from ..base.units import counted
 from . import isa
 
 VARIABLE = "CANDLE_COMPILE_COST"
-STAGES = ("import", "translate", "type", "lower", "parse and link", "optimize", "emit", "relocate")
-"""Importing Numba; Python's bytecode to Numba's IR; type inference; Numba's IR to LLVM's; its text to a module of all
-that the kernel calls; LLVM's passes; LLVM's code generator; `linker.link`."""
 SHORTEST_PASS = 0.001
 """Seconds of an LLVM pass from which it is recorded."""
 _PASS = re.compile(r"(\d+\.\d+) \( *[\d.]+%\) +\d+\.\d+ \( *[\d.]+%\)  (\S+)$", re.MULTILINE)
@@ -58,8 +57,8 @@ class KernelCost:
 class _Running(threading.local):
     """The kernel that a thread compiles: seconds by stage and by pass, and those spent inside the open stages."""
 
-    seconds: Counter[str] | None = None
-    passes: Counter[str]
+    seconds: dict[str, float] | None = None
+    passes: dict[str, float]
     inside: list[float]
 
 
@@ -73,7 +72,7 @@ def kernel(name: str, store: str) -> Iterator[Callable[[bytes], None]]:
     if not path or _running.seconds is not None:
         yield lambda code: None
         return
-    _running.seconds, _running.passes, _running.inside = Counter(), Counter(), []
+    _running.seconds, _running.passes, _running.inside = defaultdict(float), defaultdict(float), []
     try:
         yield lambda code: _append(Path(path), name, store, code)
     finally:
@@ -127,15 +126,14 @@ def optimize(manager: Any, builder: Any, module: Any) -> None:
 
 
 @contextlib.contextmanager
-def recorded() -> Iterator[list[KernelCost]]:
-    """A list that gets, at the end, the records of all kernels compiled meanwhile by this process and by processes that
-    it starts."""
-    costs: list[KernelCost] = []
+def recorded(costs: list[KernelCost]) -> Iterator[None]:
+    """Append, at the end, the records of all kernels compiled meanwhile by this process and by processes that it
+    starts."""
     before = os.environ.get(VARIABLE)
     with tempfile.TemporaryDirectory(prefix="candle-cost-") as folder:
         os.environ[VARIABLE] = str(path := Path(folder, "kernels"))
         try:
-            yield costs
+            yield
         finally:
             os.environ.pop(VARIABLE)
             if before is not None:
@@ -150,21 +148,15 @@ def read(path: Path) -> list[KernelCost]:
 
 def tables(costs: Sequence[KernelCost], shown: int) -> Iterator[tuple[str, list[str]]]:
     """Titles and rows of tables: seconds by stage, LLVM pass, level and kernel, and kernels compiled in vain."""
-    seconds, passes, names, levels, counts = (Counter[str]() for _ in range(5))
-    for cost in costs:
-        spent = _spent([cost])
-        seconds.update(cost.seconds)
-        passes.update(cost.passes)
-        names[cost.kernel] += spent
-        levels[cost.level] += spent
-        counts[cost.kernel] += 1
-    yield (
-        f"{counted(len(costs), 'kernel')}, {_spent(costs):.1f} processor seconds",
-        [f"{seconds[stage]:9.1f}  {stage}" for stage in STAGES],
-    )
-    yield "LLVM passes", [f"{spent:9.1f}  {name}" for name, spent in passes.most_common(16)]
-    yield "ISA levels", [f"{spent:9.1f}  {level}" for level, spent in levels.most_common()]
-    yield "dearest kernels", [f"{spent:9.1f}  {counts[name]:5}  {name}" for name, spent in names.most_common(shown)]
+    stages = _summed((stage, spent) for cost in costs for stage, spent in cost.seconds.items())
+    passes = _summed((name, spent) for cost in costs for name, spent in cost.passes.items())
+    levels = _summed((cost.level, _spent([cost])) for cost in costs)
+    kernels = _summed((cost.kernel, _spent([cost])) for cost in costs)
+    count = Counter(cost.kernel for cost in costs)
+    yield f"{counted(len(costs), 'kernel')}, {_spent(costs):.1f} processor seconds", _rows(stages)
+    yield "LLVM passes", _rows(passes[:16])
+    yield "ISA levels", _rows(levels)
+    yield "dearest kernels", _rows([(f"{count[name]:5}  {name}", spent) for name, spent in kernels[:shown]])
     stores = {cost.store: cost for cost in costs}.values()
     repeated = (
         ("compiled by more than one process", _repeats(costs, "store")),
@@ -172,8 +164,20 @@ def tables(costs: Sequence[KernelCost], shown: int) -> Iterator[tuple[str, list[
     )
     yield (
         "compiled in vain",
-        [f"{_spent(again):9.1f}  {counted(len(again), 'kernel')} {why}" for why, again in repeated],
+        _rows([(f"{counted(len(again), 'kernel')} {why}", _spent(again)) for why, again in repeated]),
     )
+
+
+def _summed(seconds: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The sum of each name, largest first."""
+    total: defaultdict[str, float] = defaultdict(float)
+    for name, spent in seconds:
+        total[name] += spent
+    return sorted(total.items(), key=lambda item: -item[1])
+
+
+def _rows(seconds: Iterable[tuple[str, float]]) -> list[str]:
+    return [f"{spent:9.1f}  {name}" for name, spent in seconds]
 
 
 def _repeats(costs: Iterable[KernelCost], field: str) -> list[KernelCost]:

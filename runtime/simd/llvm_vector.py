@@ -369,11 +369,11 @@ class Bytes:
         half = self.count // 2
         parts = (range(half), range(half, self.count), range(self.count))
         low, high, both = (ir.Constant(vector_type(I32, len(part)), [*part]) for part in parts)
-        halves = (
+        found = (
             Bytes(self.code, build.shuffle_vector(self.value, self.value, part)).table(entries).value
             for part in (low, high)
         )
-        return Bytes(self.code, build.shuffle_vector(*halves, both))
+        return Bytes(self.code, build.shuffle_vector(*found, both))
 
     def _loaded(self, entries: Sequence[int]) -> Bytes:
         """Bytes of a table, loaded one by one."""

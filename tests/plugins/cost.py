@@ -1,6 +1,7 @@
 """``pytest --cost``: where the processor seconds of a run go, by kind, stage of compilation, kernel and test.
 
-Each process samples its Python stack every 10 ms of processor time; `KINDS` says what a frame belongs to. Kernels are
+Each process samples its Python stack every 10 ms of processor time, or when a call of native code returns, and charges
+the time since the last sample; `KINDS` says what a stack belongs to. Kernels are
 recorded by `runtime/jit/compile_cost.py`. Seconds of processes that tests start are counted apart.
 """
 
@@ -50,12 +51,12 @@ class _Cost:
     """Appends a line for the collection and each test of a process, and prints the tables where the run ends."""
 
     def __init__(self, folder):
-        self.folder, self.process, self.samples = folder, 0, Counter()
+        self.folder, self.process, self.samples, self.sampled = folder, 0, Counter(), 0.0
         self._start()
 
     def _start(self):
         """Sample this process; a fork inherits no timer."""
-        self.process = os.getpid()
+        self.process, self.sampled = os.getpid(), time.process_time()
         self.samples.clear()
         signal.signal(signal.SIGPROF, self._sample)
         signal.setitimer(signal.ITIMER_PROF, INTERVAL, INTERVAL)
@@ -65,7 +66,9 @@ class _Cost:
         while frame is not None:
             names.append(f"{frame.f_code.co_filename}:{frame.f_code.co_name}")
             frame = frame.f_back
-        self.samples[next(kind for kind, parts in KINDS if any(part in name for part in parts for name in names))] += 1
+        kind = next(kind for kind, parts in KINDS if any(part in name for part in parts for name in names))
+        self.samples[kind] += time.process_time() - self.sampled
+        self.sampled = time.process_time()
 
     def _append(self, name, before):
         line = {"name": name, "process": self.process, "samples": dict(self.samples)}
@@ -110,7 +113,7 @@ def tables(lines, kernels):
     """Titles and rows of the tables, from the lines of processes and the records of kernels."""
     tests = [line for line in lines if line["name"]]
     kinds = sum((Counter(line["samples"]) for line in lines), Counter())
-    rows = [f"{INTERVAL * count:9.1f}  {kind}" for kind, count in kinds.most_common()]
+    rows = [f"{seconds:9.1f}  {kind}" for kind, seconds in kinds.most_common()]
     rows.append(f"{sum(line['children'] for line in tests):9.1f}  processes that tests start")
     total = sum(line["seconds"] + line["children"] for line in lines)
     rows.append(f"{total:9.1f}  all, in {len({line['process'] for line in lines})} processes")

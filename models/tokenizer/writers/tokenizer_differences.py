@@ -24,8 +24,13 @@ def differences(before: Tokenizer, after: Tokenizer) -> list[str]:
     ]
 
 
+def differing(one: Tokenizer, other: Tokenizer) -> list[str]:
+    """Strings that two tokenizers encode differently."""
+    return [probe for probe in PROBES if _ids(one, probe) != _ids(other, probe)]
+
+
 def _of_ids(before: Tokenizer, after: Tokenizer) -> str | None:
-    texts = [probe for probe in PROBES if _ids(before, probe) != _ids(after, probe)]
+    texts = differing(before, after)
     return f"other ids for {_some(texts, len(PROBES), 'test string')}" if texts else None
 
 

@@ -99,7 +99,7 @@ def test_symbols_go_through_shape_arithmetic():
 
 
 @pytest.mark.parametrize(
-    "one, other", [((None, 2), (1, 5)), (("n", 2), ("m", 5)), (("n", 2), (3, 5)), ((1, 2), ("n", 5))]
+    ("one", "other"), [((None, 2), (1, 5)), (("n", 2), ("m", 5)), (("n", 2), (3, 5)), ((1, 2), ("n", 5))]
 )
 def test_lengths_of_einsum_are_broadcast(one, other):
     """Whatever lengths symbols stand for: a length of one is repeated."""
