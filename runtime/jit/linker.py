@@ -44,9 +44,16 @@ _MATHEMATICS = (
     "tanh",
     "tgamma",
 )
+_INSTRUCTIONS = ("ceil", "floor", "fma", "nearbyint", "rint", "round", "roundeven", "trunc")
+"""Functions that are instructions of processors with SSE4.1 and FMA."""
 FUNCTIONS = frozenset(
     name.encode()
-    for name in ("memcpy", "memmove", "memset", *(f"{name}{kind}" for name in _MATHEMATICS for kind in ("", "f")))
+    for name in (
+        "memcpy",
+        "memmove",
+        "memset",
+        *(f"{name}{kind}" for name in (*_MATHEMATICS, *_INSTRUCTIONS) for kind in ("", "f")),
+    )
 )
 """C library functions that kernels may call."""
 _MESSAGES = b".data.rel.ro"

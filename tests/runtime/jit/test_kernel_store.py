@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from candle_convert.runtime.jit import code_cache, kernel_store, source_digest
+from candle_convert.runtime.jit import code_cache, isa, kernel_store, source_digest
 from candle_convert.runtime.jit.range_kernel import RangeKernel
 from candle_convert.runtime.plan import kernel_api
 
@@ -43,8 +43,9 @@ if sys.argv[1] == "again":
 """
 
 
-def test_a_second_process_compiles_nothing_and_loads_no_compiler(tmp_path):
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+@pytest.mark.parametrize("level", [isa.available_levels()[index].name for index in (0, -1)])
+def test_a_second_process_compiles_nothing_and_loads_no_compiler(level, tmp_path):
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), isa.VARIABLE: level}
     words = [sys.executable, "-c", PROGRAM]
     said = [
         subprocess.run([*words, mode], env=environment, capture_output=True, text=True, check=False)
