@@ -126,7 +126,13 @@ def suite(tmp_path):
     """Writes modules of tests and starts pytest on them."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\njunit_family = xunit1\n")
-    environment = {**os.environ, "LOG": str(tmp_path / "log"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TERM": "dumb"}
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = outer | {
+        "LOG": str(tmp_path / "log"),
+        "PYTEST_DEBUG_TEMPROOT": str(tmp_path),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "TERM": "dumb",
+    }
     command = [sys.executable, "-m", "pytest", *(word for name in PLUGINS for word in ("-p", name))]
 
     def start(*words, **modules):
@@ -135,7 +141,7 @@ def suite(tmp_path):
         return subprocess.Popen(
             [*command, *words],
             cwd=tmp_path,
-            env=environment | {"PYTEST_DEBUG_TEMPROOT": str(tmp_path)},
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -203,7 +209,8 @@ def test_first_failure_ends_the_run(suite):
 
 def test_an_interrupt_tears_down_and_ends_all_processes(suite):
     process = suite.start("--workers", "2", "-k", "sleeps", a=SLEEPS)
-    while not (suite.folder / "began").exists() or len((suite.folder / "began").read_text()) < 12:
+    began = suite.folder / "began"
+    while process.poll() is None and not (began.exists() and began.read_text() == "began began "):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=50)  # ends when no process holds the pipe
