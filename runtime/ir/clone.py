@@ -23,9 +23,8 @@ def copied(node: Node, values: MutableMapping[Value, Value], parent: Graph | Non
         for name, item in node.attributes.items()
     }
     outputs = [value_of(value) if value.name else Value("") for value in node.outputs]
-    made = Node(
-        node.op, [None if value is None else value_of(value) for value in node.inputs], outputs, attributes, node.name
-    )
+    inputs = [None if value is None else value_of(value) for value in node.inputs]
+    made = Node(node.op, inputs, outputs, attributes, node.name, node.carried)
     for value in outputs:
         value.producer = made
     return made
@@ -34,7 +33,7 @@ def copied(node: Node, values: MutableMapping[Value, Value], parent: Graph | Non
 def copied_graph(
     graph: Graph, values: MutableMapping[Value, Value], parent: Graph | None = None, typed: bool = False
 ) -> Graph:
-    """Copy a graph with its nodes and values; with `typed` also their dtypes and shapes. Tensors are shared."""
+    """Copy a graph with its nodes and values; with `typed` also what is known of these. Tensors are shared."""
     made = dataclasses.replace(
         graph, weights=dict(graph.weights), values={}, parent=parent or graph.parent, _fresh=dict(graph._fresh)
     )
@@ -42,6 +41,7 @@ def copied_graph(
         held = graph.weights.get(name)
         keeps = typed or held is not None
         values[value] = Value(name, value.dtype if keeps else None, value.shape if keeps else None, value.container)
+        values[value].carried = value.carried if typed else None
         made.values[name] = values[value]
     for value in graph.inputs:
         values[value].dtype, values[value].shape = value.dtype, value.shape

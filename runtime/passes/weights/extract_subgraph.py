@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...base.errors import UsageError
-from ...ir.clone import needed
+from ...ir.clone import copied_graph, needed
 from ...ir.graph import Graph, Node, Value
 from ..pattern.replace_nodes import drop_unused_weights
 
@@ -13,7 +13,7 @@ from ..pattern.replace_nodes import drop_unused_weights
 def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
     """The nodes that compute `outputs` from `inputs`, and from the graph inputs that are needed besides.
 
-    Nodes and values are shared with `graph`. Raises UsageError for unknown names.
+    Tensors are shared with `graph`. Raises UsageError for unknown names.
     """
     starts = [_value(graph, name) for name in inputs]
     ends = [_value(graph, name) for name in outputs]
@@ -49,7 +49,21 @@ def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Grap
     for value in fed:
         part.weights.pop(value.name, None)
     drop_unused_weights(part)
+    part = copied_graph(part, {}, typed=True)
+    _cut(part)
     return part
+
+
+def _cut(graph: Graph) -> None:
+    """Rename outputs of nodes that are inputs of the graph."""
+    fed = set(graph.inputs)
+    for value in fed:
+        value.producer = None
+    for node in graph.nodes:
+        for index, value in enumerate(node.outputs):
+            if value in fed:
+                name = graph.fresh(value.name)
+                node.outputs[index] = graph.values[name] = Value(name, value.dtype, value.shape, value.container, node)
 
 
 def _value(graph: Graph, name: str) -> Value:

@@ -57,6 +57,28 @@ def test_extract(tmp_path, capsys):
     assert graph(capsys, "extract", model, out, "--outputs", "z", "--force", code=2)["error"]["code"] == "E-GRAPH-VALUE"
 
 
+def test_extract_at_one_of_several_outputs(tmp_path, capsys):
+    """The node still computes the other one, and what was cut is no longer its result."""
+    model, out = tmp_path / "m.onnx", tmp_path / "out.onnx"
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2),
+        helper.make_node("Neg", ["a"], ["c"]),
+        helper.make_node("Neg", ["c"], ["d"]),
+        helper.make_node("Sub", ["d", "b"], ["y"]),
+    ]
+    infos = [helper.make_tensor_value_info(name, 1, [2, None]) for name in "xy"]
+    made = helper.make_graph(nodes, "g", infos[:1], infos[1:])
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), model)
+    graph(capsys, "extract", model, out, "--inputs", "a", "--inputs", "c", "--outputs", "y", "--outputs", "a")
+    onnx.checker.check_model(onnx.load(out), full_check=True)
+    x, c, a = (
+        np.random.default_rng(seed).normal(size=(2, size)).astype(np.float32) for seed, size in enumerate((8, 4, 4))
+    )
+    np.testing.assert_array_equal(outcome(out, {"x": x, "c": c, "a": a})[0], -c - x[:, 4:])
+    cc.onnx.read(model).extract(["y"], ["c"]).simplify().save(out)
+    np.testing.assert_array_equal(outcome(out, {"x": x, "c": c})[0], -c - x[:, 4:])
+
+
 def test_shapes(tmp_path, capsys):
     model, out = perceptron(tmp_path / "m.onnx"), tmp_path / "out.onnx"
     graph(capsys, "shapes", model, out, "--dim", "batch=4")
