@@ -6,7 +6,8 @@ The containers are described in `containers/torch`; this module detects the form
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ..runtime.base.errors import Error, FormatError
 from ..runtime.contract.format import FileLayout, Finding, Format, ReadOptions, WriteOptions
@@ -22,6 +23,7 @@ from .containers.torch.allowed_names import load
 from .containers.torch.legacy_stream import APPENDED, MAGIC, Checkpoint, carrier_of, read_stream
 from .containers.torch.legacy_tar import MEMBERS, read_tar
 from .containers.torch.pickle_scan import is_pickle, scan_file
+from .containers.torch.plain_values import Found, PlainValues
 from .containers.torch.state_dict import fill
 from .containers.torch.tensor_records import Rebuilder, StorageRef
 from .containers.torch.writer import file
@@ -61,6 +63,11 @@ def read(source: Source, options: ReadOptions) -> Graph:
     fill(graph, _checkpoint(source, options), options, source.budget.limits.depth)
     source.budget.entry(len(graph.weights), "tensors")
     return graph
+
+
+def read_values(source: Source, options: ReadOptions, made: Callable[[Found], Any]) -> Any:
+    """The whole value of a checkpoint, with what `made` makes of its tensors; UnsupportedError for pickled objects."""
+    return PlainValues(_checkpoint(source, options), source.path, source.budget.limits.depth, made).value()
 
 
 def _checkpoint(source: Source, options: ReadOptions) -> Checkpoint:

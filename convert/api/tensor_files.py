@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
+from ...formats.containers.torch.plain_values import CODE as OBJECT
+from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.contract.format import ReadOptions
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.tensor import Tensor
@@ -26,18 +28,24 @@ def save(tensors: Any, path: str | os.PathLike[str] | IO[bytes], metadata: Mappi
 
     Args:
         tensors: lazy tensors or arrays; or a checkpoint of nested dictionaries and lists of these, numbers, strings and
-            None, as of ``{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}``, which is
-            written as safetensors whatever the suffix; or a tensor, or a list of all that.
+            None, as of ``{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}``; or a tensor,
+            or a list of all that. With the suffix .pt, .pth, .bin or .ckpt they are written as PyTorch writes them, for
+            torch.load(weights_only=True); with any other suffix as safetensors with a structure in its metadata.
         path: or a file that is open for writing, or an `io.BytesIO`, which gets safetensors.
         metadata: strings by name; for flat dictionaries of tensors alone.
 
     Raises UsageError for anything else, such as a module.
     """
+    from ...training.checkpoint.torch_file import SUFFIXES, save_torch
+
     if not isinstance(path, str | os.PathLike):
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder, "tensors.safetensors")
             save(tensors, target, metadata)
             path.write(target.read_bytes())
+        return
+    if Path(path).suffix.lower() in SUFFIXES and metadata is None:
+        save_torch(tensors, path)
         return
     if hasattr(tensors, "__array__") or isinstance(tensors, list | tuple):
         tensors = {ROOT: [tensors]}
@@ -55,6 +63,9 @@ def save(tensors: Any, path: str | os.PathLike[str] | IO[bytes], metadata: Mappi
 def load(path: str | os.PathLike[str] | IO[bytes], map_location: Any = None, weights_only: bool = True) -> Any:
     """The tensors of a file by name, quantized ones as floats; or the checkpoint, the tensor or list that `save` wrote.
 
+    Files of PyTorch give what torch.load(weights_only=True) gives: all entries, nested as they are. Of a file with
+    pickled objects, which that refuses, the tensors alone are read, with a warning.
+
     Args:
         path: or a file that is open for reading, or an `io.BytesIO`.
         map_location: the CPU's device.
@@ -64,6 +75,7 @@ def load(path: str | os.PathLike[str] | IO[bytes], map_location: Any = None, wei
     from ...tensors.operations.creation import check_device
     from ...tensors.writes.shared_memory import from_numpy
     from ...training.checkpoint.nested_file import is_nested, load_nested
+    from ...training.checkpoint.torch_file import is_torch, load_torch
 
     if not isinstance(path, str | os.PathLike):
         with tempfile.TemporaryDirectory() as folder:
@@ -76,6 +88,13 @@ def load(path: str | os.PathLike[str] | IO[bytes], map_location: Any = None, wei
             load_nested(path), lambda item: from_numpy(item) if isinstance(item, np.ndarray) else item
         )
         return found[ROOT][0] if list(found) == [ROOT] else found
+    if is_torch(path):
+        try:
+            return load_torch(path)
+        except UnsupportedError as error:
+            if error.code != OBJECT:
+                raise
+            warnings.warn(f"{error.why}: only the tensors of {Path(path).name} are loaded", stacklevel=2)
     return {name: from_numpy(array) for name, array in load_file(path, dequantize="f32").items()}
 
 

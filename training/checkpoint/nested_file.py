@@ -51,7 +51,11 @@ def save_nested(item: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     graph.metadata[KEY] = json.dumps(_packed(item, (), graph.weights))
     graph.metadata[CHECKSUM] = _checksum(graph)
     (layout,) = safetensors.layout(graph, WriteOptions())
-    target = Path(path)
+    write_whole(layout, Path(path))
+
+
+def write_whole(layout: FileLayout, target: Path) -> None:
+    """Write a file, which appears under its name when it is complete."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(target.parent)

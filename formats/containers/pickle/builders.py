@@ -4,6 +4,7 @@ arguments alone."""
 from __future__ import annotations
 
 import datetime
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -112,8 +113,8 @@ def _new_object(machine: MachineState, arguments: Arguments) -> Any:
 
 
 BUILDERS: dict[str, Builder] = {
-    "collections.OrderedDict": _pairs,
-    "collections.Counter": _pairs,
+    "collections.OrderedDict": lambda machine, arguments: OrderedDict(_pairs(machine, arguments)),
+    "collections.Counter": lambda machine, arguments: Counter(_pairs(machine, arguments)),
     "collections.defaultdict": _default_dict,
     "collections.deque": _members,
     "builtins.dict": _pairs,

@@ -95,7 +95,11 @@ def _set_items(machine: MachineState, values: list[Value]) -> None:
     if not isinstance(target, dict | Record):
         raise machine.malformed("E-PKL-TARGET", f"sets keys of a {type(target).__name__}")
     pairs = _dictionary(machine, values)
-    target.update(pairs) if isinstance(target, dict) else target.pairs.extend(pairs)
+    if isinstance(target, Record):
+        target.pairs.extend(pairs)
+        return
+    for key, value in pairs:
+        target[key] = value
 
 
 def _append(machine: MachineState, values: list[Value]) -> None:

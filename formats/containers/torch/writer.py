@@ -25,24 +25,29 @@ PERSISTENT, REDUCE, MARK, TUPLE, STOP = b"Q", b"R", b"(", b"t", b"."
 
 def file(name: str, tensors: Sequence[tuple[str, Tensor]], metadata: dict[str, str]) -> FileLayout:
     """An archive of tensors, in order, and of metadata that torch ignores."""
-    entries = [Entry(f"{ROOT}/data.pkl", pickled(tensors), None), Entry(f"{ROOT}/byteorder", b"little", None)]
-    entries += [Entry(f"{ROOT}/data/{key}", b"", tensor) for key, (_, tensor) in enumerate(tensors)]
+    entries = archive_entries(pickled(tensors), [tensor for _, tensor in tensors], metadata)
+    return layout(name, entries, alignment=ALIGNMENT)
+
+
+def archive_entries(data: bytes, tensors: Sequence[Tensor], metadata: dict[str, str] | None = None) -> list[Entry]:
+    """The members of an archive: a pickle, and the storages 0, 1, 2 ... that it refers to."""
+    entries = [Entry(f"{ROOT}/data.pkl", data, None), Entry(f"{ROOT}/byteorder", b"little", None)]
+    entries += [Entry(f"{ROOT}/data/{key}", b"", tensor) for key, tensor in enumerate(tensors)]
     if metadata:
         entries.append(Entry(f"{ROOT}/metadata.json", json.dumps(metadata, sort_keys=True, indent=1).encode(), None))
-    entries.append(Entry(f"{ROOT}/version", VERSION, None))
-    return layout(name, entries, alignment=ALIGNMENT)
+    return [*entries, Entry(f"{ROOT}/version", VERSION, None)]
 
 
 def pickled(tensors: Sequence[tuple[str, Tensor]]) -> bytes:
     """The pickle (protocol 2) of an OrderedDict of tensors whose storages are called 0, 1, 2 ..."""
-    writer = _Writer()
+    writer = PickleWriter()
     parts = [b"\x80\x02", writer.empty(), MARK]
     for key, (name, tensor) in enumerate(tensors):
-        parts += [_text(name), writer.tensor(name, tensor, str(key))]
+        parts += [text(name), writer.tensor(name, tensor, str(key))]
     return b"".join([*parts, b"u", STOP])
 
 
-class _Writer:
+class PickleWriter:
     """Names and strings that repeat are memoized at their first use."""
 
     def __init__(self) -> None:
@@ -62,7 +67,7 @@ class _Writer:
         """An empty OrderedDict."""
         return self.name("collections", "OrderedDict") + b")R"
 
-    def tensor(self, name: str, tensor: Tensor, key: str) -> bytes:
+    def tensor(self, name: str, tensor: Tensor, key: str, *, requires_grad: bool = False) -> bytes:
         """The call that rebuilds a tensor; dtypes that torch got lately name themselves beside an untyped storage."""
         assert tensor.dtype.torch is not None
         typed = CLASSES.get(tensor.dtype.torch)
@@ -71,15 +76,21 @@ class _Writer:
         storage = self.name("torch.storage", "UntypedStorage") if typed is None else self.name("torch", typed)
         reference = [
             MARK,
-            self.once(_text("storage")),
+            self.once(text("storage")),
             storage,
-            _text(key),
-            self.once(_text("cpu")),
-            _integer(count),
+            text(key),
+            self.once(text("cpu")),
+            integer(count),
             TUPLE,
             PERSISTENT,
         ]
-        view = [_integer(0), _integers(shape), _integers(_strides(shape)), b"\x89", self.empty()]
+        view = [
+            integer(0),
+            _integers(shape),
+            _integers(_strides(shape)),
+            b"\x88" if requires_grad else b"\x89",
+            self.empty(),
+        ]
         dtype = [] if typed is not None else [self.name("torch", tensor.dtype.torch)]
         function = self.name("torch._utils", "_rebuild_tensor_v2" if typed is not None else "_rebuild_tensor_v3")
         return b"".join([function, MARK, *reference, *view, *dtype, TUPLE, REDUCE])
@@ -110,22 +121,25 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides)) if shape else ()
 
 
-def _text(text: str) -> bytes:
-    data = text.encode("utf-8", "surrogatepass")
+def text(value: str) -> bytes:
+    """The opcode that pushes a string."""
+    data = value.encode("utf-8", "surrogatepass")
     return b"X" + struct.pack("<I", len(data)) + data
 
 
-def _integer(value: int) -> bytes:
-    if value < 1 << 8:
+def integer(value: int) -> bytes:
+    """The opcode that pushes an integer."""
+    if 0 <= value < 1 << 8:
         return b"K" + struct.pack("<B", value)
-    if value < 1 << 16:
+    if 0 <= value < 1 << 16:
         return b"M" + struct.pack("<H", value)
-    if value < 1 << 31:
+    if -(1 << 31) <= value < 1 << 31:
         return b"J" + struct.pack("<i", value)
     data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
-    return b"\x8a" + bytes([len(data)]) + data
+    head = b"\x8a" + bytes([len(data)]) if len(data) < 1 << 8 else b"\x8b" + struct.pack("<i", len(data))
+    return head + data
 
 
 def _integers(values: tuple[int, ...]) -> bytes:
     """A tuple of non-negative integers."""
-    return MARK + b"".join(map(_integer, values)) + TUPLE if values else b")"
+    return MARK + b"".join(map(integer, values)) + TUPLE if values else b")"
