@@ -11,6 +11,8 @@ from ...runtime.base.errors import UsageError
 from ...tensors.operations.random import GENERATOR, Generator, randperm
 
 Item = TypeVar("Item", covariant=True)
+BLOCK = 32
+"""Numbers that are drawn at a time with replacement."""
 
 
 class Sampler(Generic[Item]):
@@ -57,12 +59,10 @@ class RandomSampler(Sampler[int]):
             generator = Generator().manual_seed(seed_of(GENERATOR))
         count = len(self.data_source)
         if self.replacement:
-            return iter(_drawn_below(generator, count, self.num_samples))
-        order: list[int] = []
-        while len(order) + count <= self.num_samples:
-            order += randperm(count, generator=generator).tolist()
-        order += randperm(count, generator=generator).tolist()[: self.num_samples - len(order)]
-        return iter(order)
+            yield from _drawn_below(generator, count, self.num_samples)
+            return
+        for start in range(0, self.num_samples + 1, max(1, count)):
+            yield from randperm(count, generator=generator).tolist()[: self.num_samples - start]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -145,10 +145,9 @@ def seed_of(generator: Generator) -> int:
         return int(generator.wide_bits(1)[0] & np.uint64((1 << 63) - 1))
 
 
-def _drawn_below(generator: Generator, high: int, count: int) -> list[int]:
-    """Numbers below `high`, in torch's blocks of 32, of which the last is drawn whole if it is needed in part."""
-    found: list[int] = []
-    with generator.lock():
-        for start in range(0, count, 32):
-            found += (generator.bits(min(32, count - start)) % np.uint32(high)).tolist()
-    return found
+def _drawn_below(generator: Generator, high: int, count: int) -> Iterator[int]:
+    """Numbers below `high`, in torch's blocks of 32, each drawn when its first number is asked for."""
+    for start in range(0, count, BLOCK):
+        with generator.lock():
+            drawn = generator.bits(min(BLOCK, count - start)) % np.uint32(high)
+        yield from drawn.tolist()

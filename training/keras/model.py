@@ -28,6 +28,7 @@ from ..loop.traced_step import TracedStep, detached
 from ..report.layers import example_of, print_layers
 from .history import History, OfEpochs, has_keras_hooks
 from .layers import Layers
+from .logits import logits_for
 from .names import fitting, loss_of, metrics_of, optimizer_of
 
 BATCH = 32
@@ -63,13 +64,14 @@ class Model(Layers):
         Args:
             optimizer: a name such as "adamw" or "sgd", an optimizer, or a function of parameters that makes one.
             loss: a name such as "cross_entropy" or "mse", or a function of outputs and targets. Losses of classes
-                take logits.
+                take logits; of a model that ends with Softmax or Sigmoid, those that are named take what went into it,
+                with a warning.
             metrics: names such as "accuracy", or functions of outputs and targets that give the mean over a batch.
 
         Raises UsageError for names that there are not.
         """
         self.freeze_layers()
-        compiled = _Compiled(self, optimizer, None if loss is None else loss_of(loss), metrics or ())
+        compiled = _Compiled(self, optimizer, loss, metrics or ())
         object.__setattr__(self, "_compiled", compiled)
 
     @property
@@ -253,12 +255,13 @@ class Sequential(Model, nn.Sequential):
 class _Compiled(LightningModule):
     """A model with its optimizer, loss and metrics."""
 
-    def __init__(self, model: Model, optimizer: Any, loss: Callable[..., Any] | None, metrics: Iterable[Any]) -> None:
+    def __init__(self, model: Model, optimizer: Any, loss: Any, metrics: Iterable[Any]) -> None:
         super().__init__()
         self.model = model
         self._given = optimizer
         self._made: Any = None if optimizer is None else optimizer_of(optimizer, list(model.parameters()))
-        self._loss = [loss]
+        self._loss = [None if loss is None else loss_of(loss)]
+        self._loss_is_named = isinstance(loss, str)
         self._steps: dict[str, TracedStep] = {}
         self._metrics = metrics_of(metrics)
 
@@ -341,7 +344,8 @@ class _Compiled(LightningModule):
         if loss is None:
             raise UsageError("E-TRAIN-LOSS", None, "the model is compiled without a loss", hint="compile(loss=...)")
         target = fitting(output, given, loss)
-        value = loss(output, target) if len(batch) == 2 else _weighted(loss, output, target, batch[2])
+        scores = logits_for(loss, output, self._loss_is_named)
+        value = loss(scores, target) if len(batch) == 2 else _weighted(loss, scores, target, batch[2])
         return {"loss": value, **{name: measure(output, target) for name, measure in self._metrics.items()}}
 
     def _as_input(self, inputs: Any) -> Any:

@@ -11,6 +11,7 @@ from ...runtime.base.nearest_name import nearest
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.promotion import category
 from ...tensors.core.registry import FUNCTIONS
+from .logits import before
 
 Measure = Callable[[LazyTensor, LazyTensor], LazyTensor]
 OPTIMIZERS: dict[str, type[optim.Optimizer]] = {
@@ -42,12 +43,14 @@ OF_CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss)
 
 
 def accuracy(output: LazyTensor, target: LazyTensor) -> LazyTensor:
-    """The share of items whose class is right: the class of the largest of several logits, or the sign of one."""
+    """The share of items whose class is right: the class of the largest of several logits, or the sign of one
+    (before a Sigmoid)."""
     if output.ndim > 1 and output.shape[1] > 1:
         chosen = FUNCTIONS["argmax"](output, 1)
         wanted = target if target.ndim < output.ndim else FUNCTIONS["argmax"](target, 1)
     else:
-        chosen, wanted = (output > 0).reshape(-1), target.reshape(-1) > 0.5
+        scores = before("Sigmoid", output)
+        chosen, wanted = ((output if scores is None else scores) > 0).reshape(-1), target.reshape(-1) > 0.5
     return (chosen == wanted).float().mean()
 
 

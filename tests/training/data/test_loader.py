@@ -213,3 +213,18 @@ def test_samplers_without_an_end(options):
         np.random.seed(2)
         found.append(as_lists(list(itertools.islice(loader, 7))))
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("count", "replacement", "drawn"),
+    [(7, True, 100), (7, True, 64), (7, False, 30), (7, False, 14), (7, False, 3), (3, True, 10**10),
+     (3, False, 10**10)],
+)  # fmt: skip
+def test_random_samplers_draw_when_they_are_read(count, replacement, drawn):
+    orders = []
+    for data, m in ((torch.utils.data, torch), (cc.data, cc)):
+        generator = m.Generator()
+        generator.manual_seed(5)
+        sampler = data.RandomSampler(range(count), replacement, drawn, generator)
+        orders.append([list(itertools.islice(sampler, 50)) for _ in range(2)])
+    assert orders[0] == orders[1]
