@@ -55,6 +55,11 @@ class Context:
         """Let no gradients flow through some of the results."""
         self.fixed = results
 
+    if TYPE_CHECKING:  # what forward adds
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
     def set_materialize_grads(self, value: bool) -> None:
         """Whether `backward` gets zeros, and not None, for results that nothing depends on."""
         self.materialize_grads = value

@@ -108,10 +108,13 @@ def grads(target: Expression, sources: Sequence[Expression]) -> list[Expression 
             grad = totals[point] = grad if changed is None else changed.expression
         own = owns.get(point)
         if own is None:
-            if point is not target and not point.is_leaf:
+            before = [each for each in points if each.order < point.order]
+            if point is not target and not point.is_leaf and before:
+                fixed = alias(grad)
+                fixed.needs_grad = grad.needs_grad
                 with set_grad_enabled(True):
-                    weighted = apply(op_named("Mul"), [point, alias(grad)])
-                _flow(totals, weighted, [each for each in points if each.order < point.order])
+                    weighted = apply(op_named("Mul"), [point, fixed])
+                _flow(totals, weighted, [*before, fixed])
         elif own not in done:
             done.add(own)
             known = [None if (item := each()) is None else totals.get(item) for each in own.results]

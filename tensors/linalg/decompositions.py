@@ -87,7 +87,7 @@ def _computed(what: str, compute: Callable[..., Any], *inputs: LazyTensor, **opt
     return tuple(map(made, found)) if isinstance(found, tuple) else made(found)
 
 
-def _again(kind: type[Function], inputs: tuple[LazyTensor, ...], results: Any) -> Any:
+def _again(kind: type[Function], inputs: tuple[Any, ...], results: Any) -> Any:
     """The results, with gradients by the inputs where those are recorded."""
     return kind.apply(*inputs) if GRAD_MODE.enabled else results
 
@@ -174,21 +174,93 @@ def _svd_of(a: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(np.linalg.svd(a, full_matrices=False))
 
 
-class _Eigh(Function):
+class _SingularValues(Function):
+    """Without the singular vectors' gradients, which equal singular values do not have."""
+
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor) -> tuple[LazyTensor, ...]:
-        found: tuple[LazyTensor, ...] = tuple(_computed("the eigenvalues", lambda x: tuple(np.linalg.eigh(x)), a))
+    def forward(ctx: Context, a: LazyTensor) -> LazyTensor:
+        u, s, vh = _computed("the singular value decomposition", _svd_of, a)
+        ctx.save_for_backward(a, u, vh)
+        found: LazyTensor = s
+        return found
+
+    @staticmethod
+    def backward(ctx: Context, by_s: LazyTensor) -> LazyTensor:
+        a, u, vh = ctx.saved_tensors
+        u, _, vh = _again(_SVD, (a,), (u, None, vh))
+        return (u * by_s.unsqueeze(-2)) @ vh
+
+
+class _Eigh(Function):
+    """Of a matrix of which one triangle is read; the gradient is symmetric, as in torch."""
+
+    @staticmethod
+    def forward(ctx: Context, a: LazyTensor, triangle: str) -> tuple[LazyTensor, ...]:
+        found: tuple[LazyTensor, ...] = tuple(_eigen_of(a, triangle))
+        ctx.triangle = triangle
         ctx.save_for_backward(a, *found)
         return found
 
     @staticmethod
-    def backward(ctx: Context, by_w: LazyTensor, by_v: LazyTensor) -> LazyTensor:
+    def backward(ctx: Context, by_w: LazyTensor, by_v: LazyTensor) -> tuple[LazyTensor, None]:
         a, *results = ctx.saved_tensors
-        w, v = _again(_Eigh, (a,), results)
+        w, v = _again(_Eigh, (a, ctx.triangle), results)
         one = eye(w.shape[-1], dtype=w.dtype)
         gaps = w.unsqueeze(-2) - w.unsqueeze(-1)
         inner = (1 - one) / (gaps + one) * (v.mT @ by_v) + one * by_w.unsqueeze(-1)
-        return _symmetric(v @ inner @ v.mT)
+        return _symmetric(v @ inner @ v.mT), None
+
+
+def _eigen_of(a: LazyTensor, triangle: str) -> Any:
+    return _computed("the eigenvalues", lambda x: tuple(np.linalg.eigh(x, UPLO="L" if triangle == "L" else "U")), a)
+
+
+class _Eigenvalues(Function):
+    """Without the eigenvectors' gradients, which equal eigenvalues do not have."""
+
+    @staticmethod
+    def forward(ctx: Context, a: LazyTensor, triangle: str) -> LazyTensor:
+        w, v = _eigen_of(a, triangle)
+        ctx.triangle = triangle
+        ctx.save_for_backward(a, v)
+        found: LazyTensor = w
+        return found
+
+    @staticmethod
+    def backward(ctx: Context, by_w: LazyTensor) -> tuple[LazyTensor, None]:
+        a, v = ctx.saved_tensors
+        _, v = _again(_Eigh, (a, ctx.triangle), (None, v))
+        return _symmetric((v * by_w.unsqueeze(-2)) @ v.mT), None
+
+
+class _PseudoInverse(Function):
+    """Equal singular values have gradients: G. Golub and V. Pereyra, "The differentiation of pseudo-inverses", 1973."""
+
+    @staticmethod
+    def forward(ctx: Context, a: LazyTensor, rcond: float) -> LazyTensor:
+        found: LazyTensor = _computed("the pseudo-inverse", lambda x: _pinv_of(x, rcond), a)
+        ctx.rcond = rcond
+        ctx.save_for_backward(a, found)
+        return found
+
+    @staticmethod
+    def backward(ctx: Context, grad: LazyTensor) -> tuple[LazyTensor, None]:
+        a, found = ctx.saved_tensors
+        inverse = _again(_PseudoInverse, (a, ctx.rcond), found)
+        rows, columns = eye(a.shape[-2], dtype=a.dtype), eye(a.shape[-1], dtype=a.dtype)
+        left, right = rows - a @ inverse, columns - inverse @ a
+        by_range = inverse @ grad.mT @ inverse
+        by_left, by_right = left @ grad.mT @ inverse @ inverse.mT, inverse.mT @ inverse @ grad.mT @ right
+        return by_left + by_right - by_range.mT, None
+
+
+def _pinv_of(a: np.ndarray, rcond: float) -> np.ndarray:
+    """The pseudo-inverse of matrices, in which singular values below `rcond` times the largest one are 0."""
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    kept = s > rcond * s.max(-1, keepdims=True, initial=0)
+    inverse = np.where(kept, 1 / np.where(kept, s, 1), 0).astype(a.dtype)
+    found: np.ndarray = np.swapaxes(vh, -1, -2) @ (inverse[..., None] * np.swapaxes(u, -1, -2))
+    return found
 
 
 class _QR(Function):
@@ -301,7 +373,8 @@ def svd(A: LazyTensor, full_matrices: bool = True) -> SVD:  # noqa: N803 (torch'
 
 def svdvals(A: LazyTensor) -> LazyTensor:  # noqa: N803 (torch's name)
     """Singular values in descending order."""
-    return svd(A, False).S
+    found: LazyTensor = _SingularValues.apply(matrices(A, "svd", square=False))
+    return found
 
 
 @function("svd")
@@ -313,14 +386,13 @@ def svd_of(input: LazyTensor, some: bool = True, compute_uv: bool = True) -> tup
 
 def eigh(A: LazyTensor, UPLO: str = "L") -> Eigen:  # noqa: N803 (torch's names)
     """Eigenvalues and eigenvectors of symmetric matrices, of which one triangle is read: the lower (L) or upper (U)."""
-    matrices(A, "eigh")
-    part = A.tril() if UPLO == "L" else A.triu()
-    return Eigen(*_Eigh.apply(part + part.mT - part * eye(A.shape[-1], dtype=A.dtype)))
+    return Eigen(*_Eigh.apply(matrices(A, "eigh"), UPLO))
 
 
 def eigvalsh(A: LazyTensor, UPLO: str = "L") -> LazyTensor:  # noqa: N803 (torch's names)
     """Eigenvalues of symmetric matrices in ascending order."""
-    return eigh(A, UPLO).eigenvalues
+    found: LazyTensor = _Eigenvalues.apply(matrices(A, "eigvalsh"), UPLO)
+    return found
 
 
 @operation()
@@ -350,11 +422,10 @@ def logdet(input: LazyTensor) -> LazyTensor:
 def pinv(input: LazyTensor, rcond: float | None = None) -> LazyTensor:
     """The pseudo-inverse: singular values below `rcond` times the largest one count as 0, by default the float's eps
     times the longer side."""
-    u, s, vh = svd(input, False)
+    matrices(input, "the pseudo-inverse", square=False)
     limit = max(input.shape[-2:]) * float(np.finfo(input.dtype.as_numpy()).eps) if rcond is None else rcond
-    kept = s > limit * s.amax(-1, keepdim=True)
-    inverse = FUNCTIONS["where"](kept, 1 / FUNCTIONS["where"](kept, s, 1.0), 0.0)
-    return vh.mT @ (inverse.unsqueeze(-1) * u.mT)
+    found: LazyTensor = _PseudoInverse.apply(input, limit)
+    return found
 
 
 def lstsq(A: LazyTensor, B: LazyTensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:  # noqa: N803

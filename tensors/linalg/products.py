@@ -14,6 +14,7 @@ from ..core.registry import FUNCTIONS, function, operation
 from ..operations.composed import cross as cross_of
 from ..operations.creation import eye
 from ..operations.joining import stack
+from ..operations.numeric import norms
 from .decompositions import inv, matrices, svdvals
 
 MAX_TERMS = 18
@@ -25,16 +26,7 @@ def vector_norm(
 ) -> LazyTensor:
     """The norm along dims, by default of all elements: (sum |x| ** ord) ** (1 / ord), inf for the largest, 0 for how
     many are not 0."""
-    x = x if dtype is None else x.to(dtype)
-    dims = tuple(range(x.ndim)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    if ord == 2:
-        return (x * x).sum(dims, keepdim).sqrt() if dims else x.abs()
-    size = x.abs()
-    if math.isinf(ord):
-        return size.amax(dims, keepdim) if ord > 0 else size.amin(dims, keepdim)
-    if ord == 0:
-        return x.ne(0).to(x.dtype).sum(dims, keepdim)
-    return size.sum(dims, keepdim) if ord == 1 else (size**ord).sum(dims, keepdim) ** (1 / ord)
+    return norms.norm(x, ord, dim, keepdim, dtype=dtype)
 
 
 def matrix_norm(
@@ -86,7 +78,8 @@ def matrix_power(input: LazyTensor, n: int) -> LazyTensor:
         if count & 1:
             found = base if found is None else found @ base
         base, count = base @ base, count >> 1
-    return eye(input.shape[-1], dtype=input.dtype).expand(input.shape) if found is None else found
+    one = eye(input.shape[-1], dtype=input.dtype).expand(input.shape)
+    return norms.constant_in(input, one) if found is None else found
 
 
 @operation("linalg_matrix_exp")

@@ -4,6 +4,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 import torch
+from candle_convert.tests.oracles.torch_tensors import compare
 
 
 @cc.function
@@ -114,3 +115,20 @@ def test_errors_say_what_is_wrong():
         x.grad.numpy()
     with pytest.raises(cc.UsageError, match="hashable"):
         scaled_sine(1.0, 2.0, phase=[1])
+
+
+@pytest.mark.parametrize(
+    "formula",
+    ["m.linalg.inv(a[:2])", "m.linalg.inv(a.mT @ a)", "m.linalg.pinv(a * 2)", "m.linalg.pinv(a @ a.mT)",
+     "m.linalg.svdvals(a.mT @ a)", "m.linalg.eigvalsh(a.mT @ a)"],
+)  # fmt: skip
+def test_second_gradients_pass_through_what_the_input_is_computed_from(formula):
+    found = []
+    for m in (torch, cc):
+        a = m.tensor([[2.0, 1.0], [0.0, 2.0], [0.0, 3.0]], dtype=m.float64, requires_grad=True)
+        y = eval(formula, {"m": m, "a": a})
+        weights = m.arange(1.0, y.numel() + 1, dtype=m.float64).reshape(y.shape)
+        (first,) = m.autograd.grad((y * weights).sum(), a, create_graph=True)
+        first.square().sum().backward()
+        found.append(a.grad)
+    compare(*found, rtol=1e-8, atol=1e-8)
