@@ -43,17 +43,18 @@ def relu6(input: LazyTensor) -> LazyTensor:
 
 def threshold(input: LazyTensor, threshold: float, value: float) -> LazyTensor:
     """x above the threshold, and `value` elsewhere."""
-    return where(input > threshold, input, value)
+    return where(input <= threshold, value, input)
 
 
 def hardshrink(input: LazyTensor, lambd: float = 0.5) -> LazyTensor:
     """x, and 0 from -lambd to lambd."""
-    return where((input > lambd) | (input < -lambd), input, 0.0)
+    return where((input >= -lambd) & (input <= lambd), 0.0, input)
 
 
 def softshrink(input: LazyTensor, lambd: float = 0.5) -> LazyTensor:
     """x moved towards 0 by lambd."""
-    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, 0.0))
+    moved = where(input > lambd, input - lambd, input + lambd)
+    return where((input >= -lambd) & (input <= lambd), 0.0, moved)
 
 
 def tanhshrink(input: LazyTensor) -> LazyTensor:
@@ -68,6 +69,8 @@ def prelu(input: LazyTensor, weight: LazyTensor) -> LazyTensor:
             why = f"prelu of {weight.numel()} weights for a tensor of shape {list(input.shape)}"
             raise UsageError("E-TENSOR-SHAPE", None, why, expected="one weight, or one for each channel of dim 1")
         weight = weight.reshape([-1] + [1] * (input.ndim - 2))
+    elif not input.ndim:
+        weight = weight.reshape(())
     return LazyTensor(apply(op_named("PRelu"), [input.expression, weight.expression]))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...runtime.base.errors import UsageError
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.operations.indexing import where
-from ...tensors.operations.operands import default_float, promoted
+from ...tensors.operations.operands import broadcast, default_float, promoted
 from .loss import reduced
 
 __all__ = [
@@ -20,6 +20,8 @@ Distance = Callable[[LazyTensor, LazyTensor], LazyTensor]
 def cosine_similarity(x1: LazyTensor, x2: LazyTensor, dim: int = 1, eps: float = 1e-8) -> LazyTensor:
     """The cosine of the angle between vectors along a dim; norms are raised to `eps`."""
     x1, x2 = (LazyTensor(default_float(each)) for each in promoted([x1, x2]))
+    shape = broadcast((x1.shape, x2.shape), "cosine_similarity")
+    x1, x2 = x1.broadcast_to(shape), x2.broadcast_to(shape)
     one, two = (each / each.norm(2, dim, keepdim=True).clamp(min=eps) for each in (x1, x2))
     return (one * two).sum(dim)
 

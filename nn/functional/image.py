@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.tensor.dtype import U8
 from ...tensors.core.expression import apply, leaf, op_named, shape_error
 from ...tensors.core.lazy_tensor import LazyTensor
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -80,7 +81,13 @@ def interpolate(
     if mode == "area":
         return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[dims - 1](input, wanted)
     x = input
-    for dim, (length, out, scale) in enumerate(zip(lengths, wanted, scales, strict=True), 2):
+    blended = mode in DIMS and input.dtype.kind != "float"
+    if blended and input.dtype is not U8:
+        why = f"{mode} interpolation of {input.dtype} is not defined"
+        raise UsageError("E-TENSOR-DTYPE", None, why, hint="Convert it with float()")
+    x = input.float() if blended else input
+    for dim in range(input.ndim - 1, 1, -1) if blended else range(2, input.ndim):
+        length, out, scale = lengths[dim - 2], wanted[dim - 2], scales[dim - 2]
         if mode in ("nearest", "nearest-exact"):
             places = (np.arange(out) + 0.5 * (mode == "nearest-exact")) * (length / out if scale is None else scale)
             index = np.minimum(np.floor(places.astype(np.float32)), length - 1).astype(np.int64)
@@ -89,10 +96,11 @@ def interpolate(
             weights = _filter(length, out, scale, mode == "bicubic", bool(align_corners), antialias)
             matrix = LazyTensor(leaf(weights.astype(x.dtype.as_numpy())))
             x = (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
+            x = (x + 0.5).floor().clamp(0, 255) if blended else x
         else:
             expected = ", ".join(("nearest", "nearest-exact", *DIMS, "area"))
             raise UsageError("E-NN-VALUE", None, f"{mode!r} is not a mode of interpolation", expected=expected)
-    return x
+    return x.to(U8) if blended else x
 
 
 def _cubic(x: np.ndarray, a: float) -> np.ndarray:

@@ -211,7 +211,8 @@ def kl_div(input: LazyTensor, target: LazyTensor, reduction: str = "mean", log_t
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        entropy = where(target > 0, target * where(target > 0, target, 1.0).log(), 0.0)
+        is_zero = target.eq(0)
+        entropy = where(is_zero, 0.0, target * where(is_zero, 1.0, target).log())
         loss = entropy - target * input
     return loss.sum() / input.shape[0] if reduction == "batchmean" else reduced(loss, reduction)
 

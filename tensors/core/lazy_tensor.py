@@ -272,6 +272,8 @@ class LazyTensor:
             yield self[index]
 
     __hash__ = object.__hash__
+    __array_priority__ = 1000
+    """Above NumPy's scalars and arrays, so that their operators leave tensors on the right to the tensors."""
 
     def __contains__(self, value: Any) -> bool:
         return bool((self.array() == np.asarray(value)).any())

@@ -13,12 +13,12 @@ from ...runtime.base.errors import UsageError
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import FUNCTIONS, function, method, operation
 from . import arithmetic, elementwise, formulas, indexing, reduction
-from .creation import eye, ones_like, tensor, zeros_like
-from .indexing import scatter, scatter_add, where
+from .creation import eye, ones_like, tensor, zeros, zeros_like
+from .indexing import like, scatter, scatter_add, where
 from .linalg import matmul
 from .operands import default_float, dim_of, promoted
 from .random import Generator, exponential, rand
-from .reduction import amax, amin, std, var
+from .reduction import amax, amin
 from .shape import flip
 from .sorting import Sorted, searchsorted, sort, topk
 
@@ -141,18 +141,6 @@ def aminmax(input: LazyTensor, *, dim: Any = None, keepdim: bool = False) -> tup
     return amin(input, dims, keepdim), amax(input, dims, keepdim)
 
 
-@function()
-def std_mean(input: LazyTensor, dim: Any = None, **options: Any) -> tuple[LazyTensor, LazyTensor]:
-    """Standard deviation and mean."""
-    return std(input, dim, **options), input.mean(dim, options.get("keepdim", False))
-
-
-@function()
-def var_mean(input: LazyTensor, dim: Any = None, **options: Any) -> tuple[LazyTensor, LazyTensor]:
-    """Variance and mean."""
-    return var(input, dim, **options), input.mean(dim, options.get("keepdim", False))
-
-
 @operation()
 def msort(input: LazyTensor) -> LazyTensor:
     """Sorted along the first dim."""
@@ -194,19 +182,21 @@ def quantile(
     if interpolation not in BETWEEN:
         why = f"interpolation is {interpolation!r}"
         raise UsageError("E-TENSOR-VALUE", None, why, expected=", ".join(BETWEEN))
-    if isinstance(q, LazyTensor):
-        q = q.tolist()
-    if isinstance(q, list | tuple):
-        parts = [quantile(input, float(each), dim, keepdim, interpolation=interpolation) for each in q]
+    if isinstance(q, list | tuple) or (isinstance(q, LazyTensor) and q.ndim):
+        parts = [quantile(input, each, dim, keepdim, interpolation=interpolation) for each in q]
         return FUNCTIONS["stack"](parts)
-    if not 0 <= q <= 1:
-        raise UsageError("E-TENSOR-VALUE", None, f"a quantile at {q}", expected="0 to 1")
+    part = float(q)
+    if not 0 <= part <= 1:
+        raise UsageError("E-TENSOR-VALUE", None, f"a quantile at {part}", expected="0 to 1")
     x = input.reshape(-1) if dim is None else input
     axis = dim_of(0 if dim is None else dim, x.ndim)
-    place = q * (x.shape[axis] - 1)
+    place = part * (x.shape[axis] - 1)
     values, low = sort(x, axis).values, int(place)
+    between: Any = BETWEEN[interpolation](place)
+    if isinstance(q, LazyTensor) and interpolation == "linear":
+        between = q * (x.shape[axis] - 1) - low
     first, last = (values.narrow(axis, min(low + step, x.shape[axis] - 1), 1) for step in (0, 1))
-    found = first + (last - first) * BETWEEN[interpolation](place)
+    found = first + (last - first) * between
     found = where(x.isnan().any(axis, True), float("nan"), found)
     if dim is None:
         return found.reshape([1] * input.ndim) if keepdim else found.reshape(())
@@ -308,10 +298,11 @@ def index_copy(input: LazyTensor, dim: int, index: LazyTensor, source: LazyTenso
 @operation()
 def index_fill(input: LazyTensor, dim: int, index: LazyTensor, value: Any) -> LazyTensor:
     """A copy with one number in the entries of a dim at an index; negative ones count from the end."""
-    length = input.shape[dim_of(dim, input.ndim)] if input.ndim else 1
-    places = where(index < 0, index + length, index)
-    part = input.index_select(dim, places)
-    return index_copy(input, dim, places, zeros_like(part) + value)
+    axis = dim_of(dim, input.ndim)
+    length = input.shape[axis] if input.ndim else 1
+    places = where(index < 0, index + length, index).reshape(-1)
+    chosen = scatter(zeros(length, dtype="bool"), 0, places, ones_like(places, dtype="bool"))
+    return where(chosen.reshape([-1 if other == axis else 1 for other in range(input.ndim)]), like(value, input), input)
 
 
 @operation()

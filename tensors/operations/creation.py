@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.tensor.dtype import I64, DType
 from ..core.conversion import array_of
 from ..core.device import Device
 from ..core.expression import cast, leaf
 from ..core.lazy_tensor import LazyTensor
-from ..core.promotion import DEFAULT, dtype_of_scalar, named
+from ..core.promotion import DEFAULT, category, dtype_of_scalar, named
 from ..core.registry import function, method
 from .operands import lengths_of
 
@@ -139,28 +140,44 @@ def full_like(input: LazyTensor, fill_value: Any, dtype: Any = None, device: Any
 
 @creator()
 def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device: Any = None) -> LazyTensor:
-    """Numbers from `start` (0 if it is the only argument) up to `end`, which is left out."""
+    """Numbers from `start` (0 if it is the only argument) up to `end`, which is left out.
+
+    As in torch, `start` and `step` lose their fractions if `dtype` is an integer, and `end` does if it is i64.
+    """
     check_device(device)
     if end is None:
         start, end = 0, start
+    whole = all(isinstance(item, int | np.integer) for item in (start, end, step))
+    wanted = named(dtype) if dtype is not None else dtype_of_scalar(int if whole else float)
+    if wanted is I64:
+        start, end, step, whole = int(start), int(end), int(step), True
     if step == 0:
         raise UsageError("E-TENSOR-VALUE", None, "arange with a step of 0")
     if (end - start) * step < 0:
         why = f"arange from {start} to {end} in steps of {step}"
         raise UsageError("E-TENSOR-VALUE", None, why, hint="Change the sign of the step")
-    whole = all(isinstance(item, int | np.integer) for item in (start, end, step))
-    wanted = named(dtype) if dtype is not None else dtype_of_scalar(int if whole else float)
     count = max(0, -(-(end - start) // step) if whole else int(np.ceil((end - start) / step)))
+    if category(wanted) < 2:
+        start, step, whole = int(start), int(step), True
     places = np.arange(count, dtype=np.int64 if whole else np.float64)
     return made((start + places * step).astype(wanted.as_numpy()))
 
 
 @creator()
 def linspace(start: float, end: float, steps: int, dtype: Any = None, device: Any = None) -> LazyTensor:
-    """Evenly spaced numbers, both ends included."""
+    """Evenly spaced numbers, both ends included; as in torch, integers are between ends without their fractions."""
     check_device(device)
     wanted = DEFAULT.dtype if dtype is None else named(dtype)
-    return made(np.linspace(start, end, steps).astype(wanted.as_numpy()))
+    return made(spaced(start, end, steps, wanted).astype(wanted.as_numpy()))
+
+
+def spaced(start: float, end: float, steps: int, dtype: DType) -> np.ndarray:
+    """Evenly spaced numbers as f64, from the nearer end, for a tensor of a dtype."""
+    if category(dtype) < 2:
+        start, end = int(start), int(end)
+    step = (end - start) / max(steps - 1, 1)
+    places = np.arange(steps)
+    return np.where(places < steps / 2, start + step * places, end - step * (steps - 1 - places))
 
 
 @creator()

@@ -151,10 +151,13 @@ def atan2(input: LazyTensor, other: LazyTensor) -> LazyTensor:
     """The angle of the point (other, input), from -pi to pi."""
     one, two = (LazyTensor(default_float(item)) for item in promoted([input, other]))
     y, x = _wide(one), _wide(two)
+    both = y.isinf() & x.isinf()
+    y, x = where(both, y.sign(), y), where(both, x.sign(), x)
     steep = y.abs() > x.abs()
-    ratio = where(steep, x, y) / where(steep, y, where(x.eq(0), 1.0, x))
+    is_origin = x.eq(0) & y.eq(0)
+    ratio = where(steep, x, where(is_origin, y.detach(), y)) / where(steep, y, where(x.eq(0), 1.0, x))
     turn = where(_negative(y), *(LazyTensor(scalar(angle, x.dtype)) for angle in (-math.pi, math.pi)))
-    flat = ratio.atan() + where(_negative(x), turn, 0.0)
+    flat = where(_negative(x), ratio.atan() + turn, ratio.atan())
     return _back(where(steep, turn / 2 - ratio.atan(), flat), one)
 
 
@@ -173,7 +176,8 @@ def hypot(input: LazyTensor, other: LazyTensor) -> LazyTensor:
     a, b = _wide(one).abs(), _wide(two).abs()
     large = a.maximum(b)
     scale = where(large.eq(0) | large.isinf(), 1.0, large)
-    return _back(scale * ((a / scale).square() + (b / scale).square()).sqrt(), one)
+    found = scale * ((a / scale).square() + (b / scale).square()).sqrt()
+    return _back(where(a.isinf() | b.isinf(), math.inf, found), one)
 
 
 @operation("clip")
@@ -215,8 +219,11 @@ def clamp_max(input: LazyTensor, max: Any) -> LazyTensor:
 
 @operation()
 def lerp(input: LazyTensor, end: LazyTensor, weight: Any) -> LazyTensor:
-    """input + weight * (end - input)."""
-    return input + weight * (end - input)
+    """input + weight * (end - input), from the nearer end."""
+    step = end - input
+    if isinstance(weight, LazyTensor):
+        return where(weight.abs() < 0.5, input + weight * step, end - step * (1 - weight))
+    return input + weight * step if abs(weight) < 0.5 else end - step * (1 - weight)
 
 
 @operation()

@@ -63,15 +63,6 @@ def _nelement(self: LazyTensor) -> int:
     return self.numel()
 
 
-@method()
-def stride(self: LazyTensor, dim: int | None = None) -> Any:
-    """How many elements lie between neighbours along each dim."""
-    steps = [1] * self.ndim
-    for place in range(self.ndim - 2, -1, -1):
-        steps[place] = steps[place + 1] * max(self.shape[place + 1], 1)
-    return tuple(steps) if dim is None else steps[dim]
-
-
 attribute("itemsize", element_size)
 attribute("nbytes", lambda self: self.numel() * element_size(self))
 attribute("is_cuda", lambda self: False)

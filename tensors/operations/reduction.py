@@ -169,55 +169,6 @@ def count_nonzero(input: Any, dim: Dims = None) -> LazyTensor:
 
 
 @operation()
-def var(
-    input: Any, dim: Any = None, unbiased: bool = True, *, correction: float | None = None, keepdim: bool = False
-) -> LazyTensor:
-    """The variance; `correction` (1 if `unbiased`) is subtracted from the count."""
-    if isinstance(dim, bool):
-        dim, unbiased = None, dim
-    x = input if isinstance(input, LazyTensor) else LazyTensor(expression_of(input))
-    dims = dims_of(dim, x.ndim)
-    count = 1
-    for axis in dims:
-        count *= x.shape[axis] if x.ndim else 1
-    lost = float(unbiased) if correction is None else correction
-    distance = x - mean(x, dims, keepdim=True)
-    return sum(distance * distance, dims, keepdim) / _above_zero(count - lost)
-
-
-def _above_zero(count: float) -> float:
-    return count if count > 0 else 0.0
-
-
-@operation()
-def std(
-    input: Any, dim: Any = None, unbiased: bool = True, *, correction: float | None = None, keepdim: bool = False
-) -> LazyTensor:
-    """The standard deviation."""
-    return var(input, dim, unbiased, correction=correction, keepdim=keepdim).sqrt()
-
-
-@operation()
-def norm(input: Any, p: Any = 2, dim: Dims = None, keepdim: bool = False) -> LazyTensor:
-    """The p-norm of the elements along dims; "fro" is 2."""
-    x = input if isinstance(input, LazyTensor) else LazyTensor(expression_of(input))
-    if category(x.dtype) < 2:
-        raise UsageError("E-TENSOR-DTYPE", None, f"norm of {x.dtype} is not defined", hint="Convert it with float()")
-    if p in ("fro", 2):
-        return LazyTensor(reduced("ReduceL2", x.abs().expression if not x.ndim else x.expression, dim, keepdim))
-    size = x.abs()
-    if p == float("inf"):
-        return amax(size, () if dim is None else dim, keepdim)
-    if p == -float("inf"):
-        return amin(size, () if dim is None else dim, keepdim)
-    if p == 0:
-        return sum(size.ne(0), dim, keepdim, dtype=x.dtype)
-    if p == 1:
-        return sum(size, dim, keepdim)
-    return sum(size**p, dim, keepdim) ** (1 / p)
-
-
-@operation()
 def logsumexp(input: Any, dim: Dims, keepdim: bool = False) -> LazyTensor:
     """log(sum(exp(x)))."""
     x = expression_of(input)

@@ -58,6 +58,7 @@ def poly_gamma(order: int, x: np.ndarray) -> np.ndarray:
         found = series + total
         if order == 0:
             found = np.where(reflected, found - np.pi / np.tan(np.pi * x), found)
+            found = np.where((x < 0) & (x == np.floor(x)), np.nan, found)
             return np.where(x == 0, np.where(np.signbit(x), np.inf, -np.inf), found)
         if order == 1:
             return np.where(reflected, (np.pi / np.sin(np.pi * x)) ** 2 - found, found)
@@ -85,7 +86,10 @@ def incomplete_gamma(a: np.ndarray, x: np.ndarray) -> np.ndarray:
             d = 1 / np.where(np.abs(d) < low, low, d)
             c = np.where(np.abs(c) < low, low, c)
             h = h * d * c
-        return np.where(x <= 0, 0.0, np.where(x < a + 1, front * total, 1 - front * h))
+        found = np.where(x < a + 1, front * total, 1 - front * h)
+        found = np.select([np.isinf(a) & np.isinf(x), x == 0, np.isinf(a)], [np.nan, 0.0, 0.0], found)
+        found = np.where(np.isinf(x) & ~np.isinf(a) | ((a == 0) & (x > 0)), 1.0, found)
+        return np.where((a < 0) | (x < 0) | np.isnan(a + x) | ((a == 0) & (x == 0)), np.nan, found)
 
 
 @as_function

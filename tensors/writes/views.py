@@ -26,7 +26,7 @@ NEEDED = composed, indexing, joining, products, shape, splits
 ARRANGING = ("squeeze", "unflatten", "unsqueeze", "view", "view_as")
 """Methods whose results have the same elements in the same order."""
 MOVING = (
-    "as_strided", "broadcast_to", "chunk", "diagonal", "dsplit", "expand", "expand_as", "hsplit", "movedim", "moveaxis",
+    "broadcast_to", "chunk", "diagonal", "dsplit", "expand", "expand_as", "hsplit", "movedim", "moveaxis",
     "narrow", "permute", "select", "split", "swapaxes", "swapdims", "t", "tensor_split", "transpose", "unbind",
     "unfold", "vsplit",
 )  # fmt: skip
@@ -44,6 +44,7 @@ class Step(NamedTuple):
         whole: whether the view has all elements in the same order.
         dense: whether its elements lie side by side.
         repeats: whether the view has more elements than the tensor.
+        inside: whether the tensor is itself a part of one that no longer exists.
     """
 
     source: Callable[[], LazyTensor | None]
@@ -51,13 +52,14 @@ class Step(NamedTuple):
     whole: bool
     dense: bool
     repeats: bool = False
+    inside: bool = False
 
 
-def _reference(source: LazyTensor) -> Callable[[], LazyTensor | None]:
+def reference(source: LazyTensor) -> Callable[[], LazyTensor | None]:
     return (lambda: source) if hasattr(source, "shared") else weakref.ref(source)
 
 
-def _origin(view: LazyTensor) -> tuple[Step, ...]:
+def origin_of(view: LazyTensor) -> tuple[Step, ...]:
     steps: tuple[Step, ...] = getattr(view, "origin", ())
     return steps
 
@@ -84,13 +86,15 @@ class AliasSet:
         return iter([each for member in self._members if (each := member()) is not None])
 
 
-def _remember(view: LazyTensor, step: Step) -> LazyTensor:
+def remember(view: LazyTensor, step: Step) -> LazyTensor:
     """Let writes to a view reach the tensor that it was taken of, and those of which that one is a view, and let writes
     to them reach the view."""
     source = step.source()
     assert source is not None
-    steps = _origin(source)
+    steps = origin_of(source)
     first = next((place for place, each in enumerate(steps) if each.source() is not None), len(steps))
+    if any(each.inside or not each.whole for each in steps[:first]):
+        steps, step = _all_inside(steps), step._replace(inside=True)
     view.origin = (*steps[first:], step)
     if not hasattr(source, "alias_set"):
         source.alias_set = AliasSet(source)
@@ -99,19 +103,23 @@ def _remember(view: LazyTensor, step: Step) -> LazyTensor:
     return view
 
 
+def _all_inside(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    return tuple([each._replace(inside=True) for each in steps])
+
+
 def _viewing(made: Callable[..., Any], whole: bool, copies: bool = False) -> Callable[..., Any]:
     @functools.wraps(made)
     def viewed(self: LazyTensor, *given: Any, **options: Any) -> Any:
         found = made(self, *given, **options)
-        if copies and not all(step.dense for step in _origin(self)):
+        if copies and not all(step.dense for step in origin_of(self)):
             return found
-        source = _reference(self)
+        source = reference(self)
         if isinstance(found, LazyTensor):
             repeats = found.numel() > self.numel()
-            return _remember(found, Step(source, lambda x: made(x, *given, **options), whole, whole, repeats))
+            return remember(found, Step(source, lambda x: made(x, *given, **options), whole, whole, repeats))
         for place, part in enumerate(found):
             take = functools.partial(lambda place, x: made(x, *given, **options)[place], place)
-            _remember(part, Step(source, take, False, False))
+            remember(part, Step(source, take, False, False))
         return found
 
     return viewed
@@ -136,7 +144,7 @@ def get(self: LazyTensor, index: Any) -> LazyTensor:
         return found
     first = items[0] if len(items) == 1 else None
     dense = isinstance(first, int) or (type(first) is slice and first.step in (None, 1))
-    return _remember(found, Step(_reference(self), lambda x: indexing.get(x, index), False, dense))
+    return remember(found, Step(reference(self), lambda x: indexing.get(x, index), False, dense))
 
 
 def _is_basic(item: Any) -> bool:
@@ -151,7 +159,7 @@ _detach = LazyTensor.detach
 @method()
 def detach(self: LazyTensor) -> LazyTensor:
     """The same values without a gradient; writing into them changes this tensor."""
-    return _remember(_detach(self), Step(_reference(self), None, True, True))
+    return remember(_detach(self), Step(reference(self), None, True, True))
 
 
 def _set_data(self: LazyTensor, value: LazyTensor) -> None:
@@ -176,7 +184,7 @@ def _leave_storage(tensor: LazyTensor) -> None:
                 setattr(former, name, getattr(tensor, name))
         for view in views:
             view.origin = tuple(
-                step._replace(source=lambda: former) if step.source() is tensor else step for step in _origin(view)
+                step._replace(source=lambda: former) if step.source() is tensor else step for step in origin_of(view)
             )
         former.alias_set = tensor.alias_set
         former.alias_set.replace(tensor, former)
@@ -191,7 +199,7 @@ attribute("data", detach, _set_data)
 @method()
 def update_views(self: LazyTensor) -> None:
     """Give the views of the same tensor the elements that a write to this one has changed."""
-    written = {id(source) for step in _origin(self) if (source := step.source()) is not None} | {id(self)}
+    written = {id(source) for step in origin_of(self) if (source := step.source()) is not None} | {id(self)}
     views = [view for view in self.alias_set if view is not self]
     if not views and not hasattr(self, "origin"):
         del self.alias_set
@@ -202,7 +210,7 @@ def update_views(self: LazyTensor) -> None:
 
 def _refresh(view: LazyTensor) -> None:
     """Give a view the elements that the tensor of which it was taken has now."""
-    steps = _origin(view)
+    steps = origin_of(view)
     first = next((place for place, step in enumerate(steps) if step.source() is not None), None)
     if first is None:
         return
@@ -235,7 +243,7 @@ def _values(steps: tuple[Step, ...]) -> list[LazyTensor]:
 def require_writable(self: LazyTensor) -> None:
     """Raise UsageError for views of leaves whose gradients are recorded, and for views that repeat elements."""
     recorded = GRAD_MODE.enabled
-    for step in reversed(_origin(self)):
+    for step in reversed(origin_of(self)):
         recorded = recorded and step.take is not None
         source = step.source()
         if step.repeats:
@@ -248,7 +256,7 @@ def require_writable(self: LazyTensor) -> None:
 @method()
 def is_contiguous(self: LazyTensor, **options: Any) -> bool:
     """Whether the elements lie in order, side by side, in the memory of the tensor of which this is a view."""
-    return all(step.dense for step in _origin(self))
+    return all(step.dense for step in origin_of(self))
 
 
 @method()
@@ -260,7 +268,7 @@ def contiguous(self: LazyTensor, **options: Any) -> LazyTensor:
 @method()
 def write_back(self: LazyTensor) -> None:
     """Write the elements of a view to the tensors of which it was taken."""
-    steps = _origin(self)
+    steps = origin_of(self)
     first = next((place for place, step in enumerate(steps) if step.source() is not None), len(steps))
     steps = steps[first:]
     if not steps:

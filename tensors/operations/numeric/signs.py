@@ -33,9 +33,8 @@ def copysign(input: Any, other: Any) -> LazyTensor:
 
 @operation()
 def heaviside(input: LazyTensor, values: LazyTensor) -> LazyTensor:
-    """0 below 0, 1 above, and `values` at 0."""
-    found = where(input.eq(0), values, (input > 0).to(input.dtype))
-    return where(input.isnan(), input, found) if input.dtype.kind == "float" else found
+    """0 below 0 and of NaN, 1 above, and `values` at 0."""
+    return where(input.eq(0), values, (input > 0).to(input.dtype))
 
 
 @operation()

@@ -41,17 +41,6 @@ def put(input: LazyTensor, index: LazyTensor, source: LazyTensor, accumulate: bo
     return found.reshape(input.shape)
 
 
-@operation()
-def as_strided(input: LazyTensor, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0) -> LazyTensor:
-    """The elements at ``storage_offset + sum(index * stride)`` of the tensor's order, a copy."""
-    places = np.full((), storage_offset, np.int64)
-    for length, step in zip(size, stride, strict=True):
-        places = places[..., None] + np.arange(length) * step
-    if places.size and not 0 <= places.min() <= places.max() < input.numel():
-        raise UsageError("E-TENSOR-SHAPE", None, f"as_strided reads beyond {input.numel()} elements")
-    return input.reshape(-1)[made(places)]
-
-
 in_place(put, "put_")
 
 
@@ -98,12 +87,6 @@ def cuda(self: LazyTensor, device: Any = None, **options: Any) -> LazyTensor:
 def data_ptr(self: LazyTensor) -> int:
     """The address of the first element."""
     return int(self.detach().array().ctypes.data)
-
-
-@method()
-def storage_offset(self: LazyTensor) -> int:
-    """0: each tensor begins where its memory does."""
-    return 0
 
 
 @method()

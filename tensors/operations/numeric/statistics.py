@@ -9,8 +9,9 @@ import numpy as np
 from ....runtime.base.errors import UsageError
 from ...core.expression import leaf
 from ...core.lazy_tensor import LazyTensor
+from ...core.promotion import DEFAULT, named
 from ...core.registry import FUNCTIONS, function, operation
-from ..creation import linspace
+from ..creation import spaced
 from ..indexing import where
 from ..operands import default_float, dim_of
 
@@ -23,7 +24,7 @@ def cov(input: LazyTensor, *, correction: int = 1) -> LazyTensor:
     apart = x - x.mean(1, keepdim=True)
     count = max(x.shape[1] - correction, 0)
     found = apart @ apart.mT / (count or float("nan"))
-    return found if input.ndim > 1 else found.reshape(())
+    return found if x.shape[0] > 1 else found.reshape(())
 
 
 @operation()
@@ -55,9 +56,8 @@ FUNCTIONS["trapezoid"] = trapezoid
 @function()
 def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> LazyTensor:
     """Powers of a base with evenly spaced exponents."""
-    exponents = linspace(start, end, steps, dtype="f64")
-    found = LazyTensor(leaf(np.power(base, exponents.array())))
-    return found.to(linspace(0, 1, 0, dtype).dtype)
+    wanted = DEFAULT.dtype if dtype is None else named(dtype)
+    return LazyTensor(leaf(np.power(base, spaced(start, end, steps, wanted)).astype(wanted.as_numpy())))
 
 
 @function()
@@ -101,7 +101,7 @@ def unique_consecutive(
         found.append(numbers.reshape(input.shape) if dim is None else numbers)
     if return_counts:
         found.append(np.diff([*places, len(rows)]))
-    tensors = tuple([LazyTensor(leaf(np.ascontiguousarray(each))) for each in found])
+    tensors = tuple([LazyTensor(leaf(np.array(each, order="C"))) for each in found])
     return tensors if len(tensors) > 1 else tensors[0]
 
 

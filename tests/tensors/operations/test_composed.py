@@ -21,6 +21,18 @@ FUNCTIONS = [
     *(f"m.scatter_reduce(a, 1, m.tensor([[[2, 0, 2, 1], [2, 1, 0, 1]]]), a.flip(0), '{how}', include_self={kept})"
       for how in ("sum", "prod", "mean", "amax", "amin") for kept in (True, False)),
     "m.index_copy(a, 1, m.tensor([2, 0]), a[:, :2])", "m.index_fill(a, 2, m.tensor([1, 3]), 7)",
+    *(f"m.{name}(a, {given})" for name in ("var", "std", "var_mean", "std_mean")
+      for given in ("True", "False", "1, False", "1, False, True", "(0, 2), True", "None, False", "()", "[], False",
+                    "1, keepdim=True", "dim=0, correction=0")),
+    *(f"m.arange({bounds}, dtype=m.{dtype})" for dtype in ("int64", "int32", "int8")
+      for bounds in ("0.5, 5.5", "2.7", "-2.5, 2.5", "0, 9, 2")), "m.arange(0, 2.5, 0.5, dtype=m.int32)",
+    *(f"m.linspace({bounds}, dtype=m.int64)" for bounds in ("0.5, 5.5, 5", "-3.7, 3.7, 6", "5, -5, 4", "0, 10, 7")),
+    "m.logspace(0.5, 5.5, 5, dtype=m.int64)", "m.linspace(-1, 1, 7)",
+    *(f"m.nn.functional.cosine_similarity({pair}, {dim})" for pair in ("a, a[0, 1]", "a[:1], a", "a[0], a")
+      for dim in (-1, -2, -3, 0, 1, 2)),
+    "m.cov(a[0, :1])", "m.corrcoef(a[0, :1])", "m.nn.functional.prelu(a[0, 0, 0], m.tensor([0.2]))",
+    "m.unique_consecutive(a[0, 0, 0], return_inverse=True)",
+    "m.igamma(m.tensor([-1., 0, 1, 2, 1e38 * 1e38, 1]), m.tensor([1., 1, -1, 0, 1, 1e38 * 1e38]))",
 ]  # fmt: skip
 WRITES = [
     "a.masked_fill_(a > 0, 1)", "a.scatter_(1, m.tensor([[[2, 0, 1, 1]]]), 5.0)", "a.squeeze_()", "a.unsqueeze_(1)",
