@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples
-  candle-convert embed model_dir -f sentences.txt -o vectors.npy
+  candle-convert embed model_dir -f sentences.txt -o vectors.npy --dim 256
   candle-convert embed model.gguf "a cat" "a dog" "a stock" --similarity
-  candle-convert embed nomic_dir "a cat" --dim 256 --normalize
   candle-convert embed dinov2_dir photos/ -o vectors.npz --normalize
 """
 SHOWN = 20

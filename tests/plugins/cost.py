@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+from candle_convert.runtime.base.units import counted
 from candle_convert.runtime.jit import compile_cost
 
 INTERVAL = 0.01
@@ -116,7 +117,7 @@ def tables(lines, kernels):
     rows = [f"{seconds:9.1f}  {kind}" for kind, seconds in kinds.most_common()]
     rows.append(f"{sum(line['children'] for line in tests):9.1f}  processes that tests start")
     total = sum(line["seconds"] + line["children"] for line in lines)
-    rows.append(f"{total:9.1f}  all, in {len({line['process'] for line in lines})} processes")
+    rows.append(f"{total:9.1f}  all, in {counted(len({line['process'] for line in lines}), 'process', 'processes')}")
     yield "processor seconds by kind", rows
     yield from compile_cost.tables(kernels, SHOWN)
     dearest = sorted(tests, key=lambda line: -line["seconds"] - line["children"])[:SHOWN]
