@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from ...base.errors import UsageError
 from ...ir.clone import copied_graph, needed
-from ...ir.graph import Graph, Node, Value
-from ..pattern.replace_nodes import drop_unused_weights
+from ...ir.graph import Function, Graph, Node, Value
+from ..pattern.replace_nodes import drop_unused_weights, graphs
 
 
 def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
-    """The nodes that compute `outputs` from `inputs`, and from the graph inputs that are needed besides.
+    """The nodes that compute `outputs` from `inputs`, and from the graph inputs that are needed besides, with the
+    functions that they use.
 
     Tensors are shared with `graph`. Raises UsageError for unknown names.
     """
@@ -51,6 +52,8 @@ def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Grap
     drop_unused_weights(part)
     part = copied_graph(part, {}, typed=True)
     _cut(part)
+    called = _called(part)
+    part.functions = {key: function for key, function in graph.functions.items() if function in called}
     return part
 
 
@@ -64,6 +67,18 @@ def _cut(graph: Graph) -> None:
             if value in fed:
                 name = graph.fresh(value.name)
                 node.outputs[index] = graph.values[name] = Value(name, value.dtype, value.shape, value.container, node)
+
+
+def _called(graph: Graph) -> set[Function]:
+    """The functions that nodes use, within subgraphs and other functions too."""
+    found: set[Function] = set()
+    pending = [graph]
+    while pending:
+        for inner in graphs(pending.pop()):
+            used = {node.op for node in inner.nodes if isinstance(node.op, Function)} - found
+            found |= used
+            pending += [function.body for function in used]
+    return found
 
 
 def _value(graph: Graph, name: str) -> Value:
