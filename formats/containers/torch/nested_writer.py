@@ -74,7 +74,8 @@ class _NestedWriter(PickleWriter):
             if isinstance(item, base):
                 return PLAIN[base](base(item))
         why = f"{'.'.join(path) or 'the value'} is {kind.__name__}, which a PyTorch file cannot hold"
-        raise UsageError(CODE, None, why, expected=EXPECTED)
+        hint = "Save its state_dict()" if hasattr(item, "state_dict") else None
+        raise UsageError(CODE, None, why, expected=EXPECTED, hint=hint)
 
     def _mapping(self, item: Mapping[Any, Any], path: tuple[str, ...]) -> bytes:
         kind = next((each for each in (OrderedDict, Counter) if isinstance(item, each)), None)
