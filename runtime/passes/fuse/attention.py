@@ -67,11 +67,10 @@ def _attention(match: Match, build: Builder) -> Value | None:
         mask = _whole(mask, q, keys, v, build)
         if mask is None:
             return None
-    if mask is not None and len(mask.shape or ()) < 4:
-        mask = build.add(
-            "Unsqueeze",
-            [mask, build.constant(list(range(4 - len(mask.shape or ()))) if len(q.shape or ()) == 4 else [1])],
-        )
+    rank = 4 if mask is None else len(mask.shape or ())
+    if mask is not None and rank < 4:
+        one_head = rank == len(q.shape or ()) == 3
+        mask = build.add("Unsqueeze", [mask, build.constant([1] if one_head else list(range(4 - rank)))])
     attributes = {"scale": scale, **({"q_num_heads": 1, "kv_num_heads": 1} if len(q.shape or ()) == 3 else {})}
     return build.add(
         "Attention",

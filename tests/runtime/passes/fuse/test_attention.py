@@ -201,6 +201,19 @@ def test_attention_of_one_head(tmp_path):
     assert operators(rewritten(net.model(given, ["y"]), given, tmp_path)) == ["Attention", "Relu"]
 
 
+@pytest.mark.parametrize(
+    "shape", [(QUERIES, KEYS), (1, KEYS), (BATCH, QUERIES, KEYS), (1, QUERIES, KEYS), (BATCH, 1, KEYS)]
+)
+def test_masks_of_one_head(tmp_path, shape):
+    given = {name: array[:, 0] for name, array in feeds().items()}
+    given["mask"] = RNG.normal(size=shape).astype(np.float32)
+    net = Net()
+    masked = attention(net, masked=lambda scores: net.add("Add", scores, "mask"), perm=(0, 2, 1))
+    net.add("Relu", masked, name="y")
+    left = operators(rewritten(net.model(given, ["y"]), given, tmp_path))
+    assert [name for name in left if name not in ("Unsqueeze", "Expand")] == ["Attention", "Relu"]
+
+
 MISSES = {"another axis": {"axis": 2}, "a negative scale": {"scale": "minus"}}
 
 
