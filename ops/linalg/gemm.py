@@ -7,9 +7,10 @@ import numpy as np
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
-from ...runtime.ir.shape_inference import Inference
+from ...runtime.ir.shape_inference import Inference, Shape
 from ..elementwise.declare import fitting, quiet
 from ..rules.precision import stored_narrower, widened
+from ..rules.shape_rules import shape_error
 
 
 def product(node: Inference) -> None:
@@ -23,7 +24,18 @@ def product(node: Inference) -> None:
     other, columns = b[::-1] if node.attributes["transB"] else b
     if isinstance(inner, int) and isinstance(other, int) and inner != other:
         node.fail(f"columns of the first matrix ({inner}) are not as many as rows of the second ({other})")
+    added = node.shape(2) if len(node) > 2 else None
+    if added is not None and not _fits(added, (rows, columns)):
+        node.fail(f"C of shape {list(added)} does not broadcast to {[rows, columns]}")
     node.set(0, node.dtype(0), (rows, columns))
+
+
+def _fits(added: Shape, result: Shape) -> bool:
+    """Whether C may broadcast to the result: unidirectionally, the result does not grow."""
+    pairs = zip(reversed(added), reversed(result), strict=False)
+    return len(added) <= 2 and all(
+        one in (1, other) for one, other in pairs if isinstance(one, int) and isinstance(other, int)
+    )
 
 
 @op(
@@ -57,6 +69,8 @@ def gemm(
     y = np.matmul(a.T if transA else a, b.T if transB else b)
     if alpha != 1:
         y = alpha * y
+    if c is not None and not _fits(c.shape, y.shape):
+        raise shape_error("Gemm", f"C of shape {list(c.shape)} does not broadcast to {list(y.shape)}")
     if c is not None and beta != 0:
         y = y + (c if beta == 1 else beta * c)
     return y.astype(a.dtype, copy=False)
