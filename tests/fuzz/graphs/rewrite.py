@@ -1,0 +1,84 @@
+"""Files that our commands write of small graphs, run by onnxruntime and compared with the reference of the original."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import candle_convert as cc
+import numpy as np
+import onnx
+from candle_convert.runtime.base.errors import Error, UnsupportedError
+from candle_convert.tests.fuzz.graphs.compare import onnxruntime_session
+from candle_convert.tests.fuzz.graphs.reference import Bounds
+from candle_convert.tests.fuzz.graphs.small_graph import SmallGraph, type_of
+
+OPSETS = (13, 15, 17, 18, 19, 20, 22, 23)
+KINDS = ("simplify", *(f"opset {opset}" for opset in OPSETS), "extract")
+
+
+def fault(graph: SmallGraph, kind: str) -> str | None:
+    """What is wrong with a written file, None for nothing and for what cannot be written or run by onnxruntime."""
+    bounds = [Bounds(graph, feeds) for feeds in graph.feeds()]
+    wanted, cut = graph.outputs, {}
+    if kind == "extract":
+        made = [name for node in graph.nodes for name in node.outputs if name]
+        wanted = tuple(made[-3:])
+        cut = dict.fromkeys(made[: len(made) // 3])
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "source.onnx", Path(folder) / "target.onnx"
+        onnx.save(graph.model(), source)
+        try:
+            network = cc.onnx.read(source)
+            if kind == "simplify":
+                network.simplify()
+            elif kind == "extract":
+                network.extract(wanted, list(cut))
+            else:
+                network.to_opset(int(kind.split()[1]))
+            network.save(target)
+        except UnsupportedError:
+            return None
+        except Error as error:
+            return f"{kind}: {error}"
+        model = onnx.load(target)
+    refused = _refused(model)
+    if refused and not _refused(graph.model()):
+        return f"{kind}: onnx.checker: {refused}"
+    types = {name: type_of(bounds[0].values[name]) for name in wanted}
+    return _ran(model, kind, replace(graph, outputs=wanted, types={**graph.types, **types}), bounds)
+
+
+def _refused(model: Any) -> str:
+    """What onnx's checker says of a model."""
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+def _ran(model: Any, kind: str, graph: SmallGraph, bounds: list[Bounds]) -> str | None:
+    before, session = onnxruntime_session(graph.model()), onnxruntime_session(model)
+    if session is None or before is None:
+        return f"{kind}: onnxruntime does not load the file" if before is not None else None
+    for index, item in enumerate(bounds):
+        item.keep(graph.outputs)
+        known: Mapping[str, np.ndarray] = item.values
+        feeds = {value.name: known[value.name] for value in session.get_inputs()}
+        try:
+            found = session.run(list(graph.outputs), feeds)
+        except Exception as error:
+            try:
+                before.run(None, dict(graph.feeds()[index]))
+            except Exception:
+                return None
+            return f"{kind}, run {index}: {error}"
+        for name, output in zip(graph.outputs, found, strict=True):
+            wrong = item.fault(name, np.asarray(output))
+            if wrong:
+                return f"{kind}, run {index}: {wrong}"
+    return None

@@ -1,0 +1,88 @@
+"""Random graphs: what passes, plans, kernels and written files compute of them, against the NumPy reference and
+onnxruntime.
+
+``CANDLE_FULL=1 pytest tests/fuzz/test_graphs.py -k native`` goes on for CANDLE_FUZZ_SECONDS; CANDLE_CPU chooses the
+instructions. A graph that fails is minimized and printed as a program.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import runpy
+
+import numpy as np
+import pytest
+from candle_convert.tests.fuzz.graphs import compare, rewrite
+from candle_convert.tests.fuzz.graphs.drawn_graph import drawn
+from candle_convert.tests.fuzz.graphs.minimize import minimized
+from candle_convert.tests.fuzz.graphs.small_graph import Input, Node, SmallGraph
+from candle_convert.tests.fuzz.harness import seeds
+
+CHECKS = {
+    "passes": (lambda graph, seed: compare.fault(graph, native=False), 40),
+    "native": (lambda graph, seed: compare.fault(graph), 4),
+    "shapes": (lambda graph, seed: compare.shape_fault(graph), 40),
+    "onnxruntime": (lambda graph, seed: compare.oracle_fault(graph), 16),
+    "files": (lambda graph, seed: rewrite.fault(graph, rewrite.KINDS[seed % len(rewrite.KINDS)]), 20),
+}
+"""What is compared, and how many graphs in CI."""
+_drawn = functools.lru_cache(64)(drawn)
+
+
+@pytest.mark.parametrize("what", CHECKS)
+def test_random_graphs(what, full):
+    check, count = CHECKS[what]
+    compared = 0
+    for seed in seeds(full, count):
+        graph = _drawn(seed)
+        wrong = check(graph, seed)
+        if wrong:
+            small = minimized(graph, lambda graph, seed=seed: bool(check(graph, seed)))
+            pytest.fail(f"seed {seed}: {wrong}\n{small.script(str(check(small, seed)))}")
+        compared += 1
+    print(f"{compared} graphs compared")
+
+
+def chain():
+    """A graph of eight nodes, one of which is a loop."""
+    body = SmallGraph(
+        (Node("Neg", ("s",), ("t",)), Node("Tanh", ("t",), ("u",)), Node("Identity", ("g",), ("h",))),
+        {"i": None, "g": None, "s": None},
+        {},
+        ("h", "u"),
+        {"i": ("int64", 0), "g": ("bool", 0), "s": ("float32", 1), "h": ("bool", 0), "u": ("float32", 1)},
+    )
+    nodes = [Node(op, (f"v{index}",), (f"v{index + 1}",)) for index, op in enumerate(("Abs", "Sqrt", "Relu", "Exp"))]
+    nodes += [Node("Loop", ("trips", "", "v4"), ("v5",), {"body": body}), Node("Add", ("v5", "v0"), ("v6",))]
+    x = np.linspace(0, 1, 3, dtype=np.float32)
+    types = {"v6": ("float32", 1), "v2": ("float32", 1)}
+    inputs = {"v0": Input(("n",), (x, x[:2]))}
+    return SmallGraph(tuple(nodes), inputs, {"trips": np.array(2)}, ("v6", "v2"), types)
+
+
+def test_what_fails_becomes_small():
+    small = minimized(chain(), lambda graph: {"Loop", "Neg"} <= set(graph.operators()))
+    assert list(small.operators()) == ["Loop", "Neg", "Tanh", "Identity"]
+    assert (len(small.outputs), len(small.feeds())) == (1, 1)
+
+
+def test_a_graph_as_a_program(tmp_path, capsys):
+    (tmp_path / "failing.py").write_text(chain().script("nothing is wrong"))
+    runpy.run_path(str(tmp_path / "failing.py"))
+    printed = capsys.readouterr().out
+    assert printed.count("onnxruntime") == printed.count("native") == 2
+
+
+def test_wrong_results_are_noticed():
+    """Every element that differs by more than rounding."""
+    graph = chain()
+    bounds = compare.Bounds(graph, graph.feeds()[0])
+    for name in graph.outputs:
+        right = bounds.values[name]
+        assert bounds.fault(name, right * np.float32(1 + 1e-7)) is None
+        for index in range(3):
+            wrong = right.copy()
+            wrong[index] += 1e-3 * random.Random(index).choice((1, -1))
+            assert bounds.fault(name, wrong)
+    assert bounds.fault("v6", right.astype(np.float64))
