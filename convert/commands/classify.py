@@ -46,6 +46,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     import numpy as np
 
     from ...models.pipelines.image.nearest_neighbors import vote
+    from ...models.postprocess.finite_results import finite
     from ..inputs.pictures import BATCH
     from ..pictures.picture_inputs import pictures_by_folder, pictures_of, read_preparation
     from ..run.counter import Counter
@@ -66,7 +67,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
         raise UsageError("E-PICTURE-NONE", values["against"], "none of its pictures can be read")
     kept = [pictures[row] for row in readable.rows]
     given, paths, labels = kept[len(known) :], tuple(kept[: len(known)]), tuple(labels[row] for row in known)
-    vectors = np.array(readable.results, np.float32)
+    (vectors,) = finite([np.array(readable.results, np.float32)], ["the vectors"], masked=False)
     votes = vote(vectors[len(known) :], vectors[: len(known)], labels, values["neighbors"])
     results = [
         {

@@ -71,6 +71,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     """
     import numpy as np
 
+    from ...models.postprocess.finite_results import finite
     from ..console.atomic_replace import refuse_existing
     from ..inputs.input_kind import kind_of
     from ..run.counter import Counter
@@ -115,6 +116,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     if not given:
         out.emit({"inputs": [model], "task": found.task, "count": 0, **failed, "warnings": []}, ok=False)
         return code
+    finite([vectors], ["the vectors"], masked=False)
     if output is not None:
         write_vectors(output, vectors, given, force=values["force"])
     table = _similarity(given, vectors, kind.one) if values["similarity"] else None

@@ -43,6 +43,9 @@ def COMMAND(model: str, documents: tuple[str, ...], **values: Any) -> None:  # n
     compared; with --instruction any language model with Qwen's chat tokens is. Another model compares vectors, with
     its prompts for queries and documents. The first column is the number of the document, from 1.
     """
+    import numpy as np
+
+    from ...models.postprocess.finite_results import finite
     from ...runtime.contract.architecture import TEXT_RANKING
     from ..run.counter import Counter
     from ..run.text_lines import cut_texts, texts_of
@@ -62,6 +65,7 @@ def COMMAND(model: str, documents: tuple[str, ...], **values: Any) -> None:  # n
     busy().stop()
     out = current()
     out.warn(notes)
+    finite([np.array([each["score"] for each in ranked])], ["the scores"], masked=False)
     rows = [(each["index"] + 1, f"{each['score']:.4f}", each["text"]) for each in ranked]
     out.table(("", "score", "document"), rows, right=(0, 1))
     out.emit({"inputs": [model], "task": found.task, "query": values["query"], "documents": ranked,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ...runtime.contract.architecture import RunOptions
 from ...runtime.ir.graph import Graph
 from ...runtime.session import Session
 from ..layers.packed_encoder import PACKED, NotPackable
+from ..postprocess.finite_results import finite
 from .task_model import opened
 from .text_model import TextModel
 
@@ -98,7 +99,7 @@ class EncoderModel(TextModel):
         feeds = {
             name: feeds[name] if name in feeds else np.full(shape, ABSENT[name], np.int64) for name in self._inputs
         }
-        results: list[Any] = self._session.run(None, feeds)
+        results = finite(self._session.run(None, feeds), self._outputs)
         return dict(zip(self._outputs, results, strict=True))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.execute.batch_threads import map_batches
 from ...runtime.session_options import SessionOptions
+from ..postprocess.finite_results import finite
 from ..tokenizer.core.encoding import Encoding
 from .packed_batches import concurrent_batches, unpacked
 from .task_model import Progress
@@ -65,7 +66,8 @@ class TextPipeline:
 
         def vectors(given: tuple[list[int], dict[str, np.ndarray]]) -> np.ndarray:
             rows, feeds = given
-            return compute(*unpacked(session.run(None, feeds)[0], [lengths[row] for row in rows]))
+            hidden = finite(session.run(None, feeds))[0]
+            return compute(*unpacked(hidden, [lengths[row] for row in rows]))
 
         def results() -> Iterator[tuple[list[int], np.ndarray]]:
             done = 0

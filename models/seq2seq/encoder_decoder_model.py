@@ -18,6 +18,7 @@ from ..generation.generate import Generation, Timing, written
 from ..generation.kv_cache import Cache
 from ..pipelines.task_model import opened
 from ..pipelines.text_model import TextModel
+from ..postprocess.finite_results import finite
 from .decoder import DECODER, ENCODER
 from .generation_settings import GenerationSettings, settings_of
 from .source_tokens import source_tokens
@@ -125,7 +126,8 @@ class EncoderDecoderModel(TextModel):
         """Outputs of `encode`, of the encoder's inputs."""
         session = self._encoder(activations)
         found = session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
-        outputs = dict(zip((value.name for value in self.encoder_graph.outputs), found, strict=True))
+        names = [value.name for value in self.encoder_graph.outputs]
+        outputs = dict(zip(names, finite(found, names), strict=True))
         hidden: np.ndarray = outputs.pop("last_hidden_state")
         return hidden, self.decoder.source(hidden, mask, outputs)
 

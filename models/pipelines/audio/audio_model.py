@@ -11,6 +11,7 @@ from ....runtime.base.errors import UsageError
 from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.architecture import RunOptions
 from ....runtime.ir.graph import Graph
+from ...postprocess.finite_results import finite
 from ...preprocess.audio.sound import Sound
 from ..task_model import Progress, TaskModel, check_options, opened
 
@@ -48,7 +49,7 @@ class AudioModel(TaskModel):
             value = declared[name]
             kind = "float32" if value.dtype is None or value.dtype.kind == "float" else value.dtype.name
             feeds[name] = _shaped(name, np.asarray(array).astype(_NUMPY.get(kind, kind), copy=False), value.shape)
-        results: list[Any] = self._session.run(None, feeds)
+        results = finite(self._session.run(None, feeds), self._outputs)
         return dict(zip(self._outputs, results, strict=True))
 
     @memory_limited

@@ -12,6 +12,7 @@ from ....runtime.contract.graph_files import GraphFiles, Signature
 from ....runtime.ir.graph import Graph
 from ....runtime.session import Session
 from ...postprocess.face_windows import Judged
+from ...postprocess.finite_results import finite
 from ...schema.network_hyperparameters import FACE_DETECTION
 from ..task_model import TaskModel, opened
 
@@ -54,7 +55,7 @@ class FaceCascade(TaskModel):
             self._sessions[name] = opened(self._graphs[name], self.options)
         names = [value.name for value in self._graphs[name].outputs]
         batches = (pixels[start : start + BATCH] for start in range(0, len(pixels), BATCH))
-        results = [self._sessions[name].run(None, {PIXELS: each}) for each in batches]
+        results = [finite(self._sessions[name].run(None, {PIXELS: each}), names) for each in batches]
         arrays = dict(zip(names, (np.concatenate(each) for each in zip(*results, strict=True)), strict=True))
         return Judged(arrays[SCORES], arrays[OFFSETS], arrays.get(LANDMARKS))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.architecture import RunOptions
 from ....runtime.ir.graph import Graph
 from ....runtime.tensor.dtype import U8
+from ...postprocess.finite_results import finite
 from ...preprocess.picture import Picture
 from ...preprocess.preparation import Preparation
 from ..task_model import Progress, TaskModel, opened
@@ -74,7 +75,7 @@ class ImageModel(TaskModel):
             expected = f"[{', '.join(map(str, shape))}]"
             raise UsageError("E-RUN-SHAPE", None, why, expected=expected, found=list(pixels.shape))
         feeds = {self._pixels: pixels, **self._mask(pixel_mask, pixels.shape)}
-        results: list[Any] = self._session.run(None, feeds)
+        results = finite(self._session.run(None, feeds), self._outputs)
         return dict(zip(self._outputs, results, strict=True))
 
     def _mask(self, given: ArrayLike | None, pixels: tuple[int, ...]) -> dict[str, np.ndarray]:

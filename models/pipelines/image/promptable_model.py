@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ....runtime.contract.architecture import RunOptions
 from ....runtime.contract.graph_files import GraphFiles, Signature
 from ....runtime.ir.graph import Graph
 from ....runtime.session import Session
+from ...postprocess.finite_results import finite
 from ...schema.network_hyperparameters import MASK_GENERATION
 from ..task_model import TaskModel, opened
 
@@ -180,8 +181,8 @@ class PromptableModel(TaskModel):
     def _run(self, name: str, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if name not in self._sessions:
             self._sessions[name] = opened(self._graphs[name], self.options)
-        results: list[Any] = self._sessions[name].run(None, feeds)
-        return dict(zip((value.name for value in self._graphs[name].outputs), results, strict=True))
+        names = [value.name for value in self._graphs[name].outputs]
+        return dict(zip(names, finite(self._sessions[name].run(None, feeds), names), strict=True))
 
 
 _SIGNATURES = {

@@ -217,3 +217,17 @@ def test_damaged_pictures_among_others(folder, capsys):
     assert len(found["errors"]) == 3
     assert run(["predict", "model", "photos/1b.png", "photos/3b.png"]) == 3
     assert not capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("setting", [{"rescale_factor": 1e308}, {"image_std": [1e-320] * 3, "do_normalize": True}])
+def test_settings_that_overflow_are_an_error(folder, capsys, setting):
+    (folder / "model" / "preprocessor_config.json").write_text(json.dumps({**PREPARATION, **setting}))
+    (folder / "known" / "x").mkdir(parents=True)
+    Image.fromarray(MADE[0]).save(folder / "known" / "x" / "0.png")
+    for words in (["predict"], ["predict", "--json"], ["embed", "-o", "v.npy"], ["classify", "--against", "known"]):
+        command, *options = words
+        assert run([command, "model", "photos/0.png", *options, "--threads", "1"]) == 4
+        said = capsys.readouterr()
+        assert "E-MODEL-NAN" in said.out + said.err
+        assert "nan" not in said.out or json.loads(said.out)["error"]["code"] == "E-MODEL-NAN"
+    assert not (folder / "v.npy").exists()
