@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...runtime.base.errors import Error, FileAccessError, FormatError, UnsupportedError
 from ...runtime.base.gc_pause import unsearched
+from ...runtime.base.units import counted
 from ...runtime.base.untrusted.json import parse
 from ...runtime.contract.format import ReadOptions
 from ...runtime.ir.graph import Graph
@@ -23,6 +24,7 @@ from .model_directory import CONFIG as CONFIG
 from .model_directory import INDEX, listed
 from .model_files import models_of
 from .module_files import module_files
+from .shard_set import NUMBERED, is_shard, members
 
 CONFIG_LIMIT = 2**24
 MODEL_KEYS = ("model_type", "architectures", "architecture", "vocab_size", "prompt_embed_dim", "encoder_rates")
@@ -179,7 +181,7 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
     if not isinstance(names, dict) or not names or not all(isinstance(shard, str) for shard in names.values()):
         raise FormatError("E-INDEX-MAP", path, "has no weight_map of tensor names to file names")
     shards = {}
-    for name in sorted(set(names.values())):
+    for name in sorted({*names.values(), *_unlisted(path, names)}):
         shard = contained(path.parent, name, source.path)
         if not os.path.exists(shard):
             raise FileAccessError(
@@ -189,16 +191,35 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
                 hint="Download all shards into the same folder",
             )
         shards[name] = read_file(shard, options, format)
-    for name, part in shards.items():
-        promised = {tensor for tensor, file in names.items() if file == name}
-        missing, extra = promised - part.weights.keys(), part.weights.keys() - promised
-        for tensors, why in ((missing, "is not in it"), (extra, "is in it, unknown to the index")):
-            if tensors:
-                hint = "Check that all shards are from one download"
-                raise FormatError(
-                    "E-INDEX-TENSORS", part.files[0], f"tensor {min(tensors)!r} of {path.name} {why}", hint=hint
-                )
-    return merged(shards.values(), "a shard")
+    held = {tensor: name for name, part in shards.items() for tensor in part.weights}
+    missing = names.keys() - held.keys()
+    if missing:
+        raise FormatError(
+            "E-INDEX-TENSORS",
+            path,
+            f"tensor {min(missing)!r} is in none of the {len(shards)} shards",
+            hint="Check that all shards are from one download",
+        )
+    graph = merged(shards.values(), "a shard")
+    elsewhere = sorted(tensor for tensor, name in held.items() if names.get(tensor) != name)
+    if elsewhere:
+        why = f"{path.name} has no or another file for {counted(len(elsewhere), 'tensor')} of its shards"
+        graph.note("W-INDEX", f"{why}, such as {elsewhere[0]!r}; all tensors of the shards are read")
+    return graph
+
+
+def _unlisted(path: Path, names: Mapping[str, str]) -> list[str]:
+    """Shards beside an index that belong to the set of its shards, none of whose tensors it names."""
+    numbered = next((name for name in names.values() if is_shard(name) and os.sep not in name), None)
+    match = None if numbered is None else NUMBERED.fullmatch(numbered)
+    if match is None:
+        return []
+    end = f"-of-{match['count']}{match['suffix']}"
+    return [
+        name
+        for name in listed(path.parent)
+        if name.startswith(f"{match['stem']}-") and name.endswith(end) and is_shard(name)
+    ]
 
 
 def _exported(
@@ -235,7 +256,14 @@ def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
         graph.attachments |= attachments(folder, graph)
         return graph
     chosen, names = model_directory.find(folder)
-    graph = (_index if chosen.name.endswith(INDEX) else read_file)(chosen, options, format)
+    if chosen.name.endswith(INDEX):
+        graph = _index(chosen, options, format)
+    elif is_shard(chosen.name):
+        parts = members(chosen)
+        graph = merged([read_file(part, options, format) for part in parts], "a shard")
+        graph.note("W-INDEX", f"{folder.name} has no index: the tensors of its {len(parts)} shards are read")
+    else:
+        graph = read_file(chosen, options, format)
     others = [name for name in names if not name.endswith(INDEX) and str(chosen.parent / name) not in graph.files]
     told = model_directory.copies(folder, chosen.name, others, names)
     if told is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...ops.quants.schemes import schemes
@@ -17,8 +17,20 @@ from ...runtime.tensor.storage import Held, Region
 CONFIG = "config.json"
 DECLARED = ("quantization_config", "compression_config")
 NESTED = "text_config"
-BESIDE = ("quantize_config.json", "quant_config.json")
-"""Files that say the same as config.json."""
+
+
+def _of_model_optimizer(stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    inner = stated.get("quantization")
+    inner = inner if isinstance(inner, Mapping) and inner.get("quant_algo") else {}
+    return {"quant_method": "modelopt", "ignore": inner.get("exclude_modules"), **inner} if inner else {}
+
+
+BESIDE: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+    "quantize_config.json": lambda stated: {"quant_method": "gptq", **stated},
+    "quant_config.json": lambda stated: {"quant_method": "awq", **stated},
+    "hf_quant_config.json": _of_model_optimizer,
+}
+"""Files of AutoGPTQ, AutoAWQ and NVIDIA's Model Optimizer that say what config.json has as quantization_config."""
 
 
 class InMemory:
@@ -29,12 +41,12 @@ class InMemory:
         self.budget = Budget(path, current())
 
 
-def configuration(graph: Graph) -> dict[str, Any] | None:
-    """The config.json of a model's directory; None if it is missing or not a JSON object."""
-    storage = graph.attachments.get(CONFIG)
+def configuration(graph: Graph, name: str = CONFIG) -> dict[str, Any] | None:
+    """The config.json of a model's directory, or another of its files; None if it is missing or not a JSON object."""
+    storage = graph.attachments.get(name)
     if storage is None:
         return None
-    source = storage.source if isinstance(storage, Region) else InMemory(graph.files[0] if graph.files else CONFIG)
+    source = storage.source if isinstance(storage, Region) else InMemory(graph.files[0] if graph.files else name)
     stated = parse(bytes(storage.read(0, storage.nbytes)), source, 0, "E-CONFIG-JSON", constants=True)
     return stated if isinstance(stated, dict) else None
 
@@ -49,11 +61,20 @@ def declared(config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def declaration(graph: Graph) -> Mapping[str, Any] | None:
-    """What the config.json beside a model says of quantization; a file without these words need not even be JSON."""
+    """What the config.json beside a model says of quantization, or another file does; a config.json without these words
+    need not even be JSON."""
     storage = graph.attachments.get(CONFIG)
-    if storage is None or not any(key.encode() in bytes(storage.read(0, storage.nbytes)) for key in DECLARED):
+    if storage is None:
         return None
-    return declared(configuration(graph))
+    if any(key.encode() in bytes(storage.read(0, storage.nbytes)) for key in DECLARED):
+        stated = declared(configuration(graph))
+        if stated is not None:
+            return stated
+    for name, read in BESIDE.items():
+        beside = configuration(graph, name)
+        if beside and (stated := read(beside)):
+            return stated
+    return None
 
 
 def method(stated: Mapping[str, Any]) -> str:

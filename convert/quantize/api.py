@@ -18,6 +18,7 @@ from ...runtime.ir.graph import Graph
 from ..console.atomic_replace import replacing
 from ..console.progress import Progress
 from ..open.open_model import open_model
+from ..open.shard_set import whole_models
 from ..translate import gguf_file_type
 from ..write import pipeline
 from ..write.conversion_options import Changes, Options, changed, takes_options
@@ -210,8 +211,9 @@ class QuantizationPlan:
 
 
 def _opened(path: PathLike, options: Options) -> Graph:
+    (whole,) = whole_models([path])
     return open_model(
-        path, options.read, format=options.source_format, revision=options.revision, offline=options.offline
+        whole, options.read, format=options.source_format, revision=options.revision, offline=options.offline
     )
 
 

@@ -36,6 +36,7 @@ from ..open.model_directory import INDEX
 from ..open.module_files import is_module_file
 from ..open.open_model import ATTACHED_SUFFIXES, attachments, merged, open_model
 from ..open.prequantized import note_stored_quantized
+from ..open.shard_set import whole_models
 from ..translate.translate import Rules, TranslationOptions, graph_names, name_file_type, translated
 from . import graph_variants
 from .conversion_options import Options, check_dtypes
@@ -130,6 +131,10 @@ class Plan:
         return shutil.disk_usage(_existing(self.folder)).free
 
 
+OF_WHOLE_MODELS = ("gguf", "onnx")
+"""Formats whose files hold a model with its architecture: one of its shards stands for all of them."""
+
+
 def plan(inputs: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str], options: Options) -> Plan:
     """Everything that converting would do, decided from headers alone."""
     check_dtypes(options)
@@ -153,7 +158,8 @@ def opened(inputs: Sequence[str | os.PathLike[str]], format: Format, options: Op
             parts=True,
         )
 
-    graph = merged([one(path) for path in inputs], "an input")
+    whole = whole_models(inputs) if format.name in OF_WHOLE_MODELS else inputs
+    graph = merged([one(path) for path in whole], "an input")
     if kept:
         note_stored_quantized(graph)
     return graph

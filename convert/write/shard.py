@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...runtime.base.errors import FileAccessError, FormatError, UnsafeFileError, UnsupportedError, UsageError
+from ...runtime.base.errors import FileAccessError, UnsafeFileError, UnsupportedError, UsageError
 from ...runtime.ir.graph import Graph
 from ..open import detect_format, hub
 from ..open.locate import located
 from ..open.model_directory import INDEX
 from ..open.open_model import merged
+from ..open.shard_set import NUMBERED, whole_set
 from .conversion_options import Options
 from .plan import Plan, plan_graph
-
-_SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.[.\w]+)")
 
 
 def split(graph: Graph, path: str, output: str, options: Options) -> Plan:
@@ -63,7 +61,7 @@ def merge(inputs: Sequence[str], open_input: Callable[[str], Graph]) -> Graph:
     """
     graphs: list[Graph] = []
     seen: set[tuple[int, int]] = set()
-    for path in dict.fromkeys(member for name in inputs for member in _whole_set(name)):
+    for path in dict.fromkeys(member for name in inputs for member in whole_set(name)):
         if hub.is_uri(path) or _identity(path) not in seen:
             graphs.append(open_input(path))
             seen.update(_identity(file) for file in graphs[-1].files)
@@ -81,29 +79,6 @@ def refuse_inputs(plan: Plan) -> None:
             )
 
 
-def _whole_set(path: str) -> list[str]:
-    """What to open for `path`: for one of several shards, their index or all of them."""
-    match = None if hub.is_uri(path) or os.path.isdir(path) else _SHARD.fullmatch(Path(path).name)
-    if match is None:
-        return [path]
-    located(path)
-    number, count = int(match["number"]), int(match["count"])
-    if not 1 <= number <= count:
-        raise FormatError(
-            "E-SHARD-COUNT", path, "does not belong to the set", expected=f"a number from 1 to {count}", found=number
-        )
-    index = Path(path).with_name(match["stem"] + match["suffix"] + INDEX)
-    members = [
-        Path(path).with_name(f"{match['stem']}-{member:05d}-of-{count:05d}{match['suffix']}")
-        for member in range(1, count + 1)
-    ]
-    missing = [member.name for member in members if not member.exists()]
-    if missing:
-        why = f"is shard {number} of {count}, of which {len(missing)} are missing, such as {missing[0]!r}"
-        raise FileAccessError("E-SHARD-MISSING", path, why, hint="Download all shards into the same folder")
-    return [str(index)] if index.exists() else [str(member) for member in members]
-
-
 def _identity(path: str | os.PathLike[str]) -> tuple[int, int]:
     try:
         status = os.stat(path)
@@ -119,7 +94,7 @@ def _is_folder(output: str) -> bool:
 
 def _stem(name: str, suffixes: Sequence[str]) -> str:
     """A file name without its suffix and shard number."""
-    match = _SHARD.fullmatch(name)
+    match = NUMBERED.fullmatch(name)
     if match is not None:
         return match["stem"]
     return next((name[: -len(suffix)] for suffix in suffixes if name.lower().endswith(suffix)), Path(name).stem)

@@ -40,7 +40,6 @@ UNRELATED = (
     ["q4.gguf", "q8.gguf"],
     ["a.pth", "b.pt", "c.ckpt"],
     ["model.safetensors", "best.ckpt"],
-    ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
 )
 
 

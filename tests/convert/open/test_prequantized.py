@@ -72,6 +72,38 @@ def test_the_model_runs_as_with_its_numbers(model):
     assert np.abs(models.load(model).logits(IDS) - wanted).max() <= 3e-5 * np.abs(wanted).max()
 
 
+def test_settings_beside_the_configuration_are_read(model):
+    config = json.loads((model / "config.json").read_text())
+    stated = config.pop("quantization_config")
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "quantize_config.json").write_text(
+        json.dumps({name: value for name, value in stated.items() if name != "quant_method"})
+    )
+    reference = transformers().AutoModelForCausalLM.from_pretrained(model.parent / "plain", dtype=torch.float32)
+    wanted = expected(reference, IDS, None)
+    assert np.abs(models.load(model).logits(IDS) - wanted).max() <= 3e-5 * np.abs(wanted).max()
+
+
+def test_settings_of_model_optimizer_beside_the_configuration(tiny, tmp_path):
+    folder, plain = tmp_path / "fp8", tmp_path / "numbers"
+    shutil.copytree(tiny, folder)
+    shutil.copytree(tiny, plain)
+    stored, numbers = {}, {}
+    for name, weight in load_file(folder / "model.safetensors").items():
+        stored[name] = numbers[name] = weight
+        if name.endswith("proj.weight"):
+            scale = weight.abs().max() / 448
+            stored[name] = (weight / scale).to(torch.float8_e4m3fn)
+            stored[f"{name}_scale"], stored[name.replace("weight", "input_scale")] = scale, torch.tensor(0.5)
+            numbers[name] = stored[name].float() * scale
+    save_file(stored, folder / "model.safetensors")
+    save_file(numbers, plain / "model.safetensors")
+    said = {"quant_algo": "FP8", "kv_cache_quant_algo": None, "exclude_modules": ["lm_head"]}
+    (folder / "hf_quant_config.json").write_text(json.dumps({"producer": {"name": "modelopt"}, "quantization": said}))
+    wanted = expected(transformers().AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32), IDS, None)
+    assert np.abs(models.load(folder).logits(IDS) - wanted).max() <= 3e-5 * np.abs(wanted).max()
+
+
 @pytest.mark.parametrize("output", ["out.gguf", "out.onnx"])
 def test_translated_outputs_are_those_of_the_numbers(model, tmp_path, output):
     report = cc.convert(model, tmp_path / output)

@@ -1,0 +1,79 @@
+"""Shard sets: the files of one model whose names are numbered, such as model-00001-of-00006.safetensors."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...runtime.base.errors import FileAccessError, FormatError
+from . import hub
+from .locate import located
+from .model_directory import INDEX
+
+NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.[.\w]+)")
+JOINED_BY_THEIR_FORMAT = ".gguf"
+"""Suffix of shards that name their set themselves; opening the first one opens all."""
+
+
+def is_shard(name: str) -> bool:
+    """Whether a file is by its name one of several shards that only an index or their numbers join."""
+    match = NUMBERED.fullmatch(name)
+    return match is not None and int(match["count"]) > 1 and match["suffix"].lower() != JOINED_BY_THEIR_FORMAT
+
+
+def members(path: str | os.PathLike[str]) -> list[Path]:
+    """All shards of the set of one.
+
+    Raises:
+        FormatError: its number is not one of the set.
+        FileAccessError: shards of the set are missing.
+    """
+    match = NUMBERED.fullmatch(Path(path).name)
+    assert match is not None
+    number, count = int(match["number"]), int(match["count"])
+    if not 1 <= number <= count:
+        raise FormatError(
+            "E-SHARD-COUNT", path, "does not belong to the set", expected=f"a number from 1 to {count}", found=number
+        )
+    found = [
+        Path(path).with_name(f"{match['stem']}-{member:05d}-of-{count:05d}{match['suffix']}")
+        for member in range(1, count + 1)
+    ]
+    missing = [member.name for member in found if not member.exists()]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        why = f"is shard {number} of {count}, of which {len(missing)} {verb} missing, such as {missing[0]!r}"
+        raise FileAccessError("E-SHARD-MISSING", path, why, hint="Download all shards into the same folder")
+    return found
+
+
+def index_of(path: str | os.PathLike[str]) -> Path:
+    """The index of the set of a shard, which need not exist."""
+    match = NUMBERED.fullmatch(Path(path).name)
+    assert match is not None
+    return Path(path).with_name(match["stem"] + match["suffix"] + INDEX)
+
+
+def whole_set(path: str) -> list[str]:
+    """What to open for a path: for one of several shards their index, or all of them."""
+    if hub.is_uri(path) or os.path.isdir(path) or NUMBERED.fullmatch(Path(path).name) is None:
+        return [path]
+    located(path)
+    found, index = members(path), index_of(path)
+    return [str(index)] if index.exists() else list(map(str, found))
+
+
+def whole_models(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The paths with a model in place of its shards: their index, or their folder."""
+    found: list[str] = []
+    for path in [os.fspath(given) for given in paths]:
+        if hub.is_uri(path) or os.path.isdir(path) or not is_shard(Path(path).name):
+            found.append(path)
+            continue
+        located(path)
+        members(path)
+        index = index_of(path)
+        found.append(str(index if index.exists() else index.parent))
+    return list(dict.fromkeys(found))

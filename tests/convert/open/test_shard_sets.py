@@ -1,0 +1,104 @@
+"""Shards of one model: whichever way they are named, the model that comes out computes what transformers computes."""
+
+import json
+import shutil
+
+import candle_convert as cc
+import numpy as np
+import pytest
+import torch
+from candle_convert import models
+from candle_convert.convert.cli.main import run
+from candle_convert.tests.oracles.transformers import cases, expected, made, transformers
+
+CASE = cases("LlamaForCausalLM", "llama", llama={})[0]
+IDS = np.array([[5, 17, 3, 88, 41, 9, 23, 70]])
+INDEX = "model.safetensors.index.json"
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory):
+    """A Llama in shards with an index, and its logits by transformers."""
+    whole, folder = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("sharded")
+    made(CASE, 0, whole)
+    reference = transformers().AutoModelForCausalLM.from_pretrained(whole, dtype=torch.float32)
+    reference.save_pretrained(folder, max_shard_size="100KB")
+    return folder, expected(reference, IDS, None)
+
+
+@pytest.fixture
+def folder(sharded, tmp_path):
+    shutil.copytree(sharded[0], tmp_path / "model")
+    return tmp_path / "model"
+
+
+def shards(folder):
+    found = sorted(folder.glob("*-of-*.safetensors"))
+    assert len(found) > 2
+    return found
+
+
+def same_logits(path, wanted):
+    assert np.abs(models.load(path, threads=1).logits(IDS) - wanted).max() <= 3e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["index", "no index"])
+@pytest.mark.parametrize("named", ["one", "all", "some"])
+def test_shards_on_the_command_line_are_their_model(folder, sharded, tmp_path, named, index):
+    if not index:
+        (folder / INDEX).unlink()
+    given = {"one": shards(folder)[:1], "all": shards(folder), "some": shards(folder)[1:]}[named]
+    assert run(["convert", *map(str, given), str(tmp_path / "m.gguf"), "-q"]) == 0
+    assert cc.open(tmp_path / "m.gguf").metadata["general.architecture"] == "llama"
+    same_logits(tmp_path / "m.gguf", sharded[1])
+
+
+def test_a_quantized_shard_is_its_model(folder, tmp_path):
+    assert run(["quantize", str(shards(folder)[0]), str(tmp_path / "q.gguf"), "F32", "-q"]) == 0
+    assert cc.open(tmp_path / "q.gguf").metadata["general.architecture"] == "llama"
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["index", "no index"])
+def test_missing_shards_are_named(folder, tmp_path, index, capsys):
+    if not index:
+        (folder / INDEX).unlink()
+    last = shards(folder)[-1]
+    for shard in shards(folder)[:-1]:
+        shard.unlink()
+    for path, output in ((last, "m.gguf"), (folder, "m.gguf"), (folder, "m.safetensors")):
+        assert run(["convert", str(path), str(tmp_path / output), "-q"]) == 7
+        assert "E-SHARD-MISSING" in capsys.readouterr().err
+    assert run(["check", str(folder), "-q"]) != 0
+    assert not list(tmp_path.glob("m.*"))
+
+
+def test_one_shard_alone_can_be_read_and_copied(folder, tmp_path):
+    shard = shards(folder)[0]
+    names = cc.load_file(shard).keys()
+    assert run(["convert", str(shard), str(tmp_path / "part.safetensors"), "-q"]) == 0
+    assert cc.load_file(tmp_path / "part.safetensors").keys() == names
+
+
+def _omit(names, first, second):
+    """An index without the tensors of a shard."""
+    return {name: shard for name, shard in names.items() if shard != second}
+
+
+def _omit_one(names, first, second):
+    return dict(list(names.items())[1:])
+
+
+def _exchange(names, first, second):
+    """An index that has the tensors of two shards in each other."""
+    other = {first: second, second: first}
+    return {name: other.get(shard, shard) for name, shard in names.items()}
+
+
+@pytest.mark.parametrize("change", [_omit, _omit_one, _exchange])
+def test_an_index_that_is_wrong_about_tensors_that_are_there(folder, sharded, change):
+    index = json.loads((folder / INDEX).read_text())
+    first, second = (shard.name for shard in shards(folder)[:2])
+    index["weight_map"] = change(index["weight_map"], first, second)
+    (folder / INDEX).write_text(json.dumps(index))
+    assert [note.code for note in cc.open(folder).notes] == ["W-INDEX"]
+    same_logits(folder, sharded[1])
