@@ -18,8 +18,14 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held
 from ..open.prequantized import CONFIG, NESTED, configuration
 
-PREFIXES = ("model.language_model.", "language_model.model.", "language_model.", "embedding_model.")
+PREFIXES = (
+    "model.language_model.", "model.text_model.", "language_model.model.", "language_model.", "embedding_model.",
+)  # fmt: skip
 """What the names of a language model's weights begin with inside a multimodal model, in place of ``model.``."""
+PLAIN = ("model.embed_tokens.", "model.layers.", "model.norm.")
+"""What names begin with where the language model's weights have their own names, as in Qwen2-VL."""
+FLAT = {"qwen2_vl": "qwen2_vl_text", "qwen2_5_vl": "qwen2_5_vl_text"}
+"""Models whose older files state the language model's configuration without an object of its own: its `model_type`."""
 HEADS = ("lm_head.", "score.", "latent_attention_model.")
 """What the names of weights begin with that stand beside the language model."""
 OUTER = (
@@ -29,6 +35,11 @@ OUTER = (
 """Keys of the whole model that hold for the language model, unless its own configuration has them."""
 OWN_CLASSES = ("ForSequenceClassification", "Model")
 """Ends of classes, other than those that generate text, that the language model has in common with the whole."""
+QWEN2_VL = {
+    "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5,
+    "rope_theta": 1e6,
+}  # fmt: skip
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gemma3_text": {
         "vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
@@ -42,6 +53,12 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "sliding_window": 4096,
     },
+    "qwen2_vl_text": QWEN2_VL, "qwen2_5_vl_text": QWEN2_VL,
+    "qwen3_vl_text": {
+        "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 128000,
+        "rms_norm_eps": 1e-6, "rope_theta": 500000.0,
+    },
     "qwen2": {
         "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
         "num_attention_heads": 32,
@@ -54,7 +71,7 @@ def text_part(graph: Graph) -> Graph:
     """The language model of a multimodal checkpoint as a graph of its own, with a note of what is left out; `graph`
     itself for every other model, and for multimodal ones that an architecture describes whole."""
     stated = None if graph.nodes else configuration(graph)
-    nested = (stated or {}).get(NESTED)
+    nested = _language_model(stated or {})
     if stated is None or not isinstance(nested, Mapping) or _known(stated.get("model_type")):
         return graph
     kind = nested.get("model_type")
@@ -75,11 +92,19 @@ def text_part(graph: Graph) -> Graph:
     return made
 
 
+def _language_model(stated: Mapping[str, Any]) -> Any:
+    """The configuration of the language model, None if it is not stated."""
+    kind = stated.get("model_type")
+    if NESTED in stated or kind not in FLAT:
+        return stated.get(NESTED)
+    return {**{key: value for key, value in stated.items() if key != "architectures"}, "model_type": FLAT[kind]}
+
+
 def inner_name(name: str) -> str | None:
     """The name of a weight in the language model's own checkpoint; None for weights of other parts."""
     prefix = next((prefix for prefix in PREFIXES if name.startswith(prefix)), None)
     if prefix is None:
-        return name if name.startswith(HEADS) else None
+        return name if name.startswith((*HEADS, *PLAIN)) else None
     inner = name.removeprefix(prefix)
     return inner if inner.startswith(HEADS) else f"model.{inner}"
 

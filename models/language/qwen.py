@@ -47,7 +47,9 @@ def build(net: Decoder) -> None:
     net.end(x, norm)
 
 
+QWEN2_TYPES, QWEN3_TYPES = ("qwen2", "qwen2_vl_text", "qwen2_5_vl_text"), ("qwen3", "qwen3_vl_text")
+"""With the text parts of vision-language models, whose multimodal RoPE is RoPE where all tokens are text."""
 ARCHITECTURES = (
-    Architecture("qwen2", "Qwen 1.5, 2, 2.5", ("qwen2",), ("qwen2",), QWEN2_KEYS, WEIGHTS, decoder_tasks(build)),
-    Architecture("qwen3", "Qwen 3", ("qwen3",), ("qwen3",), QWEN3_KEYS, (*WEIGHTS, *QK_NORM), decoder_tasks(build)),
+    Architecture("qwen2", "Qwen 1.5, 2, 2.5", QWEN2_TYPES, ("qwen2",), QWEN2_KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture("qwen3", "Qwen 3", QWEN3_TYPES, ("qwen3",), QWEN3_KEYS, (*WEIGHTS, *QK_NORM), decoder_tasks(build)),
 )

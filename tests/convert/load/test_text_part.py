@@ -1,6 +1,7 @@
 """Text parts of multimodal checkpoints, against the whole models of transformers."""
 
 import json
+from dataclasses import replace
 
 import candle_convert as cc
 import numpy as np
@@ -27,6 +28,10 @@ QWEN_VISION = {
 }  # fmt: skip
 PLAIN = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2, "max_position_embeddings": 64, "head_dim": 16}  # fmt: skip
+MROPE = {key: value for key, value in PLAIN.items() if key != "head_dim"} | {
+    "rope_parameters": {"rope_type": "default", "rope_theta": 50000.0, "mrope_section": [2, 3, 3]}
+}
+"""Positions of text are equal in every section of multimodal RoPE."""
 WHOLE = {
     "gemma3": {
         "text_config": {**PLAIN, "model_type": "gemma3_text", "query_pre_attn_scalar": 16, "sliding_window": 8},
@@ -42,8 +47,29 @@ WHOLE = {
     },
     "llama4": {"text_config": "llama4", "vision_config": {**LLAMA4_VISION, "model_type": "llama4_vision_model"}},
     "qwen3_5": {"text_config": "qwen3_5", "vision_config": QWEN_VISION},
+    "qwen2_vl": {
+        "text_config": {**MROPE, "model_type": "qwen2_vl_text"},
+        "vision_config": {"depth": 1, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "mlp_ratio": 2},
+    },
+    "qwen2_5_vl": {
+        "text_config": {**MROPE, "model_type": "qwen2_5_vl_text"},
+        "vision_config": {**QWEN_VISION, "fullatt_block_indexes": [0]},
+    },
+    "qwen3_vl": {
+        "text_config": {**MROPE, "model_type": "qwen3_vl_text", "head_dim": 16},
+        "vision_config": {**QWEN_VISION, "deepstack_visual_indexes": [0]},
+    },
+    "idefics3": {
+        "text_config": {**PLAIN, "model_type": "llama"},
+        "vision_config": {**VISION, "model_type": "idefics3_vision"}, "scale_factor": 1, "image_token_id": 95,
+    },
+    "smolvlm": {
+        "text_config": {**PLAIN, "model_type": "llama", "architectures": ["VLlama3ForCausalLM"]},
+        "vision_config": {**VISION, "model_type": "smolvlm_vision"}, "scale_factor": 1, "image_token_id": 95,
+    },
 }  # fmt: skip
-CLASSES = {kind: f"{kind.title()}ForConditionalGeneration" for kind in WHOLE}
+NAMES = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL", "smolvlm": "SmolVLM"}
+CLASSES = {kind: f"{NAMES.get(kind, kind.title())}ForConditionalGeneration" for kind in WHOLE}
 
 
 def configured(kind):
@@ -72,8 +98,24 @@ def test_as_the_whole_model_without_images(kind, tmp_path):
         assert difference(models.load(path, threads=1).logits(ids), want) <= case.tolerance
         (note,) = [note for note in report.notes if note.code == "W-ARCH-TEXT"]
         assert note.message.startswith(f"only the text part of {kind} is used; ")
-        assert "multi_modal_projector" in note.message or "visual" in note.message
+        assert any(part in note.message for part in ("multi_modal_projector", "visual", "connector"))
     assert run(["verify", str(tmp_path / "model"), str(tmp_path / "model.gguf")]) == 0
+
+
+@pytest.mark.parametrize("kind", ["qwen2_vl", "qwen2_5_vl"])
+def test_older_files_without_a_nested_configuration(kind, tmp_path):
+    """As Qwen's own repositories have it: the language model's keys beside the vision encoder's object."""
+    case = configured(kind)
+    text = {
+        key: value for key, value in case.config["text_config"].items() if key not in ("model_type", "rope_parameters")
+    }
+    scaling = {"rope_theta": 50000.0, "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}}
+    flat = {key: value for key, value in case.config.items() if key != "text_config"} | text | scaling
+    reference = made(replace(case, config=flat), 0, tmp_path)
+    ids = np.random.default_rng(0).integers(3, 90, (2, 13))
+    with torch.no_grad():
+        want = reference(input_ids=torch.tensor(ids)).logits.numpy()
+    assert difference(models.load(tmp_path, threads=1).logits(ids), want) <= case.tolerance
 
 
 def test_parts_below_the_model(tmp_path):
