@@ -17,6 +17,7 @@ import numpy as np
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.jit.address import share
+from ....runtime.jit.isa import features
 from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.range_kernel import inner, range_kernel
 from ....runtime.plan.kernel_api import Buffer, Launch
@@ -24,7 +25,7 @@ from ....runtime.simd.memory import DTYPE_CODES, F32_CODE, load_f32, store_f32
 from ....runtime.simd.transpose import load_columns, store_columns
 from ....runtime.simd.vector import LANES, splat
 from ..gemm.epilogue import Epilogue, apply_epilogue, prefetch_rows
-from ..gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, WIDE, column_of_tiles
+from ..gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, column_of_tiles
 from ..gemm.register_tile import PANEL
 from .problem import Convolution, ConvPlan, Problem
 from .winograd_half_weights import pack_kernels, panel_transform
@@ -381,7 +382,7 @@ def choose_transform(w: Buffer, geometry: Sequence[int], groups: int) -> TileTra
     Planes that do not fill a tile take no larger ones: rounding errors are four times those of a direct sum there."""
     plain = tuple(geometry[6:15]) == (1, 3, 3, 1, 1, 1, 1, 1, 1) and geometry[3] == 1 and groups == 1
     outputs, channels = w.shape[:2]
-    if not (WIDE and plain and min(outputs, channels) >= MIN_CHANNELS):
+    if not ("avx2" in features() and plain and min(outputs, channels) >= MIN_CHANNELS):
         return None
     costs: dict[float, TileTransform | None] = {geometry[4] * geometry[5] * w.count: None}
     for transform in (F2, F4):

@@ -44,7 +44,7 @@ class UseNchwc:
         """Rewrite in place; return whether any region was changed."""
         from ...jit.isa import features
 
-        if "avx512f" not in features() or not any(_heavy(graph, node) for node in graph.nodes):
+        if "avx2" not in features() or not any(_heavy(graph, node) for node in graph.nodes):
             return False
         convolution = registry.operator("BlockedConv", "candle")
         assert convolution is not None
