@@ -71,7 +71,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 def _stored_seconds(config: pytest.Config) -> dict[str, float]:
     cache = getattr(config, "cache", None)
-    return {} if cache is None else cache.get(SECONDS, {})
+    stored = None if cache is None else cache.get(SECONDS, None)
+    return {path: mean for path, mean in stored.items() if isinstance(mean, float)} if isinstance(stored, dict) else {}
 
 
 def _store_seconds(config: pytest.Config, seconds: dict[str, float]) -> None:
