@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from candle_convert.tests.builders.paths import REPOSITORY
 
@@ -132,11 +133,13 @@ def test_every_recipe_works_as_typed(tmp_path):
     )
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     assert [line for line in done.stdout.splitlines() if line in TOLD] == [*TOLD]
-    tests = [str(package / path) for path, _ in FILES if path.startswith("tests/")]
-    for words in (tests, *([str(package / path), "-k", chosen] for path, chosen in TESTS.items())):
-        command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(package), *words]
-        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-3000:]
+    chosen = {path: "test" for path, _ in FILES if Path(path).name.startswith("test_")} | TESTS
+    words = " or ".join(f"({Path(path).stem} and ({names}))" for path, names in chosen.items())
+    command = [sys.executable, "-m", "pytest", "-rp", "--rootdir", str(package), "-k", words]
+    command += [str(package / path) for path in chosen]
+    done = subprocess.run(command, env=environment, cwd=package, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert set(re.findall(r"^PASSED (\S+?)::", done.stdout, re.MULTILINE)) == set(chosen)
 
 
 def test_the_table_names_every_recipe():
