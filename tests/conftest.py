@@ -16,7 +16,7 @@ from candle_convert.runtime.cuda.device.device import cuda_support
 from candle_convert.runtime.execute import compile_ahead
 from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
 from candle_convert.runtime.jit import numba_lazy
-from candle_convert.tests.builders import packaged_models
+from candle_convert.tests.builders import packaged_models, sampling
 from candle_convert.tests.fuzz.sandbox import Sandbox
 from candle_convert.tests.plugins import forked_workers
 from hypothesis import HealthCheck, settings
@@ -26,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Drawn examples are the same in every run, however fast the machine is, and others in each exhaustive sweep.
     SIGINT interrupts, also where the shell started this process in the background, which ignores it. Each worker
     compiles kernels itself, and keeps for the next what it compiled for one."""
+    os.environ[sampling.VARIABLE] = str(sampling.turn())  # for processes that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
     slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     settings.register_profile(
@@ -60,14 +61,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Unless sweeps are exhaustive, a test that is marked ``sampled(n)`` runs with every n-th of its parameters."""
-    if _full(config):
+    """Unless sweeps are exhaustive, a test that is marked ``sampled(n)`` runs with every n-th of its parameters, others
+    after each commit. One that the command line names runs."""
+    if _full(config) or any("[" in argument.partition("::")[2] for argument in config.args):
         return
     seen, left_out = Counter[str](), []
     for item in items:
         mark, name = item.get_closest_marker("sampled"), item.nodeid.partition("[")[0]
         if mark is not None:
-            if seen[name] % mark.args[0]:
+            if (seen[name] - sampling.turn()) % mark.args[0]:
                 left_out.append(item)
             seen[name] += 1
     if left_out:
@@ -76,8 +78,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
 
 
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [] if _full(config) else [f"sampled parameters: {sampling.VARIABLE}={sampling.turn()}"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    """Repeat what chose the sampled parameters: -q leaves out the header."""
+    if exitstatus and terminalreporter.verbosity < 0 and not _full(config):
+        terminalreporter.write_line(*pytest_report_header(config))
+
+
 def _full(config: pytest.Config) -> bool:
-    return os.environ.get("CANDLE_FULL") == "1" or "slow" in config.getoption("-m").replace("not slow", "")
+    return sampling.full() or "slow" in config.getoption("-m").replace("not slow", "")
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +113,9 @@ def needed_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
 
     def kernels(*arguments: Any) -> list[Any]:
         name = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-        return [] if zlib.crc32(name.encode(errors="surrogateescape")) % 4 else planned(*arguments)[:0]
+        return (
+            [] if (zlib.crc32(name.encode(errors="surrogateescape")) - sampling.turn()) % 4 else planned(*arguments)[:0]
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         if not _full(request.config):

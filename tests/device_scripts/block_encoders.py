@@ -6,7 +6,6 @@ Under the simulator long blocks are fewer, and a search in a lattice gets a quar
 CANDLE_FULL=1.
 """
 
-import os
 import sys
 
 import numpy as np
@@ -16,8 +15,9 @@ from candle_convert.ops.quants.cuda.stream_lanes import Lanes
 from candle_convert.runtime.cuda.device.device import SIMULATED
 from candle_convert.runtime.tensor import block_codec
 from candle_convert.runtime.tensor.block_codec import codecs
+from candle_convert.tests.builders.sampling import full
 
-THIN = SIMULATED and os.environ.get("CANDLE_FULL") != "1"
+THIN = SIMULATED and not full()
 
 
 def rows_for(codec, lattice, rng):

@@ -6,9 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from candle_convert.runtime.cuda.device.device import cuda_support
 from candle_convert.tests.builders.paths import DEVICE_SCRIPTS
+from candle_convert.tests.builders.sampling import full, turn
 from candle_convert.tests.device_scripts.runner import run_script
-
-FULL = os.environ.get("CANDLE_FULL") == "1"
 
 
 def rows(kind, every, only=""):
@@ -19,7 +18,7 @@ def rows(kind, every, only=""):
         return run_script(script, kind, "--every", every, "--first", first, "--only", only).splitlines()
 
     if not cuda_support().devices:
-        return [json.loads(line) for line in run(1 if FULL else every, 0)]
+        return [json.loads(line) for line in (run(1, 0) if full() else run(every, turn() % every))]
     count = os.cpu_count() or 1
     with ThreadPoolExecutor(count) as pool:
         return [json.loads(line) for lines in pool.map(lambda first: run(count, first), range(count)) for line in lines]

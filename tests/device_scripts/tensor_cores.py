@@ -1,17 +1,16 @@
 """Tensor cores: decoded blocks against the codecs, mma fragments against NumPy, every tensor-core kernel."""
 
-import os
-
 import numpy as np
 from candle_convert.ops.quants.cuda.dot4_runs import RUNS
 from candle_convert.runtime.cuda.device.device import SIMULATED
 from candle_convert.runtime.cuda.device.mma_fragment import shape_of
 from candle_convert.runtime.cuda.element.block_quantized import UNITS
 from candle_convert.runtime.tensor.dtype import DTYPES
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.device_scripts.tensor_core_kernels import KERNELS, arguments, rows_of
 
 np.seterr(all="ignore")
-FULL = os.environ.get("CANDLE_FULL") == "1"
+FULL = full()
 MORE = ("f16, transposed", "bf16, four tiles", "decoded q8_0", "integers q5_1", "integers q6_k, two warps")
 """Kernels that are like others, left out unless CANDLE_FULL=1."""
 

@@ -3,7 +3,6 @@ opens is what others read."""
 
 import io
 import json
-import os
 import pickletools
 import struct
 import warnings
@@ -15,11 +14,12 @@ import pytest
 import safetensors
 from candle_convert.runtime.tensor.dtype import BY_SAFETENSORS
 from candle_convert.tests.builders.gguf_files import NAMES, Maker
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.fuzz.sandbox import attempt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-FULL = os.environ.get("CANDLE_FULL") == "1"
+FULL = full()
 FUZZ = {"max_examples": 5000 if FULL else 150, "suppress_health_check": list(HealthCheck)}
 COUNTS = st.one_of(st.integers(0, 9), st.sampled_from([-1, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 63, 1 << 64]))
 

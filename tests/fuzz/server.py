@@ -23,6 +23,7 @@ from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
 from candle_convert.runtime.ir import registry
 from candle_convert.runtime.plugin.discovery import COMMANDS
 from candle_convert.runtime.tensor.dtype import DTYPES
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.fuzz.harness import HANG
 
 SHOWN = 20_000
@@ -34,7 +35,7 @@ def warm() -> None:
     lose. Commands compile no kernels that only later runs may need, unless sweeps are exhaustive."""
     formats()
     registry.operators()
-    if os.environ.get("CANDLE_FULL") != "1":
+    if not full():
         ShapeWarmup.kernels = lambda *arguments: []
     for name in COMMANDS.names():
         COMMANDS.load(name)

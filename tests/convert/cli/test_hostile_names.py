@@ -19,6 +19,7 @@ from candle_convert.runtime.base.printable import printable, printable_json, pri
 from candle_convert.runtime.plugin.discovery import COMMANDS
 from candle_convert.tests.builders import hostile_names
 from candle_convert.tests.builders.hostile_names import HOSTILE, dangerous, named
+from candle_convert.tests.builders.sampling import every
 
 WALKER = Path(hostile_names.__file__)
 OWN = re.compile(r"\x1b\[[0-9;]*[mA]|\x1b\[2?K|\x1b\[\?25[lh]|\r(?=\n|$|\x1b)|\r")
@@ -128,7 +129,7 @@ def jobs(files, full, tmp_path_factory):
                 )
                 out = str(folder / f"{len(found)}{suffix}")
                 found.append([*line(words, command, files, kind, out), *form])
-        found += list(usage(words, command))[:: 1 if full else 5]
+        found += usage(words, command) if full else every(5, usage(words, command))
     return [
         *found,
         [files["odd"]],

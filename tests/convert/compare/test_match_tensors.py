@@ -2,7 +2,6 @@
 names."""
 
 import json
-import os
 
 import candle_convert as cc
 import numpy as np
@@ -15,6 +14,7 @@ from candle_convert.convert.open.open_model import open_model
 from candle_convert.tests.builders.decoder_cases import DECODERS, WITHOUT_GGUF
 from candle_convert.tests.builders.legacy_llama import FILES, transformers_llama
 from candle_convert.tests.builders.recurrent_cases import RECURRENT
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.oracles.transformers import cases, made
 
 EVERY = {case.name: case for case in (*DECODERS, *WITHOUT_GGUF, *RECURRENT)}
@@ -24,7 +24,7 @@ SAMPLED = (
 )  # fmt: skip
 """One of each kind of layout: rotary pairs, computed factors, 1 + weight, transposed, experts apart and stacked, fused,
 latent, exponentials."""
-FULL = os.environ.get("CANDLE_FULL") == "1"
+FULL = full()
 
 
 @pytest.fixture(scope="module")

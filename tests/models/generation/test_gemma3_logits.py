@@ -19,7 +19,6 @@ The last tests compute models that are slightly wrong, and fail these bounds.
 """
 
 import functools
-import os
 from types import SimpleNamespace
 
 import candle_convert as cc
@@ -27,10 +26,11 @@ import numpy as np
 import pytest
 from candle_convert import models
 from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.oracles.gemma3 import WINDOW, Gemma3, Rounded
 from candle_convert.tests.oracles.libllama import NAME, Libllama
 
-FULL = os.environ.get("CANDLE_FULL") == "1"
+FULL = full()
 COUNT, DRAWS = 16 if FULL else 8, 3
 OVERALL, ANYWHERE, GAP = 1.4, 8, 6
 BLOCKS = {"llama.cpp": lambda kind: 256 if kind.endswith("_K") else 32, "q8": lambda kind: 32, "f32": None}

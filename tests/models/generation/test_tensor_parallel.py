@@ -3,7 +3,6 @@ same text."""
 
 import json
 import multiprocessing
-import os
 import threading
 
 import candle_convert as cc
@@ -27,9 +26,10 @@ from candle_convert.runtime.tensor.storage import Held
 from candle_convert.runtime.tensor.tensor import Tensor
 from candle_convert.tests.builders import tiny_llama
 from candle_convert.tests.builders.decoder_cases import DECODERS, WITHOUT_GGUF
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.oracles.transformers import made
 
-FULL = os.environ.get("CANDLE_FULL") == "1"
+FULL = full()
 WHOLE = {
     "olmo2": "a norm over all heads or units",
     "olmo3": "a norm over all heads or units",

@@ -1,7 +1,6 @@
 """The CUDA benchmark: every part runs in the simulator on tiny sizes; without a GPU it fails with one line."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,9 +10,10 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 from candle_convert.runtime.cuda.device.device import cuda_support
 from candle_convert.tests.builders.paths import BENCHMARKS
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.device_scripts.runner import run_script
 
-FULL = os.environ.get("CANDLE_FULL") == "1"
+FULL = full()
 SCRIPT = BENCHMARKS / "cuda.py"
 PARTS = {
     "copies": 3, "products": 3, "quantized": 4, "encoder": 1, "networks": 1, "encoders": 1,

@@ -11,6 +11,7 @@ from candle_convert.convert.cli.main import run
 from candle_convert.formats.containers.onnx.checker import findings
 from candle_convert.formats.containers.onnx.protobuf import Memory
 from candle_convert.runtime.base.errors import Error
+from candle_convert.tests.builders.sampling import every
 
 make = onnx.helper
 FLOAT, HALF, INT = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.INT64
@@ -178,7 +179,7 @@ def suite(kinds):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_valid_models_pass(full):
     models = list(suite(("node", "simple", "pytorch-converted", "pytorch-operator")))
-    wrong = {name: found for name, model in models[:: 1 if full else 8] if (found := errors(model))}
+    wrong = {name: found for name, model in (models if full else every(8, models)) if (found := errors(model))}
     assert wrong == {}
 
 

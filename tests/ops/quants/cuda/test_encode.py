@@ -1,8 +1,6 @@
 """Encoders on the device: the CPU's bytes, under the simulator or on a card; and machine code in which no product and
 sum are joined."""
 
-import os
-
 import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
@@ -10,9 +8,10 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 from candle_convert.runtime.cuda.device.device import SIMULATED, cuda_support
 from candle_convert.runtime.tensor.block_codec import codecs
 from candle_convert.tests.builders.paths import DEVICE_SCRIPTS
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.device_scripts.runner import run_script
 
-FULL = os.environ.get("CANDLE_FULL") == "1"
+FULL = full()
 COMPARED = [
     "q8_0",
     "q5_1",

@@ -1,6 +1,5 @@
 """Every device kernel compiles to PTX for four GPU generations; needs numba-cuda with its toolkit, but not a GPU."""
 
-import os
 from itertools import cycle, islice
 
 import pytest
@@ -8,9 +7,10 @@ import pytest
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 from candle_convert.runtime.cuda.device.device import SIMULATED
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.device_scripts import every_kernel
 
-FULL = os.environ.get("CANDLE_FULL") == "1"
+FULL = full()
 PATTERNS = [
     ("operator  Sigmoid", "exponential_activation."),
     ("operator  Softmax", "fold of "),

@@ -1,7 +1,6 @@
 """Tensor-core kernels: results in the simulator, which follows PTX's fragment layouts, and assembly for four GPU
 generations."""
 
-import os
 import re
 
 import pytest
@@ -12,9 +11,10 @@ pytest.importorskip("gguf", reason="gguf is not installed")
 from candle_convert.runtime.cuda.device.device import SIMULATED
 from candle_convert.runtime.cuda.kernel.kernel import signature
 from candle_convert.tests.builders.paths import DEVICE_SCRIPTS
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.device_scripts.runner import run_script
 
-FULL = os.environ.get("CANDLE_FULL") == "1"
+FULL = full()
 CHIPS = [(7, 5), (8, 0), (9, 0), (12, 1)]
 SCRIPTS = (
     "tensor_cores",

@@ -1,7 +1,5 @@
 """Device memory shared by sessions, arrays of other libraries, and language-model commands, each in its own process."""
 
-import os
-
 import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
@@ -9,9 +7,10 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 from candle_convert.convert.cli.main import run
 from candle_convert.runtime.cuda.device.device import cuda_support
 from candle_convert.tests.builders.paths import DEVICE_SCRIPTS
+from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.device_scripts.runner import run_script
 
-FULL = os.environ.get("CANDLE_FULL") == "1"
+FULL = full()
 
 
 def test_memory_is_shared_and_exchanged():
