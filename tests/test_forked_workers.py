@@ -137,7 +137,7 @@ def suite(tmp_path):
 
     def start(*words, **modules):
         for name, text in modules.items():
-            (tmp_path / f"test_{name}.py").write_text(text)
+            (tmp_path / (f"test_{name}.py" if name != "conftest" else "conftest.py")).write_text(text)
         return subprocess.Popen(
             [*command, *words],
             cwd=tmp_path,
@@ -196,6 +196,18 @@ def test_a_dead_worker_fails_its_test_and_is_replaced(suite):
     assert "worker1 exited with code 0 while it ran test_a.py::test_exits" in out
     failed = [name for (_, name), [(outcome, _)] in reported(suite.folder / "forked.xml").items() if outcome]
     assert failed == ["test_is_killed", "test_exits"]
+
+
+def test_a_worker_that_dies_is_the_first_failure(suite):
+    code, out, _ = suite("--workers", "1", "-x", "-k", "killed or exits", a=SUITE + CRASHES)
+    assert (code, closing(out)) == (1, "1 failed, 13 deselected")
+    assert "stopping after 1 failures" in out
+
+
+def test_tests_that_are_lost_are_an_error(suite):
+    lose = "from candle_convert.tests.plugins.work_queue import WorkQueue\nWorkQueue.left = lambda *arguments: False\n"
+    code, out, _ = suite("--workers", "1", "-k", "killed or exits", conftest=CONFTEST + lose, a=SUITE + CRASHES)
+    assert (code, "WorkerError: 1 of 2 tests ran" in out) == (3, True)
 
 
 def test_first_failure_ends_the_run(suite):

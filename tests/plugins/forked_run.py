@@ -38,7 +38,7 @@ class ForkedRun:
     def __init__(self, session: pytest.Session, queue: WorkQueue) -> None:
         self.session, self.hook, self.queue = session, session.config.hook, queue
         self.workers: list[Worker] = []
-        self.started = 0
+        self.started = self.done = 0
         self.closing = False
         self.seconds: dict[str, tuple[int, float]] = {}
 
@@ -48,6 +48,10 @@ class ForkedRun:
             self._start()
         while self.workers:
             self._poll(self._report)
+        if failed := self.session.shouldfail:
+            raise self.session.Failed(failed)
+        if self.done != len(self.session.items):
+            raise WorkerError(f"{self.done} of {len(self.session.items)} tests ran")
 
     def close(self) -> None:
         """End workers that are left, by an interrupt if they run a test; kill those that do not end."""
@@ -115,6 +119,7 @@ class ForkedRun:
         if outcome.last:
             worker.finished = time.monotonic()
             return
+        self.done += 1
         worker.last = worker.sent.popleft()
         path = path_of(self.session.items[worker.last])
         number, total = self.seconds.get(path, (0, 0.0))
@@ -166,4 +171,5 @@ class ForkedRun:
         failed = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call" if running else "teardown")
         self._log_report(worker, failed)
         if running:
+            self.done += 1
             self._log_report(worker, pytest.TestReport(item.nodeid, item.location, {}, "passed", None, "teardown"))
