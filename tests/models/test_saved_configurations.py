@@ -37,8 +37,10 @@ WITHOUT_ROPE = (
     "bloom", "falcon_mamba", "gpt2", "gpt_bigcode", "gptj", "jamba", "mamba", "mamba2", "mpt", "opt",
     "granitemoehybrid", "bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert", "mpnet", "deberta-v2",
 )  # fmt: skip
-DEFAULT_ONLY = ("gemma4_text", "recurrent_gemma", "qwen3_5_text", "hunyuan_v1_dense", "phimoe", "ministral3")
-"""Models whose RoPE transformers does not scale, or that state the scaling under keys of their own."""
+DEFAULT_ONLY = ("gemma4_text", "recurrent_gemma", "qwen3_5_text", "hunyuan_v1_dense", "phi3", "phimoe", "ministral3")
+"""Models whose RoPE transformers does not scale in these ways, or that state the scaling under keys of their own."""
+STATED_HEADS = {"mixtral": {"head_dim": 16}}
+"""Without it transformers scales no RoPE of these models: it computes with a size of heads that is None."""
 BASES = {"gpt_neox": "rotary_emb_base", "modernbert": "global_rope_theta"}
 """How older files of a model call the base."""
 TWO_KINDS = ("olmo3", "gemma3_text", "gemma3n_text", "modernbert")
@@ -93,7 +95,7 @@ def test_encoder_decoders_as_transformers_5_saves_them(case, tmp_path):
 @pytest.mark.parametrize("case", first_of_each((*GENERATING, *ENCODERS)), ids=lambda case: case.config["model_type"])
 def test_rope_scaling_of_all_layers(case, scaling, saved, tmp_path):
     stated = {"rope_scaling": SCALINGS[scaling], BASES.get(case.config["model_type"], "rope_theta"): 5000.0}
-    stated["max_position_embeddings"] = CONTEXT
+    stated |= {"max_position_embeddings": CONTEXT, **STATED_HEADS.get(case.config["model_type"], {})}
     check(replace(case, config={**case.config, **stated}), tmp_path, saved)
 
 
