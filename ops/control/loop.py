@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def infer_loop(node: Inference) -> None:
-    """State has the dtype that it begins with, and its shape where no iteration changes it; scan outputs have one more
-    dim."""
+    """State has the dtype that it begins with, the body's container, and its shape where no iteration changes it; scan
+    outputs have one more dim."""
     body = node.subgraph("body")
     count = max(len(node) - 2, 0)
     if (
@@ -49,7 +49,7 @@ def infer_loop(node: Inference) -> None:
             continue
         first = node.value(index + 2)
         assert first is not None
-        container = max(first.container, value.container, key=len)
+        container = value.container if value.container or value.dtype is not None else first.container
         node.set(index, first.dtype or value.dtype, either(first.shape, value.shape), container=container)
 
 
