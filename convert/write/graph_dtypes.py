@@ -42,12 +42,13 @@ def graph_dtype(graph: Graph, options: Options) -> str | None:
     return None if found is None else found.name
 
 
-def retype(graph: Graph, casts: Cast, *, built: bool) -> None:
+def retype(graph: Graph, casts: Cast, *, built: bool, f32_borders: bool = False) -> None:
     """Give a graph the dtypes that `casts` says, and nodes that fit them.
 
     Args:
         built: whether the nodes were made from weights, so that the types of inputs and outputs are ours to choose;
             those of a model that was read stay.
+        f32_borders: whether inputs and outputs stay f32 all the same, except the cache.
     """
     if casts.dtype is None and not casts.rules:
         return
@@ -82,7 +83,9 @@ def retype(graph: Graph, casts: Cast, *, built: bool) -> None:
         graph.note("W-ONNX-DTYPE", why)
     elif dtype is F16:
         states = paired_states([value.name for value in graph.inputs], [value.name for value in graph.outputs])
-        MixedPrecision(halved, built, states).run(graph)
+        cache = {*states, *states.values()}
+        narrows = cache.__contains__ if f32_borders else lambda _: True
+        MixedPrecision(halved, narrows if built else None, states).run(graph)
     readers = _results_by_input(graph)
     CastStoredWeights(wanted, lambda name, tensor, stored: casts.change(name, whole.get(name, tensor), stored)).run(
         graph

@@ -37,6 +37,8 @@ class Variant:
         dtype: of weights and computation before quantization; None for what the options say.
         request: how nodes are quantized, None for not at all.
         folder: where its files go, relative to the output.
+        f32_borders: whether inputs and outputs are f32 in every precision, the cache excepted: what Transformers.js
+            feeds and reads.
     """
 
     name: str = ""
@@ -44,6 +46,7 @@ class Variant:
     dtype: str | None = None
     request: Request | None = None
     folder: str = FOLDER
+    f32_borders: bool = True
 
     def placed(self, files: Iterable[FileLayout]) -> list[FileLayout]:
         """Files in the variant's folder."""
@@ -71,7 +74,7 @@ VARIANTS = {
     "q4f16": Variant("q4f16", "_q4f16", "f16", INT4),
 }
 """By our names; those of Transformers.js are accepted too."""
-PLAIN = Variant(folder="")
+PLAIN = Variant(folder="", f32_borders=False)
 """The only variant of an export without ``--dtypes``."""
 
 

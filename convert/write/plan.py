@@ -277,7 +277,7 @@ def _part(
     if graph.nodes:
         from .graph_dtypes import retype
 
-        retype(graph, casts, built=built)
+        retype(graph, casts, built=built, f32_borders=variant.f32_borders)
         variant.apply(graph)
     else:
         casts.run(graph)

@@ -23,14 +23,14 @@ class MixedPrecision:
 
     Attributes:
         narrow: rounds a weight of that name to f16.
-        signature: whether inputs and outputs of the model become f16 where f16 nodes read or compute them; else they
-            keep their types.
+        narrows: whether an input or output of the model, by its name, becomes f16 where f16 nodes read or compute it;
+            the others keep their types, as all do where it is None.
         states: outputs that are fed back, by the input that takes them: both get one type.
         changed: names of the weights that were rounded.
     """
 
     narrow: Callable[[str, Tensor], Tensor]
-    signature: bool = False
+    narrows: Callable[[str], bool] | None = None
     states: Mapping[str, str] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
 
@@ -44,8 +44,8 @@ class MixedPrecision:
         changed = half.run(graph)
         _sum_in_f32(graph)
         self.changed = half.changed
-        if self.signature:
-            _narrow_signature(graph, self.states)
+        if self.narrows is not None:
+            _narrow_signature(graph, self.states, self.narrows)
             RemoveDeadCode().run(graph)
         return changed
 
@@ -86,10 +86,12 @@ def _sum_in_f32(graph: Graph) -> None:
                 node.attributes.setdefault("softmax_precision", F32.onnx)
 
 
-def _narrow_signature(graph: Graph, states: Mapping[str, str]) -> None:
-    """Convert inputs that are read only as f16, and outputs that are computed in f16, to f16."""
-    inputs = {value.name: cast for value in graph.inputs if (cast := _only_cast(graph, value)) is not None}
-    outputs = {value.name: value.producer for value in graph.outputs if _is_widened(graph, value)}
+def _narrow_signature(graph: Graph, states: Mapping[str, str], narrows: Callable[[str], bool]) -> None:
+    """Convert inputs that are read only as f16, and outputs that are computed in f16, to f16, where `narrows` says
+    so."""
+    given, results = ([value for value in values if narrows(value.name)] for values in (graph.inputs, graph.outputs))
+    inputs = {value.name: cast for value in given if (cast := _only_cast(graph, value)) is not None}
+    outputs = {value.name: value.producer for value in results if _is_widened(graph, value)}
     for name, result in states.items():
         if (name in inputs) != (result in outputs):
             inputs.pop(name, None)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,10 +12,16 @@ import onnx
 import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.convert.write.graph_variants import VARIANTS
+from candle_convert.tests.builders import speech_checkpoints, text_checkpoints
+from candle_convert.tests.builders.audio_networks import WAV2VEC2
+from candle_convert.tests.builders.encoder_decoder_cases import ENCODER_DECODERS
+from candle_convert.tests.builders.image_checkpoints import image_model, saved
 from candle_convert.tests.oracles.exact_onnxruntime import exact_session
+from candle_convert.tests.oracles.transformers import made
 
 EXAMPLE = Path(cc.__file__).parent / "examples" / "tiny_llama"
 MODULES = os.environ.get("CANDLE_TRANSFORMERS_JS")
+FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 BOUNDS = {"f32": 2e-6, "f16": 1e-3, "q8": 0.03, "int8": 0.03, "uint8": 0.03, "q4": 0.1, "q4f16": 0.1}
 """Root mean square of the difference of logits from those of the checkpoint, relative to that of the logits."""
 SCRIPT = """
@@ -36,11 +43,10 @@ def exported(tmp_path_factory):
 def logits(path, ids):
     session = exact_session(path, "ORT_ENABLE_ALL")
     known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": np.arange(ids.shape[1])[None]}
-    floats = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
     feeds = {
         item.name: known[item.name]
         if item.name in known
-        else np.zeros([1, item.shape[1], 0, item.shape[3]], floats[item.type])
+        else np.zeros([1, item.shape[1], 0, item.shape[3]], FLOATS[item.type])
         for item in session.get_inputs()
     }
     return session.run(["logits"], feeds)[0].astype(np.float32)
@@ -64,6 +70,80 @@ def test_files_are_where_transformers_js_looks(exported):
     config = json.loads((exported / "config.json").read_text())
     assert config["transformers.js_config"] == {"kv_cache_dtype": {"fp16": "float16", "q4f16": "float16"}}
     assert (exported / "tokenizer.json").is_file()
+
+
+def written_f16(folder):
+    """The f16 variant of a checkpoint's export; Transformers.js' files without and with it."""
+    out = folder / "out"
+    cc.convert(folder, out, to="onnx", dtypes=("f32", "f16"))
+    halves = sorted((out / "onnx").glob("*_fp16.onnx"))
+    return [(path.with_name(path.name.replace("_fp16", "")), path) for path in halves]
+
+
+def drawn(item, rng):
+    """Values for an input: ids, a mask of ones, a switch that is off, an empty cache, or numbers."""
+    sizes = {"batch_size": 1, "batch": 1, "height": 32, "width": 32, "samples": 4000, "channels": 3}
+    past = item.name.startswith("past_")
+    shape = [
+        size if isinstance(size, int) else sizes.get(size, 0 if past and axis == 2 else 6)
+        for axis, size in enumerate(item.shape)
+    ]
+    if item.type == "tensor(bool)":
+        return np.zeros(shape, bool)
+    if item.type == "tensor(int64)":
+        fixed = {"attention_mask": 1, "encoder_attention_mask": 1, "token_type_ids": 0}
+        return np.full(shape, fixed[item.name]) if item.name in fixed else rng.integers(3, 90, shape)
+    return rng.standard_normal(shape).astype(np.float16 if item.type == "tensor(float16)" else np.float32)
+
+
+VIT = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
+    "patch_size": 8, "num_labels": 5,
+}  # fmt: skip
+MODELS = {
+    "embeddings": lambda folder: text_checkpoints.checkpoint("BertModel", folder),
+    "masked language model": lambda folder: text_checkpoints.checkpoint("BertForMaskedLM", folder),
+    "text classes": lambda folder: text_checkpoints.checkpoint("DistilBertForSequenceClassification", folder),
+    "answers": lambda folder: text_checkpoints.checkpoint("RobertaForQuestionAnswering", folder),
+    "seq2seq": lambda folder: made(ENCODER_DECODERS[0], 0, folder),
+    "whisper": lambda folder: speech_checkpoints.whisper(speech_checkpoints.WHISPERS[0], 0, folder),
+    "decoder": lambda folder: shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True),
+    "ctc": lambda folder: saved(image_model("Wav2Vec2ForCTC", **WAV2VEC2), folder),
+    "picture classes": lambda folder: saved(image_model("ViTForImageClassification", **VIT), folder),
+    "boxes": lambda folder: saved(
+        image_model("YolosForObjectDetection", **{**VIT, "image_size": [32, 32], "num_detection_tokens": 7}), folder
+    ),
+}
+"""One of each task, by what its graphs give."""
+
+
+@pytest.mark.parametrize("task", MODELS)
+def test_f16_keeps_f32_borders(task, tmp_path):
+    """As onnxconverter-common's keep_io_types does, which Transformers.js' own files are made with."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    MODELS[task](folder)
+    rng, compared = np.random.default_rng(0), 0
+    for whole, half in written_f16(folder):
+        sessions = [exact_session(path, "ORT_ENABLE_ALL") for path in (whole, half)]
+        borders = [*sessions[1].get_inputs(), *sessions[1].get_outputs()]
+        assert {item.name for item in borders if item.type == "tensor(float16)"} <= {
+            item.name for item in borders if item.name.startswith(("past_", "present"))
+        }
+        feeds = {item.name: drawn(item, rng) for item in sessions[0].get_inputs()}
+        types = {item.name: FLOATS.get(item.type) for item in sessions[1].get_inputs()}
+        narrow = {name: array.astype(types[name]) if types[name] else array for name, array in feeds.items()}
+        for item, want, got in zip(
+            sessions[0].get_outputs(), sessions[0].run(None, feeds), sessions[1].run(None, narrow), strict=True
+        ):
+            if want.size and not item.name.startswith("present"):
+                assert got.dtype == want.dtype
+                assert np.abs(got - want).max() <= 2e-2 * np.abs(want).max(), item.name
+                compared += 1
+        assert any(init.data_type == onnx.TensorProto.FLOAT16 for init in onnx.load(half).graph.initializer), (
+            "the weights are f16"
+        )
+    assert compared
 
 
 def test_a_network_has_variants_too(tmp_path):
