@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...models.pipelines.audio.transcription.speech_tokens import BASE, GENERATION, HEADS, special_names
-from ...models.tokenizer.readers.locate import settings
+from ...models.tokenizer.core.vocabulary import letters_bytes
+from ...models.tokenizer.readers.locate import json_value, settings, text
 from ...runtime.base.errors import FormatError
 from ...runtime.base.string_array import StringArray
 from ...runtime.ir.graph import Graph
@@ -130,6 +131,7 @@ def _sizes(graph: Graph, prefix: str) -> dict[str, int]:
     found = {}
     for name in SIZES:
         value = graph.metadata.get(prefix + name)
+        value = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise FormatError("E-WHISPER-SIZE", path, f"{name} is {value!r}", expected="a positive integer")
         found[name] = value
@@ -147,19 +149,31 @@ def _completed(graph: Graph, weights: dict[str, Tensor], sizes: Mapping[str, int
     if lists and GENERATION not in attachments:
         attachments[GENERATION] = _json(lists)
     metadata = dict(graph.metadata)
+    names = special_names(sizes["n_vocab"])
+    first = sizes["n_vocab"] - len(names)
     tokens = metadata.pop("tokenizer.ggml.tokens", None)
+    tokens = _listed_tokens(graph, first) if tokens is None else tokens
     if isinstance(tokens, list | StringArray) and len(tokens):
         lines = (
             b"%s %d" % (base64.b64encode(token if isinstance(token, bytes) else str(token).encode()) or b"=", rank)
             for rank, token in enumerate(tokens)
         )
         attachments[TIKTOKEN] = Held(b"\n".join(lines))
-    names = special_names(sizes["n_vocab"])
-    first = sizes["n_vocab"] - len(names)
     added = {str(first + place): {"content": name, "special": True} for place, name in enumerate(names)}
     if "tokenizer.json" not in attachments:
         attachments[TOKENIZER] = _json({"tokenizer_class": "WhisperTokenizer", "added_tokens_decoder": added})
     return dataclasses.replace(graph, weights=weights, metadata=metadata, attachments=attachments)
+
+
+def _listed_tokens(graph: Graph, count: int) -> list[bytes]:
+    """The first `count` tokens in the vocabulary beside a file of CTranslate2, where no tokenizer.json is."""
+    if "tokenizer.json" in graph.attachments or graph.format != "ctranslate2":
+        return []
+    listed = json_value(graph, "vocabulary.json", "E-TOKENIZER-JSON")
+    if listed is None and "vocabulary.txt" in graph.attachments:
+        listed = text(graph, "vocabulary.txt").split("\n")
+    valid = isinstance(listed, list) and len(listed) >= count and all(isinstance(token, str) for token in listed)
+    return [letters_bytes(token) for token in listed[:count]] if valid else []
 
 
 def _json(value: Mapping[str, Any]) -> Held:

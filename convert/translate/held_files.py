@@ -7,7 +7,11 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ...models.audio import whisper
+from ...models.pipelines.audio.transcription.ctc_tokenizer_json import FILE as TOKENIZER
+from ...models.pipelines.audio.transcription.ctc_tokenizer_json import ctc_tokenizer_json
 from ...models.pipelines.audio.transcription.ctc_tokens import SETTINGS, VOCABULARY
+from ...models.pipelines.audio.transcription.whisper_files import whisper_files
 from ...models.preprocess.audio.waveform import FILE
 from ...models.preprocess.stated_preparation import CONFIG, TIMM
 from ...models.schema.audio_hyperparameters import AUDIO_CLASSIFICATION, AUDIO_FEATURES, SPEECH_RECOGNITION
@@ -22,6 +26,7 @@ from ...models.schema.network_hyperparameters import (
 from ...models.tokenizer.readers.locate import HELD, json_value, text
 from ...runtime.ir.graph import Graph, Meta
 from ...runtime.tensor.storage import Held, Storage
+from ..load.whisper_names import TIKTOKEN
 
 if TYPE_CHECKING:
     from ..load.native_model import Model
@@ -48,6 +53,24 @@ def held_keys(graph: Graph, model: Model) -> dict[str, Meta]:
     if isinstance(config, Mapping) and isinstance(config.get(TIMM), Mapping):
         found[HELD + FILE] = json.dumps({TIMM: config[TIMM]})
     return found
+
+
+def lacking_files(graph: Graph, model: Model, *, exported: bool) -> dict[str, Storage]:
+    """The files that programs take beside transformers' checkpoints, or beside `exported` graphs, and that the source
+    lacks: all of Whisper's, and the tokenizer.json of a vocabulary of CTC."""
+    if model.architecture in whisper.ARCHITECTURES:
+        made = whisper_files(graph, model.config)
+    else:
+        content = ctc_tokenizer_json(graph) if exported and model.task.name == SPEECH_RECOGNITION else None
+        made = {} if content is None else {TOKENIZER: content}
+    return {name: Held(content) for name, content in made.items()}
+
+
+def add_files(graph: Graph, files: Mapping[str, Storage]) -> None:
+    """Put files beside a graph; tokenizer.json replaces a vocabulary in tiktoken's format."""
+    graph.attachments |= files
+    if TOKENIZER in files:
+        graph.attachments.pop(TIKTOKEN, None)
 
 
 def files_of_held(graph: Graph) -> dict[str, Storage]:

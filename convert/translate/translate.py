@@ -132,6 +132,7 @@ def translated(
     from ...runtime.contract.weight_binding import list_names, unbind
     from ..load.known_names import modern
     from ..load.native_model import described, modelled, stated
+    from .held_files import add_files, lacking_files
     from .reranker import ranker, refuse_ranker
 
     if format.architecture:
@@ -154,6 +155,7 @@ def translated(
         return ()
     if options.names in (None, found[0]) and wanted == HF and found[0] in (TIMM, TORCHVISION, CANDLE, ORIGINAL):
         return ()
+    completed = newer is not graph and found[0] == HF and found == stated(newer)
     graph.weights, graph.metadata, graph.notes = newer.weights, newer.metadata, newer.notes
     graph.attachments = newer.attachments
     try:
@@ -181,7 +183,12 @@ def translated(
         return _to_gguf(graph, model, carried)
     if wanted == HF and directory:
         refuse_ranker(model)
-        _to_hf(graph, model, carried)
+        lacking = lacking_files(graph, model, exported=False) if carried else {}
+        if completed:
+            graph.metadata = {"format": "pt"}
+        else:
+            _to_hf(graph, model, carried)
+        add_files(graph, lacking)
     elif wanted in CONVENTIONS:
         graph.weights = unbind(model.architecture, model.config, model.weights, wanted)
         graph.metadata, graph.attachments = {"format": "pt"}, {}
@@ -443,6 +450,7 @@ def _to_graph(graph: Graph, model: Model, name: str, blocks: bool, carried: bool
     from ...runtime.passes.quantize.ggml_to_nbits import RepackGgmlAsNBits
     from ...runtime.tensor.block_codec import codec_of
     from ..load.native_model import built
+    from .held_files import add_files, lacking_files
 
     weights = _in_f32(graph, model, () if not blocks else STORAGE_ONLY)
     made = built(dataclasses.replace(model, weights=weights), name, fixed=False)
@@ -459,7 +467,9 @@ def _to_graph(graph: Graph, model: Model, name: str, blocks: bool, carried: bool
     graph.inputs, graph.outputs, graph.name = made.inputs, made.outputs, made.name
     if not carried:
         graph.attachments = {}
-    elif CONFIG not in graph.attachments:
-        graph.attachments = _files(graph, model, carried)
+    else:
+        if CONFIG not in graph.attachments:
+            graph.attachments = _files(graph, model, carried)
+        add_files(graph, lacking_files(graph, model, exported=True))
     graph.metadata, graph.constants = {}, made.constants
     graph.opsets |= made.opsets

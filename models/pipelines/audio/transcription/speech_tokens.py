@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from .....runtime.base.dataclass import dataclass
 from .....runtime.base.errors import UnsupportedError, UsageError
@@ -64,7 +65,14 @@ class SpeechTokens:
         return [self.start, *given, *([] if timestamps else [self.no_timestamps])]
 
 
-def speech_tokens(tokenizer: Tokenizer) -> SpeechTokens:
+class NamesTokens(Protocol):
+    """What knows the ids of special tokens: a tokenizer, or a published vocabulary by its size."""
+
+    def id_of(self, text: str) -> int | None:
+        """The id of a token, None for texts that are none."""
+
+
+def speech_tokens(tokenizer: NamesTokens) -> SpeechTokens:
     """The special tokens of a tokenizer. UnsupportedError if it is not one of Whisper."""
 
     def found(*names: str) -> int | None:

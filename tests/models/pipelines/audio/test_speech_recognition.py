@@ -1,10 +1,12 @@
 """Texts of models that tell a token for each frame (CTC), and labels of samples: transformers' pipelines are right."""
 
 import json
+import shutil
 
 import candle_convert as cc
 import numpy as np
 import pytest
+import tokenizers
 import torch
 import transformers
 from candle_convert.convert.cli.main import run
@@ -75,6 +77,23 @@ def test_command_and_export(both, tmp_path, capsys):
         assert " ".join(capsys.readouterr().out.split()) == expected
     assert run(["transcribe", str(folder), str(tmp_path / "a.wav"), "--beams", "3"]) == 2
     assert "has no option beams" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_export_has_a_tokenizer_of_the_library(both, lower, tmp_path):
+    """tokenizer.json, which Transformers.js takes, decodes as Wav2Vec2CTCTokenizer does."""
+    folder = shutil.copytree(both[0], tmp_path / "hf")
+    tokenizer = transformers.Wav2Vec2CTCTokenizer(folder / "vocab.json", do_lower_case=lower)
+    tokenizer.save_pretrained(folder)
+    cc.convert(folder, tmp_path / "onnx", to="onnx")
+    made = tokenizers.Tokenizer.from_file(str(tmp_path / "onnx" / "tokenizer.json"))
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "onnx")
+    rng = np.random.default_rng(0)
+    for length in range(40):
+        ids = rng.choice([0, 0, 4, 4, *range(len(TOKENS))], length).tolist()
+        assert made.decode(ids, skip_special_tokens=False) == tokenizer.decode(ids) == again.decode(ids)
+    for text in ("HELLO WORLD", "IT'S", "A  B"):
+        assert made.encode(text).ids == tokenizer(text).input_ids
 
 
 def test_models_without_vocabulary_are_refused(both, tmp_path):
