@@ -293,7 +293,10 @@ CARRYING = (
     click.option("--chat-template", metavar="FILE", type=PATH, help="Read the chat template from a file."),
 )
 PREPROCESSOR = click.option(
-    "--preprocessor", metavar="FILE", type=PATH, help="preprocessor_config.json that says how pictures are prepared."
+    "--preprocessor",
+    metavar="FILE",
+    type=PATH,
+    help="preprocessor_config.json that says how pictures are prepared, or imagenet.",
 )
 INPUT = click.option(
     "--input",

@@ -16,23 +16,26 @@ from ...models.layers.audio.wave_encoder import SAMPLES
 from ...models.pipelines.encoder_tasks import run_encoder
 from ...models.pipelines.feature_extraction import HIDDEN, WHOLE
 from ...models.schema.audio_hyperparameters import SPEECH_RECOGNITION
-from ...models.schema.encoder_hyperparameters import QUESTION_ANSWERING, task_of_class
+from ...models.schema.encoder_hyperparameters import FILL_MASK, QUESTION_ANSWERING, TOKEN_CLASSIFICATION, task_of_class
 from ...models.seq2seq.decoder import SOURCE_HIDDEN, SOURCE_MASK
 from ...models.seq2seq.tasks import TEXT_TO_TEXT, run_exported
 from ...runtime.base.errors import Error, UsageError
-from ...runtime.contract.architecture import FEATURE_EXTRACTION, MODEL, RunOptions
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, MODEL, TEXT_CLASSIFICATION, RunOptions
 from ...runtime.contract.weight_binding import config_from, find_architecture
 from ...runtime.ir.graph import Graph
 from ..open.graph_files import ENCODER, parts_of, refuse_lone, set_of
 from ..open.open_model import open_model
 from .audio_network import audio_task, run_audio_network
 from .codec_network import decodes_audio, run_codec_files
-from .image_network import image_task, run_image_network
+from .image_network import asked_image_task, image_task, run_image_network
 from .memory_map import mapped
 from .native_model import described, with_files
 
 HEARING: Mapping[str, Callable[..., Any]] = {FEATURES: run_exported_speech, SAMPLES: run_exported_samples}
 """What runs the graphs of speech recognition, by the encoder's input."""
+
+CLASSIFIERS = {TEXT_CLASSIFICATION: 2, TOKEN_CLASSIFICATION: 3, FILL_MASK: 3}
+"""Dimensions of the logits of tasks that may be asked for by name."""
 
 
 def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
@@ -48,7 +51,7 @@ def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
     if decodes_audio(graph):
         with_files(graph)
         return run_codec_files(graph, dataclasses.replace(options, config=_config(graph)), task)
-    pictured = image_task(graph)
+    pictured = image_task(graph) or asked_image_task(graph, task)
     if pictured is not None:
         with_files(graph)
         return run_image_network(graph, dataclasses.replace(options, config=_config(graph)), pictured, task)
@@ -56,7 +59,7 @@ def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
     if heard is not None:
         with_files(graph)
         return run_audio_network(graph, dataclasses.replace(options, config=_config(graph)), heard, task)
-    known = network_task(graph)
+    known = network_task(graph) or asked_text_task(graph, task)
     if known is None:
         _refuse_unknown(graph)
         hidden = any(value.name in HIDDEN for value in graph.outputs)
@@ -75,7 +78,8 @@ def _refuse_unknown(graph: Graph) -> None:
         refuse_lone(graph)
         path = graph.files[0] if graph.files else None
         found, hint = f"{', '.join(inputs)} to {', '.join(outputs)}", "candle-convert run computes any graph"
-        raise UsageError("E-ONNX-TASK", path, "its inputs and outputs tell no task", found=found, hint=hint)
+        why = "cannot tell which task this model performs; pass --task"
+        raise UsageError("E-ONNX-TASK", path, why, found=found, hint=hint)
 
 
 def _run_set(graph: Graph, options: RunOptions, task: str | None) -> Any:
@@ -126,6 +130,14 @@ def network_task(graph: Graph) -> str | None:
     classes = said[1].get("architectures") if said is not None else None
     found = task_of_class(classes[0]) if isinstance(classes, list) and classes else None
     return found if "logits" in outputs and found != FEATURE_EXTRACTION else None
+
+
+def asked_text_task(graph: Graph, task: str | None) -> str | None:
+    """`task` if a graph of nodes that takes token ids and keeps no states may be a classifier of texts or tokens, which
+    no file states; None for other graphs and tasks."""
+    ranks = {value.name: None if value.shape is None else len(value.shape) for value in graph.outputs}
+    able = task in CLASSIFIERS and "logits" in ranks and not any(is_state(value) for value in graph.inputs)
+    return task if able and task is not None and ranks["logits"] in (None, CLASSIFIERS[task]) else None
 
 
 def _config(graph: Graph) -> Any:

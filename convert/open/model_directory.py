@@ -66,7 +66,7 @@ def exported(folder: Path) -> tuple[dict[str, Path], list[str]] | None:
     """The files of an exported model of several graphs, by the names of these, and the names of those that are other
     variants of them; None for other directories."""
     names = weights(folder)
-    if not names and model_folder(folder / NETWORKS) == folder:
+    if not names and _has_networks(folder):
         return exported(folder / NETWORKS)
     found = graphs_of(names)
     if found is None:
@@ -83,7 +83,7 @@ def find(folder: Path) -> tuple[Path, list[str]]:
         UsageError: there are several models, all of which are named.
     """
     names = weights(folder)
-    if not names and model_folder(folder / NETWORKS) == folder:
+    if not names and _has_networks(folder):
         return find(folder / NETWORKS)
     if not names:
         refuse_folder(folder, listed(folder))
@@ -92,6 +92,12 @@ def find(folder: Path) -> tuple[Path, list[str]]:
     if not chosen.endswith(INDEX):
         copies(folder, chosen, [name for name in names if not _same_set(chosen, name)], names)
     return folder / chosen, names
+
+
+def _has_networks(folder: Path) -> bool:
+    """Whether the weights of a directory are those of ONNX files in the folder for these."""
+    inner = folder / NETWORKS
+    return inner.is_dir() and not inner.is_symlink() and bool(weights(inner))
 
 
 def model_folder(folder: Path) -> Path:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ...models.pipelines.image.image_classification import AssumedPreparationWarning
 from ...models.preprocess.picture import SUFFIXES, picture_of
 from ...models.preprocess.preparation import Preparation
-from ...models.preprocess.stated_preparation import preparation_from
+from ...models.preprocess.stated_preparation import imagenet_preparation, preparation_from
 from ...runtime.base.errors import FileAccessError, FormatError, UsageError
 from ...runtime.base.untrusted.json import parse
+from ...runtime.ir.graph import Note
 from ...runtime.tensor.file import Source
 from ..console.atomic_replace import refuse_existing, replacing
 from ..run.input_files import files_of
 from .annotate import Result, annotated
+
+IMAGENET = "imagenet"
+"""In place of a file: the preparation of ImageNet's classifiers."""
 
 
 def pictures_of(given: Sequence[str]) -> list[str]:
@@ -47,7 +54,9 @@ def pictures_by_folder(folder: str) -> list[tuple[str, str]]:
 
 
 def read_preparation(path: str) -> Preparation:
-    """How a preprocessor_config.json, or a config.json of timm, prepares pictures."""
+    """How a preprocessor_config.json, or a config.json of timm, prepares pictures; ``imagenet`` names no file."""
+    if path == IMAGENET:
+        return imagenet_preparation()
     source = Source(path)
     source.budget.charge(source.size, path)
     said = parse(source.read(0, source.size), source, 0, "E-CONFIG-JSON", constants=True)
@@ -56,6 +65,17 @@ def read_preparation(path: str) -> Preparation:
         hint = "Name a preprocessor_config.json, or a config.json with pretrained_cfg"
         raise FormatError("E-PREPROCESSOR", path, "says nothing about pictures", hint=hint)
     return found
+
+
+@contextlib.contextmanager
+def assumed_preparations() -> Iterator[list[Note]]:
+    """Notes of preparations that models assume in the block; they are complete after it."""
+    notes: list[Note] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", AssumedPreparationWarning)
+        yield notes
+    found = dict.fromkeys(str(each.message) for each in caught if each.category is AssumedPreparationWarning)
+    notes += [Note("W-PREPROCESSOR", None, why) for why in found]
 
 
 def annotated_paths(folder: str, pictures: Sequence[str], *, force: bool) -> list[str]:

@@ -11,11 +11,11 @@ from ...models.pipelines.task_model import TaskModel
 from ...models.postprocess.run_lengths import run_lengths
 from ...runtime.base.units import counted
 from ..cli import shared_options
-from ..console.output import current
+from ..console.output import current, notes_json
 from ..console.status_line import busy
 from ..run.counter import Counter
 from ..run.readable_files import over_readable
-from .picture_inputs import annotated_paths, pictures_of, read_preparation, write_annotated
+from .picture_inputs import annotated_paths, assumed_preparations, pictures_of, read_preparation, write_annotated
 
 DRAWN = ("mask", "depth")
 """Results that are arrays: they are drawn, not printed."""
@@ -44,8 +44,12 @@ def predict_pictures(
     if values["preprocessor"] is not None:
         options["preparation"] = read_preparation(values["preprocessor"])
     progress = Counter(shared_options.progress(dict(values)), "predicting", "pictures")
-    readable = over_readable(pictures, options.get("batch", 1), lambda some: model.predict(some, **options), progress)
+    with assumed_preparations() as notes:
+        readable = over_readable(
+            pictures, options.get("batch", 1), lambda some: model.predict(some, **options), progress
+        )
     busy().stop()
+    out.warn(notes)
     results: Sequence[Sequence[Mapping[str, Any]]] = readable.results
     kept = [pictures[row] for row in readable.rows]
     targets = [targets[row] for row in readable.rows] if targets else []
@@ -60,7 +64,7 @@ def predict_pictures(
         for picture, found in zip(kept, results, strict=True)
     ]
     outputs = {"outputs": [{"path": target} for target in targets]} if targets else {}
-    facts = {"inputs": [path], "task": model.task, "results": shown, **outputs, "warnings": []}
+    facts = {"inputs": [path], "task": model.task, "results": shown, **outputs, "warnings": notes_json(notes)}
     out.emit({**facts, **readable.errors_json(pictures)}, ok=not readable.errors)
     return readable.exit_code
 

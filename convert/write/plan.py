@@ -192,6 +192,10 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
             raise UsageError("E-OPTION", output, why, hint="Write ONNX with it")
         weights_only(graph)
     _refuse_part(graph, options)
+    inner = options
+    if format.graphs and not graph.nodes:
+        options.select.run(graph)
+        inner = dataclasses.replace(options, select=Select())
     dtype = options.dtype
     if format.graphs:
         from .graph_dtypes import graph_dtype
@@ -200,7 +204,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     sources = graph.parts or dict.fromkeys(graph_names(graph, format), graph)
     variants = graph_variants.chosen(options, format)
     if tuple(sources) == (MODEL,) and not options.dtypes:
-        part, casts = _part(graph, MODEL, stem, format, beside, options, dtype)
+        part, casts = _part(graph, MODEL, stem, format, beside, inner, dtype)
         if len(part.files) == 1 and not beside and output.name.lower().endswith(format.suffixes):
             part = dataclasses.replace(part, files=[dataclasses.replace(part.files[0], name=output.name)])
         parts: tuple[Part, ...] = ()
@@ -216,7 +220,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
             for name, source in sources.items():
                 called = f"{name}{variant.suffix}" if graph.parts else None
                 called = called if models is None else f"{name}/{stem}"
-                part, own = _part(_copied(source), name, called, format, beside, options, dtype, variant)
+                part, own = _part(_copied(source), name, called, format, beside, inner, dtype, variant)
                 made[variant].append(part)
                 casts.audits += own.audits
         parts = tuple(part for each in made.values() for part in each)
@@ -298,8 +302,7 @@ def _part(
     )
     if format.prepare is not None:
         format.prepare(graph, writing)
-    kept = {} if beside else {name: each for name, each in graph.attachments.items() if not is_module_file(name)}
-    held = dataclasses.replace(graph, attachments=kept)
+    held = dataclasses.replace(graph, attachments={} if beside else graph.attachments)
     assert format.layout is not None
     return Part(graph, variant.placed(format.layout(held, writing))), casts
 

@@ -13,7 +13,7 @@ from ..tokenizer.readers.locate import json_value
 from .image_processor import preparation_of
 from .open_clip_transform import FILE, open_clip_preparation
 from .preparation import Preparation, letterbox
-from .timm_transform import timm_preparation
+from .timm_transform import MEAN, STD, timm_preparation
 from .ultralytics_export import export_of
 
 FILES = ("preprocessor_config.json", "processor_config.json")
@@ -35,6 +35,20 @@ def preparation_from(said: Mapping[str, Any], path: str | None = None) -> Prepar
     return timm_preparation(said, path) if "input_size" in said else None
 
 
+IMAGENET_FILE = {
+    "image_processor_type": "CLIPImageProcessor", "do_resize": True, "size": {"shortest_edge": 256}, "resample": 2,
+    "do_center_crop": True, "crop_size": {"height": 224, "width": 224}, "do_rescale": True, "rescale_factor": 1 / 255,
+    "do_normalize": True, "image_mean": list(MEAN), "image_std": list(STD),
+}  # fmt: skip
+"""preprocessor_config.json of ImageNet's classifiers."""
+
+
+def imagenet_preparation(size: tuple[int, int] = (224, 224)) -> Preparation:
+    """As torchvision evaluates classifiers of ImageNet: the middle of the picture, 7/8 of its shorter edge, resized to
+    a height and width."""
+    return timm_preparation({"input_size": [3, *size], "interpolation": "bilinear"})
+
+
 def letterbox_of(config: Config | None) -> Preparation | None:
     """The preparation by hyper-parameters: a letterbox of the height and width ``letterbox``; None without."""
     size = None if config is None else config.values.get(LETTERBOX)
@@ -47,28 +61,36 @@ def _settings(source: Graph, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def states_preparation(source: Graph | None) -> bool:
+    """Whether the files of a model state a preparation; FormatError for an invalid one."""
+    return source is not None and _stated(source) is not None
+
+
+def _stated(source: Graph) -> Preparation | None:
+    """The preparation that the files of a model state, None if none does."""
+    path = source.files[0] if source.files else None
+    for name in FILES:
+        found = preparation_from(_settings(source, name), path)
+        if found is not None:
+            return found
+    export = export_of(source.metadata)
+    if export is not None:
+        return letterbox(*export.size)
+    config = _settings(source, CONFIG)
+    if isinstance(config.get(TIMM), Mapping):
+        return timm_preparation(config[TIMM], path)
+    return preparation_from(_settings(source, FILE), path)
+
+
 def stated_preparation(source: Graph | None, otherwise: Preparation | None = None) -> Preparation:
     """The preparation that the files of a model state, else `otherwise`. UnsupportedError if there is none."""
     path = source.files[0] if source is not None and source.files else None
-    if source is not None:
-        for name in FILES:
-            found = preparation_from(_settings(source, name), path)
-            if found is not None:
-                return found
-        export = export_of(source.metadata)
-        if export is not None:
-            return letterbox(*export.size)
-        config = _settings(source, CONFIG)
-        if isinstance(config.get(TIMM), Mapping):
-            return timm_preparation(config[TIMM], path)
-        found = preparation_from(_settings(source, FILE), path)
-        if found is not None:
-            return found
-    if otherwise is not None:
-        return otherwise
+    found = (None if source is None else _stated(source)) or otherwise
+    if found is not None:
+        return found
     raise UnsupportedError(
         "E-PREPROCESSOR-NONE",
         path,
-        "nothing says how pictures are prepared",
-        hint="Use the model's folder with its preprocessor_config.json; predict and finetune take --preprocessor FILE",
+        "no preprocessor_config.json: image size, mean and std are unknown",
+        hint="Use the model's folder with it, or pass --preprocessor FILE, or --preprocessor imagenet",
     )

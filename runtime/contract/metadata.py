@@ -58,7 +58,7 @@ def _accept_files(text: str, graph: Graph) -> bool:
         files = {name: Held(_bytes(value)) for name, value in _loaded(text).items()}
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return False
-    if any(set(name) & set("/\\\0") or name in ("", ".", "..") for name in files):
+    if any(set(name) & set("\\\0") or {"", ".", ".."} & set(name.split("/")) for name in files):
         return False
     graph.attachments.update(files)
     return True

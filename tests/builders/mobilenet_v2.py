@@ -23,7 +23,7 @@ class Block(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    def __init__(self):
+    def __init__(self, labels=LABELS):
         super().__init__()
         layers, channels = [_normed(3, STEM, 3, 2)], STEM
         for expansion, width, count, stride in STAGES:
@@ -31,7 +31,7 @@ class MobileNetV2(nn.Module):
                 layers.append(Block(channels, width, 1 if place else stride, expansion))
                 channels = width
         self.features = nn.Sequential(*layers, _normed(channels, HEAD))
-        self.classifier = nn.Sequential(nn.Dropout(), nn.Linear(HEAD, LABELS))
+        self.classifier = nn.Sequential(nn.Dropout(), nn.Linear(HEAD, labels))
 
     def forward(self, x):
         return self.classifier(self.features(x).mean((2, 3)))
@@ -42,9 +42,9 @@ def _normed(inputs, outputs, size=1, stride=1, groups=1):
     return nn.Sequential(conv, nn.BatchNorm2d(outputs), nn.ReLU6())
 
 
-def mobilenet_v2(path):
+def mobilenet_v2(path, labels=LABELS):
     """The network; its weights are saved to `path`."""
-    model = randomized(MobileNetV2().eval())
+    model = randomized(MobileNetV2(labels).eval())
     torch.save(model.state_dict(), path)
     return model
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 
 from ...preprocess.picture import Picture
 from ...preprocess.preparation import Preparation
+from ...preprocess.stated_preparation import imagenet_preparation
 from ..labels import configured, label_names, sigmoid, softmax
 from ..task_model import Progress, TaskModel
+from .image_model import MASK
 from .image_pipeline import ImagePipeline, listed
 
 OUTPUTS = ({"logits": None},)
@@ -22,8 +25,29 @@ BACKGROUND = "background"
 """The first class of networks that tell a thousand and one."""
 
 
+SIDE = 224
+"""Height and width of ImageNet's pictures, unless a model takes another size only."""
+
+
+class AssumedPreparationWarning(UserWarning):
+    """Nothing states how pictures are prepared, and ImageNet's way is taken."""
+
+
 class ImageClassification(ImagePipeline):
     """Finds the labels of pictures."""
+
+    def _assumed(self) -> Preparation | None:
+        """That of ImageNet, for classifiers of as many classes."""
+        graph, config = self._model.graph, self._model.options.config
+        count = None if config is None else config.values.get("labels")
+        shown = next((value.shape[-1] for value in graph.outputs if value.name == "logits" and value.shape), count)
+        if IMAGENET not in (count, shown):
+            return None
+        (pixels,) = (value for value in graph.inputs if value.name not in graph.weights and value.name != MASK)
+        size = tuple(side if isinstance(side, int) else SIDE for side in (pixels.shape or ())[-2:]) or (SIDE, SIDE)
+        why = f"no preprocessor_config.json: pictures are prepared as for ImageNet, {size[0]} x {size[1]}"
+        warnings.warn(why, AssumedPreparationWarning, stacklevel=4)
+        return imagenet_preparation((size[0], size[1]))
 
     def predict(
         self,

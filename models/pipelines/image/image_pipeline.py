@@ -14,7 +14,7 @@ from ...preprocess.in_graph import InGraph
 from ...preprocess.picture import Picture
 from ...preprocess.placement import Placement
 from ...preprocess.preparation import Preparation, Prepared
-from ...preprocess.stated_preparation import letterbox_of, stated_preparation
+from ...preprocess.stated_preparation import letterbox_of, stated_preparation, states_preparation
 from ..task_model import Progress, TaskModel
 from .image_model import ImageModel
 
@@ -47,7 +47,15 @@ class ImagePipeline:
     @functools.cached_property
     def preparation(self) -> Preparation:
         """How pictures are prepared, as the model's files or its hyper-parameters state it."""
-        return stated_preparation(self._model.options.source, letterbox_of(self._model.options.config))
+        options = self._model.options
+        otherwise = letterbox_of(options.config)
+        if otherwise is None and not states_preparation(options.source):
+            otherwise = self._assumed()
+        return stated_preparation(options.source, otherwise)
+
+    def _assumed(self) -> Preparation | None:
+        """The preparation of a model whose files state none; None if nothing tells it."""
+        return None
 
     def _seen(
         self, pictures: Sequence[Picture], batch: int, preparation: Preparation | None, progress: Progress | None

@@ -5,11 +5,14 @@ import json
 import os
 import sys
 
+import candle_convert as cc
 import numpy as np
 import pytest
+import torch
 from candle_convert import models
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.image_checkpoints import image_model, saved
+from candle_convert.tests.builders.mobilenet_v2 import mobilenet_v2
 from candle_convert.tests.builders.pictures import MADE
 from candle_convert.tests.builders.segment_anything import segment_anything
 from PIL import Image
@@ -231,3 +234,32 @@ def test_settings_that_overflow_are_an_error(folder, capsys, setting):
         assert "E-MODEL-NAN" in said.out + said.err
         assert "nan" not in said.out or json.loads(said.out)["error"]["code"] == "E-MODEL-NAN"
     assert not (folder / "v.npy").exists()
+
+
+def test_a_thousand_labels_are_imagenets_and_prepared_as_such(tmp_path, capsys):
+    """As torchvision evaluates: the shorter edge 256, the middle 224, its mean and deviation; said in a warning."""
+    model = mobilenet_v2(tmp_path / "m.pth", 1000)
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (90, 120, 3), np.uint8))
+    image.save(tmp_path / "p.png")
+    pixels = np.asarray(image.resize((341, 256), Image.Resampling.BILINEAR).crop((58, 16, 282, 240)), np.float32) / 255
+    pixels = (pixels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    with torch.no_grad():
+        scores = model(torch.tensor(pixels.transpose(2, 0, 1)[None], dtype=torch.float32)).softmax(-1)[0]
+    cc.convert(tmp_path / "m.pth", tmp_path / "m.onnx")
+    for path in ("m.pth", "m.onnx"):
+        assert run(["predict", str(tmp_path / path), str(tmp_path / "p.png"), "--json", "--top", "1000"]) == 0
+        shown = capsys.readouterr()
+        assert "prepared as for ImageNet, 224 x 224" in shown.err + shown.out
+        found = {each["label"]: each["score"] for each in json.loads(shown.out)["results"][0]["found"]}
+        assert found["tench"] == pytest.approx(float(scores[0]), rel=1e-3)
+        assert max(found.values()) == pytest.approx(float(scores.max()), rel=1e-3)
+        assert run(["predict", str(tmp_path / path), str(tmp_path / "p.png"), "--preprocessor", "imagenet"]) == 0
+        assert "ImageNet" not in capsys.readouterr().err
+
+
+def test_few_labels_need_a_stated_preparation(tmp_path, capsys):
+    mobilenet_v2(tmp_path / "m.pth", 7)
+    Image.new("RGB", (40, 40)).save(tmp_path / "p.png")
+    assert run(["predict", str(tmp_path / "m.pth"), str(tmp_path / "p.png")]) != 0
+    assert "--preprocessor imagenet" in capsys.readouterr().err
+    assert run(["predict", str(tmp_path / "m.pth"), str(tmp_path / "p.png"), "--preprocessor", "imagenet"]) == 0

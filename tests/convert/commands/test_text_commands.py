@@ -4,8 +4,12 @@ import io
 import json
 import sys
 
+import candle_convert as cc
 import numpy as np
+import onnx
 import pytest
+import torch
+import transformers
 from candle_convert import models
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.text_checkpoints import TEXTS, checkpoint
@@ -109,3 +113,24 @@ def test_what_is_refused(folder, capsys, words, status, told):
     assert told in captured.err
     assert captured.err.count("\n") == 1
     assert sorted(folder.iterdir()) == before
+
+
+def test_task_of_a_network_that_states_none(tmp_path, capsys):
+    """An ONNX classifier with its tokenizer alone: the task is the option's."""
+    source, bare = tmp_path / "hf", tmp_path / "bare"
+    source.mkdir()
+    bare.mkdir()
+    reference = checkpoint("BertForSequenceClassification", source).eval()
+    cc.convert(source, tmp_path / "m.onnx")
+    model = onnx.load(tmp_path / "m.onnx")
+    del model.metadata_props[:]
+    onnx.save(model, bare / "m.onnx")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (bare / name).write_bytes((source / name).read_bytes())
+    assert run(["predict", str(bare / "m.onnx"), "hello world", "--task", "text-classification", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["results"]
+    ids = transformers.AutoTokenizer.from_pretrained(source)("hello world", return_tensors="pt")
+    with torch.no_grad():
+        scores = reference(**ids).logits.softmax(-1)[0]
+    assert found["found"][0]["label"] == f"LABEL_{int(scores.argmax())}"
+    assert found["found"][0]["score"] == pytest.approx(float(scores.max()), rel=1e-4)
