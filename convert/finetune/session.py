@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...models.preprocess.stated_preparation import FILES, stated_preparation
+from ...models.preprocess.stated_preparation import FILES, IMAGENET_FILE, stated_preparation
 from ...models.tokenizer import Tokenizer
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
@@ -18,7 +19,7 @@ from ...runtime.tensor.dtype import DTYPES
 from ...runtime.tensor.storage import Held
 from ...tensors.namespace import PUBLIC
 from ..load.native_model import tokenizer_of
-from ..pictures.picture_inputs import read_preparation
+from ..pictures.picture_inputs import IMAGENET, read_preparation
 from ..trainable.front import PretrainedModel, model_class
 from .examples import Example, label_names, labeled_pictures, labeled_texts, language_examples, padded, pictured
 from .loop import Batch, Measures, Settings, Training, measured
@@ -131,7 +132,8 @@ class Session:
         attachments = self.model.opened.source.attachments
         for name in FILES:
             attachments.pop(name, None)
-        attachments[FILES[0]] = Held(Path(path).read_bytes())
+        content = json.dumps(IMAGENET_FILE).encode() if path == IMAGENET else Path(path).read_bytes()
+        attachments[FILES[0]] = Held(content)
 
     def _head(self, graph: Graph) -> dict[str, Any]:
         """Changes of config.json for a head that the model lacks or that is replaced."""

@@ -291,7 +291,7 @@ class PretrainedModel(Module):
     def arrays(self) -> dict[str, Tensor]:
         """The tensors of the checkpoint by their names as they are now, with adapters merged."""
         blocks = {name: tensor for name, tensor in self.opened.tensors.items() if tensor.qtype is not None}
-        own = {name: Tensor.of(np.ascontiguousarray(each.numpy())) for name, each in self.state_dict().items()}
+        own = {name: Tensor.of(np.asarray(each.numpy(), order="C")) for name, each in self.state_dict().items()}
         tensors = {name: own[name] if name in own else blocks[name] for name in self.opened.tensors}
         return tensors if self.adapters is None else merged(self, self.adapters, tensors)
 

@@ -18,6 +18,8 @@ from ...runtime.contract.architecture import (
     HF,
     MODEL,
     TEXT_CLASSIFICATION,
+    TIMM,
+    TORCHVISION,
     Architecture,
     Config,
     Weight,
@@ -45,6 +47,8 @@ from .weight_moves import Move, move_of
 
 HEADS = ("classifier.", "cls_classifier.", "distillation_classifier.")
 """How the names of heads of image models begin in transformers."""
+LIBRARIES = (TIMM, TORCHVISION)
+"""Conventions of image models that are trained, and written, under their own names."""
 
 
 @dataclass
@@ -58,6 +62,7 @@ class Pretrained:
         moves: what own weights are of the tensors.
         new: tensors that the checkpoint lacks and were drawn.
         heads: tensors beside those of the family's base model.
+        names: the convention of the tensors.
     """
 
     source: Graph
@@ -69,6 +74,7 @@ class Pretrained:
     moves: dict[str, Move] = field(default_factory=dict)
     new: list[str] = field(default_factory=list)
     heads: frozenset[str] = frozenset()
+    names: str = HF
 
     @property
     def path(self) -> str | None:
@@ -98,14 +104,19 @@ def opened(
 
     Raises UsageError for a model of another family, or without the class's task; FormatError for missing weights.
     """
-    graph = as_directory(graph)
+    graph = as_directory(graph, own=name.stem == AUTO)
     stated = configuration(graph)
     source = graph.files[0] if graph.files else None
-    if stated is None:
+    names, implied = of_library(graph) or (HF, {})
+    if names in LIBRARIES:
+        stated = _library_settings(stated or {}, changes)
+    elif stated is None:
         raise FormatError("E-ARCH-NONE", source, "the model has no config.json", hint="Open the model's directory")
-    before = str((stated.get("architectures") or [name])[0])
-    stated = {**stated, **changes, "architectures": [with_end(before, name.end) if name.stem == AUTO else str(name)]}
-    architecture = find_architecture(HF, stated, source)
+    else:
+        before = str((stated.get("architectures") or [name])[0])
+        made = [with_end(before, name.end) if name.stem == AUTO else str(name)]
+        stated = {**stated, **changes, "architectures": made}
+    architecture = find_architecture(names, implied or stated, source)
     if not name.fits(architecture):
         why = f"the model is of {architecture.title}, not of the class {name}"
         raise UsageError("E-MODEL-CLASS", source, why, hint=f"Use {ClassName(AUTO, name.end)}")
@@ -113,18 +124,18 @@ def opened(
         each: tensor if quantized or tensor.qtype is None else tensor.dequantize()
         for each, tensor in graph.weights.items()
     }
-    found = Pretrained(graph, stated, architecture, Config({}), tensors)
+    found = Pretrained(graph, stated, architecture, Config({}), tensors, names=names)
     if new_head:
-        for each in _stored_heads(architecture, tensors):
+        for each in _stored_heads(architecture, tensors, names):
             del tensors[each]
     task = _task(found, name)
     if architecture.parts:
-        _add_image_head(found, name)
-        found.architecture = bound_to(architecture, HF, found.tensors)
+        _add_image_head(found, name, implied)
+        found.architecture = bound_to(architecture, names, found.tensors)
     labels = stated.get("num_labels") or len(stated.get("id2label") or (0, 1))
-    found.config = config_from(found.architecture, HF, {**stated, "num_labels": labels}, source)
+    found.config = config_from(found.architecture, names, {**(implied or stated), "num_labels": labels}, source)
     found.config.values |= {"task": task, "keep_branches": True, KEEP_NORMS: True}
-    check_layers(found.architecture, found.config, found.tensors, HF, source)
+    check_layers(found.architecture, found.config, found.tensors, names, source)
     _bind(found)
     _rename(found, name)
     return found
@@ -132,22 +143,54 @@ def opened(
 
 def has_head(source: Graph) -> bool:
     """Whether a model directory has the head of a classifier."""
-    stated = configuration(source)
-    return stated is not None and bool(_stored_heads(find_architecture(HF, stated), source.weights))
+    library = of_library(source)
+    names, stated = library or (HF, configuration(source))
+    return stated is not None and bool(_stored_heads(find_architecture(names, stated), source.weights, names))
 
 
-def _stored_heads(architecture: Architecture, tensors: Mapping[str, Tensor]) -> list[str]:
+def of_library(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
+    """The convention, and the configuration in our names, of an image model under names of `LIBRARIES`; None for other
+    models."""
+    from ..load.native_model import described
+
+    found = described(graph)
+    return found if found is not None and found[0] in LIBRARIES else None
+
+
+def _library_settings(stated: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """timm's config.json with changes, in timm's keys too."""
+    if "id2label" not in changes:
+        return {**stated, **changes}
+    labels = list(changes["id2label"].values())
+    inner = stated.get("pretrained_cfg")
+    prepared = {"pretrained_cfg": {**inner, "num_classes": len(labels)}} if isinstance(inner, Mapping) else {}
+    return {**stated, **changes, **prepared, "num_classes": len(labels), "label_names": labels}
+
+
+def _is_head(architecture: Architecture, names: str, name: str) -> bool:
+    """Whether a tensor of an image model belongs to the head of a classifier."""
+    if names == HF:
+        return name.startswith(HEADS)
+    heads = getattr(architecture.implied, "heads", ())
+    return any(name.rpartition(".")[0] == head.rpartition(".")[0] for head in heads)
+
+
+def _stored_heads(architecture: Architecture, tensors: Mapping[str, Tensor], names: str = HF) -> list[str]:
     """The tensors of a classifier's head."""
     if architecture.parts:
-        return [name for name in tensors if name.startswith(HEADS)]
+        return [name for name in tensors if _is_head(architecture, names, name)]
     rows = [row for task in architecture.tasks if task.name == TEXT_CLASSIFICATION for row in task.weights]
-    names = {name for row in rows for way in row.stored(HF) for name in way.names}
-    return [name for name in tensors if name in names]
+    heads = {name for row in rows for way in row.stored(HF) for name in way.names}
+    return [name for name in tensors if name in heads]
 
 
-def as_directory(graph: Graph) -> Graph:
+def as_directory(graph: Graph, *, own: bool = True) -> Graph:
     """What was opened with the names and files that a model directory of transformers has; UnsupportedError for an
-    exported graph."""
+    exported graph.
+
+    Args:
+        own: whether image models of `LIBRARIES` keep their names.
+    """
     from ...runtime.plugin.discovery import FORMATS
     from ..load.known_names import modern
     from ..translate.translate import TranslationOptions, translated
@@ -159,6 +202,8 @@ def as_directory(graph: Graph) -> Graph:
     copy = dataclasses.replace(
         newer, weights=dict(newer.weights), metadata=dict(newer.metadata), attachments=dict(newer.attachments), notes=[]
     )
+    if own and of_library(copy) is not None:
+        return copy
     translated(copy, FORMATS.load("safetensors"), True, TranslationOptions(names=HF))
     return copy
 
@@ -175,7 +220,8 @@ def _task(found: Pretrained, name: ClassName) -> str:
 def _bind(found: Pretrained) -> None:
     """Bind tensors to own weights; draw the head where the file lacks it."""
     architecture, config = found.architecture, found.config
-    bound = gather(architecture, config, found.tensors, HF)
+    names = found.names
+    bound = gather(architecture, config, found.tensors, names)
     heads = {row.name for row in architecture.task(config.task).weights}
     slots = {ours: (row, layer) for row, layer, ours in weight_slots(architecture, config)}
     wanted = [
@@ -184,9 +230,9 @@ def _bind(found: Pretrained) -> None:
         if ours not in bound.weights
         and row.shape
         and (row.name in heads or ours.startswith("pooler."))
-        and row.stored(HF)
+        and row.stored(names)
     ]
-    lost = [name for name in bound.missing if name not in {_file_name(slots[ours], config) for ours in wanted}]
+    lost = [name for name in bound.missing if name not in {_file_name(slots[ours], found) for ours in wanted}]
     if lost:
         why = f"missing weights of a {architecture.name} model: {list_names(lost)}"
         raise FormatError("E-ARCH-MISSING", found.path, why, hint="Are all shards there?")
@@ -195,11 +241,11 @@ def _bind(found: Pretrained) -> None:
             row, _ = slots[ours]
             if row.optional and row.name not in heads and not _has_pooler(found):
                 continue
-            name = _file_name(slots[ours], config)
+            name = _file_name(slots[ours], found)
             found.tensors[name] = _drawn(found, sizes(row.shape or (), config), name)
             found.new.append(name)
-        bound = gather(architecture, config, found.tensors, HF)
-    add_computed_weights(architecture, config, bound, HF, found.path)
+        bound = gather(architecture, config, found.tensors, names)
+    add_computed_weights(architecture, config, bound, names, found.path)
     settle(architecture, config, bound.weights, found.path)
     for ours, (way, present) in bound.stored.items():
         row, layer = slots[ours]
@@ -220,9 +266,9 @@ def _has_pooler(found: Pretrained) -> bool:
     return found.architecture.name == "bert" and found.config.task == "text-classification"
 
 
-def _file_name(slot: tuple[Weight, int], config: Config) -> str:
+def _file_name(slot: tuple[Weight, int], found: Pretrained) -> str:
     row, layer = slot
-    return next(row.stored(HF)[0].expanded(config, layer))
+    return next(row.stored(found.names)[0].expanded(found.config, layer))
 
 
 def _drawn(found: Pretrained, shape: tuple[int, ...], name: str) -> Tensor:
@@ -236,27 +282,32 @@ def _drawn(found: Pretrained, shape: tuple[int, ...], name: str) -> Tensor:
     return Tensor.of((drawn * np.float32(deviation)).astype(np.float32))
 
 
-def _add_image_head(found: Pretrained, name: ClassName) -> None:
-    """A classifier for an image model without one, or for other labels."""
+def _add_image_head(found: Pretrained, name: ClassName, implied: Mapping[str, Any]) -> None:
+    """A classifier for an image model without one, or for other labels.
+
+    Args:
+        implied: the configuration in our names, of a model of `LIBRARIES`.
+    """
     if name.task != IMAGE_CLASSIFICATION:
         return
-    parts = parts_of(found.architecture, HF, found.tensors)
-    names = [hf for part in parts for hf in part.names(HF) if f"{hf}.".startswith(HEADS)][::-1]
-    if not names or any(f"{hf}.weight" in found.tensors for hf in names):
+    parts = parts_of(found.architecture, found.names, found.tensors)
+    every = [each for part in parts for each in part.names(found.names)]
+    names = [each for each in every if _is_head(found.architecture, found.names, f"{each}.weight")][::-1]
+    if not names or any(f"{each}.weight" in found.tensors for each in names):
         return
     labels = found.stated.get("num_labels") or len(found.stated.get("id2label") or (0, 1))
-    width = _pooled_width(found)
+    width = _pooled_width(found, implied)
     for kind, shape in (("weight", (labels, width)), ("bias", (labels,))):
         found.tensors[f"{names[0]}.{kind}"] = _drawn(found, shape, f"{names[0]}.{kind}")
         found.new.append(f"{names[0]}.{kind}")
 
 
-def _pooled_width(found: Pretrained) -> int:
+def _pooled_width(found: Pretrained, implied: Mapping[str, Any]) -> int:
     """Elements of the vector of an image."""
-    bound = bound_to(found.architecture, HF, found.tensors)
-    config = config_from(bound, HF, found.stated, found.path)
+    bound = bound_to(found.architecture, found.names, found.tensors)
+    config = config_from(bound, found.names, implied or found.stated, found.path)
     config.values["task"] = bound.task("feature-extraction").name
-    gathered = gather(bound, config, found.tensors, HF)
+    gathered = gather(bound, config, found.tensors, found.names)
     settle(bound, config, gathered.weights, found.path)
     inner = dataclasses.replace(found, architecture=bound, config=config)
     graph = inner.graph(gathered.weights)
@@ -271,6 +322,9 @@ def _rename(found: Pretrained, name: ClassName) -> None:
     """Give tensors the names that they have in transformers' class, whatever class the file is of."""
     prefixes = found.architecture.prefixes
     heads = _head_names(found)
+    if found.names != HF:
+        found.heads = frozenset(heads)
+        return
     prefix = _prefix(found)
     renamed = {}
     for each in found.tensors:
@@ -289,7 +343,7 @@ def _head_names(found: Pretrained) -> set[str]:
     """Names of the tensors that stand beside the family's base model."""
     prefix = _prefix(found)
     if found.architecture.parts:
-        return {name for name in found.tensors if name.startswith(HEADS)}
+        return set(_stored_heads(found.architecture, found.tensors, found.names))
     found_names: set[str] = set()
     for row, layer, ours in weight_slots(found.architecture, found.config):
         if ours in found.moves and row.stored(HF):

@@ -5,6 +5,7 @@ import signal
 
 import candle_convert as cc
 import numpy as np
+import onnxruntime
 import peft
 import pytest
 import torch
@@ -15,8 +16,9 @@ from candle_convert.convert.finetune.examples import language_examples
 from candle_convert.convert.finetune.rows import read_rows
 from candle_convert.convert.load.native_model import tokenizer_of
 from candle_convert.convert.open.open_model import open_model
-from candle_convert.tests.builders import tiny_llama
+from candle_convert.tests.builders import timm_outputs, tiny_llama
 from candle_convert.tests.builders.image_checkpoints import image_model, saved
+from candle_convert.tests.builders.mobilenet_v2 import mobilenet_v2
 from candle_convert.tests.builders.text_checkpoints import checkpoint
 from candle_convert.training.checkpoint.nested_file import load_nested
 from PIL import Image
@@ -256,3 +258,53 @@ def test_pictures_are_prepared_as_a_file_says(folder, capsys):
     assert run([*words, "--force", "--preprocessor", "wrong.json"]) == 3
     rows(folder / "d.jsonl", [{"text": "a", "label": each} for each in "ab"])
     assert run(["finetune", "model", "-d", "d.jsonl", "-o", "texts", "--preprocessor", "own"]) != 0
+
+
+def shades(folder, count):
+    """Pictures of two labels."""
+    for label, shade in (("dark", 30), ("light", 220)):
+        (folder / label).mkdir(parents=True)
+        for number in range(count):
+            Image.new("RGB", (70, 80), (shade, shade + number, shade)).save(folder / label / f"{number}.png")
+
+
+@pytest.mark.parametrize("name", ["resnet18", "densenet121", "vit_tiny_patch16_224"])
+def test_timm_gets_a_new_head_under_its_own_names(folder, capsys, name):
+    case = timm_outputs.recorded()[name]
+    (folder / "timm").mkdir()
+    stated = {"architecture": name, "num_classes": 5, "model_args": case["arguments"]}
+    stated["pretrained_cfg"] = {"input_size": [3, 64, 64], "num_classes": 5}
+    (folder / "timm" / "config.json").write_text(json.dumps(stated))
+    weights = timm_outputs.weights(case)
+    cc.save_file(weights, folder / "timm" / "model.safetensors")
+    shades(folder / "pictures", 4)
+    words = ["finetune", "timm", "-d", "pictures", "-o", "out", "--new-head", "--eval-split", "0", *FAST]
+    said = reported(capsys, [*words, "--learning-rate", "1e-3"])
+    assert said["labels"] == ["dark", "light"]
+    assert said["after"]["loss"] < said["before"]["loss"]
+    made, config = load_file(folder / "out" / "model.safetensors"), json.loads((folder / "out/config.json").read_text())
+    heads = {each for each in weights if each.split(".")[0] in ("fc", "head", "classifier")}
+    assert {each for each, array in made.items() if array.shape != weights[each].shape} == heads
+    assert {each: array.shape[0] for each, array in made.items() if each in heads} == dict.fromkeys(heads, 2)
+    assert (config["architecture"], config["num_classes"], config["label_names"]) == (name, 2, ["dark", "light"])
+    assert config["pretrained_cfg"] == {"input_size": [3, 64, 64], "num_classes": 2}
+    cc.convert("out", "out.onnx")
+    session = onnxruntime.InferenceSession("out.onnx")
+    pixels = np.full((1, 3, 64, 64), 0.3, np.float32)
+    (logits,) = session.run(["logits"], {"pixel_values": pixels})
+    ours = cc.models.AutoModelForImageClassification.from_pretrained("out")(pixel_values=pixels).logits
+    np.testing.assert_allclose(ours.detach().numpy(), logits, rtol=1e-3, atol=1e-4)
+    assert run(["predict", "out", "pictures/dark/0.png", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["results"][0]["found"]
+    assert {each["label"] for each in found} == {"dark", "light"}
+
+
+def test_torchvision_weights_get_a_new_head(folder, capsys):
+    mobilenet_v2(folder / "m.pth", 7)
+    shades(folder / "pictures", 2)
+    words = ["finetune", "m.pth", "-d", "pictures", "-o", "out", "--new-head", "--eval-split", "0", "--epochs", "1"]
+    said = reported(capsys, [*words, "--preprocessor", "imagenet"])
+    assert said["labels"] == ["dark", "light"]
+    assert run(["predict", "out", "pictures/dark/0.png", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["results"][0]["found"]
+    assert {each["label"] for each in found} == {"dark", "light"}

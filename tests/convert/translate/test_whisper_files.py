@@ -1,5 +1,5 @@
-"""Whisper from files of OpenAI, whisper.cpp and CTranslate2 is a directory that transformers loads and generates with,
-and graphs that transcribe."""
+"""Whisper from files of OpenAI, whisper.cpp, CTranslate2 and GGUF is a directory that transformers loads and generates
+with, and graphs that transcribe."""
 
 import json
 import os
@@ -72,7 +72,12 @@ def ctranslate2_with_tokenizer(checkpoint, folder):
     return ctranslate2(checkpoint, folder, vocabulary=False)
 
 
-SOURCES = [openai, whisper_cpp, ctranslate2, ctranslate2_with_tokenizer]
+def gguf(checkpoint, folder):
+    cc.convert(checkpoint[0], folder / "tiny.gguf")
+    return folder / "tiny.gguf", {}
+
+
+SOURCES = [openai, whisper_cpp, ctranslate2, ctranslate2_with_tokenizer, gguf]
 
 
 def converted(source, checkpoint, folder, to):
