@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -15,11 +16,13 @@ import click
 from ...runtime.base import compile_progress
 from ...runtime.base.errors import Error
 from ...runtime.base.out_of_memory import check_start, shortage
+from ...runtime.base.system_error import system_error
 from ...runtime.base.version import __version__
 from ...runtime.plugin.discovery import COMMANDS
 from ..console.interrupt import INTERRUPTED, answer, end, stop
 from ..console.output import current
 from ..console.progress import Compiling
+from ..console.standard_streams import OutputError, ReaderLeft, failed
 from ..console.status_line import busy
 from .suggest import explain, is_path, refuse_alone, refuse_command
 
@@ -96,7 +99,20 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command; its exit code, or that of standard output where it could not be written."""
+    try:
+        code = _run(arguments)
+    except OutputError as error:  # while an error is reported
+        code = error.exit_code
+    broken = failed()
+    if broken is None or code == INTERRUPTED:
+        return code
+    if not isinstance(broken, ReaderLeft):
+        current().complain(str(broken))
+    return broken.exit_code
+
+
+def _run(arguments: list[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     compile_progress.compiling.set(Compiling())
     named = [word for word in words[:1] if word in COMMANDS]
@@ -107,6 +123,8 @@ def run(arguments: list[str] | None = None) -> int:
         if named or len(words) > 1:
             check_start()
         result: Any = cli.main(args=arguments, prog_name=PROGRAM, standalone_mode=False)
+    except OutputError as error:
+        return error.exit_code
     except Error as error:
         current().fail(error)
         return error.exit_code
@@ -119,11 +137,8 @@ def run(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         current().interrupted()
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
-        found = shortage(error)
+        found = shortage(error) or system_error(error)
         return _report_bug() if found is None else _refuse(error, found)
     finally:
         busy().stop()
@@ -131,22 +146,28 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _refuse(error: Exception, found: Error) -> int:
-    """Tell that memory cannot be had, when what the command held has been let go."""
+    """Report what the system did not give, such as memory, after what the command held has been let go."""
     traceback.clear_frames(error.__traceback__)
     error.__traceback__ = error.__context__ = error.__cause__ = None
     gc.collect()
     try:
         current().fail(found)
     except MemoryError:
-        os.write(sys.stderr.fileno(), LAST_WORDS)
+        with contextlib.suppress(OSError):
+            os.write(2, LAST_WORDS)
     return found.exit_code
 
 
 def _report_bug() -> int:
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", errors="backslashreplace", prefix="candle-convert-", suffix=".txt", delete=False
-    ) as report:
-        report.write(f"candle-convert {__version__}, Python {sys.version}\n{sys.argv}\n{traceback.format_exc()}")
-    last = traceback.format_exc().strip().splitlines()[-1]
-    current().bug(last, report.name)
+    trace = traceback.format_exc()
+    text = f"candle-convert {__version__}, Python {sys.version}\n{sys.argv}\n{trace}"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", errors="backslashreplace", prefix="candle-convert-", suffix=".txt", delete=False
+        ) as report:
+            report.write(text)
+        where = report.name
+    except OSError:  # nowhere to keep it
+        where = f"this: {text}"
+    current().bug(trace.strip().splitlines()[-1], where)
     return BUG

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from ...runtime.base import out_of_memory
+from ..console.standard_streams import OutputError
 
 ENDED = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL)
 """Signals by which libraries end a process that cannot have memory."""
@@ -80,8 +81,9 @@ def _leave(code: int, *, by_python: bool) -> None:
         how = f"by signal {-code}" if code < 0 else f"with {code}"
         error = out_of_memory.memory_error(f"a library ended the command {how}")
         current().reset(json="--json" in sys.argv)
-        current().fail(error)
-        sys.stdout.flush()
+        with contextlib.suppress(OutputError):
+            current().fail(error)
+            sys.stdout.flush()
         code = error.exit_code
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from ...runtime.base.errors import FileAccessError, UnsafeFileError
+from ...runtime.base.system_error import mode_of, refuse_special, write_error
 from .stdio import STREAM, standard_output
+
+PREFIX = ".candle-convert-"
+"""Of the file that is written: its name fits where that of the output does."""
 
 
 def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> None:
     """UnsafeFileError where `path` exists, be it a link that leads nowhere, and `force` is not given; for before long
     work.
 
-    With `force` a link is replaced itself, and what it points to stays.
+    With `force` a link is replaced itself, and what it points to stays. Devices and pipes are written into.
     """
+    if _is_device(path):
+        return
     if os.fspath(path) != STREAM and os.path.lexists(path) and not force:
         link = os.readlink(path) if os.path.islink(path) else None
         what = "already exists" if link is None else f"already exists, as a link to {link!r}"
@@ -40,13 +48,13 @@ def make_folder(folder: str | os.PathLike[str]) -> None:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileAccessError("E-OUT-WRITE", folder, f"cannot be written: {error.strerror}") from error
+        raise write_error(folder, error) from error
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes]]:
     """A file to write to, renamed to `path` at the end of the block; on any error nothing is left of it. ``-`` is
-    standard output.
+    standard output; a device or pipe gets the content at the end.
 
     Raises:
         UnsafeFileError: `path` exists and `force` is not given.
@@ -57,8 +65,16 @@ def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes
         return
     target = Path(path)
     refuse_existing(target, force=force)
+    if not _is_device(target):
+        refuse_special(target)
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        if _is_device(target):
+            held = io.BytesIO()
+            yield held
+            with open(target, "wb") as device:
+                device.write(held.getvalue())
+            return
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=PREFIX, delete=False) as file:
             try:
                 yield file
                 file.flush()
@@ -69,7 +85,13 @@ def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes
                 Path(file.name).unlink(missing_ok=True)
                 raise
     except OSError as error:
-        raise FileAccessError("E-OUT-WRITE", target, f"cannot be written: {error.strerror}") from error
+        raise write_error(target, error) from error
+
+
+def _is_device(path: str | os.PathLike[str]) -> bool:
+    """Whether a path leads to a character device or a pipe, which a file must not replace."""
+    mode = mode_of(path)
+    return mode is not None and (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode))
 
 
 def _umask() -> int:

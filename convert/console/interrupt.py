@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+from .standard_streams import OutputError
+
 INTERRUPTED = 130
 """The exit code."""
 
@@ -36,7 +38,7 @@ def end() -> None:
     """End the process once the interrupt has been told. Python's own end would let it be killed by SIGINT if code from
     `exec` was interrupted."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, OutputError):
             stream.flush()
     os._exit(INTERRUPTED)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -78,11 +79,13 @@ def delete_unused(days: float = 0) -> CacheUsage:
     count = total = 0
     for path, size, used in _files():
         if time.time() - used >= days * 86400:
-            path.unlink(missing_ok=True)
-            count, total = count + 1, total + size
+            with contextlib.suppress(OSError):  # another user's
+                path.unlink(missing_ok=True)
+                count, total = count + 1, total + size
     for folder, folders, files in os.walk(code_cache.cache(), topdown=False):
         if not folders and not files and Path(folder) != code_cache.cache():
-            os.rmdir(folder)
+            with contextlib.suppress(OSError):  # another process has put something there
+                os.rmdir(folder)
     return CacheUsage("", count, total)
 
 
@@ -91,7 +94,10 @@ def _files() -> Iterator[tuple[Path, int, float]]:
     for folder, _, files in os.walk(code_cache.cache()):
         for name in files:
             path = Path(folder, name)
-            status = path.lstat()
+            try:
+                status = path.lstat()
+            except FileNotFoundError:  # another process has replaced it
+                continue
             yield path, status.st_size, max(status.st_atime, status.st_mtime)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
@@ -76,12 +79,62 @@ def write_sound_blocks(
     library = soundfile()
     with (
         replacing(path, force=force) as file,
-        library.SoundFile(file, "w", rate, channels, coding, format=kind, closefd=False) as sound,
+        _checked(file) as checked,
+        library.SoundFile(checked, "w", rate, channels, coding, format=kind, closefd=False) as sound,
     ):
         for block in blocks:
             frames = _finite(block).T
             for start in range(0, len(frames), BLOCK):  # libsndfile's Vorbis encoder overflows its stack on long arrays
                 sound.write(np.ascontiguousarray(frames[start : start + BLOCK]))
+                checked.check()
+
+
+class _Checked:
+    """A file for libsndfile, whose callbacks cannot raise: it keeps the first error, for the next `check`."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        return self._called("write", data)
+
+    def read(self, count: int) -> bytes:
+        data: bytes = self._called("read", count)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._called("seek", offset, whence)
+
+    def tell(self) -> int:
+        return self._called("tell")
+
+    def flush(self) -> None:
+        self._called("flush")
+
+    def _called(self, method: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._file, method)(*arguments)
+        except OSError as error:
+            self._error, self._file = error, io.BytesIO()
+            return getattr(self._file, method)(*arguments)
+
+    def check(self) -> None:
+        """Raise the error that writing met."""
+        if self._error is not None:
+            raise self._error
+
+
+@contextlib.contextmanager
+def _checked(file: IO[bytes]) -> Iterator[_Checked]:
+    """The file; whatever fails after it has met an error, in libsndfile or its binding, is that error."""
+    checked = _Checked(file)
+    try:
+        yield checked
+    except Exception:
+        checked.check()
+        raise
+    checked.check()
 
 
 def _coding(dtype: str) -> str:

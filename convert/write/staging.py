@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
-from ...runtime.base.errors import FileAccessError, UnsafeFileError
+from ...runtime.base.errors import UnsafeFileError
+from ...runtime.base.system_error import refuse_special
 from ...runtime.contract.format import FileLayout
 
 
@@ -54,6 +55,8 @@ class Staging:
 
     def open(self, resume: bool) -> set[int]:
         """Prepare the place; with `resume`, the numbers of the jobs that an earlier run completed."""
+        for file in self.files:
+            refuse_special(self.final(file))
         self._made = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in (self.partial, self.journal_path):
@@ -121,8 +124,7 @@ class Staging:
         """Give the finished files their names; each old file is replaced at once."""
         for file in self.files:
             final = self.final(file)
-            if final.is_dir():
-                raise FileAccessError("E-OUT-KIND", final, "is a directory, a file is to be written here")
+            refuse_special(final)
             if final.parent != self.folder and final.parent.is_symlink():
                 raise UnsafeFileError("E-OUT-LINK", final.parent, "is a link", hint="Remove the link")
             final.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FileAccessError, LimitError
+from ...runtime.base.system_error import write_error
 from ...runtime.contract.format import FileLayout, Piece
 from ...runtime.tensor.storage import Costly, Region
 from ...runtime.tensor.tensor import CHUNK, Tensor
@@ -77,22 +77,11 @@ def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, c
         for handle in handles:
             os.fsync(handle)
     except OSError as error:
-        raise _failed(staging, error) from error
+        raise write_error(staging.partial, error, "Free some space, then run again with --resume") from error
     finally:
         for handle in handles:
             os.close(handle)
         progress.finish()
-
-
-def _failed(staging: Staging, error: OSError) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return LimitError(
-            "E-OUT-FULL",
-            staging.partial,
-            f"the disk is full: {error.strerror}",
-            hint="Free some space, then run again with --resume",
-        )
-    return FileAccessError("E-OUT-WRITE", staging.partial, f"cannot be written: {error.strerror}")
 
 
 class _Crew:

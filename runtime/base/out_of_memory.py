@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from .errors import Error, LimitError
+from .system_error import system_error
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,14 +76,15 @@ def _taken() -> int | None:
 
 
 def memory_limited(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, with LimitError in place of what a failed allocation raises."""
+    """The function, with LimitError in place of what a failed allocation raises, and with our errors in place of those
+    that the system raises where nobody expected any."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except (MemoryError, *SEARCHED_ERRORS) as error:
-            found = shortage(error)
+            found = shortage(error) or system_error(error)
             if found is None:
                 raise
             raise found from error

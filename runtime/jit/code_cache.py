@@ -114,8 +114,9 @@ def folder() -> Path | None:
 
 
 def cache() -> Path:
-    """The user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "candle-convert"
+    """The user's cache folder. A relative XDG_CACHE_HOME does not count, as its standard says."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(chosen if os.path.isabs(chosen) else os.path.expanduser("~/.cache")) / "candle-convert"
 
 
 @functools.cache
@@ -169,16 +170,29 @@ def read_code(path: Path | None) -> bytes | None:
     """Entry offset and code from a file; None if it is missing, damaged, or writable by others."""
     if path is None:
         return None
+    data = read_cached(path, LARGEST)
+    if data is None or len(data) <= DIGEST + WORD:
+        return None
+    return data[DIGEST:] if sha256(data[DIGEST:]).digest() == data[:DIGEST] else None
+
+
+def read_cached(path: Path, largest: int) -> bytes | None:
+    """The content of a file of the cache; None where there is no regular file of this user's of at most `largest`
+    bytes. A pipe is not waited for."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with open(handle, "rb") as file:
+    try:
         status = os.fstat(handle)
-        if not _ours(status, stat.S_ISREG) or not DIGEST + WORD < status.st_size <= LARGEST:
+        if not _ours(status, stat.S_ISREG) or status.st_size > largest:
             return None
-        data = file.read()
-    return data[DIGEST:] if sha256(data[DIGEST:]).digest() == data[:DIGEST] else None
+        with open(handle, "rb", closefd=False) as file:
+            return file.read(largest)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
 
 
 def unfinished(path: Path) -> Path:
@@ -188,9 +202,10 @@ def unfinished(path: Path) -> Path:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file atomically: readers see the old or the new content, also with concurrent writers."""
-    if not path.exists() or path.read_text() != text:
+    data = text.encode()
+    if read_cached(path, len(data)) != data:
         fresh = unfinished(path)
-        fresh.write_text(text)
+        fresh.write_bytes(data)
         fresh.replace(path)
 
 

@@ -306,7 +306,11 @@ def module_kernel(stem: str, text: str, owner: str = __name__) -> Any:
     name = f"{stem}_{sha256(text.encode()).hexdigest()[:20]}"
     folder = range_kernel.cache_folder(owner) or code_cache.temporary_folder()
     path = folder / f"{name}.py"
-    code_cache.write_text(path, text)
+    try:
+        code_cache.write_text(path, text)
+    except OSError:  # the cache is full, or holds something else by this name
+        path = code_cache.temporary_folder() / f"{name}.py"
+        code_cache.write_text(path, text)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

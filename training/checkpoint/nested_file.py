@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from ...formats import safetensors
-from ...runtime.base.errors import FileAccessError, FormatError, UsageError
+from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.base.system_error import write_error
 from ...runtime.base.untrusted.json import parse
 from ...runtime.contract.format import FileLayout, ReadOptions, WriteOptions
 from ...runtime.ir.graph import Graph
@@ -73,7 +74,7 @@ def write_whole(layout: FileLayout, target: Path) -> None:
                 Path(file.name).unlink(missing_ok=True)
                 raise
     except OSError as error:
-        raise FileAccessError("E-OUT-WRITE", target, f"cannot be written: {error.strerror}") from error
+        raise write_error(target, error) from error
 
 
 def _locked(file: Any) -> bool:

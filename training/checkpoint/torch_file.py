@@ -48,7 +48,7 @@ def load_torch(path: str | os.PathLike[str]) -> Any:
 
 def is_torch(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a checkpoint of PyTorch."""
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         return False
     source = Source(path)
     try:

@@ -31,7 +31,11 @@ def compile_source(title: str, text: str, threads: tuple[int, ...], least: tuple
     whole = PREAMBLE.format(title=title, package=PACKAGE) + text
     name = f"cuda_{hashlib.sha256(whole.encode()).hexdigest()[:20]}"
     path = _folder() / f"{name}.py"
-    write_text(path, whole)
+    try:
+        write_text(path, whole)
+    except OSError:  # the cache is full, or holds something else by this name
+        path = temporary_folder() / f"{name}.py"
+        write_text(path, whole)
     return DeviceKernel(_module(name, path).compute, threads, title, path.parent, least)
 
 

@@ -54,6 +54,42 @@ def test_a_second_process_runs_the_code_of_the_first_without_numba(tmp_path):
 
 
 @LINUX
+@pytest.mark.parametrize("kind", ["pipe", "full folder"])
+def test_other_things_by_the_name_of_a_kernel(tmp_path, kind):
+    """They are no code, are not waited for, and do not keep a command from computing."""
+    blocks, _ = encode(tmp_path)
+    (file,) = (tmp_path / "candle-convert" / "kernels").glob("*.ops.quants.*")
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.mkdir()
+        (file / "x").touch()
+    assert encode(tmp_path)[0] == blocks
+
+
+@LINUX
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_other_things_by_the_name_of_a_generated_module(tmp_path, kind):
+    path = tmp_path / "module.py"
+    if kind == "pipe":
+        os.mkfifo(path)
+        code_cache.write_text(path, "x = 1\n")
+        assert path.read_text() == "x = 1\n"
+    else:
+        path.mkdir()
+        with pytest.raises(OSError):
+            code_cache.write_text(path, "x = 1\n")
+
+
+@pytest.mark.parametrize("folder", ["", "relative/folder", "."])
+def test_a_relative_cache_folder_does_not_count(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", folder)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert code_cache.cache() == tmp_path / ".cache" / "candle-convert"
+
+
+@LINUX
 @pytest.mark.parametrize("change", ["mode", "link", "short", "digest", "none"])
 def test_files_that_are_not_used(tmp_path, change):
     path = tmp_path / "kernel"
