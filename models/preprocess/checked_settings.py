@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-MAX_EDGE = 1 << 14
-"""Pixels of an edge that files may ask for."""
+MAX_EDGE = 1 << 12
+"""Pixels of an edge that files may ask for; published models ask for up to 2,560."""
 
 
 def integer(name: str, value: Any, most: int = MAX_EDGE) -> int:

@@ -67,7 +67,7 @@ def _decoded(stream: Any, path: str | None, channels: int) -> Image:
 
     try:
         with opened(stream, FORMATS, "a picture") as picture:
-            return _converted(picture, channels)
+            return _converted(picture, channels, read=True)
     except LimitError as error:
         error.file = path
         raise
@@ -95,11 +95,13 @@ def _image_of(array: np.ndarray) -> Image:
     return Image.fromarray(array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array)
 
 
-def _converted(picture: Image, channels: int) -> Image:
-    """Upright, in the mode of the channels; independent of the file."""
+def _converted(picture: Image, channels: int, *, read: bool = False) -> Image:
+    """Upright, in the mode of the channels; independent of the file. One that was `read` here is not copied."""
     mode = CHANNELS[channels]
     try:
-        converted = eight_bit(picture).convert(mode)
+        if read:
+            picture.load()
+        converted = picture if read and picture.mode == mode else eight_bit(picture).convert(mode)
     except ValueError as error:
         if picture.mode in ("LAB", "HSV", "YCbCr"):
             raise UnsupportedError("E-PICTURE-MODE", None, f"pictures of mode {picture.mode} are not read") from error

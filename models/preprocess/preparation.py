@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NEAREST, LANCZOS, BILINEAR, BICUBIC, BOX, HAMMING = range(6)
 """Filters by Pillow's numbers: all average over the area of a pixel where a picture is made smaller, except nearest."""
+PIXEL = 6
+"""Bytes of one channel of a pixel while it is prepared: resized, cut out, and as f32."""
 TWO_BY_TWO = -1
 """Linear interpolation of four pixels whatever the scale, as OpenCV's INTER_LINEAR."""
 
@@ -101,6 +103,8 @@ class Preparation:
     def placement(self, size: Size) -> Placement:
         """Where a picture of a size lies in the input, before padding."""
         resized = self.size_of(size)
+        if self.crop is not None:
+            allowed((*self.crop, PIXEL * self.channels), 1, "preparing a picture")
         return Placement(size, resized, self.corner_of(resized), self.crop or resized)
 
     def size_of(self, size: Size) -> Size:
@@ -109,7 +113,7 @@ class Preparation:
         if min(found) < 1:
             why = f"a picture of {size[1]} x {size[0]} would be resized to {found[1]} x {found[0]}"
             raise FormatError("E-PICTURE-SIZE", None, why, hint="Use a larger picture, or one that is less narrow")
-        allowed((*found, 4 * self.channels), 1, "resizing a picture")
+        allowed((*found, PIXEL * self.channels), 1, "resizing a picture")
         return found
 
     def corner_of(self, resized: Size) -> Size:
@@ -138,6 +142,7 @@ class Preparation:
         if padding is None:
             if len(set(sizes)) > 1:
                 raise UsageError("E-PICTURE-BATCH", None, "pictures of different sizes cannot be one batch")
+            allowed((len(pictures), *pictures[0].values.shape), 4, "a batch of pictures")
             return {"pixel_values": np.stack([each.values for each in pictures])}, [each.at for each in pictures]
         height, width = padding.box(sizes)
         shape = allowed((len(pictures), self.channels, height, width), 4, "padding pictures")

@@ -22,6 +22,7 @@ from ..layers.image.image_net import ImageNet
 from ..layers.image.kernels import Kernel, affine, scaled_kernel
 from ..layers.image.resize import enlarged, size_of
 from ..pipelines.image.image_tasks import image_graph, run_image_model
+from ..preprocess.checked_settings import MAX_EDGE
 from ..schema.computed_weights import f32
 from ..schema.network_hyperparameters import LABELS, OBJECT_DETECTION, ClassTask
 
@@ -114,7 +115,7 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
         expected = f"at most {MAX_LAYERS:,} layers, and [yolo] among them"
         raise UnsupportedError("E-DARKNET-LAYER", config.path, why, expected=expected)
     config.values["labels"] = heads[0].integer("classes", 20, 1)
-    config.values["letterbox"] = [net.integer("height", 416, 1), net.integer("width", 416, 1)]
+    config.values["letterbox"] = [net.integer(edge, 416, 1, MAX_EDGE) for edge in ("height", "width")]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import struct
 import warnings
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from ...runtime.base.errors import LimitError, UnsupportedError
+from ...runtime.base.limits import current
 from ..rules.output_limit import allowed
 
 if TYPE_CHECKING:
@@ -30,8 +32,14 @@ DAMAGE = (
     ZeroDivisionError,
 )
 """What Pillow's parsers raise for streams that are not images."""
-BYTES = 4
-"""Of a pixel, at most, as Pillow holds it."""
+BYTES = {"WEBP": 16, "AVIF": 16}
+"""Bytes of a pixel while Pillow decodes it, by format; those of others are `USUAL`."""
+USUAL = 8
+MAX_PACKED = 1 << 24
+"""Pixels that a file of any size may hold."""
+RATIO = 2
+"""JPEG packs up to 200 bytes of a plain picture into one, twice the limit of archives; so may others, past
+`MAX_PACKED`."""
 
 
 @contextlib.contextmanager
@@ -53,7 +61,9 @@ def opened(stream: bytes | BinaryIO, formats: Sequence[str], what: str) -> Itera
             warnings.simplefilter("ignore")
             file = io.BytesIO(stream) if isinstance(stream, bytes) else stream
             with Image.open(file, formats=_built(formats)) as picture:
-                allowed((picture.height, picture.width, BYTES), 1, f"{what}: the picture")
+                _check_ratio(picture, file, what)
+                size = BYTES.get(picture.format or "", USUAL)
+                allowed((picture.height, picture.width, size), 1, f"{what}: the picture")
                 yield picture
     except Image.DecompressionBombError as cause:
         pixels = 2 * (Image.MAX_IMAGE_PIXELS or 0)
@@ -61,6 +71,16 @@ def opened(stream: bytes | BinaryIO, formats: Sequence[str], what: str) -> Itera
         raise LimitError("E-RUN-MEMORY", None, why, hint="Scale it down with an image editor if it is yours") from cause
     finally:
         ImageFile.LOAD_TRUNCATED_IMAGES = truncated
+
+
+def _check_ratio(picture: Image, file: BinaryIO, what: str) -> None:
+    """LimitError for many pixels in few bytes."""
+    pixels = picture.width * picture.height
+    size = file.getbuffer().nbytes if isinstance(file, io.BytesIO) else os.fstat(file.fileno()).st_size
+    if pixels > MAX_PACKED and 3 * pixels > RATIO * current().zip_ratio * size:
+        why = f"{what} of {picture.width:,} x {picture.height:,} pixels is packed into {size:,} bytes"
+        hint = "If you trust it, raise the limit with --limit zip-ratio=1000, or scale it down with an image editor"
+        raise LimitError("E-LIMIT-RATIO", None, f"{why}; it may be made to exhaust memory", hint=hint)
 
 
 def _built(formats: Sequence[str]) -> list[str]:

@@ -29,11 +29,11 @@ class Section:
         """A FormatError about the section."""
         return FormatError("E-DARKNET-CFG", self.path, f"[{self.kind}] in line {self.line:,} {why}")
 
-    def integer(self, key: str, default: int, minimum: int = 0) -> int:
+    def integer(self, key: str, default: int, minimum: int = 0, maximum: int = MAX_SIZE) -> int:
         """The value of an option."""
         text = self.options.get(key, str(default))
-        if _INTEGER.fullmatch(text) is None or not minimum <= int(text) <= MAX_SIZE:
-            raise self.malformed(f"has {key}={text[:40]}, which is not an integer from {minimum} to {MAX_SIZE}")
+        if _INTEGER.fullmatch(text) is None or not minimum <= int(text) <= maximum:
+            raise self.malformed(f"has {key}={text[:40]}, which is not an integer from {minimum} to {maximum}")
         return int(text)
 
     def reals(self, key: str, default: tuple[float, ...] = ()) -> tuple[float, ...]:

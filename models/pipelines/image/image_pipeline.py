@@ -9,16 +9,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.base.errors import UsageError
+from ....runtime.base.errors import LimitError, UsageError
+from ....runtime.contract.architecture import Config
 from ...preprocess.in_graph import InGraph
 from ...preprocess.picture import Picture
 from ...preprocess.placement import Placement
-from ...preprocess.preparation import Preparation, Prepared
+from ...preprocess.preparation import Padding, Preparation, Prepared
 from ...preprocess.stated_preparation import letterbox_of, stated_preparation, states_preparation
 from ..task_model import Progress, TaskModel
 from .image_model import ImageModel
 
 Edge = TypeVar("Edge", int, float)
+MAX_SCALE = 8
+"""How many times a model's own edges files may ask for: SegFormer's ask for 4.6, others for up to 2."""
 EDGES = ("xmin", "ymin", "xmax", "ymax")
 """Names of a box's left, upper, right and lower edge in results."""
 
@@ -74,11 +77,28 @@ class ImagePipeline:
     def _prepares(self, preparation: Preparation | None) -> Preparation | InGraph:
         """How pictures are prepared outside of the graph."""
         if not (isinstance(self._model, ImageModel) and self._model.takes_bytes):
+            if preparation is None:
+                check_edges(self.preparation, self._model.options.config)
             return preparation or self.preparation
         if preparation is not None:
             why = "the model prepares pictures itself"
             raise UsageError("E-PREPROCESSOR-GRAPH", None, why, hint="Leave out --preprocessor")
         return InGraph(self.preparation)
+
+
+def check_edges(preparation: Preparation, config: Config | None) -> None:
+    """LimitError where files state a preparation that is out of proportion to the edges of a model."""
+    stated = None if config is None else config.values.get("image_size")
+    height, width = stated if isinstance(stated, list | tuple) and len(stated) == 2 else (stated, stated)
+    if not isinstance(height, int) or not isinstance(width, int) or min(height, width) < 1:
+        return
+    at = preparation.placement((height, width))
+    padding = preparation.padding or Padding()
+    for what, size in (("resized to", at.resized), ("prepared as", padding.box([at.input]))):
+        if max(size) > MAX_SCALE * max(height, width):
+            why = f"pictures are {what} {size[0]:,} x {size[1]:,} for a model of {height:,} x {width:,}"
+            hint = "Correct preprocessor_config.json, or give another with --preprocessor FILE"
+            raise LimitError("E-PREPROCESSOR-SIZE", None, f"{why}, {MAX_SCALE} times as much at most", hint=hint)
 
 
 def _batches(

@@ -127,6 +127,31 @@ def test_pipes_and_devices_are_refused_at_once(tmp_path):
             picture_of(tmp_path / name)
 
 
+def packed(format, width, height, color=(0, 0, 0)):
+    """A picture of one color, which takes next to nothing."""
+    made = io.BytesIO()
+    Image.new("RGB", (width, height), color).save(made, format)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize("format", ["WEBP", "PNG"])
+def test_many_pixels_in_few_bytes(format):
+    """9,000 x 9,000 pixels take 1.3 GB as WebP, of a file of 144 KB."""
+    data = packed(format, 9_000, 9_000)
+    with pytest.raises(LimitError) as caught:
+        picture_of(data)
+    assert caught.value.code == "E-LIMIT-RATIO"
+    assert f"9,000 x 9,000 pixels is packed into {len(data):,} bytes" in str(caught.value)
+    with cc.limits(zip_ratio=10_000, memory="200MB"), pytest.raises(LimitError) as caught:
+        picture_of(data)
+    assert caught.value.code == "E-RUN-MEMORY"
+
+
+def test_pictures_of_cameras_and_screens_are_read():
+    for format, width, height in (("JPEG", 8_000, 6_000), ("PNG", 3_840, 2_160), ("WEBP", 3_840, 2_160)):
+        assert picture_of(packed(format, width, height)).size == (width, height)
+
+
 def test_decompression_bombs():
     for size in ((60000, 60000), (30000, 30000), (1 << 30, 1)):
         with pytest.raises(LimitError):

@@ -32,6 +32,19 @@ def test_outputs(path, number):
     _compare(cc.models.load(path)(pixel_values=images(*SIZES[number])), number)
 
 
+@pytest.mark.parametrize("edge", ["width", "height"])
+@pytest.mark.parametrize("value", ["2000000", "4097", "0", "-1"])
+def test_edges_beyond_any_model_are_refused(edge, value, path, tmp_path):
+    """A line of a .cfg sizes the pictures: one of 2,000,000 pixels in a row takes 6 GB."""
+    lines = [line for line in CFG.splitlines() if not line.replace(" ", "").startswith(f"{edge}=")]
+    place = next(number for number, line in enumerate(lines) if line.startswith("[net")) + 1
+    (tmp_path / "tiny.cfg").write_text("\n".join([*lines[:place], f"{edge}={value}", *lines[place:]]))
+    (tmp_path / "tiny.weights").write_bytes(path.read_bytes())
+    with pytest.raises(cc.FormatError) as caught:
+        cc.models.load(tmp_path / "tiny.weights")
+    assert caught.value.code == "E-DARKNET-CFG"
+
+
 def test_the_folder_of_the_weights(path):
     _compare(cc.models.load(path.parent)(pixel_values=images(*SIZES[0])), 0)
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from candle_convert import UnsupportedError, UsageError, convert, models
+from candle_convert import Error, UnsupportedError, UsageError, convert, models
 from candle_convert.models.pipelines.image.image_classification import imagenet_labels
 from candle_convert.models.pipelines.image.nearest_neighbors import vote
 from candle_convert.models.preprocess.image_processor import preparation_of
@@ -111,3 +111,19 @@ def test_votes():
     assert (one.label, one.nearest, two.label, two.nearest) == ("a", 0, "b", 2)
     assert one.score > 0.9
     assert vote(known[3:], known[:1], ["a"], 1)[0].score == 0
+
+
+@pytest.mark.parametrize(
+    "size", [{"height": 6000, "width": 6000}, {"height": 600, "width": 32}, {"shortest_edge": 300}]
+)
+def test_pictures_out_of_proportion_to_the_model_are_refused(size, tmp_path):
+    """A line of preprocessor_config.json sizes the pictures, whose positions a ViT interpolates: attention over 562,500
+    patches, of a model for 16. transformers refuses any size but the model's own."""
+    small = {"image_size": 32, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    folder = saved(image_model("ViTForImageClassification", intermediate_size=64, num_labels=3, **small), tmp_path)
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps({"image_processor_type": "ViTImageProcessor", "size": size})
+    )
+    with pytest.raises(Error) as caught:
+        models.load(folder).predict(np.zeros((40, 50, 3), np.uint8))
+    assert caught.value.code in ("E-PREPROCESSOR-SIZE", "E-PREPROCESSOR")
