@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import Error, FormatError, LimitError, UnsupportedError, UsageError
@@ -94,7 +94,7 @@ def guarded(path: str | None) -> Iterator[None]:
 def unprinted() -> Iterator[None]:
     """Drop the backtrace that the library prints to standard error when it panics; other output is delayed until the
     end."""
-    with _printing, tempfile.TemporaryFile() as kept:
+    with _printing, _temporary() as kept:
         try:
             usual = os.dup(ERRORS)
         except OSError:  # it is closed
@@ -110,6 +110,14 @@ def unprinted() -> Iterator[None]:
             others = kept.read().partition(b"\nthread '")[0]
             if others:
                 os.write(ERRORS, others)
+
+
+def _temporary() -> IO[bytes]:
+    """A file that ends with its use; without a folder for such files one that keeps nothing."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return open(os.devnull, "w+b")
 
 
 def from_engine(

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ....runtime.base.errors import FormatError
+from ....runtime.base.errors import FormatError, LimitError
 from ....runtime.base.gc_pause import unsearched
 from ....runtime.base.untrusted import limited_process
 from ....runtime.base.untrusted.json import unique
@@ -28,6 +28,12 @@ HOLES = 1 << 16
 LONGEST_WORD = 10_000
 """Characters of a word that WordPiece takes apart; its time grows with their square. Published vocabularies have
 100."""
+LONGEST_STRING = 10_000
+"""Characters of a pattern, a replacement or a prefix; published tokenizers have fewer than 1,000."""
+LARGEST_CHARSMAP = 4 << 20
+"""Characters of a character map in base64; SentencePiece's have under 500,000."""
+MAX_PARTS = 1_000
+"""Components of a normalizer, pre-tokenizer, decoder or post-processor, each of which goes over every text."""
 GROWTH = 16
 """Limit of the factor by which a part's replacements lengthen a text."""
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -91,6 +97,10 @@ HARMLESS = frozenset(
     )
 )
 """Types of parts that run in about linear time with any settings."""
+PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+"""Keys of tokenizer.json whose components work on every text."""
+LOADED = 1 << 20
+"""Bytes of a tokenizer that are loaded in a processor second at the least."""
 LISTS = ("normalizers", "pretokenizers", "decoders")
 """Keys of the parts of sequences."""
 
@@ -107,8 +117,9 @@ class Gate:
         self._tokenizer, self._decodes = tokenizer, decodes
         hint = "One of its patterns or replacements takes too much; use a tokenizer of another source"
         self._work = limited_process.Work(
-            "E-TOKENIZER", "the tokenizer", path, hint, per_byte=256, bytes_per_second=1 << 18
-        )
+            "E-TOKENIZER", "the tokenizer", path, hint, per_byte=256, bytes_per_second=1 << 18,
+            fixed=len(tokenizer), fixed_seconds=len(tokenizer) / LOADED,
+        )  # fmt: skip
 
     def encoding(self, texts: Sequence[str]) -> None:
         """Raise LimitError or FormatError where the library would hang or fail on one of the texts."""
@@ -136,6 +147,7 @@ def vetted(text: str, path: str | None) -> Gate | None:
     if not isinstance(model, Mapping):
         raise FormatError(CODE, path, "tokenizer.json has no model")
     _check_model(model, said.get("added_tokens"), path)
+    check_parts({name: said.get(name) for name in PARTS}, path)
     return gate_for(
         {name: said.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")},
         said.get("added_tokens") or [],
@@ -155,6 +167,7 @@ def gate_for(parts: Mapping[str, Any], added: Any, path: str | None) -> Gate | N
     if not wary:
         return None
     empty = {"type": "WordLevel", "vocab": {PROBE: 0}, "unk_token": PROBE}
+    check_parts(parts, path)
     gate = Gate(
         json.dumps({"version": "1.0", "added_tokens": added, "post_processor": None, **parts, "model": empty}),
         "decoder" in wary,
@@ -165,6 +178,31 @@ def gate_for(parts: Mapping[str, Any], added: Any, path: str | None) -> Gate | N
 
 
 PROBE = "a"
+
+
+def check_parts(parts: Mapping[str, Any], path: str | None) -> None:
+    """LimitError for parts of tokenizer.json with more components or longer strings than any tokenizer needs: each is
+    work for every text."""
+    for name, part in parts.items():
+        pending, count = [("", part)], 0
+        while pending:
+            key, item = pending.pop()
+            count += 1
+            if count > MAX_PARTS and name != "post_processor":
+                raise _oversized(f"{name} of tokenizer.json has over {MAX_PARTS:,} components and settings", path)
+            if isinstance(item, Mapping):
+                pending += item.items()
+            elif isinstance(item, list):
+                pending += [(key, element) for element in item]
+            elif isinstance(item, str):
+                longest = LARGEST_CHARSMAP if key == "precompiled_charsmap" else LONGEST_STRING
+                if len(item) > longest:
+                    why = f"{name} of tokenizer.json has a {key} of {len(item):,} characters, at most {longest:,}"
+                    raise _oversized(f"{why} are taken", path)
+
+
+def _oversized(why: str, path: str | None) -> LimitError:
+    return LimitError("E-TOKENIZER-SIZE", path, why, hint="Use the tokenizer of another source")
 
 
 @unsearched
@@ -187,12 +225,13 @@ def _check_model(model: Mapping[str, Any], added: Any, path: str | None) -> None
     ids = [*(vocab.values() if isinstance(vocab, Mapping) else ()), *named]
     count = len(ids) + (len(vocab) if isinstance(vocab, list) else 0)
     check_ids(ids, count, "tokenizer.json", CODE, path)
+    unknown = model.get("unk_token", "[UNK]")
     if (
         isinstance(vocab, Mapping)
         and model.get("type") in ("WordPiece", "WordLevel")
-        and model.get("unk_token", "[UNK]") not in vocab
+        and not (isinstance(unknown, str) and unknown in vocab)
     ):
-        why = f"the vocabulary of tokenizer.json lacks its unknown token {str(model.get('unk_token', '[UNK]'))[:40]!r}"
+        why = f"the vocabulary of tokenizer.json lacks its unknown token {str(unknown)[:40]!r}"
         raise FormatError(CODE, path, why, hint="Download the tokenizer again, or add the token to its vocabulary")
     _check_merges(model, path)
     longest = model.get("max_input_chars_per_word", 100)
@@ -249,7 +288,7 @@ def _harmless(part: Any) -> bool:
         elif isinstance(kind, str) and kind in CHECKED:
             factor = CHECKED[kind](item)
             growth *= factor
-        elif kind not in HARMLESS:
+        elif not isinstance(kind, str) or kind not in HARMLESS:
             return False
         if growth > GROWTH:
             return False
@@ -264,13 +303,18 @@ def _replace(item: Mapping[str, Any]) -> float:
     plain = pattern.get("String")
     if isinstance(plain, str) and plain:
         return max(1.0, len(content.encode("utf-8", "replace")) / len(plain.encode("utf-8", "replace")))
-    return max(1, len(content)) if pattern.get("Regex") in PATTERNS else float("inf")
+    return max(1, len(content)) if _published(pattern) else float("inf")
 
 
 def _split(item: Mapping[str, Any]) -> float:
     pattern = item.get("pattern")
-    known = isinstance(pattern, Mapping) and (bool(pattern.get("String")) or pattern.get("Regex") in PATTERNS)
+    known = isinstance(pattern, Mapping) and (bool(pattern.get("String")) or _published(pattern))
     return 1 if known else float("inf")
+
+
+def _published(pattern: Mapping[str, Any]) -> bool:
+    regex = pattern.get("Regex")
+    return isinstance(regex, str) and regex in PATTERNS
 
 
 def _prepend(item: Mapping[str, Any]) -> float:

@@ -68,6 +68,7 @@ class Work:
         file: where it comes from.
         hint: what to do when it takes too much.
         per_byte, bytes_per_second: in place of `PER_BYTE` and `BYTES_PER_SECOND`.
+        fixed: bytes of the arguments that earn `PER_BYTE` and `fixed_seconds`, because they are no input to work on.
     """
 
     code: str
@@ -76,6 +77,8 @@ class Work:
     hint: str
     per_byte: int = PER_BYTE
     bytes_per_second: int = BYTES_PER_SECOND
+    fixed: int = 0
+    fixed_seconds: float = 0.0
 
 
 def call(module: str, function: str, arguments: Any, work: Work) -> Any:
@@ -136,8 +139,10 @@ class _Child:
     def answer(self, request: dict[str, Any], data: bytes, work: Work) -> Any:
         """What comes back for a request."""
         deadline = time.monotonic() + WALL
-        seconds = SECONDS + len(data) / work.bytes_per_second
-        request |= {"memory": MEMORY + work.per_byte * len(data), "seconds": seconds}
+        fixed = min(work.fixed, len(data))
+        seconds = SECONDS + work.fixed_seconds + (len(data) - fixed) / work.bytes_per_second
+        memory = MEMORY + PER_BYTE * fixed + work.per_byte * (len(data) - fixed)
+        request |= {"memory": memory, "seconds": seconds}
         try:
             if not self._begun:
                 self._message(deadline, 0)

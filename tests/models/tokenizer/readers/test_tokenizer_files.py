@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import struct
+import time
 
 import candle_convert as cc
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from candle_convert.models.tokenizer import gguf_metadata, read
 from candle_convert.models.tokenizer.readers import tiktoken
 from candle_convert.models.tokenizer.readers.tokenizer_json import unprinted
-from candle_convert.runtime.base.errors import Error
+from candle_convert.runtime.base.errors import Error, LimitError
 from candle_convert.runtime.tensor.storage import Held
 from candle_convert.tests.builders.trained_tokenizers import (
     RWKV,
@@ -500,6 +501,96 @@ def test_parts_that_try_too_much_end(case, capfd):
     assert caught.value.code in ("E-TOKENIZER-PANIC", "E-TOKENIZER-STEPS", "E-TOKENIZER-SIZE")
     assert caught.value.exit_code == 6
     assert capfd.readouterr().err == ""
+
+
+LARGE_PARTS = {
+    "a replacement": {"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 10_000_000},
+    "a replacement by pattern": {"type": "Replace", "pattern": {"Regex": "a"}, "content": "b" * 10_000_000},
+    "a pattern": {"type": "Replace", "pattern": {"String": "a" * 1_000_000}, "content": ""},
+    "a regex": {"type": "Replace", "pattern": {"Regex": "(?:" + "ab|" * 100_000 + "c)"}, "content": ""},
+    "a prefix": {"type": "Prepend", "prepend": "b" * 1_000_000},
+    "a character map": {"type": "Precompiled", "precompiled_charsmap": "A" * (8 << 20)},
+    "many": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 100_000},
+    "nested": {"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": [{"type": "NFC"}] * 60}] * 60},
+}
+
+
+@pytest.mark.parametrize("place", ["normalizer", "decoder"])
+@pytest.mark.parametrize("case", LARGE_PARTS)
+def test_parts_larger_than_any_published_are_refused_at_once(case, place):
+    part = json.loads(json.dumps(LARGE_PARTS[case]).replace("normalizers", f"{place}s"))
+    before = time.process_time()
+    with pytest.raises(LimitError) as caught:
+        file_tokenizer({"tokenizer.json": json.dumps(LIBRARY | {place: part})})
+    assert caught.value.code == "E-TOKENIZER-SIZE"
+    assert time.process_time() - before < 5
+
+
+ODD_VALUES = ([], ["NFC"], {}, {"a": 1}, None, True, 0, -1, 1.5, 10**30, "", "x", "\ud800", [[]], [None])
+
+
+def _mutated(item, value):
+    """The item with one of its parts or values replaced, for each."""
+    if isinstance(item, dict):
+        for key in item:
+            yield {**item, key: value}
+            yield from ({**item, key: inner} for inner in _mutated(item[key], value))
+    elif isinstance(item, list):
+        for place, element in enumerate(item):
+            yield [*item[:place], value, *item[place + 1 :]]
+            yield from ([*item[:place], inner, *item[place + 1 :]] for inner in _mutated(element, value))
+
+
+WHOLE = {
+    "normalizer": {
+        "type": "Sequence",
+        "normalizers": [
+            {"type": "Replace", "pattern": {"Regex": r"\p{N}"}, "content": "0"},
+            {"type": "Prepend", "prepend": "_"},
+            {"type": "BertNormalizer", "clean_text": True, "lowercase": True, "strip_accents": None,
+             "handle_chinese_chars": True},
+        ],
+    },
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}"}, "behavior": "Isolated", "invert": False},
+        {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": True},
+    ]},
+    "decoder": {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "_"}, "content": " "},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        {"type": "Fuse"},
+    ]},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {},
+    },
+    "truncation": {"direction": "Right", "max_length": 512, "strategy": "LongestFirst", "stride": 0},
+    "padding": {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+                "pad_type_id": 0, "pad_token": "[PAD]"},
+}  # fmt: skip
+"""A component of each kind, with all its settings."""
+
+
+@pytest.mark.parametrize("part", [*WHOLE, "model", "added_tokens"])
+def test_settings_of_another_kind_are_our_errors(part, full, capfd):
+    """Each value of tokenizer.json replaced by lists, objects, numbers: it is used, or refused by an error of ours."""
+    small = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"], "unk_token": "a", "dropout": None,
+             "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False}  # fmt: skip
+    token = {"id": 3, "content": "<s>", "single_word": False, "lstrip": False, "rstrip": False, "special": True}
+    base = {**LIBRARY, **WHOLE, "model": small, "added_tokens": [{**token, "normalized": False}]}
+    assert file_tokenizer({"tokenizer.json": json.dumps(base)}).encode("ab")
+    for number, value in enumerate(ODD_VALUES):
+        for place, changed in enumerate(_mutated({part: base[part]}, value)):
+            if not full and (number + place) % 5:
+                continue
+            try:
+                tokenizer = file_tokenizer({"tokenizer.json": json.dumps({**base, **changed})})
+                tokenizer.decode(tokenizer.encode("ab 12"))
+            except Error:
+                pass
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_parts_that_no_published_model_has_still_work():
