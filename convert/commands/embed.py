@@ -97,6 +97,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     options = kind.read_options(asked)
     counter = Counter(shared_options.progress(values), "embedding", kind.several)
     failed: dict[str, Any] = {}
+    short: list[dict[str, Any]] = []
     code = 0
     with cut_texts() as notes:
         if kind.files is None:
@@ -109,12 +110,13 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
                 counter,
             )
             failed, code = readable.errors_json(given), readable.exit_code
+            short = failed.pop("warnings", [])
             given = [given[row] for row in readable.rows]
             vectors = np.array(readable.results, np.float32)
     busy().stop()
     out.warn(notes)
     if not given:
-        out.emit({"inputs": [model], "task": found.task, "count": 0, **failed, "warnings": []}, ok=False)
+        out.emit({"inputs": [model], "task": found.task, "count": 0, **failed, "warnings": short}, ok=False)
         return code
     finite([vectors], ["the vectors"], masked=False)
     if output is not None:
@@ -128,7 +130,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     emitted = {"vectors": vectors.tolist()} if output is None else {"outputs": [{"path": output}]}
     cosines = {} if table is None else {"similarity": table.tolist()}
     facts = {"inputs": [model], "task": found.task, "count": len(given), "width": vectors.shape[1]}
-    out.emit({**facts, **emitted, **cosines, **failed, "warnings": notes_json(notes)}, ok=not failed)
+    out.emit({**facts, **emitted, **cosines, **failed, "warnings": [*short, *notes_json(notes)]}, ok=not failed)
     return code
 
 

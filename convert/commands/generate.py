@@ -227,7 +227,7 @@ def _transform(
 def _writer() -> Callable[[int, str], None] | None:
     """Prints text as it comes, where text is asked for."""
     out = current()
-    return None if out.json or out.quiet else lambda _, text: out.content(text, end="")
+    return None if out.json or out.quiet else lambda _, text: out.content(text, end="", exact=True)
 
 
 def _emit(path: str, made: Generation, timing: Timing, loaded: float, notes: list[Note]) -> None:

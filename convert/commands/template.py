@@ -97,7 +97,7 @@ def render(
     out = current()
     if unknown:
         out.note(f"! W-TOKENIZER-MARKER  {', '.join(unknown)} look like special tokens but are not in the vocabulary")
-    out.content(text)
+    out.content(text, exact=True)
     out.emit({"inputs": [path], "template": name, "messages": chat, "text": text, "unknown_markers": unknown})
 
 

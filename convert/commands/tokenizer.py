@@ -202,7 +202,7 @@ def decode(path: str, ids: tuple[str, ...], special: bool, **values: Any) -> Non
     _, tokenizer = _opened(path, values)
     numbers = parse_ids(ids)
     text = tokenizer.decode(numbers, special=special)
-    current().content(text)
+    current().content(text, exact=True)
     current().emit({"inputs": [path], "ids": numbers, "text": text})
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from ...runtime.base.errors import Error
-from ...runtime.base.printable import printable, printable_json, printable_lines
+from ...runtime.base.printable import printable, printable_json, printable_lines, without_controls
 from ...runtime.base.units import human_size as human_size
 from .status_line import busy
 from .table import aligned as aligned
@@ -61,12 +61,13 @@ class Output:
         for line in text.split("\n"):
             self.say(line)
 
-    def content(self, text: str, end: str = "\n") -> None:
-        """Text that the user asked for, of many lines: whole in a pipe, and on a terminal with control characters made
-        visible."""
+    def content(self, text: str, end: str = "\n", *, exact: bool = False) -> None:
+        """Text that the user asked for, of many lines. In a pipe control characters are escaped, unless the text has to
+        be `exact`; on a terminal everything is escaped that it would not merely show."""
         if not self.json and not self.quiet:
             busy().clear()
-            print(printable_lines(text) if sys.stdout.isatty() else text, end=end, flush=True)
+            shown = printable_lines(text) if sys.stdout.isatty() else text if exact else without_controls(text)
+            print(shown, end=end, flush=True)
 
     def note(self, text: str) -> None:
         """One line on standard error, apart from what was asked for."""

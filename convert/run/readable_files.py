@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...models.pipelines.task_model import Progress
+from ...models.preprocess.audio.sound import ShortSoundWarning
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, FileAccessError, FormatError, LimitError
-from ..console.output import current
+from ...runtime.ir.graph import Note
+from ..console.output import current, notes_json
 
 DAMAGE = (FormatError, FileAccessError, LimitError)
 DAMAGED_CODES = ("E-PICTURE-MODE", "E-SOUND-CODING")
@@ -23,11 +27,13 @@ class Readable:
         rows: the numbers of these files.
         results: one for each.
         errors: of the others, by number.
+        notes: warnings about files that were read.
     """
 
     rows: Sequence[int]
     results: Sequence[Any]
     errors: Mapping[int, Error]
+    notes: Sequence[Note] = ()
 
     @property
     def exit_code(self) -> int:
@@ -35,9 +41,10 @@ class Readable:
         return max((error.exit_code for error in self.errors.values()), default=0)
 
     def errors_json(self, files: Sequence[str]) -> dict[str, Any]:
-        """The field ``errors`` of JSON mode, empty without errors."""
+        """The fields ``errors`` and ``warnings`` of JSON mode, of which none stands for nothing."""
         rows = [{"input": files[row], **error.to_json()} for row, error in self.errors.items()]
-        return {"errors": rows} if rows else {}
+        warned = notes_json(self.notes)
+        return ({"errors": rows} if rows else {}) | ({"warnings": warned} if warned else {})
 
 
 def over_readable(
@@ -50,11 +57,13 @@ def over_readable(
     rows: list[int] = []
     results: list[Any] = []
     errors: dict[int, Error] = {}
+    notes: list[Note] = []
     groups = [list(range(len(files))[start : start + batch]) for start in range(0, len(files), batch)][::-1]
     while groups:
         group = groups.pop()
         try:
-            results.extend(compute([files[row] for row in group]))
+            with _short_sounds(notes):
+                results.extend(compute([files[row] for row in group]))
             rows += group
         except Error as error:
             if not _of_file(error):
@@ -71,7 +80,19 @@ def over_readable(
                 current().complain(str(error))
         if progress is not None:
             progress(group[-1] + 1, len(files))
-    return Readable(rows, results, errors)
+    return Readable(rows, results, errors, notes)
+
+
+@contextlib.contextmanager
+def _short_sounds(notes: list[Note]) -> Iterator[None]:
+    """Show and keep the warnings of sounds that are cut short."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ShortSoundWarning)
+        yield
+    said = dict.fromkeys(str(each.message) for each in caught if each.category is ShortSoundWarning)
+    new = [Note("W-SOUND-SHORT", None, message) for message in said]
+    current().warn(new)
+    notes += new
 
 
 def _of_file(error: Error) -> bool:

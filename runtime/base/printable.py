@@ -9,6 +9,7 @@ and combining marks beyond a few on one character.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,7 @@ INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2
 """Characters that Python calls printable and that show nothing: fillers and variation selectors."""
 KEPT = frozenset("\n\t\u200c\u200d\ufe0e\ufe0f")
 """What content of many lines consists of besides: joiners and selectors that scripts and emoji need."""
+_CONTROLS = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f]|\\r(?!\\n)")
 MARKS = 5
 """Combining marks that one character may carry."""
 
@@ -37,6 +39,12 @@ def printable_lines(text: str) -> str:
         _escape(c) if unsafe and c not in KEPT and unicodedata.category(c) != "Zs" else c
         for c, unsafe in _characters(text)
     )
+
+
+def without_controls(text: str) -> str:
+    """`text` for a file or a pipe: control characters are escaped, except line breaks and tabs, because a terminal that
+    shows it later would obey them."""
+    return _CONTROLS.sub(lambda found: _escape(found[0]), text)
 
 
 def printable_json(value: Any, *, ascii_only: bool = False) -> str:

@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import tempfile
+import warnings
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from ....ops.rules.output_limit import allowed
 from ....runtime.base.dataclass import dataclass
-from ....runtime.base.errors import FileAccessError, FormatError, LimitError, UsageError
+from ....runtime.base.errors import Error, FileAccessError, FormatError, LimitError, UsageError, printable
 from .resampling import mixed, resampled
 from .sound_library import soundfile
 from .wave_stream import read_wave_header, wave_blocks
@@ -25,6 +26,8 @@ SUFFIXES = frozenset(
     {".aif", ".aifc", ".aiff", ".au", ".caf", ".flac", ".mp3", ".oga", ".ogg", ".opus", ".rf64", ".w64", ".wav"}
 )
 """Names of audio files end in one of these."""
+SLACK, SLACK_SHARE = 0.5, 0.01
+"""Seconds, and share of the length, by which headers of compressed sounds may be off."""
 RATES = range(1_000, 1_000_000)
 """Samples a second that files may have."""
 SECONDS = 10.0
@@ -33,6 +36,8 @@ BLOCK = 1 << 20
 """Samples of all channels of a block, at most."""
 PIPED = 1 << 30
 """Bytes of a pipe that is not WAV, at most: they are kept in a file."""
+BEGINNING = 1 << 16
+"""Bytes that a header is looked for in."""
 HEAD = 12
 """Bytes by which a format is recognised."""
 Sound = Any
@@ -48,7 +53,8 @@ class OpenSound:
         path: of the file, None for others.
         rate: samples a second.
         channels: how many there are.
-        seconds: the length that the header tells, None if it tells none.
+        seconds: the length that the header tells, as far as the file is that long; None if it tells none.
+        announced: the length that the header tells, where it is known to tell more than there may be.
         source: makes blocks f32 [frames, channels] of at most so many frames; once.
     """
 
@@ -57,6 +63,7 @@ class OpenSound:
     channels: int
     seconds: float | None
     source: Any
+    announced: float | None = None
 
     def blocks(self, rate: int, channels: int = 1, seconds: float = SECONDS) -> Iterator[np.ndarray]:
         """Samples f32 [frames], or [channels, frames] for more than one channel, at the rate of the model.
@@ -85,6 +92,18 @@ class OpenSound:
                 raise FormatError("E-SOUND-VALUES", self.path, why)
             done += len(block)
             yield block
+        announced, found = self.announced or self.seconds or 0.0, done / self.rate
+        if found and announced - found > max(SLACK, announced * SLACK_SHARE):
+            what = "the sound" if self.path is None else printable(self.path)
+            warnings.warn(
+                f"{what} is cut short: its header tells {announced:,.1f} s, {found:,.1f} s are there",
+                ShortSoundWarning,
+                stacklevel=2,
+            )
+
+
+class ShortSoundWarning(UserWarning):
+    """A sound has fewer samples than its header tells."""
 
 
 @contextlib.contextmanager
@@ -146,9 +165,10 @@ def _opened_stream(stream: BinaryIO, path: str | None) -> Iterator[OpenSound]:
     head = stream.read(HEAD)
     if head[:4] == b"RIFF" and head[8:] == b"WAVE":
         header = read_wave_header(stream)
-        length = None if header.length is None else 8 * header.length / header.bits / header.channels / header.rate
         yield _checked_rate(
-            OpenSound(path, header.rate, header.channels, length, lambda frames: wave_blocks(stream, header, frames))
+            OpenSound(
+                path, header.rate, header.channels, header.seconds, lambda frames: wave_blocks(stream, header, frames)
+            )
         )
         return
     _recognised(head, path)
@@ -191,9 +211,34 @@ def _decoded(file: Any, head: bytes, path: str | None) -> Iterator[OpenSound]:
                     done += len(block)
                     yield block
 
-            yield _checked_rate(OpenSound(path, sound.samplerate, sound.channels, seconds, source))
+            announced = _announced(file, head)
+            yield _checked_rate(OpenSound(path, sound.samplerate, sound.channels, seconds, source, announced))
     except library.SoundFileError as error:
         raise FormatError("E-SOUND-DAMAGED", path, f"cannot be decoded: {_reason(error)}") from error
+
+
+def _announced(file: Any, head: bytes) -> float | None:
+    """Seconds that the header of a WAV file tells, which libsndfile shortens to what is there; None of others."""
+    if head[:4] != b"RIFF":
+        return None
+    stream = io.BytesIO(_beginning(file))
+    stream.seek(HEAD)
+    try:
+        header = read_wave_header(stream)
+    except Error:  # compressed, or a long header: libsndfile judges it
+        return None
+    return header.seconds
+
+
+def _beginning(file: Any) -> bytes:
+    """The first bytes of a descriptor or a file that can be sought in, whose position stays."""
+    if isinstance(file, int):
+        return os.pread(file, BEGINNING, 0)
+    at = file.tell()
+    file.seek(0)
+    data: bytes = file.read(BEGINNING)
+    file.seek(at)
+    return data
 
 
 def _reason(error: Any) -> str:

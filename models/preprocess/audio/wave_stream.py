@@ -15,8 +15,8 @@ PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 """Format tags."""
 WIDTHS = {(PCM, 8), (PCM, 16), (PCM, 24), (PCM, 32), (FLOAT, 32), (FLOAT, 64)}
 """Format tags with the bits of a sample that are read."""
-UNKNOWN_LENGTH = 0x7FFF0000
-"""Programs that write to a pipe announce this many bytes or more, or none."""
+UNKNOWN_LENGTHS = (range(1), range(0x7FFF0000, 0x80000001), range(0xFFFF0000, 0x100000000))
+"""Bytes that programs announce which write to a pipe: none, or about the most of an i32 or a u32."""
 MAX_CHUNK = 1 << 20
 """Bytes of a chunk before the samples."""
 
@@ -36,6 +36,13 @@ class WaveHeader:
     rate: int
     bits: int
     length: int | None
+
+    @property
+    def seconds(self) -> float | None:
+        """The length that the header tells; None if it does not, or tells no rate."""
+        if self.length is None or not self.rate:
+            return None
+        return 8 * self.length / self.bits / self.channels / self.rate
 
 
 def read_wave_header(stream: BinaryIO) -> WaveHeader:
@@ -62,7 +69,7 @@ def read_wave_header(stream: BinaryIO) -> WaveHeader:
     if (kind, bits) not in WIDTHS:
         hint = "Give the audio as a file, or as PCM"
         raise UnsupportedError("E-SOUND-CODING", None, f"WAV coding {kind} of {bits} bits is not read", hint=hint)
-    known = 0 < length < UNKNOWN_LENGTH
+    known = not any(length in lengths for lengths in UNKNOWN_LENGTHS)
     return WaveHeader(kind, channels, rate, bits, length if known else None)
 
 

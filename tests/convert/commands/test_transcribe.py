@@ -83,6 +83,18 @@ def test_channels_and_rates(folder, name, seconds, capsys):
     assert json.loads(out)["results"][0]["duration"] == pytest.approx(seconds, abs=1e-3)
 
 
+def test_a_short_file_is_said(folder, capsys):
+    """A header of a day, and 490 samples: on standard error, and among the warnings of JSON."""
+    code, _, err = ran(folder, "day.wav", capsys)
+    assert code == 0
+    assert err.count("W-SOUND-SHORT") == 1
+    assert "86,400.0 s, 0.0 s are there" in err
+    code, out, _ = ran(folder, "day.wav", capsys, "--json")
+    assert [warning["code"] for warning in json.loads(out)["warnings"]] == ["W-SOUND-SHORT"]
+    code, out, err = ran(folder, "silent.wav", capsys, "--json")
+    assert (json.loads(out)["warnings"], "W-" in err) == ([], False)
+
+
 def test_damaged_ones_among_several(folder, capsys):
     code, out, err = ran(folder, "silent.wav", capsys, str(folder / "picture.wav"), str(folder / "day.wav"))
     assert code == 3

@@ -7,13 +7,14 @@ import os
 import struct
 import threading
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
 import soundfile
 import soxr
 from candle_convert.models.preprocess.audio import sound_library
-from candle_convert.models.preprocess.audio.sound import opened_sound, samples_of
+from candle_convert.models.preprocess.audio.sound import ShortSoundWarning, opened_sound, samples_of
 from candle_convert.runtime.base.errors import (
     Error,
     FileAccessError,
@@ -114,19 +115,40 @@ def announced(seconds, kept=1000, rate=RATE):
     start = WAVE.index(b"data") + 4
     header = bytearray(WAVE[: start + 4])
     header[24:28] = struct.pack("<I", rate)
-    header[start : start + 4] = struct.pack("<I", min(2 * rate * seconds, 0x7FFEFFFE))
+    header[start : start + 4] = struct.pack("<I", 2 * rate * seconds)
     return bytes(header) + WAVE[start + 4 : start + 4 + kept]
 
 
 def test_header_of_a_day_on_a_short_file_is_what_is_there():
     data = announced(86_400)
     tracemalloc.start()
-    assert len(samples_of(data, RATE)) == 500
-    assert len(samples_of(piped(data), RATE)) == 500
+    for given in (data, piped(data)):
+        with pytest.warns(ShortSoundWarning, match=r"cut short: its header tells 86,400.0 s, 0.0 s are there"):
+            assert len(samples_of(given, RATE)) == 500
     assert tracemalloc.get_traced_memory()[1] < 1 << 24
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize("length", [0, 0x7FFFFFFF, 0x7FFFF000, 0x80000000, 0xFFFFFFFF])
+def test_headers_of_programs_that_write_to_a_pipe_are_no_claims(length):
+    start = WAVE.index(b"data") + 4
+    data = WAVE[:start] + struct.pack("<I", length) + WAVE[start + 4 :]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(samples_of(piped(data), RATE)) == len(TONE)
+        if length:
+            assert len(samples_of(data, RATE)) == len(TONE)
+
+
+@pytest.mark.parametrize("format", ["WAV", "FLAC", "OGG", "MP3"])
+def test_whole_files_are_not_called_short(format):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seconds in (0.1, 1, 3):
+            assert len(samples_of(encoded(TONE[: int(seconds * RATE)], subtype=None, format=format), RATE))
+
+
+@pytest.mark.filterwarnings("ignore::candle_convert.models.preprocess.audio.sound.ShortSoundWarning")
 @pytest.mark.parametrize("format", ["WAV", "FLAC", "OGG", "MP3"])
 def test_truncated_files_are_refused_or_read_up_to_there(format):
     data = encoded(TONE, subtype=None, format=format)
