@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
+from ..base.errors import UsageError
 from . import half_libcalls, isa
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -94,8 +96,14 @@ def jitable(function: F, **options: Any) -> F:
 
 
 def numba() -> Any:
-    """The numba module, after all functions of loaded modules have been declared to it."""
-    compiler = importlib.import_module("numba")
+    """The numba module, after all functions of loaded modules have been declared to it. UsageError where variables of
+    the environment keep it from compiling."""
+    try:
+        compiler = importlib.import_module("numba")
+    except ValueError as error:
+        raise _unusable(f"Numba cannot be imported: {str(error).rstrip('.')}") from error
+    if compiler.config.DISABLE_JIT:
+        raise _unusable("NUMBA_DISABLE_JIT is set, and kernels have to be compiled")
     compiler.config.CPU_NAME, compiler.config.CPU_FEATURES = isa.target()
     binding.initialize_native_asmparser()  # for tiles, whose instructions are assembly
     if "f16c" not in isa.features():
@@ -103,3 +111,8 @@ def numba() -> Any:
     while _pending:
         _pending.pop(0)()
     return compiler
+
+
+def _unusable(why: str) -> UsageError:
+    chosen = sorted(name for name in os.environ if name.startswith("NUMBA_"))
+    return UsageError("E-NUMBA", None, why, hint=f"Unset {' and '.join(chosen)}" if chosen else None)
