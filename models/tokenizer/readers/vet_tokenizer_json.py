@@ -13,6 +13,7 @@ import base64
 import binascii
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -148,6 +149,7 @@ def vetted(text: str, path: str | None) -> Gate | None:
         raise FormatError(CODE, path, "tokenizer.json has no model")
     _check_model(model, said.get("added_tokens"), path)
     check_parts({name: said.get(name) for name in PARTS}, path)
+    _check_templates(said.get("post_processor"), path)
     return gate_for(
         {name: said.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")},
         said.get("added_tokens") or [],
@@ -199,6 +201,43 @@ def check_parts(parts: Mapping[str, Any], path: str | None) -> None:
                 if len(item) > longest:
                     why = f"{name} of tokenizer.json has a {key} of {len(item):,} characters, at most {longest:,}"
                     raise _oversized(f"{why} are taken", path)
+
+
+def _check_templates(part: Any, path: str | None) -> None:
+    """LimitError for a post-processor that repeats the text, or adds tokens to it, more than any tokenizer does: each
+    template of a sequence works on what the one before it made."""
+    growth, added, pending = 1, 0, [part]
+    while pending:
+        item = pending.pop()
+        if not isinstance(item, Mapping):
+            continue
+        inner = item.get("processors")
+        pending += reversed(inner) if isinstance(inner, list) else ()
+        if item.get("type") != "TemplateProcessing":
+            continue
+        sizes = [_template_size(item.get(name), item.get("special_tokens")) for name in ("single", "pair")]
+        times = max(repeats for repeats, _ in sizes)
+        growth *= max(1, times)
+        added = added * max(1, times) + max(tokens for _, tokens in sizes)
+        if growth > GROWTH or added > MAX_PARTS:
+            why = f"the templates of tokenizer.json repeat a text {growth:,} times and add {added:,} tokens"
+            raise _oversized(why, path)
+
+
+def _template_size(pieces: Any, special: Any) -> tuple[int, int]:
+    """How often a template has a text, and the tokens that it adds."""
+    repeats, tokens = Counter[str](), 0
+    for piece in pieces if isinstance(pieces, list) else ():
+        if not isinstance(piece, Mapping):
+            continue
+        text = piece.get("Sequence")
+        repeats[str(text.get("id")) if isinstance(text, Mapping) else ""] += "Sequence" in piece
+        named = piece.get("SpecialToken")
+        name = named.get("id") if isinstance(named, Mapping) else None
+        stated = special.get(name) if isinstance(special, Mapping) and isinstance(name, str) else None
+        ids = stated.get("ids") if isinstance(stated, Mapping) else None
+        tokens += len(ids) if isinstance(ids, list) else 0
+    return max(repeats.values(), default=0), tokens
 
 
 def _oversized(why: str, path: str | None) -> LimitError:

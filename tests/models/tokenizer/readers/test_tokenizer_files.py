@@ -526,6 +526,37 @@ def test_parts_larger_than_any_published_are_refused_at_once(case, place):
     assert time.process_time() - before < 5
 
 
+A, S = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "s", "type_id": 0}}
+
+
+def _template(single, count=1):
+    special = {"s": {"id": "s", "ids": [1] * count, "tokens": ["a"] * count}}
+    pair = [A, {"Sequence": {"id": "B", "type_id": 0}}]
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        _template([A] * 100),
+        _template([S] * 1000 + [A], 1000),
+        {"type": "Sequence", "processors": [_template([A, A])] * 30},
+        {"type": "Sequence", "processors": [{"type": "Sequence", "processors": [_template([A, A])] * 3}] * 3},
+        {"type": "Sequence", "processors": [_template([S, A, A], 100)] * 4},
+    ],
+)
+def test_templates_that_multiply_a_text_are_refused(part):
+    """1,000 places of a token with 100,000 ids end the process, from a file of 2 MB."""
+    with pytest.raises(LimitError, match=r"the templates of tokenizer\.json repeat a text"):
+        file_tokenizer({"tokenizer.json": json.dumps({**LIBRARY, "post_processor": part})})
+
+
+def test_templates_of_published_models_are_taken():
+    parts = {"type": "Sequence", "processors": [_template([S, A, S], 3), {"type": "ByteLevel", "add_prefix_space": True,
+             "trim_offsets": False, "use_regex": True}]}  # fmt: skip
+    assert file_tokenizer({"tokenizer.json": json.dumps({**LIBRARY, "post_processor": parts})}).encode("a")
+
+
 ODD_VALUES = ([], ["NFC"], {}, {"a": 1}, None, True, 0, -1, 1.5, 10**30, "", "x", "\ud800", [[]], [None])
 
 
