@@ -13,7 +13,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.decibels import signal_to_noise
+from ...runtime.base.units import signal_to_noise
 from ...runtime.tensor.dtype import BlockType, DType
 from ...runtime.tensor.tensor import Tensor
 from ..inspect import tensor_values

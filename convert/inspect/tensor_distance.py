@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.decibels import signal_to_noise
+from ...runtime.base.units import signal_to_noise
 from ...runtime.tensor.tensor import CHUNK, Tensor
 from ..console.progress import ignored
 from . import tensor_values

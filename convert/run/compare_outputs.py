@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.decibels import signal_to_noise
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import signal_to_noise
 from ...runtime.ir.graph import Graph
 from ...runtime.session import Session
 

@@ -1,6 +1,8 @@
-"""Formatting of sizes and counts for people."""
+"""Sizes and counts for people, and ratios in decibels."""
 
 from __future__ import annotations
+
+import math
 
 
 def human_size(nbytes: float) -> str:
@@ -31,3 +33,15 @@ def human_count(number: int) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """``1 file``, ``2 files``, ``1,200 entries``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def signal_to_noise(signal: float, noise: float) -> float:
+    """``10 log10(signal / noise)`` of two powers: infinite without noise, minus infinity without a signal, NaN where
+    both are infinite.
+
+    Powers whose quotient is too large or too small for a float are compared by their logarithms.
+    """
+    if not noise or not signal:
+        return math.inf if not noise else -math.inf
+    ratio = signal / noise
+    return 10 * (math.log10(ratio) if 0 < ratio < math.inf else math.log10(signal) - math.log10(noise))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.base.decibels import signal_to_noise
 from ....runtime.base.errors import Error
+from ....runtime.base.units import signal_to_noise
 from ....runtime.ir.graph import Graph
 from ....runtime.session import Session
 from ...run.feeds import feeds

@@ -9,8 +9,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ...base.dataclass import dataclass
-from ...base.decibels import signal_to_noise
 from ...base.errors import FormatError, UnsupportedError
+from ...base.units import signal_to_noise
 from ...ir.graph import Graph
 from ...tensor.block_codec import KINDS, Codec, Encoder, decoded
 from ...tensor.checksum import checksum

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from candle_convert.runtime.base.decibels import signal_to_noise
+from candle_convert.runtime.base.units import signal_to_noise
 
 CASES = [
     (1.0, 0.0, math.inf),
