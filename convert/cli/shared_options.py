@@ -222,7 +222,7 @@ NAMES = (
     click.option(
         "--with-preprocessing",
         is_flag=True,
-        help="Let an ONNX file of an image model take bytes of pictures, and resize and normalize them.",
+        help="Make an ONNX image model take raw pixels, and resize and normalize them.",
     ),
 )
 VALUES = (
@@ -296,7 +296,7 @@ PREPROCESSOR = click.option(
     "--preprocessor",
     metavar="FILE",
     type=PATH,
-    help="preprocessor_config.json that says how pictures are prepared, or imagenet.",
+    help="preprocessor_config.json with image size, mean and std, or imagenet.",
 )
 INPUT = click.option(
     "--input",

@@ -1,4 +1,4 @@
-"""``classify``: labels of pictures by the most similar ones among labeled pictures."""
+"""``classify``: classifies images by their nearest labelled examples (k-NN)."""
 
 from __future__ import annotations
 
@@ -21,27 +21,31 @@ Examples
 
 @click.command("classify", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
-@click.argument("inputs", metavar="PICTURE...", nargs=-1, required=True)
+@click.argument("inputs", metavar="IMAGE...", nargs=-1, required=True)
 @click.option(
     "--against",
     required=True,
     metavar="DIR",
     type=shared_options.PATH,
-    help="Labeled pictures: a folder for each label.",
+    help="Labelled examples: one folder of images per label.",
 )
 @click.option(
-    "--neighbors", type=click.IntRange(1), default=5, metavar="N", help="Similar pictures that vote (default 5)."
+    "--neighbors",
+    type=click.IntRange(1),
+    default=5,
+    metavar="N",
+    help="Number of nearest neighbours that vote (default 5).",
 )
-@click.option("--batch", type=click.IntRange(1), metavar="N", help="Pictures of one run (default 8).")
+@click.option("--batch", type=click.IntRange(1), metavar="N", help="Batch size (default 8).")
 @shared_options.PREPROCESSOR
 @shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa: N802
-    """Label pictures by similar ones.
+    """Classify images by their nearest labelled examples (k-NN).
 
-    The most similar pictures of --against vote for the names of their folders, with the cosine of their vectors as
-    weight; nothing is trained. MODEL makes vectors of pictures. PICTURE is a file, a folder or a pattern of names.
+    MODEL embeds images. The nearest images in --against vote for the names of their folders, weighted by cosine
+    similarity; nothing is trained. IMAGE is a file, a folder or a glob pattern.
 
-    A damaged picture is left out: it gets a line on standard error, and the exit code is that of its error at the end.
+    A damaged file is reported on standard error and skipped; the exit code is then that of its error.
     """
     import numpy as np
 

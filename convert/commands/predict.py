@@ -1,4 +1,4 @@
-"""``predict``: what a model finds in its inputs: labels, spans, answers, tokens, boxes, masks, depth, pitch, speech."""
+"""``predict``: runs a model on texts, images or audio and prints labels, spans, answers, boxes, masks or depth."""
 
 from __future__ import annotations
 
@@ -44,12 +44,16 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
 @click.argument("inputs", metavar="[INPUT ...]", nargs=-1)
 @click.option(
-    "-f", "--file", metavar="FILE", type=shared_options.PATH, help="File with one input a line; - reads standard input."
+    "-f",
+    "--file",
+    metavar="FILE",
+    type=shared_options.PATH,
+    help="File with one input per line; - reads standard input.",
 )
-@click.option("--context", metavar="TEXT", help="The text that answers a question, or the second text of a pair.")
-@click.option("--task", metavar="NAME", help="Task of the model, such as fill-mask (default: as the model says).")
-@click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N most probable results of an input.")
-@click.option("--batch", type=click.IntRange(1), metavar="N", help="Inputs of one run (default: 32 texts, 1 picture).")
+@click.option("--context", metavar="TEXT", help="Passage that answers the question, or second text of a pair.")
+@click.option("--task", metavar="NAME", help="Task, such as fill-mask (default: the model's).")
+@click.option("--top", type=click.IntRange(1), metavar="N", help="Number of results per input, most probable first.")
+@click.option("--batch", type=click.IntRange(1), metavar="N", help="Batch size (default: 32 texts, 1 image).")
 @click.option(
     "-o",
     "--output",
@@ -57,21 +61,21 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
     "output",
     metavar="DIR",
     type=shared_options.PATH,
-    help="Folder for annotated copies of pictures.",
+    help="Folder for annotated images.",
 )
-@click.option("--threshold", type=Number(0, 1), metavar="P", help="Lowest score of objects.")
-@click.option("--iou", type=Number(0, 1), metavar="P", help="Most that boxes may overlap (default 0.7).")
+@click.option("--threshold", type=Number(0, 1), metavar="P", help="Minimum confidence (0-1).")
+@click.option("--iou", type=Number(0, 1), metavar="P", help="NMS IoU threshold (default 0.7).")
 @click.option(
     "--classes",
     metavar="NAME,...",
-    help="Labels of objects to look for (default: all), or of texts, judged by a model of inference.",
+    help="Labels to detect (default: all), or candidate labels for zero-shot text classification.",
 )
 @click.option(
     "--points",
     multiple=True,
     metavar="X,Y[,0]",
     callback=_numbers,
-    help="Point of the object to cut out, in pixels; with 0 a point outside of it. Repeatable.",
+    help="Segmentation prompt in pixels: foreground point, or background point with 0. Repeatable.",
 )
 @click.option(
     "--box",
@@ -79,31 +83,33 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
     multiple=True,
     metavar="X0,Y0,X1,Y1",
     callback=_numbers,
-    help="Box around an object to cut out, in pixels. Repeatable.",
+    help="Segmentation prompt in pixels: box around an object. Repeatable.",
 )
-@click.option("--stability", type=Number(0, 1), metavar="P", help="Least stability of masks (default 0.95).")
-@click.option("--grid", type=click.IntRange(1, 256), metavar="N", help="N x N points find masks (default 32).")
-@click.option("--min-area", type=click.IntRange(0), metavar="N", help="Remove holes and islands of fewer pixels.")
+@click.option("--stability", type=Number(0, 1), metavar="P", help="Minimum stability score of masks (default 0.95).")
 @click.option(
-    "--crop-layers", type=click.IntRange(0, 4), metavar="N", help="Also search N layers of crops for small objects."
+    "--grid", type=click.IntRange(1, 256), metavar="N", help="Prompt with a grid of N x N points (default 32)."
+)
+@click.option(
+    "--min-area", type=click.IntRange(0), metavar="N", help="Remove holes and islands of masks below N pixels."
+)
+@click.option(
+    "--crop-layers", type=click.IntRange(0, 4), metavar="N", help="Layers of image crops to search for small objects."
 )
 @shared_options.PREPROCESSOR
-@click.option("--force", is_flag=True, help="Replace existing annotated pictures.")
+@click.option("--force", is_flag=True, help="Overwrite annotated images.")
 @shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa: N802
-    """Show what a model finds in its inputs.
+    """Run a model on text, images or audio and print its predictions.
 
-    An INPUT is a text, or, for models of pictures or sounds, a file, a folder or a pattern of names; FILE has one a
-    line. The task is the model's: labels of a text, a pair, a picture or a sound, labeled spans, the answer to a
-    question, the tokens in place of a mask, boxes, masks, depth, pitch, segments of speech. MODEL is a Hugging Face
-    directory, a GGUF file, or an ONNX file with its tokenizer in the same directory. A sound may be - for standard
-    input.
+    INPUT is text, or for image and audio models a file, folder or glob pattern (- reads audio from standard input);
+    -f reads one input per line from FILE. MODEL is a Hugging Face directory, a GGUF file, or an ONNX file next to its
+    tokenizer. Its task decides what is printed: class labels, named entities, answers, mask tokens, boxes, masks,
+    keypoints, depth, captions, pitch or speech segments.
 
-    Segment Anything cuts out what --points and --box show, or without them everything that a grid of points finds;
-    --json has masks as COCO run lengths (size and counts).
+    Segment Anything segments the objects at --points and --box, or every object without them; --json prints masks as
+    COCO RLE (size and counts).
 
-    A damaged picture or sound among several gets a line on standard error, and the exit code is that of its error at
-    the end.
+    A damaged file is reported on standard error and skipped; the exit code is then that of its error.
     """
     from ..inputs.input_kind import kind_of
     from ..run.text_lines import texts_of

@@ -1,4 +1,4 @@
-"""``rerank``: documents by how well they answer a query."""
+"""``rerank``: reranks documents by relevance to a query."""
 
 from __future__ import annotations
 
@@ -21,27 +21,25 @@ Examples
 @click.command("rerank", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
 @click.argument("documents", metavar="[DOCUMENT ...]", nargs=-1)
-@click.option("--query", required=True, metavar="TEXT", help="What the documents are compared with.")
+@click.option("--query", required=True, metavar="TEXT", help="Search query.")
 @click.option(
     "-f",
     "--file",
     metavar="FILE",
     type=shared_options.PATH,
-    help="File with one document a line; - reads standard input.",
+    help="File with one document per line; - reads standard input.",
 )
-@click.option(
-    "--instruction", metavar="TEXT", help="What makes a document fit, for language models that answer yes or no."
-)
-@click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N best documents (default: all).")
-@click.option("--batch", type=click.IntRange(1), default=32, metavar="N", help="Documents of one run (default 32).")
+@click.option("--instruction", metavar="TEXT", help="Definition of relevance for rerankers that are language models.")
+@click.option("--top", type=click.IntRange(1), metavar="N", help="Number of documents to print (default: all).")
+@click.option("--batch", type=click.IntRange(1), default=32, metavar="N", help="Batch size (default 32).")
 @shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, documents: tuple[str, ...], **values: Any) -> None:  # noqa: N802
-    """Order documents by how well they answer a query.
+    """Rerank documents by relevance to a query.
 
-    The best is first. A text classifier with one label scores the pairs of query and document. A language model
-    that was trained for it (Qwen3-Reranker) is asked whether each document fits, and its answers yes and no are
-    compared; with --instruction any language model with Qwen's chat tokens is. Another model compares vectors, with
-    its prompts for queries and documents. The first column is the number of the document, from 1.
+    The most relevant document is first; the first column is its number in the input, from 1. A cross-encoder (text
+    classifier with one label) scores pairs of query and document. Qwen3-Reranker, or with --instruction any language
+    model with Qwen's chat tokens, scores by the logits of "yes" and "no". An embedding model scores by similarity, with
+    its prompts for queries and documents.
     """
     import numpy as np
 

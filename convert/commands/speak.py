@@ -1,4 +1,4 @@
-"""``speak``: speech and music of a text."""
+"""``speak``: generates speech or music from text."""
 
 from __future__ import annotations
 
@@ -27,30 +27,34 @@ VOICE = {"description": "describe", "speaker": "speaker"}
 @click.command("speak", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
 @click.option(
-    "-p", "--prompt", required=True, metavar="TEXT", help="What is said, or what the music is like; - reads stdin."
+    "-p", "--prompt", required=True, metavar="TEXT", help="Text to speak, or description of the music; - reads stdin."
 )
-@click.option("--describe", metavar="TEXT", help="How the voice sounds, for models that read a description.")
-@click.option("--speaker", metavar="N|FILE", help="Whose voice it is: a speaker's number, or a sound of the voice.")
+@click.option("--describe", metavar="TEXT", help="Description of the voice (Parler-TTS).")
+@click.option("--speaker", metavar="N|FILE", help="Speaker number, or recording of the voice to clone.")
 @click.option(
-    "-o", "--output", required=True, metavar="OUT", type=shared_options.PATH, help="A .wav, .flac, .ogg or .mp3 file."
+    "-o",
+    "--output",
+    required=True,
+    metavar="OUT",
+    type=shared_options.PATH,
+    help="Output file: .wav, .flac, .ogg or .mp3.",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed (default: random).")
-@click.option("--max-seconds", type=Number(0, min_open=True), metavar="X", help="Longest sound (default: the model's).")
 @click.option(
-    "--guidance", type=Number(0), metavar="X", help="Scale of classifier-free guidance (default: the model's)."
+    "--max-seconds", type=Number(0, min_open=True), metavar="X", help="Maximum duration (default: the model's)."
 )
-@click.option("--temperature", type=Number(0), metavar="X", help="Temperature; 0 takes the most probable codes.")
-@click.option("--top-k", type=click.IntRange(0), metavar="N", help="Draw from the N most probable codes, 0 for all.")
-@click.option("--force", is_flag=True, help="Replace an existing output.")
+@click.option("--guidance", type=Number(0), metavar="X", help="Classifier-free guidance scale (default: the model's).")
+@click.option("--temperature", type=Number(0), metavar="X", help="Sampling temperature; 0 is greedy.")
+@click.option("--top-k", type=click.IntRange(0), metavar="N", help="Sample from the N most probable tokens; 0 for all.")
+@click.option("--force", is_flag=True, help="Overwrite an existing output.")
 @shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
-    """Make speech or music of a text.
+    """Generate speech or music from text.
 
-    MODEL is a directory of MusicGen with its tokenizer, of Parler-TTS or CSM, or a GGUF file of one; or a folder of
-    MetaVoice: first_stage.pt, second_stage.pt, speaker_encoder.pt and encodec/. MetaVoice speaks in the voice of
-    --speaker voice.wav; EnCodec's decoder makes its sound, without the authors' multiband diffusion and DeepFilterNet.
-    Codes are drawn with the settings of generation_config.json, or of MetaVoice's authors; the same seed makes the same
-    sound.
+    MODEL is a MusicGen, Parler-TTS or CSM directory with its tokenizer, a GGUF file of one of them, or a MetaVoice
+    folder (first_stage.pt, second_stage.pt, speaker_encoder.pt, encodec/). MetaVoice clones the voice of
+    --speaker voice.wav and decodes with EnCodec, without multiband diffusion and DeepFilterNet. Sampling defaults come
+    from generation_config.json; the same seed gives the same audio.
     """
     from ..console.atomic_replace import refuse_existing
     from ..console.stdio import STREAM

@@ -1,4 +1,4 @@
-"""``transcribe``: text of what is said in audio."""
+"""``transcribe``: transcribes audio to text or subtitles."""
 
 from __future__ import annotations
 
@@ -36,11 +36,9 @@ STATED = (
 @click.command("transcribe", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
 @click.argument("inputs", metavar="FILE...", nargs=-1, required=True)
+@click.option("-l", "--language", metavar="CODE", help="Spoken language, such as de or german (default: detected).")
 @click.option(
-    "-l", "--language", metavar="CODE", help="Language of the audio, such as de or german (default: detected)."
-)
-@click.option(
-    "--task", type=click.Choice(["transcribe", "translate"]), help="transcribe (default), or translate into English."
+    "--task", type=click.Choice(["transcribe", "translate"]), help="transcribe (default), or translate to English."
 )
 @click.option(
     "-o",
@@ -49,68 +47,61 @@ STATED = (
     "output",
     metavar="OUT",
     type=shared_options.PATH,
-    help="File, or for several inputs a folder of files.",
+    help="Output file; for several inputs an output folder.",
 )
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="Output format (default: by the suffix of OUT).")
+@click.option("--beams", type=click.IntRange(1), metavar="N", help="Beam size (default 5).")
 @click.option(
-    "--format", "kind", type=click.Choice(FORMATS), help="txt, srt, vtt, tsv or json (default: by the suffix of OUT)."
-)
-@click.option("--beams", type=click.IntRange(1), metavar="N", help="Hypotheses of the beam search (default 5).")
-@click.option(
-    "--best-of", type=click.IntRange(1), metavar="N", help="Texts to choose from at temperatures above 0 (default 5)."
+    "--best-of",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Candidates when sampling at temperatures above 0 (default 5).",
 )
 @click.option(
     "--temperature",
     type=Number(0),
     metavar="X",
-    help="The only temperature; by default 0, then up to 1 until the text is good enough.",
+    help="Sampling temperature (default: 0, raised to 1 when decoding fails).",
 )
 @click.option(
     "--compression-ratio-threshold",
     type=float,
     metavar="X",
-    help="A text that zlib compresses more is tried again (default 2.4).",
+    help="Decode again if the text compresses better than X (default 2.4).",
 )
 @click.option(
     "--logprob-threshold",
     type=float,
     metavar="X",
-    help="A text of a lower mean log probability is tried again (default -1).",
+    help="Decode again if the average log probability is below X (default -1).",
 )
 @click.option(
     "--no-speech-threshold",
     type=float,
     metavar="X",
-    help="Windows that are silent with a higher probability have no text (default 0.6).",
+    help="Skip windows whose no-speech probability is above X (default 0.6).",
 )
+@click.option("--word-timestamps", is_flag=True, help="Timestamps per word, written to JSON.")
 @click.option(
-    "--word-timestamps", is_flag=True, help="Times of every word, in JSON; segments begin and end with words."
+    "--vad", metavar="FILE", type=shared_options.PATH, help="Silero VAD model; transcribe detected speech only."
 )
-@click.option(
-    "--vad",
-    metavar="FILE",
-    type=shared_options.PATH,
-    help="Model of Silero VAD: only what it takes for speech is heard.",
-)
-@click.option("--initial-prompt", metavar="TEXT", help="Text before the first window: names, spelling, style.")
+@click.option("--initial-prompt", metavar="TEXT", help="Prompt of the first window: names, spelling, style.")
 @click.option(
     "--condition-on-previous-text/--no-condition-on-previous-text",
     default=None,
-    help="Whether the text of a window is the prompt of the next one (default: it is).",
+    help="Prompt each window with the previous text (default: on).",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed at temperatures above 0 (default 0).")
-@click.option("--force", is_flag=True, help="Replace existing outputs.")
+@click.option("--force", is_flag=True, help="Overwrite existing outputs.")
 @shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa: N802
-    """Write what is said in audio.
+    """Transcribe audio to text or subtitles.
 
-    FILE is an audio file of any rate and length, a folder or a pattern of names, or - for standard input. MODEL is
-    Whisper; Moonshine, whose options are --beams and --vad; or a model that tells a letter for each frame (wav2vec 2.0,
-    HuBERT, WavLM), whose options are --word-timestamps and --vad. Audio is read in windows of 30 s; a window of Whisper
-    starts where the last sentence of the one before it ended. Text is printed as it is found, a line for each segment;
-    subtitles have their times.
+    FILE is an audio file of any sample rate and length, a folder, a glob pattern, or - for standard input. MODEL is
+    Whisper, Moonshine (options --beams and --vad) or a CTC model such as wav2vec 2.0, HuBERT or WavLM (options
+    --word-timestamps and --vad). Audio is read in windows of 30 s; each segment is printed when it is decoded.
 
-    A damaged file among several is left out: it gets a line on standard error, and the exit code is that of its error
-    at the end.
+    A damaged file is reported on standard error and skipped; the exit code is then that of its error.
     """
     from ..run.readable_files import over_readable
     from ..sounds.sound_inputs import sounds_of
