@@ -19,6 +19,7 @@ from ...runtime.base.out_of_memory import check_start, shortage
 from ...runtime.base.system_error import system_error
 from ...runtime.base.version import __version__
 from ...runtime.plugin.discovery import COMMANDS
+from ...runtime.plugin.optional_package import missing_package
 from ..console.interrupt import INTERRUPTED, answer, end, stop
 from ..console.output import current
 from ..console.progress import Compiling
@@ -137,6 +138,9 @@ def _run(arguments: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         current().interrupted()
         return INTERRUPTED
+    except ModuleNotFoundError as error:
+        missing = missing_package(error)
+        return _report_bug() if missing is None else _refuse(error, missing)
     except Exception as error:
         found = shortage(error) or system_error(error)
         return _report_bug() if found is None else _refuse(error, found)

@@ -6,7 +6,8 @@ import os
 import re
 from pathlib import Path
 
-from ...runtime.base.errors import FileAccessError, UnsupportedError, UsageError
+from ...runtime.base.errors import FileAccessError, UsageError
+from ...runtime.plugin.optional_package import optional_package
 
 _URI = re.compile(r"hf://(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w.-]+))?(?:/(?P<file>.+))?")
 WANTED = (
@@ -35,13 +36,8 @@ def resolve(uri: str, revision: str | None = None, offline: bool = False) -> Pat
             f"{uri!r} is not hf://owner/repo[@revision][/file]",
             hint="For example hf://owner/repo/model.safetensors",
         )
-    try:
-        import huggingface_hub
-        from huggingface_hub import errors
-    except ModuleNotFoundError as error:
-        raise UnsupportedError(
-            "E-HUB-EXTRA", None, "hf:// needs huggingface_hub", hint="pip install 'candle-convert[hub]'"
-        ) from error
+    huggingface_hub = optional_package("huggingface_hub", "hf://")
+    errors = optional_package("huggingface_hub.errors", "hf://")
     repo, file, revision = match["repo"], match["file"], match["revision"] or revision
     try:
         if file is None:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FileAccessError, FormatError, UnsupportedError, UsageError
+from ...runtime.base.errors import FileAccessError, FormatError, UsageError
 from ...runtime.ir.graph import Value
+from ...runtime.plugin.optional_package import optional_package
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,12 +94,7 @@ class Camera:
         """One picture, without the axis of samples."""
         import numpy
 
-        try:
-            from PIL import Image
-        except ModuleNotFoundError as cause:
-            raise UnsupportedError(
-                "E-OP-PILLOW", None, "pictures need Pillow", hint="pip install candle-convert[image]"
-            ) from cause
+        Image = optional_package("PIL.Image", "reading images")  # noqa: N806
         picture = Image.fromarray(_pixels(path, self.grey))
         height, width = self.size
         if self.look.resize is not None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...ops.image.picture_file import DAMAGE, eight_bit, opened
 from ...runtime.base.errors import FileAccessError, FormatError, LimitError, UnsupportedError, UsageError
+from ...runtime.plugin.optional_package import optional_package
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -63,7 +64,7 @@ def _at_once(path: str, flags: int) -> int:
 
 
 def _decoded(stream: Any, path: str | None, channels: int) -> Image:
-    from PIL import UnidentifiedImageError
+    UnidentifiedImageError = optional_package("PIL", "reading images").UnidentifiedImageError  # noqa: N806
 
     try:
         with opened(stream, FORMATS, "a picture") as picture:
@@ -81,8 +82,7 @@ def _decoded(stream: Any, path: str | None, channels: int) -> Image:
 
 
 def _image_of(array: np.ndarray) -> Image:
-    from PIL import Image
-
+    library = optional_package("PIL.Image", "an array as an image")
     if array.dtype != np.uint8 or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):
         raise UsageError(
             "E-PICTURE-ARRAY",
@@ -92,7 +92,8 @@ def _image_of(array: np.ndarray) -> Image:
         )
     if not array.size:
         raise UsageError("E-PICTURE-ARRAY", None, "the picture has no pixels", found=str(list(array.shape)))
-    return Image.fromarray(array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array)
+    picture: Image = library.fromarray(array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array)
+    return picture
 
 
 def _converted(picture: Image, channels: int, *, read: bool = False) -> Image:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from ...runtime.base.errors import LimitError, UnsupportedError
+from ...runtime.base.errors import LimitError
 from ...runtime.base.limits import current
+from ...runtime.plugin.optional_package import optional_package
 from ..rules.output_limit import allowed
 
 if TYPE_CHECKING:
@@ -49,12 +50,7 @@ def opened(stream: bytes | BinaryIO, formats: Sequence[str], what: str) -> Itera
     Raises UnsupportedError without Pillow, LimitError for pictures beyond the memory limit, and what `DAMAGE` lists, in
     the block too, for streams that are not pictures.
     """
-    try:
-        from PIL import Image, ImageFile
-    except ModuleNotFoundError as cause:
-        raise UnsupportedError(
-            "E-OP-PILLOW", None, f"{what} needs Pillow", hint="pip install candle-convert[image]"
-        ) from cause
+    Image, ImageFile = optional_package("PIL.Image", what), optional_package("PIL.ImageFile", what)  # noqa: N806
     truncated, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
     try:
         with warnings.catch_warnings():

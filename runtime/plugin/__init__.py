@@ -1,1 +1,1 @@
-"""Plug-in discovery: what the modules of a package declare, read from their syntax trees without importing them."""
+"""Plug-ins, found in the syntax trees of modules without importing them, and optional packages."""

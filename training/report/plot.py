@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...runtime.base.errors import FileAccessError, UnsupportedError, UsageError
+from ...runtime.base.errors import FileAccessError, UsageError
+from ...runtime.plugin.optional_package import optional_package
 
 WIDTH, HEIGHT = 960, 540
 LEFT, RIGHT, TOP, BOTTOM = 80, 220, 30, 50
@@ -26,11 +27,9 @@ def plot(curves: Mapping[str, Sequence[float]], path: str | os.PathLike[str], fi
 
     Raises UsageError without a finite value, FileAccessError if the picture cannot be written.
     """
-    try:
-        from PIL import Image, ImageDraw, ImageFont
-    except ModuleNotFoundError as cause:
-        hint = "pip install candle-convert[image]"
-        raise UnsupportedError("E-OP-PILLOW", None, "drawing needs Pillow", hint=hint) from cause
+    Image, ImageDraw, ImageFont = (  # noqa: N806
+        optional_package(f"PIL.{name}", "drawing") for name in ("Image", "ImageDraw", "ImageFont")
+    )
     finite = [value for curve in curves.values() for value in curve if math.isfinite(value)]
     if not finite:
         raise UsageError("E-TRAIN-PLOT", None, "there is no value to draw", hint="Call fit() first")
