@@ -17,6 +17,7 @@ from ....runtime.ir.builder import Builder
 from ....runtime.ir.function import nodes_below
 from ....runtime.ir.graph import Function, Graph, Node, Value
 from ....runtime.ir.shape_inference import infer
+from .opset_expressions import expressed
 from .reader import NEWEST
 
 if TYPE_CHECKING:
@@ -120,6 +121,19 @@ def _split(form: Form) -> None:
         raise CannotError("it may split into parts of different lengths")
 
 
+def _reshape(form: Form) -> None:
+    """A constant shape without zeros means the same with and without allowzero."""
+    shape = _constant(form, 1) if form.attributes.get("allowzero", 0) else None
+    if shape is not None and (shape != 0).all():
+        del form.attributes["allowzero"]
+
+
+def _regions(form: Form) -> None:
+    """Older definitions compute with pixels' corners, as output_half_pixel does."""
+    if form.attributes.pop("coordinate_transformation_mode", "half_pixel") != "output_half_pixel":
+        raise CannotError("regions in half_pixel coordinates are of newer opsets")
+
+
 def _renamed(attribute: str, names: dict[str, str]) -> Rule:
     def rule(form: Form) -> None:
         value = form.attributes.get(attribute)
@@ -185,6 +199,8 @@ RULES: dict[tuple[str, int], Rule] = {
     ("ScatterElements", 18): _only("reduction", "none", "add", "mul"),
     ("ScatterND", 18): _only("reduction", "none", "add", "mul"),
     ("Mod", 28): _whole_numbers,
+    ("Reshape", 14): _reshape,
+    ("RoiAlign", 16): _regions,
 }
 """Rules for writing a node for a definition older than the given opset, in addition to the signature. Source: the
 operators' change log in the ONNX documentation."""
@@ -343,14 +359,11 @@ def _express(graph: Graph, opset: int) -> bool:
         made: list[Node] = []
         for node in inner.nodes:
             build = Builder(inner, made, node.name or node.op.name)
-            lacking = (
-                node.op.lower is not None
-                and history(node.op.name, node.op.domain)
-                and _options(node, inner)[-1][0] > opset
-            )
-            if not lacking or not decomposed(node, build):
+            lacking = history(node.op.name, node.op.domain) and _options(node, inner)[-1][0] > opset
+            if lacking and (expressed(node, build) or (node.op.lower is not None and decomposed(node, build))):
+                changed = True
+            else:
                 build.keep(node)
-        changed |= len(made) > len(inner.nodes)
         inner.nodes = made
     return changed
 
