@@ -29,7 +29,7 @@ OPTIONS = (
         "--calib",
         metavar="DATA",
         type=click.Path(),
-        help="Networks: npz, a folder of inputs, or ranges.json of calibrate.",
+        help="Networks: npz, folder of npz or images, or ranges.json of calibrate.",
     ),
     click.option(
         "--method",
@@ -40,6 +40,11 @@ OPTIONS = (
     click.option("--per-channel", is_flag=True, help="Networks: one scale per output channel."),
     click.option(
         "--block-size", default="32", type=click.Choice(BLOCKS), help="Networks: number of weights that share a scale."
+    ),
+    click.option(
+        "--reduce-range",
+        is_flag=True,
+        help="Networks: 7-bit weights; int8 needs them in onnxruntime on AVX2 without VNNI.",
     ),
     click.option("--symmetric", is_flag=True, help="Networks: blocks without zero points."),
     click.option(
@@ -58,6 +63,7 @@ DEFAULTS = {
     "per_channel": False,
     "block_size": "32",
     "symmetric": False,
+    "reduce_range": False,
     "quant_format": None,
     "nodes": (),
     "exclude_nodes": (),
@@ -137,6 +143,9 @@ def request(type_name: str | None, values: dict[str, Any]) -> Request:
     if values["per_channel"] and kind == "blocks":
         why = "--per-channel has no effect with blocks, which have a scale each"
         raise UsageError("E-OPTION-NODES", None, why, hint="Use --block-size to choose their length")
+    if values["reduce_range"] and kind not in ("dynamic", "static"):
+        why = f"--reduce-range is for int8 and uint8 with quantized activations, not for {type}"
+        raise UsageError("E-OPTION-NODES", None, why, hint="Omit --reduce-range")
     for text in (*values["nodes"], *values["exclude_nodes"]):
         compiled(text)
     activation = values["activation_type"] if values["activation_type"] in ("int8", "uint8") else "uint8"
@@ -151,6 +160,7 @@ def request(type_name: str | None, values: dict[str, Any]) -> Request:
         values["nodes"],
         values["exclude_nodes"],
         values["no_fallback"],
+        values["reduce_range"],
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UnsafeFileError, UsageError
+from ....runtime.base.units import counted
 from ....runtime.ir.graph import Graph, Node
 from ....runtime.ir.shape_inference import infer
 from ....runtime.passes.pattern.dead_code import RemoveDeadCode
@@ -31,6 +32,12 @@ WEIGHTS = {
     "half": (),
 }
 """Operators whose weights a kind of quantization takes."""
+BYTES = ("dynamic", "static")
+"""Kinds whose activations are bytes."""
+SATURATES = (
+    "onnxruntime saturates sums of u8 x s8 products on AVX2 without VNNI, which costs 12 to 24 dB there; "
+    "--reduce-range avoids it"
+)
 
 
 @dataclass(frozen=True)
@@ -100,11 +107,12 @@ def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Ou
             expected=", ".join(WEIGHTS[request.kind]) or None,
             hint="See them with candle-convert inspect",
         )
+    if request.type == "int8" and request.activation == "uint8" and not request.reduce_range and request.kind in BYTES:
+        graph.note("W-QUANT-SATURATES", SATURATES)
     if outcome.kept and request.no_fallback:
         first = outcome.kept[0]
-        why = (
-            f"{len(outcome.kept)} nodes remain in floating point, such as {first.operator} {first.node!r}: {first.why}"
-        )
+        count = counted(len(outcome.kept), "node", verb="remains")
+        why = f"{count} in floating point, such as {first.operator} {first.node!r}: {first.why}"
         raise UnsafeFileError(
             "E-QUANT-FALLBACK", None, why, hint="Skip them with --exclude-nodes, or omit --no-fallback"
         )
@@ -128,10 +136,10 @@ def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
     elif request.kind == "float8":
         made = float8_weights.Float8Weights(request.per_channel, request.selects)
     elif request.kind == "dynamic":
-        made = dynamic_int8.DynamicInt8(request.type, request.per_channel, request.selects)
+        made = dynamic_int8.DynamicInt8(request.type, request.per_channel, request.reduce_range, request.selects)
     else:
         made = static_qdq_int8.StaticInt8(
-            ranges, request.activation, request.type, request.per_channel, request.selects
+            ranges, request.activation, request.type, request.per_channel, request.reduce_range, request.selects
         )
     made.run(graph)
     if request.kind == "static" and request.form == "qoperator":
@@ -174,7 +182,8 @@ def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> 
         return f"{request.kind} quantization does not support {node.op.name}"
     if dtype.name != "f32" and not (dtype.name == "f16" and request.kind in ("blocks", "float8")):
         return f"its weight is {dtype.name}"
-    matrix = node.op.name == "MatMul" or (request.kind != "static" and node.op.name not in ("Conv", "LSTM"))
+    blocks = request.kind in ("blocks", "float8")
+    matrix = blocks if node.op.name == "MatMul" else request.kind != "static" and node.op.name not in ("Conv", "LSTM")
     if len(shape) != 2 and matrix:
         return f"its weight has {len(shape)} dimensions"
     if request.kind == "static":

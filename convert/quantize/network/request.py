@@ -18,6 +18,7 @@ class Request:
         form: nbits or qdq, of blocks; qdq or qoperator, of static quantization.
         block: weights that share a scale, of blocks.
         nodes, excluded: patterns of names of nodes to quantize, by default all, and of nodes to skip.
+        reduce_range: whether 8-bit weights use 7 bits.
         no_fallback: whether a selected node that stays in floating point is an error.
         wide: values that the type cannot hold; nodes that make or read them stay as they are.
     """
@@ -32,6 +33,7 @@ class Request:
     nodes: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     no_fallback: bool = False
+    reduce_range: bool = False
     wide: frozenset[str] = frozenset()
 
     def selects(self, node: Node) -> bool:

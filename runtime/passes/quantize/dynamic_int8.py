@@ -25,6 +25,8 @@ F32 = 1
 MICROSOFT = "com.microsoft"
 OPERATORS = ("Conv", "Gather", "Gemm", "LSTM", "MatMul")
 """Operators whose weights are quantized."""
+INT8_REACH = {False: 127, True: 64}
+"""Greatest int8 code of a weight, by whether the range is reduced, as onnxruntime has them."""
 
 
 @dataclass
@@ -35,12 +37,14 @@ class DynamicInt8:
         weight: int8 or uint8; the weights of Conv are always uint8, since runtimes have no ConvInteger for others,
             those of LSTM always int8.
         per_channel: a scale for each output channel of a weight, instead of one.
+        reduced: 7-bit codes of weights, whose sums of two products with bytes fit 16 bits.
         selected: whether a node may be changed.
         changed: names of the weights that were quantized.
     """
 
     weight: str = "int8"
     per_channel: bool = False
+    reduced: bool = False
     selected: Callable[[Node], bool] = field(default=lambda node: True)
     changed: list[str] = field(default_factory=list)
     _rounded: dict[tuple[Graph, Value], tuple[Value, Value, Value]] = field(default_factory=dict, repr=False)
@@ -52,10 +56,13 @@ class DynamicInt8:
         return rewrite(graph, by_operator(dict(zip(OPERATORS, rules, strict=True)), self.selected))
 
     def _matmul(self, node: Node, build: Builder) -> bool:
-        matrix = self._weight(node.inputs[1], build)
-        if matrix is None:
+        matrices = [self._stack(value, build) for value in node.inputs[:2]]
+        if matrices[1] is not None:
+            self._product(node, matrices[1], False, build, node.outputs)
+        elif matrices[0] is not None:
+            self._left_product(node, matrices[0], build)
+        else:
             return False
-        self._product(node, matrix, False, build, node.outputs)
         return True
 
     def _gemm(self, node: Node, build: Builder) -> bool:
@@ -92,6 +99,14 @@ class DynamicInt8:
             self.changed.append(value.name)
         return matrix
 
+    def _stack(self, value: Value | None, build: Builder) -> Tensor | None:
+        """A constant f32 matrix, or a stack of matrices."""
+        tensor = constant(build.graph, value)
+        if value is None or tensor is None or tensor.dtype.name != "f32" or len(tensor.shape) < 2 or 0 in tensor.shape:
+            return None
+        self.changed.append(value.name)
+        return tensor
+
     def _conv(self, node: Node, build: Builder) -> bool:
         tensor = constant(build.graph, node.inputs[1])
         if tensor is None or tensor.dtype.name != "f32" or 0 in tensor.shape or len(tensor.shape) < 3:
@@ -104,9 +119,8 @@ class DynamicInt8:
         across = (-1, *(1,) * (rank - 2))
 
         def made() -> list[np.ndarray]:
-            right, steps, zeros = quantize_8bit(
-                tensor.numpy(), "uint8", tuple(range(1, rank)) if self.per_channel else None
-            )
+            axes = tuple(range(1, rank)) if self.per_channel else None
+            right, steps, zeros = quantize_8bit(tensor.numpy(), "uint8", axes, reduced=self.reduced)
             return [right, steps.reshape(across) if self.per_channel else steps, zeros.reshape(-1)[:1].reshape(())]
 
         right, steps, middle = self._shared.constants(build, node.inputs[1], "conv", made)
@@ -145,7 +159,7 @@ class DynamicInt8:
     def _lstm_codes(self, tensor: Tensor) -> list[np.ndarray]:
         """LSTM weight codes with the last two axes swapped, with their scales and zero points."""
         transposed = tensor.numpy().swapaxes(1, 2)
-        codes, steps = quantize_int8(transposed, (1,) if self.per_channel else (1, 2))
+        codes, steps = quantize_int8(transposed, (1,) if self.per_channel else (1, 2), INT8_REACH[self.reduced])
         steps = steps.reshape(len(transposed), -1) if self.per_channel else steps
         return [codes, steps, (steps * 0).astype("int8")]
 
@@ -168,34 +182,60 @@ class DynamicInt8:
 
         def made() -> tuple[np.ndarray, ...]:
             array = matrix.numpy()
-            return quantize_8bit(array.T if transposed else array, self.weight, 0 if self.per_channel else None)
+            axes = tuple(range(array.ndim - 1)) if self.per_channel else None
+            parts = quantize_8bit(array.T if transposed else array, self.weight, axes, reduced=self.reduced)
+            return parts if array.ndim == 2 else (*parts[:2], parts[2].reshape(-1)[:1].reshape(()))
 
         right, steps, zeros = self._shared.constants(build, weight, how, made)
         sums = build.add("MatMulInteger", [codes, right, zero, zeros], name=node.name if outputs != 1 else "")
         factor = build.add("Mul", [scale, steps])
         return build.add("Mul", [build.add("Cast", [sums], {"to": F32}), factor], outputs=outputs)
 
+    def _left_product(self, node: Node, matrix: Tensor, build: Builder) -> None:
+        """A product with a weight on the left, whose codes are uint8: runtimes multiply no int8 by uint8. Scales of
+        channels are those of rows."""
+        weight, right = node.inputs[:2]
+        assert weight is not None
+        assert right is not None
+        codes, scale, zero = self._codes(right, build)
+
+        def made() -> tuple[np.ndarray, ...]:
+            array = matrix.numpy()
+            axes = (*range(array.ndim - 2), array.ndim - 1) if self.per_channel else None
+            left, steps, zeros = quantize_8bit(array, "uint8", axes, reduced=self.reduced)
+            return left, steps.reshape(-1, 1) if self.per_channel else steps, zeros.reshape(-1)[:1].reshape(())
+
+        left, steps, middle = self._shared.constants(build, weight, "left", made)
+        sums = build.add("MatMulInteger", [left, codes, middle, zero], name=node.name)
+        factor = build.add("Mul", [scale, steps])
+        build.add("Mul", [build.add("Cast", [sums], {"to": F32}), factor], outputs=node.outputs)
+
 
 def quantize_8bit(
-    values: np.ndarray, dtype: str, axis: int | tuple[int, ...] | None = None
+    values: np.ndarray, dtype: str, axis: int | tuple[int, ...] | None = None, *, reduced: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Codes, f32 scales and zero points as int8 or uint8; symmetric: the zero point is the middle code."""
+    """Codes, f32 scales and zero points as int8 or uint8; symmetric: the zero point is the middle code. `reduced`: 7
+    bits, -64 to 64 as int8 and 1 to 127 as uint8."""
     import numpy
 
-    codes, steps = quantize_int8(values, axis)
     if dtype == "int8":
+        codes, steps = quantize_int8(values, axis, INT8_REACH[reduced])
         return codes, steps, numpy.zeros(steps.shape, numpy.int8)
-    return (codes.astype(numpy.int16) + 128).astype(numpy.uint8), steps, numpy.full(steps.shape, 128, numpy.uint8)
+    codes, steps = quantize_int8(values, axis, 63 if reduced else 127)
+    zero = 64 if reduced else 128
+    return (codes.astype(numpy.int16) + zero).astype(numpy.uint8), steps, numpy.full(steps.shape, zero, numpy.uint8)
 
 
-def quantize_int8(values: np.ndarray, axis: int | tuple[int, ...] | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """int8 codes in [-127, 127] and the f32 scale of the array; with `axis` (one or several), scales are reduced
+def quantize_int8(
+    values: np.ndarray, axis: int | tuple[int, ...] | None = None, most: int = 127
+) -> tuple[np.ndarray, np.ndarray]:
+    """int8 codes in [-most, most] and the f32 scale of the array; with `axis` (one or several), scales are reduced
     over these axes."""
     import numpy
 
     reach = numpy.abs(values).max(axis=axis, keepdims=axis is not None)
-    steps = numpy.where(reach == 0, 1, reach / numpy.float32(127)).astype(numpy.float32)
-    codes = numpy.clip(numpy.rint(values / steps), -127, 127).astype(numpy.int8)
+    steps = numpy.where(reach == 0, 1, reach / numpy.float32(most)).astype(numpy.float32)
+    codes = numpy.clip(numpy.rint(values / steps), -most, most).astype(numpy.int8)
     return codes, steps.reshape(() if axis is None else steps.size)
 
 

@@ -49,6 +49,7 @@ class StaticInt8:
         activation: uint8 (asymmetric) or int8 (symmetric).
         weight: int8 or uint8, symmetric.
         per_channel: a step for each output channel of a weight, instead of one.
+        reduced: 7-bit codes of weights, whose sums of two products with bytes fit 16 bits.
         selected: whether a node may be changed.
         changed: names of the weights that were quantized.
     """
@@ -57,6 +58,7 @@ class StaticInt8:
     activation: str = "uint8"
     weight: str = "int8"
     per_channel: bool = False
+    reduced: bool = False
     selected: Callable[[Node], bool] = field(default=lambda node: True)
     changed: list[str] = field(default_factory=list)
     _rounded: dict[tuple[Graph, Value], Value] = field(default_factory=dict, repr=False)
@@ -128,11 +130,13 @@ class StaticInt8:
             return node.outputs[0] in self._wanted and all(self._is_known(value) for value in node.inputs)
         if name not in WEIGHTED:
             return self._is_known(first)
-        weight = constant(build.graph, node.inputs[1])
+        second = node.inputs[1]
+        weight = constant(build.graph, second)
+        if weight is None and name == "MatMul" and (weight := constant(build.graph, first)) is not None:
+            first = second
         if weight is None:
-            return self._is_known(node.inputs[1]) and self._is_known(first)
-        stacked = name == "MatMul" and len(weight.shape) > 2  # integer kernels multiply by one matrix
-        return weight.dtype.name == "f32" and 0 not in weight.shape and not stacked and self._is_known(first)
+            return self._is_known(second) and self._is_known(first)
+        return weight.dtype.name == "f32" and 0 not in weight.shape and self._is_known(first)
 
     def _is_known(self, value: Value | None) -> bool:
         return value is not None and (value.name in self.ranges or value in self._grids)
@@ -152,8 +156,8 @@ class StaticInt8:
             return self._activation(value, build) if value.name in self.ranges else value
         if node.op.name not in WEIGHTED or tensor.dtype.name != "f32":
             return value
-        if index == 1:
-            return self._weight(node, value, tensor, build)
+        if index == 1 or (index == 0 and node.op.name == "MatMul"):
+            return self._weight(node, value, tensor, build, left=index == 0)
         return self._bias(node, tensor.numpy(), build) if index == 2 and len(tensor.shape) == 1 else value
 
     def _activation(self, value: Value, build: Builder) -> Value:
@@ -181,17 +185,19 @@ class StaticInt8:
         step = numpy.array(max(high / 255 - low / 255, least), numpy.float32)
         return step, numpy.array(numpy.clip(round(-low / float(step)), 0, 255), numpy.uint8)
 
-    def _weight(self, node: Node, value: Value, tensor: Tensor, build: Builder) -> Value:
+    def _weight(self, node: Node, value: Value, tensor: Tensor, build: Builder, *, left: bool) -> Value:
+        """The dequantized codes of a weight; one on the left has the type of activations, which runtimes multiply."""
         rank = len(tensor.shape)
         axis = WEIGHTED[node.op.name]
         if node.op.name == "Gemm" and node.attributes.get("transB", 0):
             axis = 0
         shared = node.op.name == "ConvTranspose" and node.attributes.get("group", 1) != 1
-        channels = self.per_channel and rank > 1 and not shared and (node.op.name != "MatMul" or rank == 2)
+        channels = self.per_channel and rank > 1 and not shared and (node.op.name != "MatMul" or rank == 2) and not left
         axis %= max(rank, 1)
         others = tuple(other for other in range(rank) if other != axis) if channels else None
+        dtype = self.activation if left else self.weight
         inputs = self._shared.constants(
-            build, value, others, lambda: quantize_8bit(tensor.numpy(), self.weight, others)
+            build, value, (others, dtype), lambda: quantize_8bit(tensor.numpy(), dtype, others, reduced=self.reduced)
         )
         self.changed.append(value.name)
         result = build.add("DequantizeLinear", inputs, {"axis": axis} if channels else {})

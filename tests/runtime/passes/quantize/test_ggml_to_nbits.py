@@ -96,8 +96,8 @@ def test_experts_and_types_without_operators_are_dequantized_and_told(folder, tm
     cc.quantize(folder / "mixtral", tmp_path / "q.gguf", "Q4_0")
     report = cc.convert(tmp_path / "q.gguf", tmp_path / "q.onnx")
     assert [note.message for note in report.notes if note.code == "W-DEQUANTIZED"] == [
-        "3 weights of type q4_0 become f32 (864.00 KiB become 6.00 MiB): ONNX has no operators for what they are used "
-        "for"
+        "3 weights are dequantized from q4_0 to f32 (864.00 KiB to 6.00 MiB): ONNX has no operators for what they are "
+        "used for"
     ]
     want = models.load(tmp_path / "q.gguf").logits(IDS)
     assert np.abs(logits(tmp_path / "q.onnx") - want).max() <= 3e-5 * np.abs(want).max()
