@@ -53,7 +53,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if self.get_command(ctx, args[0]) is None:
             if not is_path(args[0]):
-                refuse_command(args[0], (*self.list_commands(ctx), *ALIASES))
+                refuse_command(args[0], (*self.list_commands(ctx), *ALIASES), alone=len(args) == 1)
             if len(args) == 1 and not args[0].startswith("-"):
                 refuse_alone(args[0])
             args = ["convert", *args]

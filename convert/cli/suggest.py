@@ -10,6 +10,7 @@ import click
 from ...runtime.base.errors import UsageError
 from ...runtime.base.nearest_name import nearest
 from ..open import hub
+from ..open.repository_owner import repository_hint
 
 NAME_MODEL = "Give the model as an argument: a file, a directory or hf://owner/repo"
 TYPE_FIRST = "Use candle-convert quantize IN OUT TYPE, for example TYPE Q4_K_M"
@@ -120,10 +121,13 @@ def is_path(word: str) -> bool:
     return word.startswith("-") or hub.is_uri(word) or os.path.lexists(word) or any(mark in word for mark in "/\\.:")
 
 
-def refuse_command(word: str, known: Collection[str]) -> None:
-    """Raise UsageError for a first word that names neither a command nor a file."""
+def refuse_command(word: str, known: Collection[str], *, alone: bool = True) -> None:
+    """Raise UsageError for a first word that names neither a command nor a file; one that is not `alone` may be the
+    name of a model on the hub."""
     found = nearest(word, known)
     hint = f"Did you mean candle-convert {found}?" if found is not None else "candle-convert --help lists the commands"
+    if found is None and not alone:
+        hint = repository_hint(word) or hint
     raise UsageError("E-COMMAND-NAME", None, f"{word!r} is neither a command nor a file", hint=hint)
 
 

@@ -12,6 +12,7 @@ from ...runtime.base.nearest_name import nearest
 from ..console.stdio import STREAM
 from . import hub
 from .detect_format import by_suffix
+from .repository_owner import repository_hint
 
 LINK = re.compile(r"(?:https?:)?/*(?P<host>[\w.-]+\.[a-z]{2,})(?::\d+)?(?P<path>/[^?#]*)?(?:[?#].*)?", re.IGNORECASE)
 HOSTS = frozenset(("huggingface.co", "www.huggingface.co", "hf.co", "hf-mirror.com"))
@@ -104,4 +105,6 @@ def _meant(text: str) -> str | None:
         found = nearest(name, sorted(os.listdir(folder or "."))[:10_000])
     except OSError:
         return None
-    return None if found is None else f"Did you mean {os.path.join(folder, found)}?"
+    if found is not None:
+        return f"Did you mean {os.path.join(folder, found)}?"
+    return repository_hint(text)
