@@ -24,7 +24,7 @@ MANY = 1 << 18
 """Tokens of a vocabulary whose size is not known."""
 LOGITS = 1 << 25
 """Logits of one run."""
-COMPARED = 1 << 21
+MAX_SCORED_LOGITS = 1 << 21
 """Logits that are looked at at once."""
 
 
@@ -141,7 +141,7 @@ def _logits(model: LanguageModel, piece: np.ndarray) -> Iterator[tuple[np.ndarra
     cache, first = model.start(1), len(piece) // 2
     model.advance(piece[None, :first], cache)
     vocabulary = model.vocabulary or MANY
-    length, rows = max(1, LOGITS // vocabulary), max(1, COMPARED // vocabulary)
+    length, rows = max(1, LOGITS // vocabulary), max(1, MAX_SCORED_LOGITS // vocabulary)
     for start in range(first, len(piece) - 1, length):
         stop = min(start + length, len(piece) - 1)
         found, cache = model.step(piece[None, start:stop], cache)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...models.pipelines.audio.speech_model import SpeechModel
-from ...models.pipelines.audio.transcription.found_speech import HeardSound
 from ...models.pipelines.audio.transcription.sample_windows import SampleWindows
 from ...models.pipelines.audio.transcription.segments import Segment
+from ...models.pipelines.audio.transcription.speech_segments import HeardSound
 from ...models.pipelines.audio.transcription.speech_tokens import TRANSCRIBE
 from ...runtime.base.errors import UnsupportedError
 

@@ -61,6 +61,6 @@ def _tokens(logits: LazyTensor, labels: LazyTensor) -> Any:
 
 
 def _spans(logits: LazyTensor, places: LazyTensor) -> Any:
-    """Places behind the text do not count."""
+    """Ignore positions past the end of the text."""
     length = logits.shape[-1]
     return cross_entropy(logits, places.clamp(0, length), ignore_index=length)

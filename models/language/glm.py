@@ -190,7 +190,7 @@ ARCHITECTURES = (
     Architecture("glm", "GLM-4", ("glm",), ("chatglm",), KEYS, WEIGHTS, decoder_tasks(build)),
     Architecture(
         "chatglm",
-        "GLM-4, ChatGLM 2 and 3, CodeGeeX4 in their own layout",
+        "ChatGLM 2 and 3, GLM-4, CodeGeeX4",
         ("chatglm",),
         ("chatglm",),
         CHAT_KEYS,

@@ -92,5 +92,5 @@ def stated_preparation(source: Graph | None, otherwise: Preparation | None = Non
         "E-PREPROCESSOR-NONE",
         path,
         "no preprocessor_config.json: image size, mean and std are unknown",
-        hint="Use the model's folder with it, or pass --preprocessor FILE, or --preprocessor imagenet",
+        hint="Pass --preprocessor FILE or imagenet, or put preprocessor_config.json into the model's folder",
     )

@@ -16,7 +16,7 @@ from ..rules.expression import lowered
 from ..rules.precision import is_narrow
 from ..rules.shape_rules import shape_error
 from .decomposition import attention_of_terms
-from .scaled_dot_product import PROBABILITIES, Scoring, Sight, attend
+from .scaled_dot_product import PROBABILITIES, KeyVisibility, Scoring, attend
 
 PRECISIONS = tuple(dtype.onnx for dtype in (F32, F16, F64, BF16))
 
@@ -205,7 +205,7 @@ def attention(
         present_k.astype(work, copy=False),
         present_v.astype(work, copy=False),
         Scoring(factor, softcap, precision),
-        Sight(offset, bool(is_causal), left_window_size, right_window_size, length),
+        KeyVisibility(offset, bool(is_causal), left_window_size, right_window_size, length),
         mask,
         capture,
     )

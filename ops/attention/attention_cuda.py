@@ -39,7 +39,7 @@ def in_heads(buffer: Buffer, heads: int | None) -> Heads:
 
 
 @dataclass
-class Sight:
+class KeyVisibility:
     """What a query may see, as in the operator's own; `offset` and `length` are arrays on the device."""
 
     offset: Buffer
@@ -115,20 +115,28 @@ class Scoring:
 
 
 def attended(
-    step: Step, q: Heads, k: Heads, v: Heads, y: Heads, scoring: Scoring, sight: Sight
+    step: Step, q: Heads, k: Heads, v: Heads, y: Heads, scoring: Scoring, visibility: KeyVisibility
 ) -> list[Launch | Chain]:
     """y = softmax(q k^T scale, over what is seen) v; heads of queries share those of keys."""
     scale, softcap, work, precision = scoring.scale, scoring.softcap, scoring.dtype, scoring.softmax_precision
     n, heads, queries, size = q.shape
     groups, keys, width = k.shape[1], k.shape[2], v.shape[3]
     each = heads // groups
-    if work == np.float32 and precision in (None, work) and not sight.captures and fits(size, width):
+    if work == np.float32 and precision in (None, work) and not visibility.captures and fits(size, width):
         rule = Rule(
-            scale, softcap, sight.offset, sight.causal, sight.left, sight.right, sight.length, sight.mask, sight.sink
+            scale,
+            softcap,
+            visibility.offset,
+            visibility.causal,
+            visibility.left,
+            visibility.right,
+            visibility.length,
+            visibility.mask,
+            visibility.sink,
         )
         kind = tensor_kind(q, k, v)
         return [prompt(q, k, v, y, rule, kind)] if kind is not None else [*flash(q, k, v, y, rule)]
-    assert sight.sink is None, "sinks are added tile by tile"
+    assert visibility.sink is None, "sinks are added tile by tile"
     scores = step.temporary(work, (n, heads, queries, keys))
     launches: list[Launch | Chain] = [
         product(
@@ -153,7 +161,7 @@ def attended(
         launches.append(elementwise_chain(function, [scores, *operands], scores, *numbers, compute=work))
 
     def captured(stage: int) -> None:
-        target = sight.captures.get(stage)
+        target = visibility.captures.get(stage)
         if target is not None:
             launches.append(Chain((chain_step(unchanged, [scores], target.dtype, compute=work),), target))
 
@@ -162,18 +170,18 @@ def attended(
     if softcap > 0:
         then(_capped, numbers=[softcap])
     captured(1)
-    if sight.mask is not None:
-        mask = _padded(step, sight.mask, keys, launches)
+    if visibility.mask is not None:
+        mask = _padded(step, visibility.mask, keys, launches)
         then(_masked if mask.dtype == np.bool_ else _biased, mask)
-    if sight.causal or sight.left >= 0 or sight.right >= 0:
+    if visibility.causal or visibility.left >= 0 or visibility.right >= 0:
         places = (
             step.constant_buffer(np.arange(queries).reshape(-1, 1)),
             step.constant_buffer(np.arange(keys)),
-            sight.offset.view((sight.offset.count, 1, 1, 1)),
+            visibility.offset.view((visibility.offset.count, 1, 1, 1)),
         )
-        then(_seen, *places, numbers=[int(sight.causal), sight.left, sight.right])
-    if sight.length is not None:
-        then(_within, step.constant_buffer(np.arange(keys)), sight.length.view((n, 1, 1, 1)))
+        then(_seen, *places, numbers=[int(visibility.causal), visibility.left, visibility.right])
+    if visibility.length is not None:
+        then(_within, step.constant_buffer(np.arange(keys)), visibility.length.view((n, 1, 1, 1)))
     captured(2)
     _round(step, scores, precision, launches)
     flat = scores.view((n * heads * queries, keys))
@@ -266,7 +274,7 @@ def attention_on_device(step: Step) -> Planned:
     precision = softmax_dtype(attributes["softmax_precision"], "Attention")
     work = np.dtype(working(np.empty(0, q.buffer.dtype), precision))
     y = in_heads(step.output(), q.shape[1]) if len(step.output().shape) == 3 else in_heads(step.output(), None)
-    sight = Sight(
+    visibility = KeyVisibility(
         offset,
         bool(attributes["is_causal"]),
         attributes["left_window_size"],
@@ -275,10 +283,10 @@ def attention_on_device(step: Step) -> Planned:
         step.optional_input(3),
     )
     if step.is_used(3):
-        sight.captures[attributes["qk_matmul_output_mode"]] = step.output(3)
+        visibility.captures[attributes["qk_matmul_output_mode"]] = step.output(3)
     scale = attributes["scale"]
     factor = scale if scale is not None else 1 / max(q.shape[3], 1) ** 0.5
-    return [*launches, *attended(step, q, k, v, y, Scoring(factor, work, attributes["softcap"], precision), sight)]
+    return [*launches, *attended(step, q, k, v, y, Scoring(factor, work, attributes["softcap"], precision), visibility)]
 
 
 def _rotate_first(one: float, two: float, cos: float, sin: float) -> float:

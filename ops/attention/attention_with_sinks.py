@@ -16,7 +16,7 @@ from ..elementwise.declare import quiet
 from ..rules.domain import CANDLE
 from ..rules.shape_rules import shape_error
 from .attention import checked
-from .scaled_dot_product import Scoring, Sight, attend
+from .scaled_dot_product import KeyVisibility, Scoring, attend
 
 
 def _infer(node: Inference) -> None:
@@ -73,6 +73,6 @@ def attention_with_sinks(
     if sinks.shape != q.shape[1:2]:
         raise shape_error("AttentionWithSinks", f"{sinks.shape} sinks do not match {q.shape[1]} heads")
     scoring = Scoring(scale if scale is not None else 1 / max(q.shape[3], 1) ** 0.5, sink=sinks.astype(q.dtype))
-    return attend(q, k, v, scoring, Sight(np.array([0]), False, -1, -1, None), mask, None)[0].astype(
+    return attend(q, k, v, scoring, KeyVisibility(np.array([0]), False, -1, -1, None), mask, None)[0].astype(
         q.dtype, copy=False
     )

@@ -15,7 +15,7 @@ from ...runtime.tensor.dtype import BY_ONNX, F32, F64
 from ..elementwise.declare import quiet
 from ..rules.shape_rules import shape_error
 from .attention import PRECISIONS, checked, softmax_dtype, working
-from .scaled_dot_product import Scoring, Sight, attend
+from .scaled_dot_product import KeyVisibility, Scoring, attend
 
 
 def _infer(node: Inference) -> None:
@@ -98,6 +98,6 @@ def flex_attention(
         k.astype(work, copy=False),
         v.astype(work, copy=False),
         scoring,
-        Sight(np.zeros(1, np.int64)),
+        KeyVisibility(np.zeros(1, np.int64)),
     )
     return y.astype(v.dtype, copy=False)

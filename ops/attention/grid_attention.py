@@ -14,7 +14,7 @@ from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.domain import CANDLE
 from ..rules.shape_rules import shape_error
-from .scaled_dot_product import Scoring, Sight, attend
+from .scaled_dot_product import KeyVisibility, Scoring, attend
 
 
 def positions(rows: int, columns: int) -> np.ndarray:
@@ -60,4 +60,4 @@ def grid_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, *, rows: int, co
         raise shape_error("GridAttention", f"{q.shape}, {k.shape} and {v.shape} do not match {rows} x {columns} keys")
     behind = np.broadcast_to(positions(rows, columns).astype(k.dtype), (*k.shape[:3], rows + columns))
     whole = np.concatenate([k, behind], 3)
-    return np.asarray(attend(q, whole, v, Scoring(scale), Sight(np.array([0])))[0])
+    return np.asarray(attend(q, whole, v, Scoring(scale), KeyVisibility(np.array([0])))[0])

@@ -16,7 +16,7 @@ from ..elementwise.declare import quiet
 from ..rules.domain import CANDLE
 from ..rules.shape_rules import shape_error
 from .attention import checked, in_heads
-from .scaled_dot_product import Scoring, Sight, attend
+from .scaled_dot_product import KeyVisibility, Scoring, attend
 
 
 def _infer(node: Inference) -> None:
@@ -82,5 +82,5 @@ def packed_attention(
     y = np.empty((*queries.shape[:3], values.shape[3]), q.dtype)
     for start, stop in zip(starts, [*starts[1:], tokens], strict=True):
         one, two, three = (x[:, :, start:stop].astype(np.float32, copy=False) for x in (queries, keys, values))
-        y[:, :, start:stop] = attend(one, two, three, scoring, Sight(np.array([0])))[0]
+        y[:, :, start:stop] = attend(one, two, three, scoring, KeyVisibility(np.array([0])))[0]
     return y.transpose(0, 2, 1, 3).reshape(1, tokens, -1)

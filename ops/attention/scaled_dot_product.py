@@ -20,7 +20,7 @@ RAW, CAPPED, BIASED, PROBABILITIES = range(4)
 
 
 @dataclass(frozen=True)
-class Sight:
+class KeyVisibility:
     """Which keys a query may see, by position.
 
     Attributes:
@@ -80,7 +80,7 @@ def attend(
     k: np.ndarray,
     v: np.ndarray,
     scoring: Scoring,
-    sight: Sight,
+    visibility: KeyVisibility,
     mask: np.ndarray | None = None,
     capture: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -118,7 +118,7 @@ def attend(
         made = part.reshape(*shape[:2], shape[2] * shape[3], shape[4]) @ np.swapaxes(k[images, kin], 2, 3)
         block = made.reshape(*shape[:4], keys)
         target = None if s5 is None else s5[images, kin, :, rows]
-        seen = sight.part(images, rows, keys)
+        seen = visibility.part(images, rows, keys)
         sink = None if scoring.sink is None else scoring.sink.astype(q.dtype).reshape(1, groups, each, 1, 1)[:, kin]
         block = probabilities(
             block, scoring, seen, None if five is None else _cut(five, images, kin, rows), target, capture, sink

@@ -108,8 +108,10 @@ def plan_matmul(step: Step) -> Planned:
 
 @native(linear_transposed)
 def plan_linear_transposed(step: Step) -> Planned:
-    """Weights are decoded piece by piece, constants in f32 are read as they lie, so that they are not held twice. Parts
-    are as wide as pieces, since each copies all rows."""
+    """Weights are decoded piece by piece; constants in f32 are read in their stored layout and not held twice.
+
+    Parts are as wide as pieces, since each copies all rows.
+    """
     x, weight, weight_type = step.inputs[0], step.inputs[1], stored_weight(step)
     if x is None or x.dtype != F32 or weight is None or weight_type is None:
         return None

@@ -71,7 +71,7 @@ def _logarithm_above(total: float, most: float) -> float:
     folds=[Fold("found", element, add)],
 )
 def reduce_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
-    """Sum, 0 of nothing."""
+    """Sum over axes; the sum of no elements is 0."""
     return np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 

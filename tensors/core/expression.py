@@ -346,4 +346,4 @@ def _inferred(op: Op, attributes: Mapping[str, Any], types: Sequence[TensorType 
 
 def shape_error(why: str) -> UsageError:
     """The error of shapes that do not fit each other."""
-    return UsageError("E-TENSOR-SHAPE", None, why, hint="Print the shapes of the tensors on this line")
+    return UsageError("E-TENSOR-SHAPE", None, why)

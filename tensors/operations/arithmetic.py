@@ -41,7 +41,7 @@ LOGIC = {
 BITWISE = {"and": "And", "or": "Or", "xor": "Xor"}
 
 
-def together(op: str, a: Expression, b: Expression) -> Expression:
+def apply_promoted(op: str, a: Expression, b: Expression) -> Expression:
     """An operator on two expressions of one dtype."""
     if a.type.dtype is BOOL and op in OF_BOOLEANS:
         op = OF_BOOLEANS[op]
@@ -55,7 +55,7 @@ def _arithmetic(op: str, a: Any, b: Any) -> Expression:
     if op == "Sub" and (one.type.dtype is BOOL or any(_is_boolean(item) for item in (a, b))):
         why = "subtraction of booleans is not defined"
         raise UsageError("E-TENSOR-DTYPE", None, why, hint="Use logical_xor(), or convert them with to(dtype)")
-    return together(op, one, other)
+    return apply_promoted(op, one, other)
 
 
 def _is_boolean(item: Any) -> bool:
@@ -66,11 +66,11 @@ def _comparison(op: str, a: Any, b: Any) -> Expression:
     one, other = promoted([a, b])
     if one.type.dtype is BOOL and op != "Equal":
         one, other = cast(one, I64), cast(other, I64)
-    return together(op, one, other)
+    return apply_promoted(op, one, other)
 
 
 def _logic(op: str, a: Any, b: Any) -> Expression:
-    return together(op, cast(_one(a), BOOL), cast(_one(b), BOOL))
+    return apply_promoted(op, cast(_one(a), BOOL), cast(_one(b), BOOL))
 
 
 def _one(item: Any) -> Expression:
@@ -85,7 +85,7 @@ def defined(name: str, document: str, compute: Binary, *names: str, reflected: s
     def made(input: Any, other: Any, *, alpha: float = 1) -> LazyTensor:
         if alpha != 1:
             one, two = promoted([input, other])
-            return compute(LazyTensor(one), LazyTensor(together("Mul", two, scalar(alpha, two.type.dtype))))
+            return compute(LazyTensor(one), LazyTensor(apply_promoted("Mul", two, scalar(alpha, two.type.dtype))))
         return once(input, other)
 
     made.__name__ = made.__qualname__ = name
@@ -127,7 +127,7 @@ def _divided(a: Any, b: Any) -> Expression:
     found = [item if isinstance(item, NUMBERS) else expression_of(item) for item in (a, b)]
     dtype = as_float(common_dtype(found))
     one, other = (cast(item, dtype) if isinstance(item, Expression) else scalar(item, dtype) for item in found)
-    return together("Div", one, other)
+    return apply_promoted("Div", one, other)
 
 
 def _floor_divided(a: Any, b: Any) -> Expression:
@@ -136,21 +136,23 @@ def _floor_divided(a: Any, b: Any) -> Expression:
     dtype = one.type.dtype
     if category(dtype) < 2:
         _require_no_zero(other)
-        return together("Div", together("Sub", one, _remainder(one, other)), other)
+        return apply_promoted("Div", apply_promoted("Sub", one, _remainder(one, other)), other)
     one, other = (cast(item, F32) if dtype.bits < 32 else item for item in (one, other))
     broadcast((one.type.shape, other.type.shape), "floor_divide")
     rest = apply(op_named("Mod"), [one, other], {"fmod": 1})
-    exact = apply(op_named("Round"), [together("Div", together("Sub", one, rest), other)])
-    zero, quotient = scalar(0, other.type.dtype), together("Div", one, other)
-    below = together("And", _differs(rest, zero), _differs(together("Less", rest, zero), together("Less", other, zero)))
-    found = together("Sub", exact, cast(below, one.type.dtype))
-    found = apply(op_named("Where"), [_differs(found, zero), found, together("Mul", quotient, zero)])
-    found = apply(op_named("Where"), [together("Equal", other, zero), quotient, found])
+    exact = apply(op_named("Round"), [apply_promoted("Div", apply_promoted("Sub", one, rest), other)])
+    zero, quotient = scalar(0, other.type.dtype), apply_promoted("Div", one, other)
+    below = apply_promoted(
+        "And", _differs(rest, zero), _differs(apply_promoted("Less", rest, zero), apply_promoted("Less", other, zero))
+    )
+    found = apply_promoted("Sub", exact, cast(below, one.type.dtype))
+    found = apply(op_named("Where"), [_differs(found, zero), found, apply_promoted("Mul", quotient, zero)])
+    found = apply(op_named("Where"), [apply_promoted("Equal", other, zero), quotient, found])
     return cast(found, dtype)
 
 
 def _differs(one: Expression, other: Expression) -> Expression:
-    return apply(op_named("Not"), [together("Equal", one, other)])
+    return apply(op_named("Not"), [apply_promoted("Equal", one, other)])
 
 
 def _remainder(one: Expression, other: Expression) -> Expression:
@@ -171,7 +173,7 @@ def _power(a: Any, b: Any) -> Expression:
         x = expression_of(a)
         base, _ = promoted([LazyTensor(x), b])
         if b == 2:
-            return together("Mul", base, base)
+            return apply_promoted("Mul", base, base)
         if category(base.type.dtype) < 2 and b < 0:
             raise _negative_power()
         exponent = constant(b, base.type.dtype.as_numpy())
@@ -228,7 +230,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> LazyTens
         return LazyTensor(_divided(input, other))
     one, other = promoted([input, other])
     _require_no_zero(other)
-    found = LazyTensor(together("Div", one, other))
+    found = LazyTensor(apply_promoted("Div", one, other))
     return found.trunc() if category(one.type.dtype) >= 2 else found
 
 
@@ -246,7 +248,7 @@ def fmod(input: Any, other: Any) -> LazyTensor:
 def _bitwise(name: str, operator: str) -> Binary:
     def compute(a: Any, b: Any) -> LazyTensor:
         one, other = promoted([a, b])
-        return LazyTensor(together(operator if one.type.dtype is BOOL else f"Bitwise{operator}", one, other))
+        return LazyTensor(apply_promoted(operator if one.type.dtype is BOOL else f"Bitwise{operator}", one, other))
 
     return defined(
         f"bitwise_{name}", f"{operator} of bits.", compute, f"__{name}__", reflected=f"__r{name}__",

@@ -42,7 +42,7 @@ def _total(op: str, input: Any, dim: Dims, keepdim: bool, dtype: Any) -> LazyTen
 
 @operation()
 def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> LazyTensor:
-    """The sum; 0 of nothing."""
+    """Sum over dims; the sum of no elements is 0."""
     return _total("ReduceSum", input, dim, keepdim, dtype)
 
 

@@ -112,7 +112,7 @@ GROUPED = {
     ),
     "scores": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "qk_output": 1}),
     "shares": ([*first(2, 3), *NONE, None, floats(2, 1, 3, 3)], {**SHARED, "qk_output": 2, "softcap": 3.0}),
-    "shares in sight": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "qk_output": 2, "local_window_size": 3}),
+    "shares in visibility": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "qk_output": 2, "local_window_size": 3}),
     "sliding": (grown(2, 2, 6, (20, 4), 21), SLIDING),
     "sliding by one": ([*grown(3, 1, 6, (7, 5, 6), 8), *CACHES], {**SLIDING, "do_rotary": 1, "softcap": 3.0}),
     "sliding, a bias": (
@@ -129,7 +129,7 @@ GROUPED = {
         coded(2, 2, 5, "uint8", 4, (1, 2, 1, 4)),
         {**SLIDING, **dict.fromkeys(("k_quant_type", "v_quant_type"), "PER_CHANNEL"), "kv_cache_bit_width": 4},
     ),
-    "sight ahead": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "causal": 0}),
+    "visibility ahead": (grown(2, 2, 9, (6, 4), 7), {**SHARED, "causal": 0}),
 }
 HEADS, ALL, PAIR, WIDE = {"num_heads": 2}, (2, 3, 2, 3, 4), (2, 5, 2, 2, 4), (2, 3, 8)
 CROSS = [floats(*WIDE), floats(2, 5, 8), floats(2, 5, 12)]

@@ -18,8 +18,8 @@ from ..labels import configured
 from ..task_model import TaskModel
 from .transcription.ctc_tokens import CtcTokens, TimedText, ctc_tokens
 from .transcription.decoding import compression_ratio
-from .transcription.found_speech import HeardSound, SpeechFinder
 from .transcription.segments import Segment, Transcript, Word
+from .transcription.speech_segments import HeardSound, SpeechFinder
 
 SAMPLES, LOGITS = "input_values", "logits"
 SIGNATURES = (({SAMPLES: 2}, {LOGITS: 3}),)

@@ -19,8 +19,8 @@ from ...preprocess.audio.waveform import FILE, Waveform, stated_waveform
 from ...seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...tokenizer.readers.locate import settings
 from .transcription.decoding import compression_ratio
-from .transcription.found_speech import HeardSound, SpeechFinder
 from .transcription.segments import Segment, Transcript
+from .transcription.speech_segments import HeardSound, SpeechFinder
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

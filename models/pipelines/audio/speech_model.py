@@ -19,10 +19,10 @@ from ...seq2seq.alignment_decoder import ALIGNMENT, SCORES
 from ...seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...tokenizer.readers.locate import settings
 from ..task_model import opened
-from .transcription.found_speech import HeardSound, SpeechFinder
 from .transcription.options import transcription_options
 from .transcription.sample_windows import SampleWindows, peak_energy
 from .transcription.segments import Segment, Transcript
+from .transcription.speech_segments import HeardSound, SpeechFinder
 from .transcription.speech_tokens import GENERATION, HEADS, SpeechTokens, speech_tokens
 from .transcription.transcriber import Progress, Transcriber
 

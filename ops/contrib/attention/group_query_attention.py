@@ -11,7 +11,7 @@ import numpy as np
 from ....runtime.ir.graph import Dim
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
-from ...attention.scaled_dot_product import BIASED, PROBABILITIES, Scoring, Sight, attend
+from ...attention.scaled_dot_product import BIASED, PROBABILITIES, KeyVisibility, Scoring, attend
 from ...norm.layer_norm import rms_normalized
 from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
@@ -196,7 +196,9 @@ def group_query_attention(
         start = int(starts[index])
         keys, values = (cache.extended(index, start, present) for cache, present in zip(pasts, presents, strict=True))
         before = keys.shape[1] - length
-        sight = Sight(np.array([before]), bool(causal), left=local_window_size - 1 if local_window_size > 0 else -1)
+        visibility = KeyVisibility(
+            np.array([before]), bool(causal), left=local_window_size - 1 if local_window_size > 0 else -1
+        )
         bias = (
             None
             if attention_bias is None
@@ -205,7 +207,7 @@ def group_query_attention(
         capture = {1: BIASED, 2: PROBABILITIES}.get(qk_output)
         y[index], scores = (
             item if item is None else item[0]
-            for item in attend(q[index : index + 1], keys[None], values[None], scoring, sight, bias, capture)
+            for item in attend(q[index : index + 1], keys[None], values[None], scoring, visibility, bias, capture)
         )
         if asked is not None and scores is not None:
             asked[index, :, :, start - before : start + length] = scores

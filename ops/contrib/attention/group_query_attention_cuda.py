@@ -10,7 +10,7 @@ from ....runtime.cuda.kernel.operand import Operand, over
 from ....runtime.cuda.kernel.reduce import Result, reduce_rows
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ....runtime.plan.kernel_api import Buffer, Chain
-from ...attention.attention_cuda import Scoring, Sight, attended, in_heads, rotated
+from ...attention.attention_cuda import KeyVisibility, Scoring, attended, in_heads, rotated
 from ...attention.flash_cuda import Heads, fits
 from ...attention.scaled_dot_product import BIASED, PROBABILITIES
 from ...norm.moments import ROOT, rooted
@@ -131,13 +131,13 @@ def group_query_on_device(step: Step) -> Planned:
             cached(step, past, part, places, 1 + at, longest, launches, form)
             for at, (past, part, form) in enumerate(triples)
         )
-    sight = Sight(starts, bool(given["causal"]), window - 1 if window > 0 else -1, -1, counts, bias, sink)
+    visibility = KeyVisibility(starts, bool(given["causal"]), window - 1 if window > 0 else -1, -1, counts, bias, sink)
     y = step.output() if step.is_used(0) else step.temporary(query.dtype, (n, length, heads * size))
     scale = given["scale"] or 1 / max(1, size) ** 0.5
     if asked is not None:
-        sight.captures[asked] = step.temporary(query.dtype, (n, heads, length, keys.shape[2]))
-    launches += attended(step, q, keys, values, in_heads(y, heads), Scoring(scale, F32, given["softcap"]), sight)
-    return launches if asked is None else [*launches, _scores(step, sight.captures[asked], counts)]
+        visibility.captures[asked] = step.temporary(query.dtype, (n, heads, length, keys.shape[2]))
+    launches += attended(step, q, keys, values, in_heads(y, heads), Scoring(scale, F32, given["softcap"]), visibility)
+    return launches if asked is None else [*launches, _scores(step, visibility.captures[asked], counts)]
 
 
 def _capacity(pasts: tuple[Buffer | None, Buffer | None], window: int, batch: int) -> int | None:

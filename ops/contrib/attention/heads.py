@@ -8,7 +8,7 @@ import numpy as np
 
 from ....runtime.ir.graph import Dim
 from ....runtime.ir.shape_inference import Inference
-from ...attention.scaled_dot_product import Scoring, Sight, attend
+from ...attention.scaled_dot_product import KeyVisibility, Scoring, attend
 from ...rules.shape_rules import shape_error
 from .rotary_embedding import joined
 
@@ -66,13 +66,13 @@ def attended(
     `bias`; captured scores."""
     if q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3] or k.shape[:3] != v.shape[:3]:
         raise shape_error(what, f"queries {q.shape}, keys {k.shape} and values {v.shape} do not fit together")
-    sight = Sight(np.array([k.shape[2] - q.shape[2]]), causal=causal)
+    visibility = KeyVisibility(np.array([k.shape[2] - q.shape[2]]), causal=causal)
     y, scores = attend(
         q,
         k,
         v,
         Scoring(scale or 1 / math.sqrt(max(1, q.shape[3]))),
-        sight,
+        visibility,
         None if bias is None else bias.astype(q.dtype),
         capture,
     )

@@ -11,7 +11,7 @@ from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.operand import Lookup, Operand, over
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ....runtime.plan.kernel_api import Buffer, Chain
-from ...attention.attention_cuda import Scoring, Sight, attended, in_heads, joined
+from ...attention.attention_cuda import KeyVisibility, Scoring, attended, in_heads, joined
 from ...attention.flash_cuda import Heads
 from ...norm.layer_norm import wide
 from .append_kv_cache_cuda import behind, cached
@@ -114,7 +114,7 @@ def masked(
 
 def _in_buffers(
     step: Step, pasts: list[Buffer | None], new: list[Heads], filled: Buffer, launches: list[Launch | Chain]
-) -> Sight | None:
+) -> KeyVisibility | None:
     """Write new keys and values, which the buffers then stand for, where `filled` says; None where they do not fit."""
     n, _, length, _ = new[0].shape
     if any(
@@ -132,7 +132,7 @@ def _in_buffers(
         cached(step, past, part, places, 1 + at, 0, launches)
         for at, (past, part) in enumerate(zip(pasts, new, strict=True))
     ]
-    return Sight(starts, length=counts)
+    return KeyVisibility(starts, length=counts)
 
 
 def _covered(room: int, mask: Buffer, bias: Buffer | None) -> int:
@@ -163,7 +163,7 @@ def multi_head_on_device(step: Step) -> Planned:
             joined(step, past, part, present, launches)
             for past, part, present in zip(pasts, pair, presents, strict=True)
         ]
-        sight = Sight(step.constant_buffer(np.array([pair[0].shape[2] - q.shape[2]])))
+        visibility = KeyVisibility(step.constant_buffer(np.array([pair[0].shape[2] - q.shape[2]])))
     else:
         if step.is_used(3) or (mask is not None and len(mask.shape) == 4):
             return (
@@ -172,16 +172,16 @@ def multi_head_on_device(step: Step) -> Planned:
         found = _in_buffers(step, pasts, pair, filled, launches)
         if found is None:
             return "unsupported shape of the past"
-        sight = found
+        visibility = found
     k, v = pair
     if mask is not None:
         covered = k.shape[2] if filled is None else _covered(k.shape[2], mask, hidden)
         hidden = masked(step, mask, q.shape[0], q.shape[2], covered, hidden, launches)
         if hidden is None:
             return "unsupported mask shape"
-    sight.causal, sight.mask = causal, hidden
+    visibility.causal, visibility.mask = causal, hidden
     if step.is_used(3):
-        sight.captures[3] = step.output(3)
+        visibility.captures[3] = step.output(3)
     y = step.output() if step.is_used(0) else step.temporary(query.dtype, (*query.shape[:2], heads * v.shape[3]))
     scale = step.attributes["scale"] or 1 / max(1, q.shape[3]) ** 0.5
-    return [*launches, *attended(step, q, k, v, in_heads(y, heads), Scoring(scale, wide(query.dtype)), sight)]
+    return [*launches, *attended(step, q, k, v, in_heads(y, heads), Scoring(scale, wide(query.dtype)), visibility)]

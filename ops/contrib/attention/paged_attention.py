@@ -9,7 +9,7 @@ import numpy as np
 from ....runtime.base.errors import UnsupportedError
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
-from ...attention.scaled_dot_product import Scoring, Sight, attend
+from ...attention.scaled_dot_product import KeyVisibility, Scoring, attend
 from ...norm.layer_norm import rms_normalized
 from ...rules.contrib_domain import DOMAIN
 from ...rules.shape_rules import shape_error
@@ -177,8 +177,10 @@ def paged_attention(
             cache.reshape(-1, *cache.shape[2:])[slots].astype(np.float32).transpose(1, 0, 2)[None]
             for cache in (keys, values)
         )
-        sight = Sight(np.array([past]), bool(is_causal), left=local_window_size - 1 if local_window_size > 0 else -1)
-        part, _ = attend(rotated[0], held[0], held[1], scoring, sight)
+        visibility = KeyVisibility(
+            np.array([past]), bool(is_causal), left=local_window_size - 1 if local_window_size > 0 else -1
+        )
+        part, _ = attend(rotated[0], held[0], held[1], scoring, visibility)
         y[rows] = part[0].transpose(1, 0, 2)
     return y.reshape(len(query), num_heads * size).astype(query.dtype), keys, values
 

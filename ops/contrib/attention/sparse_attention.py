@@ -9,7 +9,7 @@ import numpy as np
 
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
-from ...attention.scaled_dot_product import Scoring, Sight, attend
+from ...attention.scaled_dot_product import KeyVisibility, Scoring, attend
 from ...rules.contrib_domain import DOMAIN
 from ...rules.precision import widened
 from ...rules.shape_rules import shape_error
@@ -120,7 +120,7 @@ def sparse_attention(
         keys[index, :, start:stop], values[index, :, start:stop] = k[index], v[index]
         mask = seen[np.arange(num_heads) % len(seen), start:stop, :stop][None]
         held = keys[index : index + 1, :, :stop], values[index : index + 1, :, :stop]
-        part, _ = attend(q[index : index + 1], *held, scoring, Sight(np.array([start]), True), mask)
+        part, _ = attend(q[index : index + 1], *held, scoring, KeyVisibility(np.array([start]), True), mask)
         y[index] = part[0]
     return joined(y), keys, values
 

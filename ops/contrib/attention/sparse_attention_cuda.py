@@ -8,7 +8,7 @@ from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.per_thread import per_thread_launch
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ....runtime.plan.kernel_api import Argument, Buffer, Chain
-from ...attention.attention_cuda import Scoring, Sight, attended, in_heads, rotated
+from ...attention.attention_cuda import KeyVisibility, Scoring, attended, in_heads, rotated
 from ...attention.flash_cuda import Heads
 from .append_kv_cache_cuda import behind, cached
 from .group_query_attention_cuda import F32, INT64, packed
@@ -115,9 +115,9 @@ def sparse_on_device(step: Step) -> Planned:
     )
     y = step.output() if step.is_used(0) else step.temporary(query.dtype, (n, length, heads * size))
     work = query.dtype if query.dtype == np.float64 else F32
-    sight = Sight(starts, causal=True, length=counts, mask=seen)
+    visibility = KeyVisibility(starts, causal=True, length=counts, mask=seen)
     scoring = Scoring(given["scale"] or 1 / max(1, size) ** 0.5, work)
-    return [*launches, *attended(step, q, keys, values, in_heads(y, heads), scoring, sight)]
+    return [*launches, *attended(step, q, keys, values, in_heads(y, heads), scoring, visibility)]
 
 
 def _rotated(step: Step, x: Heads, places: Buffer, launches: list[Launch | Chain]) -> Heads:

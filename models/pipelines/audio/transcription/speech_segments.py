@@ -1,5 +1,5 @@
-"""What is heard of a sound: all of it, or the segments of speech that another model finds before a transcription, as
-faster-whisper's ``vad_filter`` has them."""
+"""Voice-activity filter for transcription: the segments of speech that a VAD model finds, as faster-whisper's
+``vad_filter`` has them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SpeechFinder(Protocol):
     def predict(self, inputs: Any, **options: Any) -> Any: ...
 
 
-def found_speech(finder: SpeechFinder, sound: Sound, rate: int) -> SpeechOnly:
+def speech_segments(finder: SpeechFinder, sound: Sound, rate: int) -> SpeechOnly:
     """The segments that a model finds in a sound; samples of a second of the recognizer are `rate`."""
     rows = finder.predict(sound, shortest=SHORTEST, silence=SILENCE, padding=PADDING)
     return SpeechOnly([(round(row["start"] * rate), round(row["end"] * rate)) for row in rows], rate)
@@ -67,7 +67,7 @@ class HeardSound:
         self.streamed = hasattr(sound, "read")
         if self.streamed and finder is not None:
             raise UsageError("E-SPEECH-VAD", None, "speech is found in files only, not in what is read once")
-        self._speech = None if finder is None else found_speech(finder, self._sound, own)
+        self._speech = None if finder is None else speech_segments(finder, self._sound, own)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[OpenSound]:
