@@ -1,9 +1,10 @@
-"""``finetune``: trains a model on rows of data, wholly or with adapters."""
+"""``finetune``: fine-tunes all weights of a model, or LoRA adapters, on training data."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,9 @@ from ..cli import shared_options
 from ..cli.number import Number
 from ..console.output import current, notes_json
 from ..console.status_line import busy
+
+if TYPE_CHECKING:
+    from ..finetune.session import Session
 
 EPILOG = """\b
 Examples
@@ -23,6 +27,17 @@ LINES = 20
 """Lines with the loss that are shown of a run, at most."""
 
 
+def _next_command(session: Session, model: str, output: str) -> tuple[str, ...]:
+    """Words of the command that uses what was trained."""
+    if session.wanted.rank and not session.wanted.merge and session.labels is None:
+        if not os.path.isdir(model):
+            return "inspect", output
+        return "convert", model, f"{output.rstrip('/')}-merged", "--to", "safetensors", "--lora", output
+    if session.labels is None:
+        return "generate", output, "-p", "Hello"
+    return "predict", output, "Hello" if session.tokenizer is not None else "image.jpg"
+
+
 def _targets(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     names = tuple(name.strip() for name in (value or "").split(",") if name.strip())
     return names or None
@@ -30,7 +45,9 @@ def _targets(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 
 @click.command("finetune", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
-@click.option("-d", "--data", required=True, metavar="DATA", type=shared_options.PATH, help="Rows to learn; see above.")
+@click.option(
+    "-d", "--data", required=True, metavar="DATA", type=shared_options.PATH, help="Training data; formats above."
+)
 @click.option(
     "-o",
     "--output",
@@ -41,68 +58,65 @@ def _targets(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     type=shared_options.PATH,
     help="Folder for the model or the adapter.",
 )
-@click.option("--lora", "rank", type=click.IntRange(1, 1024), metavar="RANK", help="Train adapters of this rank alone.")
 @click.option(
-    "--lora-alpha",
-    "alpha",
-    type=Number(0, min_open=True),
-    metavar="N",
-    help="Weight of the adapters (default: twice the rank).",
-)
-@click.option("--lora-dropout", "dropout", type=Number(0, 0.99), default=0.0, metavar="P", help="Dropout of adapters.")
-@click.option(
-    "--targets", callback=_targets, metavar="NAME,...", help="Layers with adapters: q_proj,v_proj (default: all)."
-)
-@click.option("--merge", is_flag=True, help="Write the model with the adapter merged, and the adapter in OUT/adapter.")
-@click.option(
-    "--epochs", type=click.IntRange(1), default=3, metavar="N", help="How often all rows are seen (default 3)."
+    "--lora",
+    "rank",
+    type=click.IntRange(1, 1024),
+    metavar="RANK",
+    help="Train LoRA adapters of this rank; freeze the rest.",
 )
 @click.option(
-    "--learning-rate", "rate", type=Number(0), metavar="R", help="Highest rate (default 2e-5, 2e-4 for adapters)."
+    "--lora-alpha", "alpha", type=Number(0, min_open=True), metavar="N", help="LoRA alpha (default: twice the rank)."
 )
 @click.option(
-    "--batch-size", "size", type=click.IntRange(1), default=8, metavar="N", help="Rows of a step (default 8)."
+    "--lora-dropout", "dropout", type=Number(0, 0.99), default=0.0, metavar="P", help="LoRA dropout (default 0)."
 )
-@click.option("--max-length", "length", type=click.IntRange(2), metavar="N", help="Tokens of a row (default 512).")
+@click.option("--targets", callback=_targets, metavar="NAME,...", help="Layers to adapt: q_proj,v_proj (default: all).")
+@click.option("--merge", is_flag=True, help="Merge the adapter into OUT; keep it in OUT/adapter.")
+@click.option("--epochs", type=click.IntRange(1), default=3, metavar="N", help="Number of epochs (default 3).")
+@click.option(
+    "--learning-rate", "rate", type=Number(0), metavar="R", help="Peak learning rate (default 2e-5; 2e-4 with --lora)."
+)
+@click.option(
+    "--batch-size", "size", type=click.IntRange(1), default=8, metavar="N", help="Examples per step (default 8)."
+)
+@click.option(
+    "--max-length", "length", type=click.IntRange(2), metavar="N", help="Maximum sequence length (default 512)."
+)
 @click.option(
     "--eval-split",
     "share",
     type=Number(0, 0.9),
     default=0.1,
     metavar="P",
-    help="Share of the rows to evaluate with (default 0.1); 0 for all, which are trained with too.",
+    help="Fraction of examples held out for evaluation (default 0.1); 0 trains and evaluates on all.",
 )
-@click.option("--new-head", is_flag=True, help="Give a classifier a new head for the labels of the data.")
+@click.option("--new-head", is_flag=True, help="Replace the classification head to match the labels.")
 @shared_options.PREPROCESSOR
-@click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of all random choices (default 0).")
+@click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Random seed (default 0).")
 @click.option(
-    "--dtype", metavar="DTYPE", type=shared_options.DTYPE, help="Dtype of the weights of OUT (default: MODEL's)."
+    "--dtype", metavar="DTYPE", type=shared_options.DTYPE, help="Dtype of the saved weights (default: MODEL's)."
 )
 @click.option(
-    "--checkpoint-every",
-    "every",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Keep the state of the run in OUT.checkpoint after every N steps.",
+    "--checkpoint-every", "every", type=click.IntRange(1), metavar="N", help="Save OUT.checkpoint every N steps."
 )
-@click.option("--resume", is_flag=True, help="Continue an interrupted run from OUT.checkpoint.")
-@click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
+@click.option("--resume", is_flag=True, help="Resume from OUT.checkpoint.")
+@click.option("-f", "--force", is_flag=True, help="Overwrite an existing output.")
 @shared_options.options(shared_options.RUNNING[1:], shared_options.PROGRESS, shared_options.READING)
 def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa: N802
-    """Train a model on rows of data.
+    """Fine-tune a model on training data.
 
-    DATA is a file of JSON lines (or .json, .csv, .tsv), whose keys say what is learned: "messages" (a chat), "prompt"
-    and "completion", or "text" for language models; "text" and "label" (and "text_pair") for text encoders; "image" and
-    "label" for image models. A .txt file has one text a line, a folder has pictures in a folder for each label.
-    Pictures are prepared as MODEL says, or as --preprocessor says, which is copied to OUT.
+    DATA is a .jsonl, .json, .csv or .tsv file, whose keys select the task: "messages", "conversations" (ShareGPT),
+    "instruction" and "output" (Alpaca), "prompt" and "completion", or "text" for language models; "text" and "label"
+    (and "text_pair") for text encoders; "image" and "label" for image models. A .txt file has one text per line; a
+    folder has images in one folder per label, prepared as MODEL or --preprocessor says.
 
-    Without --lora all weights are trained, and OUT is a model directory. With it OUT has the adapter in PEFT's files,
-    which convert merges into a model directory (--lora OUT) and --merge into MODEL of any format; quantized weights
-    of MODEL stay as they are in training. Classifiers are always written as a whole. The loss is measured on
-    held-back rows before and after.
+    Without --lora all weights are trained, and OUT is a model directory. With --lora OUT is a PEFT adapter, which
+    `convert --lora OUT` or --merge merges; quantized weights of MODEL stay quantized during training. Classifiers are
+    saved whole. The loss on held-out examples is measured before and after.
 
-    A run that is interrupted keeps its state in OUT.checkpoint, and the same command with --resume goes on from it;
-    --checkpoint-every keeps it against a crash as well. The file is removed once OUT is written.
+    An interrupted run saves OUT.checkpoint; repeat the command with --resume to continue. It is removed once OUT is
+    written.
     """
     from ..console.atomic_replace import refuse_existing, refuse_unwritable
     from ..console.stdio import refuse_stream
@@ -151,6 +165,7 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     busy().stop()
     out.warn(notes)
     out.say(f"✓ {output}")
+    out.next_step(*_next_command(session, model, output))
     out.emit(
         {
             "inputs": [model],

@@ -13,7 +13,8 @@ from ...models.generation.chat_template import prompt, writes_bos
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, UsageError
 from ..trainable.losses import IGNORED
-from .rows import COMPLETION, MESSAGES, TEXT, Row, Rows
+from .row_formats import alpaca_messages, alpaca_prompt
+from .rows import ALPACA, COMPLETION, MESSAGES, TEXT, Row, Rows
 
 if TYPE_CHECKING:
     from ...models.preprocess.preparation import Preparation
@@ -121,28 +122,31 @@ def _language_example(rows: Rows, row: Row, tokenizer: Tokenizer, limit: int) ->
     end = [] if tokenizer.eos is None else [tokenizer.eos]
     ids: list[int] = []
     labels: list[int] = []
-    if rows.kind == MESSAGES:
-        pieces = _chat(rows, row, tokenizer)
+    chat = rows.kind == MESSAGES or (rows.kind == ALPACA and bool(tokenizer.templates))
+    if chat:
+        messages = row.fields["messages"] if rows.kind == MESSAGES else alpaca_messages(row.fields)
+        pieces = _chat(row, messages, tokenizer)
+    elif rows.kind == ALPACA:
+        pieces = iter([(alpaca_prompt(row.fields), False), (row.fields["output"], True)])
     elif rows.kind == COMPLETION:
         pieces = iter([(row.fields["prompt"], False), (row.fields["completion"], True)])
     else:
         assert rows.kind == TEXT
         pieces = iter([(row.fields["text"], True)])
     for text, learned in pieces:
-        first = not ids and not (rows.kind == MESSAGES and writes_bos(tokenizer, text))
+        first = not ids and not (chat and writes_bos(tokenizer, text))
         if not text and not first:
             continue
         tokens = tokenizer.encode(text, add_bos=None if first else False, add_eos=False)
         ids += tokens
         labels += tokens if learned else [IGNORED] * len(tokens)
-    if rows.kind != MESSAGES:
+    if not chat:
         ids, labels = [*ids, *end], [*labels, *end]
     return Example(labels[:limit], ids[:limit], row=row)
 
 
-def _chat(rows: Rows, row: Row, tokenizer: Tokenizer) -> Iterator[tuple[str, bool]]:
+def _chat(row: Row, messages: list[dict[str, Any]], tokenizer: Tokenizer) -> Iterator[tuple[str, bool]]:
     """The pieces of a chat as the template writes it, and whether each is the assistant's."""
-    messages = row.fields["messages"]
     try:
         whole = prompt(tokenizer, messages, answer=False)
         at = 0

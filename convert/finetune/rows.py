@@ -14,16 +14,21 @@ from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.base.untrusted.json import parse
 from ...runtime.tensor.file import Source
 from ..pictures.picture_inputs import pictures_by_folder
+from .row_formats import sharegpt_messages
 
 MESSAGES, COMPLETION, TEXT, TEXT_LABEL, IMAGE_LABEL = "messages", "completion", "text", "text_label", "image_label"
+ALPACA = "alpaca"
 KINDS = {
     MESSAGES: ("messages",),
+    ALPACA: ("instruction", "output"),
     COMPLETION: ("prompt", "completion"),
     IMAGE_LABEL: ("image", "label"),
     TEXT_LABEL: ("text", "label"),
     TEXT: ("text",),
 }
 """The keys that rows of each kind have; the first kind that fits counts."""
+SHAREGPT = "conversations"
+"""The key of ShareGPT rows, which become messages."""
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 SHOWN = 80
 
@@ -70,6 +75,7 @@ def read_rows(path: str) -> Rows:
         found = list(_read(path))
     if not found:
         raise FormatError("E-DATA-EMPTY", path, "holds no rows", hint='Write one object a line: {"text": "..."}')
+    found = [_with_messages(row, path) for row in found]
     kind = _kind(found[0], path)
     rows = Rows(path, kind, tuple(found))
     for row in rows.rows:
@@ -140,11 +146,21 @@ def _object(value: Any, path: str, line: int) -> Mapping[str, Any]:
     return value
 
 
+def _with_messages(row: Row, path: str) -> Row:
+    """The row, with messages in place of a ShareGPT conversation."""
+    if SHAREGPT not in row.fields or "messages" in row.fields:
+        return row
+    messages = sharegpt_messages(row.fields)
+    if isinstance(messages, str):
+        raise FormatError("E-DATA-ROW", path, f"line {row.line}: {messages}")
+    return Row(row.line, {**row.fields, "messages": messages})
+
+
 def _kind(row: Row, path: str) -> str:
     for kind, keys in KINDS.items():
         if all(key in row.fields for key in keys):
             return kind
-    known = " or ".join("+".join(keys) for keys in KINDS.values())
+    known = " or ".join("+".join(keys) for keys in (*KINDS.values(), (SHAREGPT,)))
     said = ", ".join(list(row.fields)[:8])[:SHOWN]
     raise FormatError("E-DATA-KEYS", path, f"line {row.line}: has the keys {said or 'of nothing'}", expected=known)
 
@@ -161,6 +177,9 @@ def _check(rows: Rows, row: Row) -> None:
                 raise rows.wrong(row, f"the label is {str(value)[:SHOWN]!r}", expected="a name or a number")
         elif not isinstance(value, str) or not (value.strip() or key == "prompt"):
             raise rows.wrong(row, f"{key!r} is not a text", found=str(value)[:SHOWN])
+    given = row.fields.get("input")
+    if rows.kind == ALPACA and given is not None and not isinstance(given, str):
+        raise rows.wrong(row, "'input' is not a text", found=str(given)[:SHOWN])
 
 
 def _check_messages(rows: Rows, row: Row, value: Any) -> None:

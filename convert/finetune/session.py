@@ -23,10 +23,11 @@ from ..pictures.picture_inputs import IMAGENET, read_preparation
 from ..trainable.front import PretrainedModel, model_class
 from .examples import Example, label_names, labeled_pictures, labeled_texts, language_examples, padded, pictured
 from .loop import Batch, Measures, Settings, Training, measured
-from .rows import COMPLETION, IMAGE_LABEL, MESSAGES, TEXT, TEXT_LABEL, Rows, split
+from .rows import ALPACA, COMPLETION, IMAGE_LABEL, MESSAGES, TEXT, TEXT_LABEL, Rows, split
 
 CLASSES = {
     MESSAGES: "AutoModelForCausalLM",
+    ALPACA: "AutoModelForCausalLM",
     COMPLETION: "AutoModelForCausalLM",
     TEXT: "AutoModelForCausalLM",
     TEXT_LABEL: "AutoModelForSequenceClassification",

@@ -129,14 +129,105 @@ def test_chats_are_learned_where_the_assistant_speaks(folder):
     assert tokenizer.decode(learned).strip() == "c d"
 
 
+CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+SHAREGPT = {
+    "system": "be brief",
+    "conversations": [
+        {"from": "human", "value": "a b"},
+        {"from": "gpt", "value": "c d"},
+        {"from": "function_call", "value": "f"},
+        {"from": "observation", "value": "g"},
+        {"from": "gpt", "value": "h"},
+    ],
+}
+ALPACA = {"instruction": "add", "input": "1 and 2", "output": "three"}
+
+
+def _joined(text):
+    """A text without the spaces that tokens of words begin with."""
+    return "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "learned"),
+    [
+        (
+            SHAREGPT,
+            "<system>be brief\n<user>a b\n<assistant>c d\n<assistant>f\n<tool>g\n<assistant>h\n",
+            ["c d", "f", "h"],
+        ),
+        (ALPACA, "<user>add\n\n1 and 2\n<assistant>three\n", ["three"]),
+        ({**ALPACA, "input": "", "system": "be brief"}, "<system>be brief\n<user>add\n<assistant>three\n", ["three"]),
+    ],
+)
+def test_sharegpt_and_alpaca_rows_are_chats(folder, row, text, learned):
+    """The tokens are those of the chat template, and the assistant's are predicted."""
+    tiny_llama.written(folder / "lm.gguf")
+    tokenizer = tokenizer_of(open_model("lm.gguf"))
+    tokenizer.templates["default"] = CHAT_TEMPLATE + "{% if add_generation_prompt %}<assistant>{% endif %}"
+    rows(folder / "d.jsonl", [row])
+    (example,) = language_examples(read_rows("d.jsonl"), tokenizer, 512)
+    assert _joined(tokenizer.decode(list(example.ids))) == _joined(text)
+    predicted = [token for token, label in zip(example.ids, example.labels, strict=True) if label != -100]
+    assert [line.strip() for line in tokenizer.decode(predicted).split("\n")] == [*learned, ""]
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (
+            ALPACA,
+            "Below is an instruction that describes a task, paired with an input that provides further context. Write "
+            "a response that appropriately completes the request.\n\n### Instruction:\nadd\n\n### Input:\n1 and 2\n\n"
+            "### Response:\nthree",
+        ),
+        (
+            {"instruction": "add", "output": "three"},
+            "Below is an instruction that describes a task. Write a response that appropriately completes the "
+            "request.\n\n### Instruction:\nadd\n\n### Response:\nthree",
+        ),
+    ],
+)
+def test_alpaca_rows_without_a_chat_template_have_stanfords_prompt(folder, row, text):
+    tiny_llama.written(folder / "lm.gguf")
+    tokenizer = tokenizer_of(open_model("lm.gguf"))
+    tokenizer.templates.clear()
+    rows(folder / "d.jsonl", [row])
+    (example,) = language_examples(read_rows("d.jsonl"), tokenizer, 512)
+    assert _joined(tokenizer.decode(list(example.ids))) == _joined(text)
+    predicted = [token for token, label in zip(example.ids, example.labels, strict=True) if label != -100]
+    assert tokenizer.decode(predicted).strip() == "three"
+
+
+@pytest.mark.parametrize("row", [SHAREGPT, ALPACA])
+def test_finetune_trains_on_sharegpt_and_alpaca_files(folder, capsys, row):
+    tiny_llama.written(folder / "lm.gguf")
+    (folder / "chat.jinja").write_text(CHAT_TEMPLATE + "{% if add_generation_prompt %}<assistant>{% endif %}")
+    assert run(["convert", "lm.gguf", "chat.gguf", "--chat-template", "chat.jinja"]) == 0
+    capsys.readouterr()
+    (folder / "d.json").write_text(json.dumps([row] * 8))
+    words = ["finetune", "chat.gguf", "-d", "d.json", "-o", "out", "--lora", "4", "--learning-rate", "0.02", *FAST]
+    said = reported(capsys, [*words, "--max-length", "128"])
+    assert said["after"]["loss"] < said["before"]["loss"]
+
+
 @pytest.mark.parametrize(
     ("content", "code", "said"),
     [
         ('{"text": "a"}\n{"text": 3}\n', 3, "line 2: 'text' is not a text"),
         ('{"text": "a"}\n{"text": \n', 3, "line 2: not JSON"),
         ('{"text": "a"}\n{"txt": "b"}\n', 3, "line 2: lacks 'text'"),
-        ('{"words": "a"}\n', 3, "line 1: has the keys words (expected messages or prompt+completion"),
+        (
+            '{"words": "a"}\n',
+            3,
+            "line 1: has the keys words (expected messages or instruction+output or prompt+completion",
+        ),
         ('{"messages": [{"role": "user", "content": "a"}]}\n', 3, "line 1: no message is the assistant's"),
+        ('{"conversations": [{"from": "human"}]}\n', 3, "line 1: 'conversations' is not a list of objects with from"),
+        ('{"conversations": [{"from": "a", "value": "b"}]}\n', 3, "line 1: unknown speaker 'a' in 'conversations'"),
+        ('{"conversations": [{"from": "human", "value": "b"}]}\n', 3, "line 1: no message is the assistant's"),
+        ('{"instruction": "a", "output": 3}\n', 3, "line 1: 'output' is not a text"),
+        ('{"instruction": "a", "input": 3, "output": "b"}\n', 3, "line 1: 'input' is not a text"),
         ("[1]\n", 3, "line 1: not an object"),
         ("\n\n", 3, "holds no rows"),
         ('{"text": "a", "label": "x"}\n{"text": "a", "label": "x"}\n', 2, "all rows have the label 'x'"),
