@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
-from ...runtime.base.errors import UsageError
+from ...runtime.base.errors import UsageError, printable
 from ...runtime.base.units import counted
 from ..cli import shared_options
 from ..console.output import current
+from ..quantize.calibration import image_options
 
 EPILOG = """\b
 Examples
@@ -27,7 +29,7 @@ Examples
     required=True,
     metavar="DATA",
     type=shared_options.PATH,
-    help="npz, a folder of npz, or a folder of npy for each input.",
+    help="npz, folder of npz, of npy for each input, or of images.",
 )
 @click.option(
     "-o",
@@ -40,9 +42,11 @@ Examples
 )
 @click.option("--resume", is_flag=True, help="Add to the histograms that the output already holds.")
 @click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
-@shared_options.options(shared_options.DEVICE, shared_options.READING)
+@shared_options.options(image_options.IMAGES, shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **values: Any) -> None:  # noqa: N802
     """Run MODEL on data and save the ranges of its activations.
+
+    Images are read from the folder and from its folders, such as one per class, and prepared as `eval` does.
 
     Each value has a histogram of constant size, whatever the amount of data. quantize --calib computes ranges from the
     histograms by any --method.
@@ -58,13 +62,20 @@ def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **
         raise UsageError("E-RUN-NODES", model, "holds weights only, without a graph", hint="Use an .onnx file")
     quantize_network.simplified(graph)
     before = calibrate.read(output) if resume else None
-    found = calibrate.calibrate(graph, calibrate.samples(data, graph), before, placed=placed)
+    kept = None if before is None else before.samples
+    found = calibrate.calibrate(
+        graph, calibrate.samples(data, graph, image_options.look(values)), before, placed=placed
+    )
     with replacing(output, force=force or resume) as file:
         file.write(calibrate.dump(found))
     odd = {name: one.odd for name, one in found.seen.items() if one.odd}
     current().say(f" seen     {counted(len(found.seen), 'value')} in {counted(found.samples, 'sample')}")
     for name, count in list(odd.items())[:5]:
-        current().say(f" warning  {name}: {count:,} values are NaN or infinite and were left out")
+        current().say(f" warning  {name}: {counted(count, 'value')} left out: NaN or infinite")
     ranges = {name: {"low": one.low, "high": one.high, "odd": one.odd} for name, one in found.seen.items()}
+    if kept is not None:
+        current().say(f" resumed  kept {counted(kept, 'sample')} of {printable(output)}")
     current().say(f"✓ {output}")
+    stem = os.path.splitext(os.path.basename(model))[0]
+    current().next_step("quantize", model, f"{stem}-int8.onnx", "int8", "--calib", output)
     current().emit({"outputs": [{"path": output}], "samples": found.samples, "values": ranges})

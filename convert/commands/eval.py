@@ -11,6 +11,7 @@ from ...runtime.base.errors import FileAccessError, UsageError
 from ...runtime.base.units import counted
 from ..cli import shared_options
 from ..console.output import current
+from ..quantize.calibration import image_options
 
 if TYPE_CHECKING:
     from ..evaluate.dataset import Source
@@ -24,26 +25,7 @@ Examples
 """
 TEXT_METRICS = ("ppl", "kld")
 PICTURES = (
-    click.option("--size", metavar="HxW", help="Images: height and width of the input (default: the model's)."),
-    click.option(
-        "--resize",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Images: length of the shorter side before the center crop.",
-    ),
-    click.option(
-        "--mean",
-        default="0",
-        metavar="R,G,B",
-        help="Images: mean, subtracted from values of 0 to 1 (0.485,0.456,0.406).",
-    ),
-    click.option(
-        "--std", default="1", metavar="R,G,B", help="Images: standard deviation, divided by (0.229,0.224,0.225)."
-    ),
-    click.option("--order", default="rgb", type=click.Choice(["rgb", "bgr"]), help="Images: order of channels."),
-    click.option(
-        "--layout", type=click.Choice(["nchw", "nhwc"]), help="Images: order of axes (default: by the input's shape)."
-    ),
+    *image_options.IMAGES,
     click.option(
         "--classes", metavar="FILE", type=shared_options.PATH, help="Names of the class folders in order, one per line."
     ),
@@ -168,7 +150,7 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
         [(each.metric, f"{each.value:.6g}", _error(each.error)) for each in found],
         right=(1, 2),
     )
-    current().say(f"{scores.count:,} tokens scored, of {counted(len(cut), 'piece')} of {values['context']}")
+    current().say(f"{counted(scores.count, 'token')} scored, of {counted(len(cut), 'piece')} of {values['context']}")
     said = {
         "tokens": scores.count,
         "pieces": len(cut),
@@ -191,39 +173,9 @@ def _open(path: str, values: dict[str, Any]) -> Any:
 
 def _source(values: dict[str, Any]) -> Source:
     from ..evaluate.dataset import Source
-    from ..run.image_preprocess import Look
 
-    size = None
-    if values["size"] is not None:
-        height, _, width = values["size"].partition("x")
-        if not height.isdecimal() or not width.isdecimal() or not int(height) * int(width):
-            raise UsageError("E-OPTION", None, f"--size {values['size']!r} is not of the form HxW")
-        size = (int(height), int(width))
-    look = Look(
-        size,
-        values["resize"],
-        _numbers(values["mean"], "--mean"),
-        _numbers(values["std"], "--std"),
-        values["order"],
-        values["layout"],
-    )
+    look = image_options.look(values)
     return Source(values["data"], values["labels"], _names(values["classes"]), values["batch"], values["samples"], look)
-
-
-def _numbers(text: str, option: str) -> list[float]:
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise UsageError("E-OPTION", None, f"{option} {text!r} is not a list of numbers") from error
-    if len(numbers) not in (1, 3):
-        raise UsageError(
-            "E-OPTION",
-            None,
-            f"{option} needs one number, or one for each channel",
-            expected="1 or 3",
-            found=len(numbers),
-        )
-    return numbers
 
 
 def _names(path: str | None) -> list[str] | None:

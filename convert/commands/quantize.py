@@ -10,6 +10,7 @@ import click
 from ..cli import output_path, shared_options
 from ..cli.number import Number
 from ..console.output import current, notes_json
+from ..quantize.calibration import image_options
 from ..quantize.network import network_options
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
 
@@ -125,6 +126,7 @@ SHAPE = (
     TYPES,
     CARE,
     network_options.OPTIONS,
+    image_options.IMAGES,
     SHAPE,
     shared_options.OUTPUT,
     shared_options.GRAPHS,
@@ -161,6 +163,7 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
         quantize(graph, source, output, type_name, values)
         return
     network_options.refuse_network_options(values)
+    image_options.refuse_image_options(values)
     request = _request(type_name, values)
     if _is_automatic(values):
         current().say(
@@ -196,7 +199,7 @@ def run_plan(made: Quantized, values: dict[str, Any], noted: int) -> None:
     current().resumes()
     report = execute(made.plan, shared_options.progress(values))
     report.notes += made.block_notes()
-    show_report(report, made.plan)
+    show_report(report, made.plan, ("verify", made.plan.inputs[0], made.plan.target))
     measured = {audit.tensor: found for audit in made.quantize.blocks if (found := audit.errors) is not None}
     wanted = current().json or values["report"]
     if wanted:

@@ -17,10 +17,11 @@ from ...runtime.passes.pattern.replace_nodes import graphs
 from ...runtime.passes.precision.half import F16_MAX
 from ..cli import shared_options
 from ..console.output import current, human_size, notes_json
-from ..quantize.calibration import calibrate
+from ..quantize.calibration import calibrate, image_options
 from ..quantize.calibration.loss import Loss, losses, random_inputs
 from ..quantize.network import network_options, quantize_network
 from ..quantize.network.request import Request
+from ..run.image_preprocess import Look
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
 
 MEASURED = 16
@@ -82,7 +83,7 @@ def _quantized(before: Graph, graph: Graph, request: Request, values: dict[str, 
     if request.type == "f16":
         request = dataclasses.replace(request, wide=_too_wide(before, allowed))
     outcome = quantize_network.quantize(graph, request, ranges)
-    found, why = _measured(before, graph, data, allowed)
+    found, why = _measured(before, graph, None if data is None else (data, image_options.look(values)), allowed)
     _show(outcome, found, why)
     payload = {**outcome.to_json(), "loss": [loss.to_json() for loss in found], "not_measured": why}
     return payload, f"{request!r} {sorted(ranges.items())!r}"
@@ -94,7 +95,12 @@ def _calibrated(graph: Graph, values: dict[str, Any]) -> tuple[str | None, quant
     if calib is None:
         return None, {}
     saved = str(calib).lower().endswith(".json")
-    seen = calibrate.read(calib) if saved else calibrate.calibrate(graph, calibrate.samples(calib, graph), told=_told)
+    look = image_options.look(values)
+    seen = (
+        calibrate.read(calib)
+        if saved
+        else calibrate.calibrate(graph, calibrate.samples(calib, graph, look), told=_told)
+    )
     made = {value.name for inner in graphs(graph) for node in inner.nodes for value in node.outputs} | {
         value.name for value in graph.inputs
     }
@@ -126,13 +132,19 @@ def _told(count: int) -> None:
         current().say(f" calibrate {counted(count, 'sample')}")
 
 
-def _measured(before: Graph, after: Graph, data: str | None, allowed: int) -> tuple[list[Loss], str | None]:
+def _measured(
+    before: Graph, after: Graph, data: tuple[str, Look] | None, allowed: int
+) -> tuple[list[Loss], str | None]:
     """The loss on data, else on made-up inputs; without one, why."""
     need = sum(inner.nbytes for graph in (before, after) for inner in graphs(graph))
     if need > allowed:
         return [], f"the weights of both networks are {need:,} bytes, --max-memory allows {allowed:,}"
     try:
-        inputs = random_inputs(before) if data is None else itertools.islice(calibrate.samples(data, before), MEASURED)
+        inputs = (
+            random_inputs(before)
+            if data is None
+            else itertools.islice(calibrate.samples(data[0], before, data[1]), MEASURED)
+        )
         return losses(before, after, inputs), None
     except Error as error:
         return [], f"{error.why}"
@@ -153,7 +165,7 @@ def _show(outcome: quantize_network.Outcome, found: list[Loss], why: str | None)
         decibels = "equal" if math.isinf(loss.snr_db) and loss.snr_db > 0 else f"SNR {loss.snr_db:.1f} dB"
         say(f" loss     {printable(loss.name)}: {decibels}, max abs {loss.max_abs:.3g}")
     if len(found) > SHOWN:
-        say(f" loss     {len(found) - SHOWN} outputs more; --json lists all")
+        say(f" loss     {counted(len(found) - SHOWN, 'output')} more; --json lists all")
     if any(loss.snr_db < POOR for loss in found):
         say(" loss     is large: skip nodes with --exclude-nodes, or use another type; random inputs may be misleading")
     if why is not None:
@@ -172,7 +184,7 @@ def _run_plan(made: Any, payload: dict[str, Any], values: dict[str, Any]) -> Non
     shared_options.refuse_report(values)
     current().resumes()
     report = execute(made, shared_options.progress(values))
-    show_report(report, made)
+    show_report(report, made, ("bench", made.target) if len(made.files) == 1 else None)
     full = {**report_json(report, made), **payload} if current().json or values["report"] else {}
     shared_options.write_report(values["report"], full)
     current().emit(full)

@@ -59,6 +59,12 @@ def image_files(folder: Path, classes: Sequence[str] | None = None) -> list[tupl
     ]
 
 
+def pictures_below(folder: Path) -> list[Path]:
+    """Pictures in a folder and in the folders of it, in the order of their names."""
+    places = [folder, *sorted(each for each in folder.iterdir() if each.is_dir())]
+    return [path for place in places for path in sorted(place.iterdir()) if path.suffix.lower() in SUFFIXES]
+
+
 class Camera:
     """Makes arrays of pictures for one input of a network."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError, UsageError
+from ....runtime.base.units import counted
 from ....runtime.base.untrusted.json import parse
 from ....runtime.ir.graph import Graph
 from ....runtime.passes.pattern.replace_nodes import graphs
@@ -18,6 +19,7 @@ from ....runtime.session import Session
 from ....runtime.tensor.dtype import F32
 from ....runtime.tensor.file import Source
 from ...api import convert
+from ...run.image_preprocess import Camera, Look, pictures_below
 from .activation_range import BINS, METHODS, Observed
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "candle-convert/ranges/1"
 F32_LIMIT = 3.5e38
-FORM = "An npz file, a folder of npz files (one per sample), or a folder of npy files for each input"
+FORM = "An npz file, a folder of npz files (one per sample), of npy files for each input, or of images"
 
 
 @dataclass
@@ -154,9 +156,13 @@ def calibrate(
     return made
 
 
-def samples(path: str, graph: Graph) -> Iterator[dict[str, np.ndarray]]:
+def samples(path: str, graph: Graph, look: Look | None = None) -> Iterator[dict[str, np.ndarray]]:
     """The inputs of each run, one at a time, in the order of file names; UsageError without files, or if inputs are
-    missing."""
+    missing.
+
+    Args:
+        look: how images are prepared, None for their values from 0 to 1.
+    """
     needed = [value.name for value in graph.inputs if value.name not in graph.weights]
     place = Path(path)
     if not place.is_dir():
@@ -170,6 +176,10 @@ def samples(path: str, graph: Graph) -> Iterator[dict[str, np.ndarray]]:
     lists = {name: sorted((place / name.replace("/", "_")).glob("*.npy")) for name in needed}
     if len(needed) == 1 and not lists[needed[0]]:
         lists[needed[0]] = sorted(place.glob("*.npy"))
+    pictures = [] if any(lists.values()) else pictures_below(place)
+    if pictures:
+        yield from _from_pictures(path, pictures, graph, needed, look or Look())
+        return
     counts = {len(files) for files in lists.values()}
     if len(counts) != 1 or counts == {0}:
         shown = ", ".join(f"{name}: {len(files)}" for name, files in lists.items())
@@ -181,6 +191,23 @@ def samples(path: str, graph: Graph) -> Iterator[dict[str, np.ndarray]]:
             name: next(iter(convert.open(file).weights.values())).numpy()
             for name, file in zip(needed, files, strict=True)
         }
+
+
+def _from_pictures(
+    path: str, pictures: list[Path], graph: Graph, needed: list[str], look: Look
+) -> Iterator[dict[str, np.ndarray]]:
+    """A run for each image, or for as many as the input's fixed batch holds; the last batch is filled with its last
+    image."""
+    if len(needed) != 1:
+        why = f"contains images, but the model has {counted(len(needed), 'input')}"
+        raise UsageError("E-CALIB-DATA", path, why, hint=FORM)
+    (value,) = [value for value in graph.inputs if value.name == needed[0]]
+    camera = Camera(value, look)
+    first = value.shape[0] if value.shape else None
+    size = first if isinstance(first, int) and first > 0 else 1
+    for start in range(0, len(pictures), size):
+        part = pictures[start : start + size]
+        yield {needed[0]: camera.shots([*part, *[part[-1]] * (size - len(part))])}
 
 
 def _from_npz(path: Path, needed: list[str]) -> dict[str, np.ndarray]:
