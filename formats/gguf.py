@@ -13,6 +13,7 @@ from typing import Any
 
 from ..runtime.base.errors import FileAccessError, FormatError
 from ..runtime.base.string_array import StringArray
+from ..runtime.base.units import counted
 from ..runtime.contract.format import Finding, Format, ReadOptions
 from ..runtime.contract.metadata import TYPED_KEY, from_strings
 from ..runtime.ir.graph import Graph
@@ -56,7 +57,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
             ALIGNMENT_KEY,
         }
         if extra:
-            graph.note("W-GGUF-SPLIT", f"{len(extra)} keys of later shards are ignored, such as {min(extra)!r}")
+            graph.note("W-GGUF-SPLIT", f"{counted(len(extra), 'key')} of later shards ignored, such as {min(extra)!r}")
     return graph
 
 
@@ -77,7 +78,7 @@ def _fill(graph: Graph, header: Header) -> None:
             del graph.metadata[TYPED_KEY]
             graph.metadata.update(restored.metadata)
     if header.big:
-        graph.note("W-GGUF-ENDIAN", "the file is big-endian; it is read, and written again, in little-endian order")
+        graph.event("W-GGUF-ENDIAN", "the file is big-endian; it is read, and written again, in little-endian order")
 
 
 def _fill_weights(graph: Graph, header: Header) -> None:
@@ -92,13 +93,14 @@ def _fill_weights(graph: Graph, header: Header) -> None:
     if long:
         graph.note(
             "W-GGUF-NAME",
-            f"{len(long)} tensor names are longer than the {MAX_NAME} bytes that llama.cpp reads",
+            f"{counted(len(long), 'tensor name', verb='is')} longer than the {MAX_NAME} bytes that llama.cpp reads",
             long[0],
         )
     if header.source.size > header.end:
         graph.note(
             "W-GGUF-TRAILING",
-            f"{header.source.size - header.end:,} bytes follow the last tensor of {header.source.path}",
+            f"{counted(header.source.size - header.end, 'byte', verb='follows')} the last tensor of "
+            f"{header.source.path}",
         )
 
 
@@ -212,7 +214,10 @@ def scan(source: Source, options: ReadOptions) -> Iterable[Finding]:
     header = read_header(source)
     if source.size > header.end:
         yield Finding(
-            "W-GGUF-TRAILING", "warning", f"{source.size - header.end:,} bytes follow the last tensor", header.end
+            "W-GGUF-TRAILING",
+            "warning",
+            f"{counted(source.size - header.end, 'byte', verb='follows')} the last tensor",
+            header.end,
         )
     for what, at, text in _templates(header):
         for found in suspicions(text):

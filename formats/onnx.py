@@ -44,18 +44,10 @@ def read(source: Source, options: ReadOptions) -> Graph:
 
 def prepare(graph: Graph, options: WriteOptions) -> None:
     """Convert the graph to the target opset."""
-    from .containers.onnx.opset_lowering import DEFAULT_OPSET, lower
+    from .containers.onnx.opset_lowering import lower
 
     upgrade(graph)
-    before = graph.opsets.get("")
     lower(graph, options.opset)
-    if options.opset is None and graph.opsets[""] != before and graph.nodes:
-        why = (
-            "the lowest that has all it needs"
-            if graph.opsets[""] > DEFAULT_OPSET
-            else "the lowest that is written unless --opset says otherwise"
-        )
-        graph.note("W-ONNX-OPSET", f"written for opset {graph.opsets['']}, {why}")
 
 
 def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:

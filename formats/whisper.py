@@ -9,6 +9,7 @@ whisper.cpp's models/convert-pt-to-ggml.py and loader.
 from __future__ import annotations
 
 from ..runtime.base.errors import FormatError, UnsupportedError
+from ..runtime.base.units import counted
 from ..runtime.contract.format import FileLayout, Format, ReadOptions, WriteOptions
 from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import F32
@@ -94,7 +95,7 @@ def _check_complete(graph: Graph, source: Source, hparams: dict[str, int]) -> No
         raise FormatError(
             "E-GGML-TRUNCATED",
             source.path,
-            f"{total - len(graph.weights):,} tensors are missing",
+            f"{counted(total - len(graph.weights), 'tensor', verb='is')} missing",
             at=source.size,
             expected=f"{total:,} tensors",
             found=f"{len(graph.weights):,}",

@@ -147,7 +147,7 @@ def load_file(path: PathLike, *, key: str | None = None, dequantize: str | None 
     blocks = [name for name, tensor in found.items() if tensor.qtype is not None]
     if blocks and dequantize is None:
         why = (
-            f"{counted(len(blocks), 'tensor')} have a quantized block type, for which NumPy has no dtype, "
+            f"{counted(len(blocks), 'tensor', verb='has')} a quantized block type, for which NumPy has no dtype, "
             f"such as {blocks[0]!r} ({found[blocks[0]].dtype.name})"
         )
         raise UnsupportedError(

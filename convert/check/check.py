@@ -122,7 +122,10 @@ def _unaligned(graph: Graph) -> Iterator[Located]:
             odd.setdefault(storage.source.path, []).append(name)
     for path, names in odd.items():
         yield Located(
-            path, "W-ALIGN", "warning", f"{len(names)} tensors are not aligned to their elements: {_named(names)}"
+            path,
+            "W-ALIGN",
+            "warning",
+            f"{counted(len(names), 'tensor', verb='is')} not aligned to the size of an element: {_named(names)}",
         )
 
 
@@ -148,18 +151,26 @@ def _values(graph: Graph, progress: Progress) -> Iterator[Located]:
         digest, nans, infinities = _read(tensor, progress)
         if nans:
             yield Located(
-                graph.files[0], "W-NAN", "warning", f"{nans:,} of {tensor.count:,} values are NaN", member=name
+                graph.files[0],
+                "W-NAN",
+                "warning",
+                f"{nans:,} of {counted(tensor.count, 'value')} {'is' if nans == 1 else 'are'} NaN",
+                member=name,
             )
         if infinities:
             yield Located(
-                graph.files[0], "W-INF", "info", f"{infinities:,} of {tensor.count:,} values are infinite", member=name
+                graph.files[0],
+                "W-INF",
+                "info",
+                f"{infinities:,} of {counted(tensor.count, 'value')} {'is' if infinities == 1 else 'are'} infinite",
+                member=name,
             )
         if tensor.nbytes >= TELLING:
             equal.setdefault((digest, tensor.dtype, tensor.shape), []).append(name)
     for groups, code, what in ((shared, "W-TIED", "share their bytes"), (equal, "W-SAME", "hold the same values")):
         for names in groups.values():
             if len(names) > 1:
-                yield Located(graph.files[0], code, "info", f"{len(names)} tensors {what}: {_named(names)}")
+                yield Located(graph.files[0], code, "info", f"{counted(len(names), 'tensor')} {what}: {_named(names)}")
 
 
 def _read(tensor: Tensor, progress: Progress) -> tuple[bytes, int, int]:

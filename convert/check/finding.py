@@ -8,11 +8,14 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, UnsafeFileError
+from ...runtime.base.units import counted
 from ...runtime.contract.format import Finding
 from ...runtime.tensor.file import Source
 from ..console.output import aligned
 
 SEVERITIES = ("danger", "error", "warning", "info")
+UNCOUNTED = {"info": "info"}
+"""Severities without a plural."""
 COLUMNS = ("severity", "code", "byte", "file", "member", "finding")
 
 
@@ -83,11 +86,7 @@ def counts(found: Iterable[Located]) -> str:
     numbers = dict.fromkeys(SEVERITIES, 0)
     for finding in found:
         numbers[finding.severity] += 1
-    words = [
-        f"{number} {severity}{'s' * (number != 1 and severity != 'info')}"
-        for severity, number in numbers.items()
-        if number
-    ]
+    words = [counted(number, severity, UNCOUNTED.get(severity)) for severity, number in numbers.items() if number]
     return ", ".join(words) or "nothing found"
 
 

@@ -1,4 +1,4 @@
-"""``codec``: audio as the codes of a neural codec, and back."""
+"""``codec``: encodes audio to the tokens of a neural codec and decodes them back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ..cli import output_path, shared_options
 from ..cli.number import Number
 from ..console.output import current
@@ -44,9 +45,9 @@ def _examples(command: str) -> str:
 
 @click.group("codec", epilog=_examples(""))
 def COMMAND() -> None:  # noqa: N802
-    """Compress audio to codes, and make audio of codes.
+    """Encode audio to codec tokens and decode them back.
 
-    MODEL is one of EnCodec, DAC, SNAC or Mimi.
+    MODEL is EnCodec, DAC, SNAC or Mimi.
     """
 
 
@@ -54,7 +55,7 @@ def _command(name: str, metavar: str, *options: Any) -> Callable[[Callable[..., 
     """A command MODEL IN... OUT with its own options and those of models."""
 
     def made(function: Callable[..., int]) -> Callable[..., int]:
-        force = click.option("-f", "--force", is_flag=True, help="Replace existing outputs.")
+        force = click.option("-f", "--force", is_flag=True, help="Overwrite existing outputs.")
         running = (shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
         named = output_path.output(shared_options.options((*options, force), *running)(function))
         inputs = click.argument("inputs", metavar=metavar, nargs=-1, required=True, type=shared_options.PATH)
@@ -71,18 +72,16 @@ def _command(name: str, metavar: str, *options: Any) -> Callable[[Callable[..., 
         "--bandwidth",
         type=Number(0, min_open=True),
         metavar="KBPS",
-        help="Most kbit/s; as many codebooks are used as fit (default: all).",
+        help="Target bitrate: use as many codebooks as fit (default: all).",
     ),
-    click.option(
-        "--codebooks", type=click.IntRange(1), metavar="N", help="How many codebooks are used (default: all)."
-    ),
+    click.option("--codebooks", type=click.IntRange(1), metavar="N", help="Number of codebooks (default: all)."),
 )
 def encode(model: str, inputs: tuple[str, ...], output: str, **values: Any) -> int:
-    """Write the codes of audio.
+    """Encode audio to codec tokens.
 
-    FILE is an audio file of any rate and length, a folder or a pattern of names, or - for standard input; OUT is an
-    .npz file, or for several inputs a folder of them. Long audio is coded in windows that overlap as far as codes
-    depend on samples around them: the codes are those of the whole, and memory is bounded.
+    FILE is an audio file of any sample rate and length, a folder, a glob pattern, or - for standard input; OUT is an
+    .npz file, or an output folder for several inputs. Long audio is encoded in overlapping windows: the tokens equal
+    those of one pass, and memory is bounded.
     """
     from ..console.atomic_replace import replacing
     from ..sounds.codes_file import SUFFIX, write_codes
@@ -101,22 +100,27 @@ def encode(model: str, inputs: tuple[str, ...], output: str, **values: Any) -> i
         with replacing(paths[path], force=values["force"]) as file:
             write_codes(file, codes, found)
         seconds = (codes.length or 0) / found.rate
-        current().say(f"✓ {paths[path]}  {seconds:.1f} s in {count} codebooks · {rate:.2f} kbit/s")
+        current().say(f"✓ {paths[path]}  {seconds:.1f} s in {counted(count, 'codebook')} · {rate:.2f} kbit/s")
         return {"output": paths[path], "seconds": seconds, "rate": found.rate, "codebooks": count, "kbps": rate}
 
-    return _each(model, given, "encoding", encoded, values)
+    code = _each(model, given, "encoding", encoded, values)
+    if code == 0:
+        current().next_step("codec", "decode", model, output, "decoded/" if len(given) > 1 else "decoded.wav")
+    return code
 
 
 @_command(
     "decode",
     "FILE...",
-    click.option("--format", "kind", type=click.Choice(SOUNDS), help="Of the files in a folder (default: wav)."),
+    click.option(
+        "--format", "kind", type=click.Choice(SOUNDS), help="Audio format in an output folder (default: wav)."
+    ),
 )
 def decode(model: str, inputs: tuple[str, ...], output: str, **values: Any) -> int:
-    """Make audio of codes.
+    """Decode codec tokens to audio.
 
-    FILE is what `codec encode` wrote with the same model, or a folder of such files; OUT is a .wav, .flac, .ogg or .mp3
-    file, or for several inputs a folder.
+    FILE is an .npz file from `codec encode` with the same model, or a folder of them; OUT is a .wav, .flac, .ogg or
+    .mp3 file, or an output folder for several inputs.
     """
     from ..run.input_files import files_of
     from ..sounds.codes_file import SUFFIX, read_codes

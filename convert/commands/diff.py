@@ -77,13 +77,23 @@ def show(found: Difference, *, all_rows: bool) -> None:
     counts: dict[str, int] = {}
     for row in found.rows:
         counts[row.status] = counts.get(row.status, 0) + 1
-    summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no tensors"
-    keys = "metadata keys" if found.architecture is None else "settings"
-    parts = ((found.metadata, keys), (found.files, "files"), (found.graph, "parts of the graph"))
-    others = [f"{len(changes)} {what}" for changes, what in parts if changes]
-    differ = f"; {' and '.join(others)} differ" if others else ""
+    summary = ", ".join(_tally(count, status) for status, count in counts.items()) or "no tensors"
+    keys = ("metadata key", "metadata keys") if found.architecture is None else ("setting", "settings")
+    parts = (
+        (found.metadata, keys),
+        (found.files, ("file", "files")),
+        (found.graph, ("part of the graph", "parts of the graph")),
+    )
+    others = [counted(len(changes), *forms) for changes, forms in parts if changes]
+    total = sum(len(changes) for changes, _ in parts)
+    differ = f"; {' and '.join(others)} {'differs' if total == 1 else 'differ'}" if others else ""
     by = "" if found.architecture is None else f", by the names of the architecture {found.architecture}"
     say(f"{'✓' if found.same else '✗'} {counted(len(found), 'tensor')}: {summary}{differ}{by}")
+
+
+def _tally(count: int, status: str) -> str:
+    """``1 differs``, ``16 differ``, ``3 equal``."""
+    return counted(count, verb=status) if status == "differs" else f"{count:,} {status}"
 
 
 def _sides(change: Change) -> str:

@@ -43,7 +43,7 @@ OPTIONS = ("batch", "normalize", "prompt_name", "pooling", "dim", "preprocessor"
     help="Vectors as .npy, .npz, .json or .safetensors.",
 )
 @click.option("--similarity", is_flag=True, help="Print the cosine of every two inputs.")
-@click.option("--batch", type=click.IntRange(1), metavar="N", help="Inputs of one run (default: 32 texts, 8 pictures).")
+@click.option("--batch", type=click.IntRange(1), metavar="N", help="Batch size (default: 32 texts, 8 images).")
 @click.option("--prompt-name", metavar="NAME", help="Which of the model's prompts goes before each text.")
 @click.option("--pooling", metavar="MODE", help="cls, mean, max, mean_sqrt_len_tokens, weightedmean or lasttoken.")
 @click.option(

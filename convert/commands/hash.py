@@ -122,7 +122,9 @@ def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, 
         why = f"the tensor names follow two conventions, and {error.message}: the hashes cannot be compared"
         current().warn([Note("W-HASH-NAMES", None, why)])
         return stored, False
-    current().warn([Note("W-HASH-NAMES", None, "the tensor names follow two conventions: hashed as with --canonical")])
+    current().warn(
+        [Note("W-HASH-NAMES", None, "the tensor names follow two conventions: hashed as with --canonical", event=True)]
+    )
     return found, True
 
 

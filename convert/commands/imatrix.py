@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,13 +96,17 @@ def COMMAND(  # noqa: N802
     unseen = {name: int((counts == 0).sum()) for name, counts in found.counts.items() if not counts.all()}
     for name, count in list(unseen.items())[:5]:
         current().say(
-            f" warning  {name}: {count} of {len(found.counts[name])} experts received no token; use a longer text"
+            f" warning  {name}: {count} of {counted(len(found.counts[name]), 'expert')} received no token; "
+            "use a longer text"
         )
     merged = f", {counted(len(earlier), 'file')} added" if earlier else ""
     heard = cut and not isinstance(cut[0], np.ndarray)
     seen = counted(len(cut), "window") if heard else f"{counted(len(cut), 'piece')} of {values['context']} tokens"
     current().say(f" observed {counted(len(found.sums), 'tensor')} on {seen}{merged}")
     current().say(f"✓ {output}")
+    if model:
+        stem = os.path.splitext(os.path.basename(model.rstrip("/")))[0]
+        current().next_step("quantize", model, f"{stem}-Q4_K_M.gguf", "Q4_K_M", "--imatrix", output)
     said = {"tensors": len(found.sums), "pieces": len(cut), "context": values["context"], "unseen": unseen}
     inputs = [*([model] if model else []), *earlier]
     current().emit({"inputs": inputs, "data": list(data), "outputs": [{"path": output}], **said})

@@ -11,6 +11,7 @@ from ...runtime.base.errors import FormatError, printable
 from ...runtime.base.units import counted
 from ..cli import shared_options
 from ..console.output import current
+from ..console.table import terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,8 @@ EXAMPLES = {
     "list": ("list", "list glm", "list --json"),
     "show": ("show llama", "show model-dir/", "show model.gguf --json"),
 }
+COLUMNS = 80
+"""Width of the list of architectures, also where output is no terminal."""
 SHOWN = 100
 """Characters of a parameter's value that a table shows."""
 
@@ -46,7 +49,7 @@ def listed(words: tuple[str, ...]) -> None:
     """List the architectures whose names contain one of WORDs, by default all."""
     from ..inspect.architectures import families
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": each.name,
             "title": each.title,
@@ -64,12 +67,19 @@ def listed(words: tuple[str, ...]) -> None:
         )
     ]
     out = current()
-    cells = [
-        [row["name"], row["family"], row["title"], " ".join(row["model_types"]), " ".join(row["gguf"])] for row in rows
-    ]
-    out.table(("architecture", "family", "title", "model_type", "gguf"), cells, optional=(1,))
+    cells = [[row["name"], row["title"], _other_names(row)] for row in rows]
+    out.table(("architecture", "models", ""), cells, prose=(2,), width=min(terminal_width() or COLUMNS, COLUMNS))
     out.say(f"{counted(len(rows), 'architecture')}")
+    out.next_step("models", "show", rows[0]["name"] if rows else "llama")
     out.emit({"models": rows})
+
+
+def _other_names(row: Mapping[str, Any]) -> str:
+    """Names of an architecture in config.json and GGUF files, where they are not its own."""
+    named = (("model_type", row["model_types"]), ("GGUF", row["gguf"]))
+    own = row["name"].replace("-", "_")
+    others = ((key, [name for name in names if name.replace("-", "_") != own]) for key, names in named)
+    return ", ".join(f"{key} {' '.join(names)}" for key, names in others if names)
 
 
 @COMMAND.command("show", epilog=_examples("show"))
@@ -119,7 +129,7 @@ def _head(family: str, architecture: Architecture) -> None:
     types = f" · model_type {', '.join(architecture.model_types)}" if architecture.model_types else ""
     gguf = f" · GGUF {', '.join(architecture.gguf)}" if architecture.gguf else ""
     tasks = ", ".join(task.name for task in architecture.tasks)
-    current().say(f"{architecture.name} · {architecture.title}{types}{gguf} · {tasks} · {family}")
+    current().say(f"{architecture.name} · {architecture.title}{types}{gguf} · {tasks}")
 
 
 def _facts(family: str, architecture: Architecture) -> dict[str, Any]:
@@ -192,7 +202,7 @@ def _file(path: str, values: dict[str, Any]) -> bool:
     )
     out.say()
     if wrong is None:
-        out.say(f"✓ {counted(len(bound), 'weight')}, {count:,} parameters: all weights are present")
+        out.say(f"✓ {counted(len(bound), 'weight')}, {counted(count, 'parameter')}: all weights are present")
     else:
         out.say(f"✗ {wrong}")
     out.emit(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import UnsupportedError, UsageError, printable
+from ...runtime.base.units import counted
 from ..cli import shared_options
 from ..console.output import current
 
@@ -133,7 +134,7 @@ def _list(domain: str | None, device: str) -> None:
         cells = [[row["op"], row["domain"], row["device"], row["why"] or ""] for row in places]
         out.table(("operator", "domain", "runs on", "because"), cells, prose=(3,))
         out.say(
-            f"{sum(row['device'] == 'cuda' for row in places)} of {len(places)} operators run on the GPU; "
+            f"{sum(row['device'] == 'cuda' for row in places)} of {counted(len(places), 'operator')} on the GPU; "
             "values are copied for the others"
         )
         out.emit({"ops": places})

@@ -228,7 +228,7 @@ def roundtrip(path: str, against: str | None, **values: Any) -> int:
         found = [{"through": against, "text": text, "back": None} for text in differing(tokenizer, other)]
     out = current()
     for row in found:
-        came = "gives other ids" if row["back"] is None else f"came back as {row['back']!r}"
+        came = "tokenizes differently" if row["back"] is None else f"came back as {row['back']!r}"
         out.say(f"✗ {row['through']}: {printable(repr(row['text'][:60]))} {printable(came)}")
     if not found:
         out.say("✓ equal ids" if against is not None else "✓ texts round-trip; GGUF and tokenizer.json give equal ids")

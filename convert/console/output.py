@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ...runtime.base.errors import Error
 from ...runtime.base.printable import printable, printable_json, printable_lines, without_controls
 from ...runtime.base.units import human_size as human_size
+from .color import EVENT, FAILURE, WARNING, colored
 from .status_line import busy
 from .table import aligned as aligned
 
@@ -69,11 +70,15 @@ class Output:
             shown = printable_lines(text) if sys.stdout.isatty() else text if exact else without_controls(text)
             print(shown, end=end, flush=True)
 
-    def note(self, text: str) -> None:
-        """One line on standard error, apart from what was asked for."""
+    def note(self, text: str, style: str = "") -> None:
+        """One line on standard error, apart from what was asked for; `style` is its color on a terminal."""
         if not self.json and not self.quiet:
             busy().clear()
-            print(printable(text), file=sys.stderr)
+            print(colored(printable(text), style, sys.stderr), file=sys.stderr)
+
+    def next_step(self, *words: str) -> None:
+        """The command that uses the result, on standard error."""
+        self.note(f" next     {shlex.join(['candle-convert', *words])}", EVENT)
 
     def table(
         self,
@@ -82,15 +87,20 @@ class Output:
         right: Sequence[int] = (),
         prose: Sequence[int] = (),
         optional: Sequence[int] = (),
+        width: int | None = None,
     ) -> None:
-        """Rows under columns, as `tables.aligned` has them."""
-        for line in aligned(columns, rows, right, prose, optional):
+        """Rows under columns, as `table.aligned` has them."""
+        for line in aligned(columns, rows, right, prose, optional, width):
             self.say(line)
 
     def warn(self, notes: Iterable[Note]) -> None:
-        """Notes on standard error, unless they go into the JSON object."""
+        """Notes on standard error, unless they go into the JSON object: warnings with a mark, events as plain lines."""
         for note in notes:
-            self.note(f"! {note.code}  {'' if note.tensor is None else f'{note.tensor}: '}{note.message}")
+            text = f"{'' if note.tensor is None else f'{note.tensor}: '}{note.message}"
+            if note.event:
+                self.note(f" note     {text}", EVENT)
+            else:
+                self.note(f"! {note.code}  {text}", WARNING)
 
     def emit(self, payload: dict[str, Any], *, ok: bool = True) -> None:
         """The command's JSON object, in JSON mode."""
@@ -111,7 +121,7 @@ class Output:
     def complain(self, text: str) -> None:
         """A line on standard error about what went wrong, in quiet mode too."""
         busy().clear()
-        print(f"✗ {printable(text)}", file=sys.stderr)
+        print(colored(f"✗ {printable(text)}", FAILURE, sys.stderr), file=sys.stderr)
 
     def refuse(self, message: str, show: Callable[[IO[str]], None], hint: str | None = None) -> None:
         """A command line that cannot be parsed: `show` writes the message for people, the hint follows it."""
@@ -150,4 +160,4 @@ def current() -> Output:
 
 def notes_json(notes: Iterable[Note]) -> list[dict[str, Any]]:
     """Notes as the ``warnings`` of JSON mode."""
-    return [{"code": note.code, "tensor": note.tensor, "message": note.message} for note in notes]
+    return [{"code": note.code, "tensor": note.tensor, "message": note.message, "event": note.event} for note in notes]

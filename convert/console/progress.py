@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...runtime.base.printable import printable
-from ...runtime.base.units import human_size
+from ...runtime.base.units import counted, human_size
 from .status_line import busy
 
 BYTES = "bytes"
@@ -153,9 +153,7 @@ class Compiling:
         if current().json or current().quiet:
             return
         if done == 0 and not sys.stderr.isatty():
-            print(
-                f"compiling {total} kernels for this processor; later runs reuse them from the cache", file=sys.stderr
-            )
+            print(f"compiling {counted(total, 'kernel')} for this processor, once per machine", file=sys.stderr)
         elif done == 0:
             self._bar = RichProgress()
             self._bar.phase("compiling")

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Graph
 from ...runtime.session import Session
 from .dataset import Batch
@@ -125,7 +126,7 @@ def _scored(metric: Metric, outputs: Mapping[str, Any], batch: Batch) -> list[An
         raise UsageError(
             "E-EVAL-SHAPE",
             None,
-            f"{metric.name} gives {len(found)} numbers for {batch.count} samples",
+            f"{metric.name} gives {counted(len(found), 'number')} for {counted(batch.count, 'sample')}",
             hint="Return one number per sample",
         )
     return found

@@ -24,7 +24,7 @@ def modern(graph: Graph) -> Graph:
 
 
 def origins(graph: Graph) -> dict[str, str]:
-    """What the file calls each weight that `modern` renames."""
+    """Canonical name -> name in the file, of weights that `modern` renames."""
     plain = unwrapped(graph)
     family = next((family for family in FAMILIES if family.modern(plain) is not plain), None)
     found = outer_names(plain.weights) if family is None else family.origins(plain)

@@ -129,7 +129,7 @@ def renamed(name: str) -> str:
 
 
 def origins(graph: Graph) -> dict[str, str]:
-    """What the file calls each weight that `modern` renames; of codes and their scales, the codes."""
+    """Canonical name -> name in the file, of weights that `modern` renames; of codes and their scales, the codes."""
     return {renamed(name.removesuffix(".q")): name for name in graph.weights if not name.endswith(SCALES)}
 
 

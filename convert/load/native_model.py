@@ -1,4 +1,4 @@
-"""Modelling: from the weights of a file to the architecture that they are of, and to a graph that runs."""
+"""Bind a checkpoint to an architecture and build its graphs."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def modern(graph: Graph) -> Graph:
 
 
 def origins(graph: Graph) -> dict[str, str]:
-    """What the file calls each weight that `modern` renames, where it is one tensor of the file."""
+    """Canonical name -> name in the file, of weights that `modern` renames and that are one tensor of the file."""
     if graph.format == "ctranslate2":
         return {f"model.{ours}": theirs for theirs, ours in CT2_WHOLE.items() if theirs in graph.weights}
     return {f"model.{renamed(name)}": name for name in graph.weights}

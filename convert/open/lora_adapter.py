@@ -169,7 +169,7 @@ def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> list
         done = f"{counted(len(adapter.updates), 'weight')} updated" + (
             f", {len(adapter.replaced)} replaced" if adapter.replaced else ""
         )
-        graph.note(
+        graph.event(
             "W-LORA",
             f"{adapter.path}: {done}" + (f", with strength {adapter.strength:g}" if adapter.strength != 1 else ""),
         )
@@ -261,8 +261,8 @@ def _places(graph: Graph, adapter: Adapter) -> dict[str, str]:
     if lost:
         more = f" and {len(lost) - SHOWN:,} more" if len(lost) > SHOWN else ""
         why = (
-            f"{len(lost)} of {len(wanted)} weights that the adapter changes are not in the model: "
-            f"{', '.join(lost[:SHOWN])}{more}"
+            f"{len(lost)} of {counted(len(wanted), 'weight')} that the adapter changes "
+            f"{'is' if len(lost) == 1 else 'are'} not in the model: {', '.join(lost[:SHOWN])}{more}"
         )
         raise FormatError(
             "E-LORA-NAMES",

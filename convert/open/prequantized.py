@@ -9,6 +9,7 @@ from typing import Any
 from ...ops.quants.schemes import schemes
 from ...runtime.base.errors import FormatError, UnsupportedError
 from ...runtime.base.limits import Budget, current
+from ...runtime.base.units import counted
 from ...runtime.base.untrusted.json import parse
 from ...runtime.contract.quantization_scheme import Checkpoint, Unpacked
 from ...runtime.ir.graph import Graph
@@ -117,7 +118,7 @@ def unpack(graph: Graph) -> list[str]:
             weights[name] = tensor
     graph.weights = weights
     _remove_configuration(graph)
-    graph.note("W-PREQUANTIZED", f"{summary(unpacked)} dequantized on reading")
+    graph.event("W-PREQUANTIZED", f"{summary(unpacked)} dequantized on reading")
     return list(unpacked.weights)
 
 
@@ -125,13 +126,13 @@ def note_stored_quantized(graph: Graph) -> None:
     """Note on `graph`, whose weights are written as stored, that they are quantized."""
     stated = declaration(graph)
     if stated is not None and method(stated) in schemes() and (unpacked := dequantized(graph)) is not None:
-        graph.note("W-PREQUANTIZED", f"{summary(unpacked)} left as stored; --dtype f16 dequantizes them")
+        graph.event("W-PREQUANTIZED", f"{summary(unpacked)} left as stored; --dtype f16 dequantizes them")
 
 
 def summary(unpacked: Unpacked) -> str:
     """The scheme, and the number of matrices stored in it."""
     count = len(unpacked.weights)
-    return f"{unpacked.title}: {count} {'matrices' if count != 1 else 'matrix'}"
+    return f"{unpacked.title}: {counted(count, 'matrix', 'matrices')}"
 
 
 def _remove_configuration(graph: Graph) -> None:

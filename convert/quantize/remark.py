@@ -42,7 +42,7 @@ def refuse(
     if wrong:
         held = ", ".join(name for name in ("bf16", "f16", "f8_e4m3") if DTYPES[name] in format.dtypes)
         why = (
-            f"{format.name} cannot hold {len(wrong)} of {len(choices)} tensors, "
+            f"{format.name} cannot hold {len(wrong)} of {counted(len(choices), 'tensor')}, "
             f"such as {wrong[0].weight.name!r} as {wrong[0].dtype.name}"
         )
         raise UnsupportedError(
@@ -147,8 +147,8 @@ def note(
             groups.setdefault((choice.wanted, choice.dtype), []).append(choice)
     for (wanted, dtype), fallen in groups.items():
         why = (
-            f"{_count(fallen, 'tensor')} whose rows are not a multiple of {wanted.block} become {dtype.name} "
-            f"instead of {wanted.name}"
+            f"{_count(fallen, 'tensor')} stored as {dtype.name} instead of {wanted.name}: "
+            f"{'its row length is' if len(fallen) == 1 else 'their row lengths are'} not a multiple of {wanted.block}"
         )
         graph.note("W-FALLBACK", why, fallen[0].weight.name)
     for pattern in chooser.unused:

@@ -1,4 +1,4 @@
-"""Runs over many files of which some may be damaged: those are told about, the others go on."""
+"""Report damaged files of a run over many and continue with the others."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.extract_subgraph import extract
 
@@ -47,7 +48,7 @@ def _shorter(graph: Graph, end: str, fails: Fails, told: Callable[[str], object]
         ]
         part = extract(graph, list(dict.fromkeys(cut)), [end])
         if len(part.nodes) < len(graph.nodes) and fails(part):
-            told(f"the last {len(part.nodes)} nodes: fail")
+            told(f"the last {counted(len(part.nodes), 'node')}: fail")
             return part
     return None
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import (
     CANDLE,
     GGUF,
@@ -267,8 +268,9 @@ def _tell_left_out(graph: Graph, model: Model) -> None:
     ]
     if unused:
         nbytes = sum(graph.weights[name].nbytes for name in unused)
-        why = f"{len(unused)} matrices ({nbytes:,} bytes) are not part of {model.architecture.title} and are skipped"
-        graph.note("W-ARCH-UNUSED", f"{why}: {', '.join(sorted(unused)[:3])} ...")
+        what = f"{counted(len(unused), 'matrix', 'matrices')} skipped ({human_size(nbytes)})"
+        why = f"{what}, not part of {model.architecture.title}"
+        graph.event("W-ARCH-UNUSED", f"{why}: {', '.join(sorted(unused)[:3])} ...")
 
 
 def without_place(graph: Graph, model: Model) -> list[str]:
@@ -281,7 +283,7 @@ def without_place(graph: Graph, model: Model) -> list[str]:
     lost = [name for name in model.weights if (name not in placed or name in heads) and not name.endswith(COUNTER)]
     poolers = [name for name in lost if name.startswith(POOLER)]
     if poolers and len(poolers) == len(lost):
-        graph.note("W-GGUF-POOLER", f"GGUF has no place for {', '.join(poolers)}: hidden states are not affected")
+        graph.event("W-GGUF-POOLER", f"GGUF has no place for {', '.join(poolers)}: hidden states are not affected")
     return [name for name in lost if name not in poolers]
 
 
@@ -437,7 +439,10 @@ def _in_f32(graph: Graph, model: Model, kept: Sequence[str]) -> dict[str, Tensor
     }  # fmt: skip
     for name, count in Counter(model.weights[name].dtype.name for name in changed).items():
         if kept:
-            graph.note("W-ONNX-DTYPE", f"{count} weights of type {name} become f32, which the graph computes in")
+            graph.event(
+                "W-ONNX-DTYPE",
+                f"{counted(count, 'weight', verb='is')} cast from {name} to f32, which the graph computes in",
+            )
     return {**model.weights, **changed}
 
 
@@ -459,7 +464,7 @@ def _to_graph(graph: Graph, model: Model, name: str, blocks: bool, carried: bool
         for name, count in Counter(tensor.dtype.name for tensor in kept).items():
             sizes = [(tensor.nbytes, 4 * tensor.count) for tensor in kept if tensor.dtype.name == name]
             before, after = (human_size(sum(column)) for column in zip(*sizes, strict=True))
-            why = f"{count} weights of type {name} become f32 ({before} become {after})"
+            why = f"{counted(count, 'weight', verb='is')} dequantized from {name} to f32 ({before} to {after})"
             graph.note("W-DEQUANTIZED", f"{why}: ONNX has no operators for what they are used for")
     to_standard_onnx(made, Tensor.dequantize)
     infer(made)

@@ -80,7 +80,7 @@ def retype(graph: Graph, casts: Cast, *, built: bool, f32_borders: bool = False)
             f"activations of {graph.arch} models exceed the range of f16: the weights are f16, "
             "the graph computes in f32"
         )
-        graph.note("W-ONNX-DTYPE", why)
+        graph.event("W-ONNX-DTYPE", why)
     elif dtype is F16:
         states = paired_states([value.name for value in graph.inputs], [value.name for value in graph.outputs])
         cache = {*states, *states.values()}

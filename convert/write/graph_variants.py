@@ -61,7 +61,7 @@ class Variant:
             if outcome.kept:
                 first, count = outcome.kept[0], counted(len(outcome.kept), "node")
                 where = f"{first.operator} {first.node!r}: {first.why}"
-                graph.note("W-ONNX-KEPT", f"{self.name}: {count} stay in floating point, such as {where}")
+                graph.event("W-ONNX-KEPT", f"{self.name}: {count} stay in floating point, such as {where}")
 
 
 VARIANTS = {

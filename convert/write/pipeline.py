@@ -37,7 +37,12 @@ def convert(
 
 @dataclass
 class Report:
-    """What a conversion did; `overflows` are values that are beyond the range of the dtype they were cast to."""
+    """What a conversion did.
+
+    Attributes:
+        overflows: values that are beyond the range of the dtype they were cast to.
+        kept: bytes of an interrupted run that were not written again; None without ``--resume``.
+    """
 
     inputs: list[str]
     outputs: list[str]
@@ -47,6 +52,7 @@ class Report:
     notes: list[Note] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     overflows: int = 0
+    kept: int | None = None
 
     def __repr__(self) -> str:
         made = self.outputs[0] if len(self.outputs) == 1 else counted(len(self.outputs), "file")
@@ -67,7 +73,7 @@ def execute(plan: Plan, progress: Progress | None = None) -> Report:
     try:
         progress.phase("writing")
         cast_loss.follow(audits, staging)
-        write(staging, plan.threads, progress, resume=plan.options.resume, chunk=plan.chunk)
+        kept = write(staging, plan.threads, progress, resume=plan.options.resume, chunk=plan.chunk)
         cast_loss.resume(audits, staging)
         cast_loss.refuse_overflow(audits, plan.options.allow_overflow)
         notes, overflows = cast_loss.notes(audits), sum(audit.overflows for audit in audits)
@@ -90,7 +96,15 @@ def execute(plan: Plan, progress: Progress | None = None) -> Report:
     seconds = {"write": clock[1] - clock[0], "verify": clock[2] - clock[1]}
     outputs = [str(staging.final(file)) for file in plan.files]
     return Report(
-        plan.inputs, outputs, len(plan.graph), plan.nbytes, verified, [*plan.graph.notes, *notes], seconds, overflows
+        plan.inputs,
+        outputs,
+        len(plan.graph),
+        plan.nbytes,
+        verified,
+        [*plan.graph.notes, *notes],
+        seconds,
+        overflows,
+        kept if plan.options.resume else None,
     )
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,9 +85,8 @@ class Plan:
     parts: tuple[Part, ...] = ()
 
     def __repr__(self) -> str:
-        target = self.folder / self.files[0].name if len(self.files) == 1 else self.folder
         files = counted(len(self.files), "file")
-        return f"<Plan {self.graph!r} -> {self.format.name}: {files}, {human_size(self.nbytes)}, {target}>"
+        return f"<Plan {self.graph!r} -> {self.format.name}: {files}, {human_size(self.nbytes)}, {self.target}>"
 
     def __str__(self) -> str:
         """What ``--dry-run`` shows."""
@@ -96,9 +96,20 @@ class Plan:
         tensors = counted(len(self.graph), "tensor")
         return (
             f" source   {self.source_format} · {files} · {tensors}\n"
-            f" plan     {self.format.name} · {made} · {dtypes} · {human_size(self.nbytes)}\n"
+            f" plan     {self.format.name}{self._opset()} · {made} · {dtypes} · {human_size(self.nbytes)}\n"
             f" needs    {human_size(self.peak_memory)} of memory at most · {human_size(self.disk_free)} of disk free"
         )
+
+    def _opset(self) -> str:
+        """The opsets of the written networks, as part of the plan's line."""
+        graphs = [part.graph for part in self.parts] or [self.graph]
+        found = sorted({graph.opsets[""] for graph in graphs if self.format.graphs and "" in graph.opsets})
+        return f" · opset {', '.join(map(str, found))}" if found else ""
+
+    @property
+    def target(self) -> str:
+        """The path of the only file, or of the folder."""
+        return str(self.folder / self.files[0].name if len(self.files) == 1 else self.folder)
 
     @property
     def nbytes(self) -> int:
@@ -465,11 +476,16 @@ def _check_holdable(graph: Graph, format: Format) -> None:
     if wrong:
         shown = ", ".join(f"{name} ({dtype})" for name, dtype in list(wrong.items())[:5])
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        quantized = any(graph.weights[name].dtype.kind == "block" for name in wrong)
+        hint = "Cast them with --dtype or --tensor-type 'RE=TYPE', or leave them out with --exclude"
+        if quantized:
+            source = shlex.quote(graph.files[0]) if graph.files else "IN"
+            hint = f"Use candle-convert dequantize {source} OUT{format.suffixes[0]}, or --dtype f16"
         raise UnsupportedError(
             "E-OUT-DTYPE",
             None,
-            f"{format.name} cannot hold {len(wrong)} of {len(graph)} tensors: {shown}{more}",
-            hint="Cast them with --dtype or --tensor-type 'RE=TYPE', or leave them out with --exclude",
+            f"{format.name} cannot hold {len(wrong)} of {counted(len(graph), 'tensor')}: {shown}{more}",
+            hint=hint,
         )
     parts = [name for name, tensor in graph.weights.items() if exact_nbytes(tensor.dtype, tensor.shape) is None]
     if parts and not format.ragged:
@@ -489,7 +505,8 @@ def _check_holdable(graph: Graph, format: Format) -> None:
         raise UnsupportedError(
             "E-OUT-DIMS",
             None,
-            f"{format.name} holds at most {format.max_dims} dimensions; {len(deep)} tensors have more, such as "
+            f"{format.name} holds at most {format.max_dims} dimensions; "
+            f"{counted(len(deep), 'tensor', verb='has')} more, such as "
             f"{deep[0]}",
             hint="Leave them out with --exclude",
         )

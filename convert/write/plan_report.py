@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.base.units import counted
 from ..console.output import current, human_size, notes_json
+from .next_command import next_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .pipeline import Report
     from .plan import Plan
 
@@ -16,18 +20,30 @@ def show_plan(plan: Plan) -> None:
     current().lines(str(plan))
 
 
-def show_report(report: Report, plan: Plan) -> None:
-    """What was done."""
+def show_report(report: Report, plan: Plan, following: Sequence[str] | None = None) -> None:
+    """What was done.
+
+    Args:
+        following: words of the command that comes next; None for the use of a model of this kind.
+    """
     current().warn(report.notes)
+    if report.kept is not None:
+        kept = f"kept {human_size(report.kept)} of {human_size(report.nbytes)}" if report.kept else "nothing to keep"
+        current().say(f" resumed  {kept} of the interrupted run")
     seconds = sum(report.seconds.values())
-    where = report.outputs[0] if len(report.outputs) == 1 else f"{len(report.outputs)} files in {plan.folder}"
+    where = (
+        report.outputs[0] if len(report.outputs) == 1 else f"{counted(len(report.outputs), 'file')} in {plan.folder}"
+    )
     if report.verified:
         level = "every byte" if plan.options.verify == "full" else "samples"
         lost = (
             f" what was rounded; {report.overflows:,} values of the source are out of range" if report.overflows else ""
         )
-        current().say(f" verify   {report.verified} of {report.tensors} tensors read back, {level} equal{lost}")
+        current().say(
+            f" verify   {report.verified} of {counted(report.tensors, 'tensor')} read back, {level} equal{lost}"
+        )
     current().say(f"✓ {where}  {human_size(report.nbytes)} in {seconds:.1f} s")
+    current().next_step(*(next_command(plan) if following is None else following))
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -60,6 +76,7 @@ def report_json(report: Report, plan: Plan) -> dict[str, Any]:
         "content_hash": content_hash(plan.graph),
         "tensors": report.tensors,
         "verified": report.verified,
+        **({} if report.kept is None else {"resumed": report.kept}),
         "warnings": notes_json(report.notes),
         "timings": report.seconds,
         "peak_rss": peak_rss(),

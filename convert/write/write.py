@@ -56,9 +56,9 @@ def _split(piece: Piece) -> int:
     return max(unit, size // unit * unit)
 
 
-def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, chunk: int = CHUNK) -> None:
-    """Fill all files of `staging`, sync them, and leave them staged. On an interrupt the journal allows a later
-    resume."""
+def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, chunk: int = CHUNK) -> int:
+    """Fill all files of `staging`, sync them, and leave them staged; the bytes that an interrupted run wrote before. On
+    an interrupt the journal allows a later resume."""
     handles: list[int] = []
     tensors = (piece.data for file in staging.files for piece in file.pieces if isinstance(piece.data, Tensor))
     if not all(isinstance(tensor.storage, Region | Costly) for tensor in tensors):
@@ -69,10 +69,8 @@ def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, c
             handles.append(os.open(staging.path(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666))
             os.ftruncate(handles[-1], file.nbytes)
         jobs = jobs_of(staging.files)
-        progress.start(
-            sum(job.stop - job.start for job in jobs),
-            skipped=sum(job.stop - job.start for job in jobs if job.number in done),
-        )
+        kept = sum(job.stop - job.start for job in jobs if job.number in done)
+        progress.start(sum(job.stop - job.start for job in jobs), skipped=kept)
         _Crew(staging, handles, [job for job in jobs if job.number not in done], progress, chunk).run(threads)
         for handle in handles:
             os.fsync(handle)
@@ -82,6 +80,7 @@ def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, c
         for handle in handles:
             os.close(handle)
         progress.finish()
+    return kept
 
 
 class _Crew:

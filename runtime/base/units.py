@@ -30,9 +30,19 @@ def human_count(number: int) -> str:
     )
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """``1 file``, ``2 files``, ``1,200 entries``."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+PLURALS = {"is": "are", "was": "were", "has": "have", "does": "do"}
+"""Plural forms of verbs that do not only lose an s."""
+
+
+def counted(number: int, noun: str = "", plural: str | None = None, verb: str | None = None) -> str:
+    """``1 file``, ``2 files``, ``1,200 entries``; with the verb in the singular given, ``1 file differs``, ``2 files
+    differ``; without a noun ``16 differ``."""
+    one = number == 1
+    name = noun if one or not noun else plural or noun + "s"
+    if verb is not None and not one:
+        first, _, rest = verb.partition(" ")
+        verb = f"{PLURALS.get(first, first.removesuffix('s'))} {rest}".rstrip()
+    return " ".join(part for part in (f"{number:,}", name, verb) if part)
 
 
 def signal_to_noise(signal: float, noise: float) -> float:

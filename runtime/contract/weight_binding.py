@@ -382,7 +382,7 @@ def _check_shapes(architecture: Architecture, config: Config, found: Gathered, p
         raise FormatError(
             "E-ARCH-SHAPE",
             path,
-            f"{len(wrong)} weights do not fit the configuration: {list_names(wrong, '; ')}",
+            f"{counted(len(wrong), 'weight', verb='does')} not fit the configuration: {list_names(wrong, '; ')}",
             hint=hint,
         )
 

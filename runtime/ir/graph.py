@@ -29,11 +29,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Note:
-    """A remark about a file for the user: a stable code such as ``W-TIED``, the tensor (or None), one sentence."""
+    """A remark about a file for the user: a stable code such as ``W-TIED``, the tensor (or None), one sentence.
+
+    Attributes:
+        event: whether it reports what was done, such as a merged adapter; otherwise it warns of what may hurt.
+    """
 
     code: str
     tensor: str | None
     message: str
+    event: bool = False
 
 
 Dim = int | str | None
@@ -218,8 +223,12 @@ class Graph:
         return sum(tensor.nbytes for tensor in self.weights.values())
 
     def note(self, code: str, message: str, tensor: str | None = None) -> None:
-        """Add a note."""
+        """Add a warning."""
         self.notes.append(Note(code, tensor, message))
+
+    def event(self, code: str, message: str, tensor: str | None = None) -> None:
+        """Add a note of what was done, which hurts nobody."""
+        self.notes.append(Note(code, tensor, message, event=True))
 
     @property
     def parameters(self) -> int:

@@ -61,7 +61,9 @@ class _Upgrade:
                 key: function for key, function in self.graph.functions.items() if function not in self.outdated
             }
             names = ", ".join(sorted(function.name for function in self.outdated))
-            self.graph.note("W-ONNX-INLINED", f"functions of older opsets were expanded where they are called: {names}")
+            self.graph.event(
+                "W-ONNX-INLINED", f"functions of older opsets were expanded where they are called: {names}"
+            )
 
     def blocked(self, node: Node, opsets: dict[str, int]) -> bool:
         """Whether a node of a function can only be upgraded at the call, because its attributes are known only

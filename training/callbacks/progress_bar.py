@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.base.units import counted
 from .callback import Callback
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class ProgressBar(Callback):
         self._stop()
         seconds = time.monotonic() - self._began
         rate = trainer.batch_count / seconds if seconds else 0
-        amount = f"{trainer.batch_count} batches in {seconds:.1f} s ({rate:.1f}/s)"
+        amount = f"{counted(trainer.batch_count, 'batch', 'batches')} in {seconds:.1f} s ({rate:.1f}/s)"
         print("  ".join(each for each in (self._title(trainer), amount, text) if each), file=sys.stderr)
 
     def on_exception(self, trainer: Run, module: Any, error: BaseException) -> None:

@@ -289,7 +289,7 @@ class Trainer(Properties):
 
 
 class _Running:
-    """A block in which a trainer works: at its end loggers write, and callbacks are told of errors."""
+    """A block in which a trainer works: at its end loggers write, and errors are reported to callbacks."""
 
     def __init__(self, trainer: Trainer, stage: str) -> None:
         self._trainer = trainer

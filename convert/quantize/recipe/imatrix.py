@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError, UsageError
+from ....runtime.base.units import counted
 from ....runtime.contract.format import ReadOptions
 from ....runtime.ir.graph import Graph, Note
 from ....runtime.tensor.dtype import F32
@@ -179,7 +180,7 @@ def _read_gguf(path: str) -> Importance:
         found.values[name] = numpy.ascontiguousarray(values, numpy.float32).reshape(-1)
         unseen = int((rounded <= 0).sum())
         if unseen:
-            what = f"{unseen} of {counts.size} experts were" if counts.size > 1 else "the tensor was"
+            what = f"{unseen} of {counted(counts.size, 'expert')} were" if counts.size > 1 else "the tensor was"
             found.notes.append(
                 Note(
                     "W-IMATRIX-ZERO",

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ....runtime.base.errors import Error
+from ....runtime.base.units import counted
 from ....runtime.contract.format import Finding
 from ....runtime.ir.function import inline, nodes_below
 from ....runtime.ir.graph import Function, Graph, Node
@@ -76,21 +77,31 @@ def _as_written(graph: Graph) -> Iterator[Finding]:
     names = Counter(node.name for node in nodes if node.name)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
-        yield Finding("W-ONNX-NAMES", "info", f"{len(twice)} node names are used more than once: {_named(twice)}")
+        yield Finding(
+            "W-ONNX-NAMES",
+            "info",
+            f"{counted(len(twice), 'node name', verb='is')} used more than once: {_named(twice)}",
+        )
     unknown = Counter(
         f"{node.op.domain}.{node.op.name}"
         for node in nodes
         if node.op.domain not in NEWEST and not isinstance(node.op, Function)
     )
     for name, count in sorted(unknown.items()):
-        yield Finding("W-ONNX-FOREIGN", "info", f"{count} nodes use the operator {name}, which is not in the standard")
+        yield Finding(
+            "W-ONNX-FOREIGN",
+            "info",
+            f"{counted(count, 'node', verb='uses')} the operator {name}, which is not in the standard",
+        )
     needed = {value for node in nodes for value in node.inputs if value is not None} | set(graph.outputs)
     idle = [name for name in graph.weights if graph.values[name] not in needed]
     if idle and not graph.training:
-        yield Finding("W-ONNX-UNUSED", "info", f"{len(idle)} weights are not used: {_named(idle)}")
+        yield Finding("W-ONNX-UNUSED", "info", f"{counted(len(idle), 'weight', verb='is')} not used: {_named(idle)}")
     dead = [node.name or node.op.name for node in graph.nodes if not any(value in needed for value in node.outputs)]
     if dead and not graph.training:
-        yield Finding("W-ONNX-DEAD", "info", f"{len(dead)} nodes compute what nothing uses: {_named(dead)}")
+        yield Finding(
+            "W-ONNX-DEAD", "info", f"{counted(len(dead), 'node', verb='computes')} what nothing uses: {_named(dead)}"
+        )
 
 
 def _everything(graph: Graph) -> Iterator[tuple[Graph, Node]]:

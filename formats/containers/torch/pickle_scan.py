@@ -234,7 +234,7 @@ def scan_zip(source: Source, options: ReadOptions) -> Iterator[Finding]:
         yield Finding(
             "W-ZIP-CRC",
             "info",
-            f"{len(unchecked)} members have no checksum, which torch can leave out",
+            f"{counted(len(unchecked), 'member', verb='has')} no checksum, which torch can leave out",
             None,
             unchecked[0],
         )

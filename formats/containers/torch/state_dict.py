@@ -6,6 +6,7 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from ....runtime.base.errors import FormatError, UsageError
+from ....runtime.base.units import counted
 from ....runtime.contract.format import ReadOptions
 from ....runtime.contract.metadata import from_strings
 from ....runtime.ir.graph import Graph
@@ -66,7 +67,8 @@ def fill(graph: Graph, checkpoint: Checkpoint, options: ReadOptions, depth: int)
     _note_dropped(graph, [leaf for leaf in others if leaf.dropped is not None], left)
     if uncounted:
         graph.note(
-            "W-METADATA", f"{uncounted:,} values beyond the first {OTHERS_LIMIT:,} that are not tensors are left out"
+            "W-METADATA",
+            f"{counted(uncounted, 'value', verb='is')} left out: not tensors, and beyond the first {OTHERS_LIMIT:,}",
         )
     from_strings(dict(checkpoint.metadata), graph)
 
@@ -97,7 +99,7 @@ def _found(graph: Graph, holding: Sequence[Leaf]) -> Path:
         listed = ", ".join(map(repr, others[:LISTED])) + (
             f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
         )
-        graph.note("W-KEY", f"weights found under {'.'.join(prefix)!r}" + (f"; others: {listed}" if others else ""))
+        graph.event("W-KEY", f"weights found under {'.'.join(prefix)!r}" + (f"; others: {listed}" if others else ""))
     return prefix
 
 
@@ -138,7 +140,7 @@ def _add_weight(graph: Graph, leaf: Leaf, path: Path) -> None:
         )
     graph.weights[name] = leaf.value
     if leaf.quantized is not None:
-        graph.note("W-DEQUANTIZED", f"was {leaf.quantized}; read as its f32 values", name)
+        graph.event("W-DEQUANTIZED", f"was {leaf.quantized}; read as its f32 values", name)
 
 
 def _add_metadata(graph: Graph, leaves: Sequence[Leaf], prefix: Path, left: Container[Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...base.units import counted
 from ...ir.graph import Graph
 from ...tensor.tensor import Tensor
 
@@ -33,7 +34,7 @@ def weights_only(graph: Graph) -> bool:
     if not graph.nodes and not graph.inputs:
         return False
     graph.weights = collect_weights(graph)
-    graph.note("W-NODES", f"the weights are taken, the {len(graph.nodes):,} nodes of the graph are dropped")
+    graph.note("W-NODES", f"only weights are written; {counted(len(graph.nodes), 'node', verb='is')} dropped")
     graph.nodes, graph.inputs, graph.outputs, graph.training = [], [], [], []
     graph.values, graph.functions, graph.constants = {}, {}, {}
     return True

@@ -39,7 +39,7 @@ class Tied:
             if self.policy == "dedupe":
                 del graph.weights[name]
                 graph.metadata[name] = kept
-            graph.note(
+            graph.event(
                 "W-TIED",
                 f"shares its bytes with {kept!r}; {'dropped' if self.policy == 'dedupe' else 'written twice'}",
                 name,

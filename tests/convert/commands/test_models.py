@@ -93,7 +93,15 @@ def test_a_file_is_told_whole_or_not(tmp_path, capsys):
 
 def test_text_for_people(tmp_path, capsys):
     assert run(["models", "list"]) == 0
-    assert "models/language/llama.py" in capsys.readouterr().out
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not any(".py" in line for line in lines)
+    names = {architecture.name for architecture in architectures()}
+    assert {line.split()[0] for line in lines[1:-1] if not line.startswith(" ")} == names
+    assert lines[-1] == f"{len(names)} architectures"
+    assert {word for line in lines for word in line.replace(",", "").split()} >= {"mistral", "command-r", "llama"}
+    assert "candle-convert models show" in said.err
     assert run(["models", "show", "llama"]) == 0
     assert "layers.{i}.attn.q.weight" in capsys.readouterr().out
     assert run(["models", "show", str(written(tmp_path / "m.gguf"))]) == 0

@@ -175,7 +175,7 @@ def test_layers_that_predict_further_tokens_are_left_out_and_told(tmp_path):
     cc.save_file({**tensors, further: np.ones((64, 128), np.float32)}, tmp_path / "model" / "model.safetensors")
     report = cc.convert(tmp_path / "model", tmp_path / "m.gguf")
     (note,) = [note for note in report.notes if note.code == "W-ARCH-UNUSED"]
-    assert "1 matrices (32,768 bytes)" in note.message
+    assert "1 matrix skipped (32.00 KiB)" in note.message
     assert further in note.message
 
 
