@@ -46,11 +46,23 @@ def check_expressible(graph: Graph, model: Model, names: str = GGUF) -> None:
         kind = (model.architecture.gguf if names == GGUF else model.architecture.model_types)[0]
         why = f"{files} of the architecture {kind} lack a key for some of its settings: {said}"
         raise UnsupportedError(code, path, why, hint=HINT)
+    if names == GGUF:
+        _note_deviations(graph, model)
     for row, ours, theirs, why in small:
         graph.note(
             "W-GGUF-SETTING",
             f"{files} have no key for it: {_title(row)} is {_text(ours)}, but files imply {_text(theirs)}; {why}",
         )
+
+
+def _note_deviations(graph: Graph, model: Model) -> None:
+    """Note what llama.cpp does differently with the model's GGUF file."""
+    from ...runtime.contract.weight_binding import unbind
+
+    tensors = unbind(model.architecture, model.config, model.weights, GGUF) if model.architecture.deviations else ()
+    for deviation in model.architecture.deviations:
+        if effect := deviation(model.config, tensors):
+            graph.note("W-GGUF-LLAMA-CPP", f"llama.cpp {effect}")
 
 
 def _lost(model: Model, names: str) -> Iterator[tuple[Row, Any, Any]]:

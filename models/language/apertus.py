@@ -18,6 +18,7 @@ from ..layers.linear import linear
 from ..layers.norm import norm
 from ..layers.rope import LLAMA3_FACTORS, Rotary, Scaling, settle_llama3
 from ..schema.decoder_weights import EMBED, HEAD, NORM, QK_NORM, UNGATED, attention
+from ..schema.gguf.deviations import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     HEADS,
@@ -107,5 +108,15 @@ def _xielu(net: Decoder, x: Value, i: int) -> Value:
 
 
 ARCHITECTURES = (
-    Architecture("apertus", "Apertus", ("apertus",), ("apertus",), KEYS, WEIGHTS, decoder_tasks(build), settle=settle),
+    Architecture(
+        "apertus",
+        "Apertus",
+        ("apertus",),
+        ("apertus",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        settle=settle,
+        deviations=(OWN_HEAD,),
+    ),
 )

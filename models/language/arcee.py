@@ -10,6 +10,7 @@ from ..layers.mlp import plain
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, UNGATED, attention
+from ..schema.gguf.deviations import BIAS, Unread
 from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, RMS_EPS_5, THETA, TOKENS, WHOLE_ROTARY, act
 
 KEYS = (*DECODER, *HEADS, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("relu2"), WHOLE_ROTARY, TOKENS)
@@ -27,4 +28,8 @@ def build(net: Decoder) -> None:
     net.end(x, norm)
 
 
-ARCHITECTURES = (Architecture("arcee", "AFM", ("arcee",), ("arcee",), KEYS, WEIGHTS, decoder_tasks(build)),)
+ARCHITECTURES = (
+    Architecture(
+        "arcee", "AFM", ("arcee",), ("arcee",), KEYS, WEIGHTS, decoder_tasks(build), deviations=(Unread(BIAS),)
+    ),
+)

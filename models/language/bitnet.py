@@ -7,7 +7,9 @@ versions of llama.cpp do not read the key.
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import HF, Architecture
+from collections.abc import Collection
+
+from ...runtime.contract.architecture import HF, Architecture, Config
 from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import attend, projected
@@ -18,6 +20,7 @@ from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.activation import activation
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, MLP_NORM, NORM, attention
+from ..schema.gguf.deviations import BIAS, Unread
 from ..schema.hyperparameters import (
     DECODER,
     HF_HEAD_DIM,
@@ -82,4 +85,12 @@ def _feed_forward(net: Decoder, x: Value, name: str) -> Value:
     return linear(net, norm(net, y, f"{name}.down_norm"), f"{name}.down")
 
 
-ARCHITECTURES = (Architecture("bitnet", "BitNet", ("bitnet",), ("bitnet",), KEYS, WEIGHTS, decoder_tasks(build)),)
+def _activation(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models with another activation than SiLU."""
+    return None if config.act == "silu" else "computes SiLU in versions that do not read hidden_activation"
+
+
+ARCHITECTURES = (
+    Architecture("bitnet", "BitNet", ("bitnet",), ("bitnet",), KEYS, WEIGHTS, decoder_tasks(build),
+                 deviations=(Unread(BIAS), _activation)),
+)  # fmt: skip

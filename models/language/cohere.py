@@ -3,7 +3,7 @@ rotates queries and keys in sliding-window layers only."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ...runtime.contract.architecture import Architecture, Config, Key, Row
 from ...runtime.contract.hyperparameter import COUNT, REAL, flag, word
@@ -15,6 +15,7 @@ from ..layers.mlp import gated
 from ..layers.norm import bias_norm, own_head_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
+from ..schema.gguf.deviations import OUTPUT, PROJECTION_BIAS, Unread, fixed_head_size
 from ..schema.hyperparameters import (
     DECODER,
     HEAD_DIM,
@@ -85,6 +86,11 @@ def build(net: Decoder) -> None:
     net.end(x, bias_norm, change=lambda logits: net.Mul(logits, config.logits))
 
 
+def _query_norms(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models with norms of queries and fewer layers than Command R+."""
+    return None if config.layers >= 64 else Unread(r"\.attn_q_norm\.")(config, names)
+
+
 ARCHITECTURES = (
     Architecture(
         "cohere",
@@ -95,6 +101,16 @@ ARCHITECTURES = (
         (*WEIGHTS, *NORMS),
         decoder_tasks(build),
         settle=settle,
+        deviations=(Unread(PROJECTION_BIAS), Unread(OUTPUT), _query_norms),
     ),
-    Architecture("cohere2", "Command R7B", ("cohere2",), ("cohere2",), COHERE2_KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "cohere2",
+        "Command R7B",
+        ("cohere2",),
+        ("cohere2",),
+        COHERE2_KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(Unread(PROJECTION_BIAS), Unread(OUTPUT), fixed_head_size),
+    ),
 )

@@ -8,7 +8,7 @@ ones store them fused, as Hugging Face does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
@@ -24,8 +24,9 @@ from ..layers.norm import norm, rms_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
 from ..schema.fused_weight_layout import Latent
+from ..schema.gguf.deviations import Unread
+from ..schema.gguf.rope_scaling import LatentScaling
 from ..schema.hyperparameters import DECODER, INTERMEDIATE, RMS_EPS, THETA, TOKENS, act, matrix
-from ..schema.rope.gguf_scaling import LatentScaling
 from ..schema.rope.yarn import score_magnitude
 
 LATENT_EPS = 1e-6
@@ -193,6 +194,12 @@ def _scale(config: Config) -> float:
     return float(config.key_dim**-0.5 * score_magnitude(config.scaling) ** 2)
 
 
+def _latent_epsilon(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models whose other norms have a large epsilon."""
+    why = f"computes the norms of latent vectors with epsilon {config.eps:g} in place of {LATENT_EPS:g}"
+    return None if config.eps <= 1e-5 else why
+
+
 IGNORED = (*Architecture.ignored, r"layers\.{layers}\.", r"^blk\.{layers}\.")
 ARCHITECTURES = (
     Architecture(
@@ -205,6 +212,7 @@ ARCHITECTURES = (
         decoder_tasks(build),
         ignored=IGNORED,
         accepts=lambda source: source.get("deepseek2.expert_gating_func") != 2,
+        deviations=(Unread(r"\.attn_\w+\.bias$"), _latent_epsilon),
     ),
     Architecture(
         "deepseek_v3",
@@ -215,5 +223,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         ignored=IGNORED,
+        deviations=(Unread(r"\.attn_\w+\.bias$"), _latent_epsilon),
     ),
 )

@@ -11,6 +11,7 @@ from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
+from ..schema.gguf.deviations import BIAS, Unread
 from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, RMS_EPS_5, TOKENS, WHOLE_ROTARY, act, frequency_base
 
 KEYS = (*DECODER, *HEADS, INTERMEDIATE, Scaling(), act("silu"), WHOLE_ROTARY, TOKENS)
@@ -31,6 +32,15 @@ def build(net: Decoder) -> None:
 
 
 ARCHITECTURES = (
-    Architecture("ernie4_5", "ERNIE 4.5", ("ernie4_5",), ("ernie4_5",), ERNIE_KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "ernie4_5",
+        "ERNIE 4.5",
+        ("ernie4_5",),
+        ("ernie4_5",),
+        ERNIE_KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(Unread(BIAS),),
+    ),
     Architecture("helium", "Helium", ("helium",), (), HELIUM_KEYS, WEIGHTS, decoder_tasks(build)),
 )

@@ -3,7 +3,7 @@ others have full attention without rotary embedding."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
@@ -27,6 +27,7 @@ from ..schema.hyperparameters import (
     WHOLE_ROTARY,
     Windows,
     act,
+    sliding_layers,
 )
 
 
@@ -74,8 +75,24 @@ def build(net: Decoder) -> None:
     net.end(x, norm)
 
 
+def _fixed_windows(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models with windows that are not built as EXAONE 4 32B."""
+    slides = [window is not None for window in config.windows]
+    if not any(slides) or (len(slides) == 64 and slides == sliding_layers(4, 64)):
+        return None
+    return "ignores sliding windows and rotates queries and keys of all layers"
+
+
 ARCHITECTURES = (
     Architecture(
-        "exaone4", "EXAONE 4", ("exaone4",), ("exaone4",), KEYS, WEIGHTS, decoder_tasks(build), settle=settle_llama3
+        "exaone4",
+        "EXAONE 4",
+        ("exaone4",),
+        ("exaone4",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        settle=settle_llama3,
+        deviations=(_fixed_windows,),
     ),
 )

@@ -23,6 +23,7 @@ from ..layers.decoder import Decoder
 from ..layers.mlp import plain
 from ..layers.norm import bias_norm
 from ..layers.rope import Rotary, Scaling
+from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
 from ..schema.hyperparameters import DECODER, FUSED, LAYER_EPS, OWN_HEAD_DIM, THETA, act, matrix, shared_heads
 from ..schema.weight_layout import GROUPED
 
@@ -145,5 +146,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         settle=settle,
+        deviations=(Unread(PROJECTION_BIAS),),
     ),
 )

@@ -5,7 +5,7 @@ The published models multiply activations by constants (muP). The graph has them
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ..layers.norm import norm
 from ..layers.recurrent.mamba import GROUPS, STEP_LIMITS, head_mixer, head_weights, quotient
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM
+from ..schema.gguf.deviations import RECURRENT_BIAS, TAPS, Unread
 from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, RMS_EPS_5, THETA, TOKENS, Fixed, act, matrix
 
 
@@ -172,8 +173,21 @@ def build(net: Decoder) -> None:
     net.end(x, norm)
 
 
+def _output_bias(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models with biases of attention."""
+    return "ignores attn_output.bias" if any(name.endswith("attn_output.bias") for name in names) else None
+
+
 ARCHITECTURES = (
     Architecture(
-        "falcon_h1", "Falcon-H1", ("falcon_h1",), ("falcon-h1",), KEYS, WEIGHTS, decoder_tasks(build), settle=settle
+        "falcon_h1",
+        "Falcon-H1",
+        ("falcon_h1",),
+        ("falcon-h1",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        settle=settle,
+        deviations=(Unread(RECURRENT_BIAS), TAPS, _output_bias),
     ),
 )

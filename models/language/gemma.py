@@ -16,6 +16,8 @@ from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling, rotaries
 from ..schema.decoder_weights import EMBED, GATED, HEAD, attention
+from ..schema.gguf.deviations import BIAS, OUTPUT, Unread
+from ..schema.gguf.rope_scaling import GgufScaling
 from ..schema.hyperparameters import DECODER, FREQUENCY_BASE, HEADS, INTERMEDIATE, RMS_EPS, THETA, Windows, act, matrix
 from ..schema.rope.stated_parameters import FULL_LAYERS, SLIDING_LAYERS, FrequencyBase
 from ..schema.weight_layout import Plus
@@ -54,7 +56,7 @@ TWO_ROPES = (
         FREQUENCY_BASE,
         section=SLIDING_LAYERS,
     ),
-    Scaling(section=FULL_LAYERS),
+    Scaling(section=FULL_LAYERS, gguf_keys=GgufScaling(own_attention_factor=False)),
     Scaling("local_scaling", SLIDING_LAYERS, gguf_keys=None),
 )
 """RoPE parameters of layers with full attention and of those with a window."""
@@ -156,7 +158,16 @@ def capped(net: Decoder, logits: Value) -> Value:
 
 
 ARCHITECTURES = (
-    Architecture("gemma", "Gemma", ("gemma",), ("gemma",), GEMMA_KEYS, WEIGHTS, decoder_tasks(build_gemma)),
+    Architecture(
+        "gemma",
+        "Gemma",
+        ("gemma",),
+        ("gemma",),
+        GEMMA_KEYS,
+        WEIGHTS,
+        decoder_tasks(build_gemma),
+        deviations=(Unread(BIAS), Unread(OUTPUT)),
+    ),
     Architecture(
         "gemma2",
         "Gemma 2",

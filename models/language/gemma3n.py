@@ -4,7 +4,7 @@ arXiv:2411.07501), per-layer embeddings, shared keys and values, sparse activati
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
@@ -35,6 +35,7 @@ from ..layers.per_layer_input import WEIGHTS as INPUT_WEIGHTS
 from ..layers.per_layer_input import from_layer_input, layer_inputs
 from ..layers.rope import rotaries
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, QK_NORM, attention
+from ..schema.gguf.deviations import BIAS, Unread
 from ..schema.hyperparameters import DECODER, HEADS, RMS_EPS, Windows, matrix
 from ..schema.weight_layout import Stacked
 from .gemma import ACT, TWO_ROPES, capped
@@ -102,8 +103,10 @@ KEYS = (
     Key("active", "altup_active_idx", "altup.active_idx", 0, SIZE, at_most=("others",)),
     Key("others", (), (), lambda config: config.copies - 1), Key("rank", "laurel_rank", (), 64, COUNT),
     Key("scaled", "altup_correct_scale", (), True, flag),
-    Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, NOT_NEGATIVE, null=0.0),
+    Key("logit_cap", "final_logit_softcapping", (), 30.0, NOT_NEGATIVE, null=0.0),
 )  # fmt: skip
+OWN_LAYERS = 20
+"""Layers with keys and values of their own that llama.cpp expects."""
 HF_LAYER, GGUF_LAYER = "model.layers.{i}.", "blk.{i}."
 
 
@@ -236,6 +239,13 @@ def _sparse_network(net: Decoder, x: Value, i: int) -> Value:
     return linear(net, net.Mul(ACTIVATIONS[config.act](net, gate), linear(net, x, f"{name}.up")), f"{name}.down")
 
 
+def _fixed_sharing(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models whose layers that share keys and values are not those after the 20th."""
+    if config.layers - config.shared == min(OWN_LAYERS, config.layers):
+        return None
+    return f"does not load models of this architecture whose first {OWN_LAYERS} layers share keys and values"
+
+
 ARCHITECTURES = (
     Architecture(
         "gemma3n",
@@ -246,5 +256,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         wide_activations=True,
+        deviations=(Unread(BIAS), _fixed_sharing),
     ),
 )

@@ -37,6 +37,7 @@ from ..layers.per_layer_input import WEIGHTS as INPUT_WEIGHTS
 from ..layers.per_layer_input import from_layer_input, layer_inputs
 from ..layers.rope import FACTORS, PLAIN, Rotary
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
+from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
 from ..schema.hyperparameters import DECODER, FRACTION, FREQUENCY_BASE, RMS_EPS, Windows, matrix, shared_heads
 from ..schema.layer_kinds import HEADS_KEY
 from ..schema.weight_layout import Part
@@ -378,5 +379,6 @@ ARCHITECTURES = (
         decoder_tasks(build),
         settle=settle,
         wide_activations=True,
+        deviations=(Unread(PROJECTION_BIAS),),
     ),
 )

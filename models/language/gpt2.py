@@ -10,7 +10,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import GGUF, SAME, Architecture, Config, Key, Layout, Weight
 from ...runtime.contract.hyperparameter import COUNT, flag
 from ..generation.decoder_tasks import decoder_tasks
-from ..layers.attention import self_attention
+from ..layers.attention import Scores, self_attention
 from ..layers.decoder import Decoder
 from ..layers.linear import embedding
 from ..layers.mlp import plain
@@ -31,6 +31,8 @@ class MultiQuery(Key):
 
 KEYS = (
     *DECODER, OWN_HEAD_DIM, LAYER_EPS,
+    Key("scaled", "scale_attn_weights", (), True, flag),
+    Key("scaled_by_layer", "scale_attn_by_inverse_layer_idx", (), False, flag),
     Key("intermediate", "n_inner", "feed_forward_length", lambda config: 4 * config.hidden, COUNT),
 )  # fmt: skip
 GPT2_KEYS = (
@@ -75,7 +77,9 @@ def build(net: Decoder) -> None:
     config = net.config
     x = net.Add(net.begin(), embedding(net, net.positions, "positions"))
     for i in range(config.layers):
-        x = net.Add(x, self_attention(net, bias_norm(net, x, f"layers.{i}.attn_norm"), i, None))
+        scale = (config.head_dim**-0.5 if config.scaled else 1.0) / (i + 1 if config.scaled_by_layer else 1)
+        y = bias_norm(net, x, f"layers.{i}.attn_norm")
+        x = net.Add(x, self_attention(net, y, i, None, scores=Scores(scale=scale)))
         x = net.Add(x, plain(net, bias_norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
     net.end(x, bias_norm)
 

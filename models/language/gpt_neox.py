@@ -11,6 +11,7 @@ from ..layers.decoder import Decoder
 from ..layers.mlp import plain
 from ..layers.norm import bias_norm
 from ..layers.rope import Rotary, Scaling
+from ..schema.gguf.deviations import OWN_HEAD, Required
 from ..schema.hyperparameters import (
     DECODER,
     FREQUENCY_BASE,
@@ -78,5 +79,6 @@ ARCHITECTURES = (
         decoder_tasks(build),
         prefixes=("gpt_neox.",),
         ignored=(*Architecture.ignored, r"attention\.(masked_)?bias$"),
+        deviations=(OWN_HEAD, Required(r"attn_qkv\.bias$", "biases of attention")),
     ),
 )

@@ -19,6 +19,7 @@ from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, NORM, attention
 from ..schema.fused_weight_layout import EveryOther, TransposedExperts
+from ..schema.gguf.deviations import OWN_HEAD, Required
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
@@ -121,4 +122,15 @@ def _mixture(net: Decoder, x: Value, name: str) -> Value:
     return net.Reshape(mixed, net.Shape(x))
 
 
-ARCHITECTURES = (Architecture("gpt_oss", "gpt-oss", ("gpt_oss",), ("gpt-oss",), KEYS, WEIGHTS, decoder_tasks(build)),)
+ARCHITECTURES = (
+    Architecture(
+        "gpt_oss",
+        "gpt-oss",
+        ("gpt_oss",),
+        ("gpt-oss",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(OWN_HEAD, Required(r"attn_q\.bias$", "biases of attention")),
+    ),
+)

@@ -18,6 +18,8 @@ from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import PLAIN, Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
+from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
+from ..schema.gguf.rope_scaling import FACTOR
 from ..schema.hyperparameters import (
     DECODER,
     FREQUENCY_BASE,
@@ -30,7 +32,6 @@ from ..schema.hyperparameters import (
     act,
     matrix,
 )
-from ..schema.rope.gguf_scaling import FACTOR
 from ..schema.rope.stated_parameters import ALL_LAYERS, FrequencyBase
 
 
@@ -117,5 +118,6 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
+        deviations=(Unread(PROJECTION_BIAS),),
     ),
 )

@@ -18,6 +18,7 @@ from ..layers.norm import norm
 from ..layers.recurrent.recurrence import short_conv, token_mask
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import EMBED, HEAD
+from ..schema.gguf.deviations import Unread
 from ..schema.hyperparameters import DECODER, HF_HEAD_DIM, TOKENS, frequency_base, matrix
 from ..schema.layer_kinds import AttentionLayers, HybridKVHeads, attends, recurs
 from ..schema.weight_layout import Reshaped
@@ -178,4 +179,15 @@ def convolution(net: Decoder, x: Value, i: int) -> Value:
     return linear(net, net.Mul(after, y), f"{name}.out")
 
 
-ARCHITECTURES = (Architecture("lfm2", "LFM2", ("lfm2",), ("lfm2",), KEYS, WEIGHTS, decoder_tasks(build)),)
+ARCHITECTURES = (
+    Architecture(
+        "lfm2",
+        "LFM2",
+        ("lfm2",),
+        ("lfm2",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(Unread(r"\.shortconv\.\w+\.bias$"),),
+    ),
+)

@@ -3,9 +3,11 @@ et al. 2023, arXiv:2302.13971)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from ...runtime.contract.architecture import Architecture
+from ...runtime.base.dataclass import dataclass
+from ...runtime.contract.architecture import HF, Architecture, Config
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
@@ -13,6 +15,7 @@ from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import LLAMA3_FACTORS, Rotary, Scaling, settle_llama3
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
+from ..schema.gguf.deviations import ignored_windows
 from ..schema.hyperparameters import (
     CAUSAL,
     DECODER,
@@ -30,8 +33,24 @@ from ..schema.hyperparameters import (
 if TYPE_CHECKING:
     from ..layers.decoder import Norm
 
+
+@dataclass(frozen=True)
+class MistralWindows(Windows):
+    """Hyper-parameter: attention windows of Mistral; models of the type llama have none, whatever their config.json
+    states."""
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
+        if names == HF and source.get("model_type") == "llama":
+            return [None] * config.layers
+        return super().read(names, source, config)
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        said = super().write(names, config)
+        return {**said, "model_type": "mistral"} if names == HF and said else said
+
+
 KEYS = (
-    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), Windows(), act("silu"),
+    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), MistralWindows(), act("silu"),
     WHOLE_ROTARY, ROTARY_PAIRS, TOKENS, CAUSAL,
 )  # fmt: skip
 
@@ -55,5 +74,6 @@ def build(net: Decoder, last: Norm = norm) -> None:
 
 ARCHITECTURES = (
     Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS, decoder_tasks(build),
-                 accepts=lambda source: not source.get("llama.expert_count"), settle=settle_llama3),
+                 accepts=lambda source: not source.get("llama.expert_count"), settle=settle_llama3,
+                 deviations=(ignored_windows,)),
 )  # fmt: skip

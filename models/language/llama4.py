@@ -22,6 +22,7 @@ from ..layers.norm import norm
 from ..layers.rope import LLAMA3_FACTORS, Rotary, Scaling, settle_llama3
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
 from ..schema.fused_weight_layout import HalfColumns, TransposedExperts
+from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
@@ -210,5 +211,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         settle=settle_llama3,
+        deviations=(Unread(PROJECTION_BIAS),),
     ),
 )

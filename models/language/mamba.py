@@ -20,6 +20,7 @@ from ..layers.recurrent.mamba import (
     selective_mixer,
     selective_weights,
 )
+from ..schema.gguf.deviations import RECURRENT_BIAS, TAPS, Unread
 
 KEYS = (
     *STATE_SPACE, INNER, Key("state", ("state_size", "ssm_cfg.d_state"), "ssm.state_size", 16, COUNT), Rank(),
@@ -54,6 +55,7 @@ ARCHITECTURES = (
         prefixes=PREFIXES,
         implied=lambda source, graph: named(source, "Mamba1", "mamba"),
         accepts=lambda source: not source.get("mamba.ssm.dt_b_c_rms"),
+        deviations=(Unread(RECURRENT_BIAS), TAPS),
     ),
     Architecture(
         "falcon_mamba",
@@ -64,5 +66,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         prefixes=PREFIXES,
+        deviations=(Unread(RECURRENT_BIAS), TAPS),
     ),
 )

@@ -23,6 +23,7 @@ from ..layers.recurrent.mamba import (
     named,
     quotient,
 )
+from ..schema.gguf.deviations import RECURRENT_BIAS, TAPS, Unread
 
 KEYS = (
     *STATE_SPACE,
@@ -54,5 +55,6 @@ def build(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture("mamba2", "Mamba 2", ("mamba2",), ("mamba2",), KEYS, WEIGHTS, decoder_tasks(build), prefixes=PREFIXES,
-                 implied=lambda source, graph: named(source, "Mamba2", "mamba2")),
+                 implied=lambda source, graph: named(source, "Mamba2", "mamba2"),
+                 deviations=(Unread(RECURRENT_BIAS), TAPS)),
 )  # fmt: skip

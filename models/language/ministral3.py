@@ -16,6 +16,8 @@ from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
+from ..schema.gguf.deviations import ignored_windows
+from ..schema.gguf.rope_scaling import LogarithmScaling
 from ..schema.hyperparameters import (
     DECODER,
     HEAD_DIM,
@@ -29,7 +31,6 @@ from ..schema.hyperparameters import (
     act,
     frequency_base,
 )
-from ..schema.rope.gguf_scaling import LogarithmScaling
 from ..schema.rope.stated_parameters import RopeSection
 
 BETA = "llama_4_scaling_beta"
@@ -105,5 +106,14 @@ def build(net: Decoder) -> None:
 
 
 ARCHITECTURES = (
-    Architecture("ministral3", "Ministral 3", ("ministral3",), ("mistral3",), KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "ministral3",
+        "Ministral 3",
+        ("ministral3",),
+        ("mistral3",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(ignored_windows,),
+    ),
 )

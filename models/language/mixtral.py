@@ -12,6 +12,7 @@ from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, BLOCK_SPARSE, EMBED, HEAD, MLP_NORM, NORM, attention
+from ..schema.gguf.deviations import ignored_windows
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
@@ -61,5 +62,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         accepts=lambda source: source.get("model_type") == "mixtral" or bool(source.get("llama.expert_count")),
+        deviations=(ignored_windows,),
     ),
 )

@@ -12,6 +12,7 @@ from ..layers.mlp import plain
 from ..layers.norm import bias_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import EMBED, HEAD, UNGATED, attention
+from ..schema.gguf.deviations import OWN_HEAD, fixed_head_size
 from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, ROTARY, THETA, TOKENS, act, partial
 from ..schema.weight_layout import Plus
 
@@ -53,5 +54,14 @@ def build(net: Decoder) -> None:
 
 
 ARCHITECTURES = (
-    Architecture("nemotron", "Nemotron", ("nemotron",), ("nemotron",), KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "nemotron",
+        "Nemotron",
+        ("nemotron",),
+        ("nemotron",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(OWN_HEAD, fixed_head_size),
+    ),
 )

@@ -15,6 +15,7 @@ from ..layers.net import Net
 from ..layers.norm import layer_norm, norm
 from ..layers.rope import Rotary, Scaling, rotaries
 from ..schema.decoder_weights import AFTER_ATTN, AFTER_MLP, EMBED, GATED, HEAD, NORM, WHOLE_QK_NORM, attention
+from ..schema.gguf.deviations import BIAS, OWN_HEAD, Unread
 from ..schema.hyperparameters import (
     DECODER,
     FREQUENCY_BASE,
@@ -45,7 +46,7 @@ OLMO2_KEYS = (*KEYS, THETA, RMS_EPS_5, Windows())
 OLMO3_KEYS = (
     *(row for row in KEYS if row.name != "scaling"),
     FrequencyBase("theta", "rope_theta", "rope.freq_base", 5e5, FREQUENCY_BASE, section=FULL_LAYERS),
-    FrequencyBase("local_theta", (), "rope.freq_base_swa", _local_theta, FREQUENCY_BASE, section=SLIDING_LAYERS),
+    FrequencyBase("local_theta", (), (), _local_theta, FREQUENCY_BASE, section=SLIDING_LAYERS),
     Scaling(section=FULL_LAYERS), Scaling("local_scaling", SLIDING_LAYERS, gguf_keys=None),
     RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0, period=4, explicit=True),
 )  # fmt: skip
@@ -92,7 +93,9 @@ def build_olmo2(net: Decoder) -> None:
 
 
 ARCHITECTURES = (
-    Architecture("olmo", "OLMo", ("olmo",), ("olmo",), OLMO_KEYS, WEIGHTS, decoder_tasks(build_olmo)),
+    Architecture(
+        "olmo", "OLMo", ("olmo",), ("olmo",), OLMO_KEYS, WEIGHTS, decoder_tasks(build_olmo), deviations=(Unread(BIAS),)
+    ),
     Architecture(
         "olmo2",
         "OLMo 2",
@@ -102,6 +105,7 @@ ARCHITECTURES = (
         OLMO2_WEIGHTS,
         decoder_tasks(build_olmo2),
         accepts=lambda source: not source.get("olmo2.attention.sliding_window"),
+        deviations=(OWN_HEAD, Unread(BIAS)),
     ),
     Architecture(
         "olmo3",
@@ -114,5 +118,6 @@ ARCHITECTURES = (
         accepts=lambda source: (
             source.get("model_type") == "olmo3" or bool(source.get("olmo2.attention.sliding_window"))
         ),
+        deviations=(OWN_HEAD, Unread(BIAS)),
     ),
 )

@@ -14,6 +14,7 @@ from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, WHOLE_QK_NORM, attention, mixture
+from ..schema.gguf.deviations import BIAS, OWN_HEAD, Unread
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
@@ -70,4 +71,15 @@ def _attention(net: Decoder, x: Value, i: int, rotary: Rotary) -> Value:
     return linear(net, attend(net, q, k, v, i), f"{name}.o")
 
 
-ARCHITECTURES = (Architecture("olmoe", "OLMoE", ("olmoe",), ("olmoe",), KEYS, WEIGHTS, decoder_tasks(build)),)
+ARCHITECTURES = (
+    Architecture(
+        "olmoe",
+        "OLMoE",
+        ("olmoe",),
+        ("olmoe",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(OWN_HEAD, Unread(BIAS)),
+    ),
+)

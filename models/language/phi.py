@@ -11,6 +11,7 @@ from ..layers.decoder import Decoder
 from ..layers.mlp import plain
 from ..layers.norm import bias_norm, head_layer_norm
 from ..layers.rope import Rotary, Scaling
+from ..schema.gguf.deviations import Unread
 from ..schema.hyperparameters import (
     DECODER,
     FUSED,
@@ -101,7 +102,16 @@ def build(net: Decoder) -> None:
 
 
 ARCHITECTURES = (
-    Architecture("phi", "Phi 1, 1.5, 2", ("phi",), ("phi2",), PHI_KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "phi",
+        "Phi 1, 1.5, 2",
+        ("phi",),
+        ("phi2",),
+        PHI_KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(Unread(r"\.attn_q_norm\."),),
+    ),
     Architecture(
         "phi_msft",
         "Phi 1, 1.5, 2, first revisions",

@@ -11,6 +11,7 @@ from ..layers.mlp import gated_fused
 from ..layers.norm import norm
 from ..layers.rope import LONGROPE, LONGROPE_FACTORS, Rotary, Scaling, settle_longrope
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
+from ..schema.gguf.deviations import ignored_windows
 from ..schema.hyperparameters import (
     DECODER,
     DOUBLE,
@@ -85,6 +86,14 @@ def build(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture(
-        "phi3", "Phi 3, 3.5, 4", ("phi3",), ("phi3",), KEYS, WEIGHTS, decoder_tasks(build), settle=settle_longrope
+        "phi3",
+        "Phi 3, 3.5, 4",
+        ("phi3",),
+        ("phi3",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        settle=settle_longrope,
+        deviations=(ignored_windows,),
     ),
 )

@@ -1,11 +1,10 @@
 """Phi-3.5-MoE (Abdin et al. 2024, arXiv:2404.14219): layer norms, two experts chosen one after the other by SparseMixer
 (Liu et al. 2024, arXiv:2409.12136), LongRoPE.
-
-llama.cpp reads the GGUF files, but computes root mean square norms, and weights of experts that sum to one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
@@ -19,6 +18,7 @@ from ..layers.moe import gated_experts, top
 from ..layers.norm import bias_norm
 from ..layers.rope import LONGROPE, LONGROPE_FACTORS, Rotary, Scaling, settle_longrope
 from ..schema.decoder_weights import ATTN_NORM, BLOCK_SPARSE, EMBED, HEAD, MLP_NORM, NORM, attention
+from ..schema.gguf.deviations import ignored_windows
 from ..schema.hyperparameters import (
     DECODER,
     HF_HEAD_DIM,
@@ -95,8 +95,21 @@ def build(net: Decoder) -> None:
     net.end(x, bias_norm)
 
 
+def _norms_and_experts(config: Config, names: Collection[str]) -> str:
+    """Deviation of every model."""
+    return "computes RMS norms in place of layer norms, and makes the weights of experts sum to one"
+
+
 ARCHITECTURES = (
     Architecture(
-        "phimoe", "Phi 3.5 MoE", ("phimoe",), ("phimoe",), KEYS, WEIGHTS, decoder_tasks(build), settle=settle_longrope
+        "phimoe",
+        "Phi 3.5 MoE",
+        ("phimoe",),
+        ("phimoe",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        settle=settle_longrope,
+        deviations=(ignored_windows, _norms_and_experts),
     ),
 )

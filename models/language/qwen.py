@@ -11,6 +11,7 @@ from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, QK_NORM, attention
+from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
 from ..schema.hyperparameters import (
     CAUSAL,
     DECODER,
@@ -51,5 +52,14 @@ QWEN2_TYPES, QWEN3_TYPES = ("qwen2", "qwen2_vl_text", "qwen2_5_vl_text"), ("qwen
 """With the text parts of vision-language models, whose multimodal RoPE is RoPE where all tokens are text."""
 ARCHITECTURES = (
     Architecture("qwen2", "Qwen 1.5, 2, 2.5", QWEN2_TYPES, ("qwen2",), QWEN2_KEYS, WEIGHTS, decoder_tasks(build)),
-    Architecture("qwen3", "Qwen 3", QWEN3_TYPES, ("qwen3",), QWEN3_KEYS, (*WEIGHTS, *QK_NORM), decoder_tasks(build)),
+    Architecture(
+        "qwen3",
+        "Qwen 3",
+        QWEN3_TYPES,
+        ("qwen3",),
+        QWEN3_KEYS,
+        (*WEIGHTS, *QK_NORM),
+        decoder_tasks(build),
+        deviations=(Unread(PROJECTION_BIAS),),
+    ),
 )

@@ -3,6 +3,7 @@ Qwen3-Next mixtures of experts with a shared expert."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ...runtime.contract.architecture import SAME, Architecture, Config, Key, Layout, Stored, Weight
@@ -18,6 +19,7 @@ from ..layers.recurrent.mamba import NEGATED
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import EMBED, GATED, HEAD, attention
 from ..schema.fused_weight_layout import RowsOfGroups
+from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
@@ -178,11 +180,31 @@ def build_3_5(net: Decoder) -> None:
     build(net, interleaved=True)
 
 
+def _vector_epsilon(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models whose norms have a large epsilon."""
+    why = f"normalizes queries and keys of linear attention with epsilon {config.eps:g} in place of 1e-06"
+    return None if config.eps <= 1e-5 else why
+
+
 ARCHITECTURES = (
     Architecture(
-        "qwen3_next", "Qwen3-Next", ("qwen3_next",), ("qwen3next",), NEXT_KEYS, NEXT_WEIGHTS, decoder_tasks(build)
+        "qwen3_next",
+        "Qwen3-Next",
+        ("qwen3_next",),
+        ("qwen3next",),
+        NEXT_KEYS,
+        NEXT_WEIGHTS,
+        decoder_tasks(build),
+        deviations=(Unread(PROJECTION_BIAS), _vector_epsilon),
     ),
     Architecture(
-        "qwen3_5", "Qwen 3.5, text", ("qwen3_5_text",), ("qwen35",), KEYS_3_5, WEIGHTS_3_5, decoder_tasks(build_3_5)
+        "qwen3_5",
+        "Qwen 3.5, text",
+        ("qwen3_5_text",),
+        ("qwen35",),
+        KEYS_3_5,
+        WEIGHTS_3_5,
+        decoder_tasks(build_3_5),
+        deviations=(Unread(PROJECTION_BIAS), _vector_epsilon),
     ),
 )

@@ -14,6 +14,7 @@ from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, QK_NORM, attention, mixture
+from ..schema.gguf.deviations import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
@@ -142,6 +143,7 @@ ARCHITECTURES = (
         QWEN2_KEYS,
         (*WEIGHTS, *SHARED),
         decoder_tasks(build),
+        deviations=(OWN_HEAD,),
     ),
     Architecture(
         "qwen3_moe",

@@ -10,6 +10,7 @@ from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
+from ..schema.gguf.deviations import Unread
 from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, RMS_EPS, THETA, act, matrix
 
 KEYS = (*DECODER, *HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"))
@@ -33,5 +34,14 @@ def build(net: Decoder) -> None:
 
 
 ARCHITECTURES = (
-    Architecture("seed_oss", "Seed-OSS", ("seed_oss",), ("seed_oss",), KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "seed_oss",
+        "Seed-OSS",
+        ("seed_oss",),
+        ("seed_oss",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(Unread(r"\.ffn_\w+\.bias$"),),
+    ),
 )

@@ -12,6 +12,7 @@ from ..layers.mlp import gated
 from ..layers.norm import bias_norm, own_head_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
+from ..schema.gguf.deviations import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     HF_HEAD_DIM,
@@ -79,6 +80,13 @@ def build(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture(
-        "stablelm", "StableLM, Stable Code", ("stablelm",), ("stablelm",), KEYS, WEIGHTS, decoder_tasks(build)
+        "stablelm",
+        "StableLM, Stable Code",
+        ("stablelm",),
+        ("stablelm",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(OWN_HEAD,),
     ),
 )

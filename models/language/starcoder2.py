@@ -11,6 +11,7 @@ from ..layers.mlp import plain
 from ..layers.norm import bias_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
+from ..schema.gguf.deviations import ignored_windows
 from ..schema.hyperparameters import DECODER, HF_HEAD_DIM, INTERMEDIATE, THETA, Windows, act, kv_heads_key, matrix
 
 KEYS = (
@@ -38,5 +39,14 @@ def build(net: Decoder) -> None:
 
 
 ARCHITECTURES = (
-    Architecture("starcoder2", "StarCoder2", ("starcoder2",), ("starcoder2",), KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "starcoder2",
+        "StarCoder2",
+        ("starcoder2",),
+        ("starcoder2",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(ignored_windows,),
+    ),
 )

@@ -23,7 +23,7 @@ from ...runtime.contract.hyperparameter import (
 )
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
-from ..schema.rope.gguf_scaling import FACTOR, ORIGINAL, GgufScaling
+from ..schema.gguf.rope_scaling import FACTOR, ORIGINAL, GgufScaling
 from ..schema.rope.stated_parameters import ALL_LAYERS, OLDER, RopeSection
 from ..schema.rope.yarn import attention_factor
 from .net import Net

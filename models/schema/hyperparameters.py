@@ -194,7 +194,7 @@ TOKENS_KEY = "tokenizer.ggml.tokens"
 FRACTION = Real(0, 1, above=True)
 
 
-def _sliding(stated: Any, layers: int) -> list[bool]:
+def sliding_layers(stated: Any, layers: int) -> list[bool]:
     """Which layers have a window: from a GGUF file's list, or from a period, where every period-th layer has no window
     (0: all have one)."""
     if not isinstance(stated, list):
@@ -236,7 +236,7 @@ class Windows:
         elif hf or self.period is None:
             slides = [self.slides(config, i) for i in range(config.layers)]
         else:
-            slides = _sliding(source.get(PATTERN, self.period), config.layers)
+            slides = sliding_layers(source.get(PATTERN, self.period), config.layers)
         return [window if each else None for each in slides]
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class Windows:
             return {"sliding_window": max(sizes), **({} if all(slides) else {"layer_types": kinds})} if sizes else {}
         if not sizes:
             return {"attention.sliding_window": 0} if self.always else {}
-        usual = self.period is None or (slides == _sliding(self.period, config.layers) and not self.explicit)
+        usual = self.period is None or (slides == sliding_layers(self.period, config.layers) and not self.explicit)
         return {"attention.sliding_window": max(sizes), **({} if usual else {PATTERN: slides})}
 
 

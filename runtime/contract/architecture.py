@@ -350,6 +350,11 @@ class Task:
     variants: Mapping[str, GraphBuilder] = field(default_factory=dict)
 
 
+Deviation = Callable[[Config, Collection[str]], str | None]
+"""What llama.cpp does differently with a model of this configuration and these tensors of its GGUF file: the end of a
+sentence, None if nothing."""
+
+
 @dataclass(frozen=True)
 class Architecture:
     """A family of models, or the part of one that shares all rows.
@@ -373,6 +378,7 @@ class Architecture:
         parts: modules by their names in each convention, in place of `weights`: the weights are then those of the file,
             and the graphs use all of them. A function makes them of a convention and the names in a file, where the
             number of layers decides what modules are called.
+        deviations: what llama.cpp does differently with some of the models.
         specialize: the architecture of one file, from its naming convention, what it states, and the names of its
             weights: for models with parts whose architectures the file names.
     """
@@ -391,6 +397,7 @@ class Architecture:
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
     wide_activations: bool = False
     parts: tuple[ModuleNames, ...] | Callable[[str, Collection[str]], tuple[ModuleNames, ...]] = ()
+    deviations: tuple[Deviation, ...] = ()
     specialize: Callable[[str, Mapping[str, Any], Collection[str]], Architecture] | None = None
 
     def task(self, name: str | None = None) -> Task:

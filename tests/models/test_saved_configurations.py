@@ -126,7 +126,8 @@ def test_rope_parameters_of_each_kind_of_layer(case, scaling, tmp_path):
 def test_parameters_of_each_kind_of_layer_from_gguf_files(scaling, tmp_path):
     """A config.json that is made of a GGUF file states both kinds of layer as transformers reads them."""
     case = next(case for case in first_of_each(GENERATING) if case.config["model_type"] == "olmo3")
-    stated = {"rope_theta": 3000.0, "rope_scaling": SCALINGS[scaling], "rope_parameters": None}
+    full, sliding = {"rope_theta": 3000.0, **SCALINGS[scaling]}, {"rope_theta": 3000.0, "rope_type": "default"}
+    stated = {"rope_parameters": {"full_attention": full, "sliding_attention": sliding}}
     reference = made(replace(case, config={**case.config, **stated}), 0, tmp_path / "model")
     ids = np.random.default_rng(0).integers(3, 96, (1, LENGTH))
     cc.convert(tmp_path / "model", tmp_path / "model.gguf")

@@ -122,12 +122,13 @@ def converted(model, names):
     from candle_convert.runtime.contract.architecture import GGUF
     from candle_convert.runtime.contract.weight_binding import bind, config_from, config_keys, find_architecture, unbind
 
-    said = config_keys(model.architecture, names, model.config)
-    said |= (
+    stated = config_keys(model.architecture, names, model.config)
+    kind = (
         {"general.architecture": model.architecture.gguf[0]}
         if names == GGUF
         else {"model_type": model.architecture.model_types[0]}
     )
+    said = kind | stated
     architecture = find_architecture(names, said)
     assert architecture is model.architecture
     config = config_from(architecture, names, said)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.contract.hyperparameter import NOT_NEGATIVE, POSITIVE, Integer, Kind, Real, checked
-from .yarn import attention_factor, magnitude, multiple_of, score_magnitude
+from ..rope.yarn import attention_factor, magnitude, multiple_of, score_magnitude
 
 ATTENTION, LOGARITHM = "rope.scaling.attn_factor", "rope.scaling.yarn_log_multiplier"
 FACTOR = Real(1e-9, 1e9)
@@ -33,9 +33,12 @@ class GgufScaling:
 
     Attributes:
         betas: whether it reads YaRN's betas.
+        own_attention_factor: whether files can state another multiplier of rotated elements than YaRN implies; not
+            where llama.cpp would apply it to sliding-window layers too, which are not scaled.
     """
 
     betas: bool = False
+    own_attention_factor: bool = True
 
     def read(self, kind: str, source: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of a scaling of type `kind`, by config.json's names."""
@@ -62,10 +65,14 @@ class GgufScaling:
 
     def read_yarn(self, factor: float, stated: float | None, source: Mapping[str, Any]) -> dict[str, Any]:
         """YaRN's multipliers."""
-        return {} if stated is None else {"attention_factor": stated * magnitude(factor)}
+        if stated is None or not self.own_attention_factor:
+            return {}
+        return {"attention_factor": stated * magnitude(factor)}
 
     def write_yarn(self, scaling: Mapping[str, Any]) -> dict[str, Any]:
         """The keys of YaRN's multipliers."""
+        if not self.own_attention_factor:
+            return {}
         return _unless_one(attention_factor(scaling) / magnitude(float(scaling["factor"])))
 
 

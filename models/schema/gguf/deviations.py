@@ -1,0 +1,67 @@
+"""Deviations of llama.cpp: what it does differently with models whose GGUF files state all settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ....runtime.base.dataclass import dataclass
+from ....runtime.base.units import counted
+from ....runtime.contract.architecture import Config
+
+BIAS, OUTPUT = r"\.bias$", r"^output\.weight$"
+PROJECTION_BIAS = r"\.(attn_(q|k|v|qkv|output)|ffn_\w+)\.bias$"
+RECURRENT_BIAS, TAPS_BIAS = r"\.ssm_(in|out)\.bias$", r"\.ssm_conv1d\.bias$"
+"""Patterns of names in GGUF files."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Deviation of architectures that lack a weight in llama.cpp, which refuses files with tensors that it does not
+    read.
+
+    Attributes:
+        pattern: of the names of such weights.
+    """
+
+    pattern: str
+
+    def __call__(self, config: Config, names: Collection[str]) -> str | None:
+        name = next((name for name in names if re.search(self.pattern, name)), None)
+        return None if name is None else f"does not load models of this architecture with {name}"
+
+
+@dataclass(frozen=True)
+class Required:
+    """Deviation of architectures of which llama.cpp loads no model without a weight.
+
+    Attributes:
+        pattern: of the names of such weights.
+        what: what they are, for the message.
+    """
+
+    pattern: str
+    what: str
+
+    def __call__(self, config: Config, names: Collection[str]) -> str | None:
+        present = any(re.search(self.pattern, name) for name in names)
+        return None if present else f"does not load models of this architecture without {self.what}"
+
+
+OWN_HEAD = Required(OUTPUT, "output.weight, which is tied to the embedding here")
+TAPS = Required(TAPS_BIAS, "biases of their convolutions")
+
+
+def fixed_head_size(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of architectures whose heads have hidden size / heads elements in llama.cpp."""
+    if config.head_dim * config.heads == config.hidden:
+        return None
+    return "does not load models of this architecture whose heads are not as wide as the hidden size together"
+
+
+def ignored_windows(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of architectures whose sliding windows llama.cpp ignores."""
+    sizes = {window for window in config.windows if window is not None}
+    if not sizes:
+        return None
+    return f"ignores sliding windows; texts of up to {counted(min(sizes), 'token')} are not affected"

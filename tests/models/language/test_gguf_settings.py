@@ -1,0 +1,146 @@
+"""Every optional setting of every architecture in GGUF files: a checkpoint with a telling value is computed by libllama
+as by transformers, or is refused or noted with its effect before it is written."""
+
+from dataclasses import replace
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert import models
+from candle_convert.runtime.base.errors import FormatError, UnsupportedError
+from candle_convert.runtime.contract.weight_binding import architectures
+from candle_convert.tests.builders.decoder_cases import DECODERS, WITHOUT_GGUF
+from candle_convert.tests.builders.recurrent_cases import RECURRENT
+from candle_convert.tests.oracles.libllama import NAME, Libllama
+from candle_convert.tests.oracles.transformers import difference, expected, made, transformers
+
+torch = pytest.importorskip("torch")
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+EPSILON, FLIP, ACTIVATION = (0.05,), (True, False), ("relu", "gelu", "silu")
+SETTINGS = {
+    "rope_theta": (300.0,),
+    "rope_scaling": (
+        {"rope_type": "linear", "factor": 4.0},
+        {"rope_type": "dynamic", "factor": 4.0},
+        YARN,
+        {**YARN, "attention_factor": 1.3},
+        {**YARN, "mscale": 0.7, "mscale_all_dim": 0.9},
+        {**YARN, "original_max_position_embeddings": 4096, "beta_fast": 8.0, "beta_slow": 4.0},
+        {**YARN, "original_max_position_embeddings": 4096, "truncate": False},
+    ),
+    "partial_rotary_factor": (0.25,),
+    **dict.fromkeys(("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"), EPSILON),
+    **dict.fromkeys(("hidden_act", "hidden_activation", "activation_function"), ACTIVATION),
+    "sliding_window": (5,), "attention_window_size": (5,), "attn_logit_softcapping": (2.0,),
+    "final_logit_softcapping": (2.0,), "query_pre_attn_scalar": (40,), "attention_multiplier": (0.2,),
+    "embedding_multiplier": (2.5,), "residual_multiplier": (0.6,), "logits_scaling": (3.0,), "logit_scale": (0.3,),
+    "key_multiplier": (0.3,), "lm_head_multiplier": (0.3,), "clip_qkv": (0.3,), "rope_local_base_freq": (100.0,),
+    "head_dim": (24,),
+    "norm_topk_prob": FLIP, "routed_scaling_factor": (2.5,), "num_experts_per_tok": (1, 3), "topk_group": (1,),
+    "first_k_dense_replace": (0, 2), "decoder_sparse_step": (2,), "mlp_only_layers": ([1],),
+    "use_parallel_residual": FLIP, "tie_word_embeddings": FLIP, "attention_bias": FLIP, "mlp_bias": (True,),
+    "use_bias": FLIP, "use_qkv_bias": FLIP, "use_qk_norm": FLIP, "qk_layernorm": FLIP, "no_rope_layer_interval": (2,),
+    "floor_scale": (8,), "attn_scale": (0.5,), "attn_temperature_tuning": (False,), "attention_chunk_size": (8,),
+    "apply_residual_connection_post_layernorm": (True,), "scale_attn_weights": (False,), "parallel_attn": FLIP,
+    "multi_query": FLIP, "new_decoder_architecture": FLIP, "alibi": FLIP, "bias": (True,), "swiglu_limit": (3.0,),
+    "scale_attn_by_inverse_layer_idx": (True,), "mamba_conv_bias": FLIP, "mamba_proj_bias": (True,),
+    "mamba_rms_norm": FLIP, "mamba_norm_before_gate": (True,), "use_conv_bias": FLIP, "num_kv_shared_layers": (2,),
+    "rope_interleave": (False,), "activation_sparsity_pattern": (0.5,), "conv_bias": FLIP,
+}  # fmt: skip
+"""Telling values by the key of config.json; a model has those that transformers' configuration has."""
+WITH = {"sliding_window": {"use_sliding_window": True, "max_window_layers": 0}, "topk_group": {"n_group": 2}}
+"""Keys that go with another."""
+WITHOUT = {"sliding_window": ("layer_types",), "rope_scaling": ("rope_parameters",)}
+"""Keys that another takes the place of."""
+REPLACED = {"exaone4": "exaone4_small", "gemma3n_text": "gemma3n_own_keys", "bitnet": "bitnet_silu"}
+"""Cases that stand for a model, where libllama expects other sizes of the first."""
+IGNORED_WINDOWS = ("mistral", "starcoder2")
+"""Models that are compared without the windows of their cases, which libllama ignores."""
+ELSEWHERE = ("deepseek_v2", "gptj")
+"""Models that libllama runs with the published number of layers only, or not at all."""
+OURS, BOUND, TELLING = 1e-4, 6e-3, 2e-2
+"""libllama keeps keys and values as f16."""
+NOISY = {"gemma3n_text": 0.06}
+"""Larger bounds, where libllama computes activations by a table of f16."""
+LENGTH = 30
+
+
+def one_of_each():
+    """A case of every model type that GGUF has."""
+    types = {kind for architecture in architectures() if architecture.gguf for kind in architecture.model_types}
+    found = {}
+    for case in (*DECODERS, *RECURRENT, *WITHOUT_GGUF):
+        kind = case.config["model_type"]
+        if kind in types and kind not in ELSEWHERE and REPLACED.get(kind, case.name) == case.name:
+            windows = {"sliding_window": None} if kind in IGNORED_WINDOWS else {}
+            found.setdefault(kind, replace(case, config={**case.config, **windows}))
+    return list(found.values())
+
+
+def changed(case):
+    """The case with each setting that transformers' configuration of it has: key, and the other case."""
+    known = {**getattr(transformers(), case.cls).config_class().to_dict(), **case.config}
+    known |= dict.fromkeys(("rope_theta", "rope_scaling"), 0) if known.get("rope_parameters") else {}
+    for key, values in SETTINGS.items():
+        for value in values if key in known else ():
+            kept = {name: stated for name, stated in case.config.items() if name not in WITHOUT.get(key, ())}
+            yield key, replace(case, config={**kept, key: value, **WITH.get(key, {})})
+
+
+def built(case, folder):
+    """Ids, and the logits of a checkpoint in transformers; None for a configuration that transformers does not
+    compute."""
+    try:
+        reference = made(case, 0, folder)
+        ids = np.random.default_rng(0).integers(3, reference.config.vocab_size, (1, LENGTH))
+        return ids, expected(reference, ids, None)
+    except Exception:
+        return None
+
+
+def outcome(case, folder, ids, want):
+    """What becomes of a checkpoint in a GGUF file: what is said before it is written, or the differences of our logits
+    and libllama's to those of transformers; of libllama's, None if it does not load the file."""
+    kind = case.config["model_type"]
+    arch = next(each.gguf[0] for each in architectures() if kind in each.model_types)
+    keys = {"tokenizer.ggml.model": "no_vocab", f"{arch}.vocab_size": np.uint32(want.shape[-1])}
+    path = folder / "model.gguf"
+    try:
+        report = cc.convert(folder / "model", path, metadata=keys)
+    except (FormatError, UnsupportedError) as error:
+        assert not path.exists()
+        return f"{error.code} {error.why}"
+    noted = next((note.message for note in report.notes if note.code.startswith("W-GGUF")), None)
+    if noted:
+        return noted
+    ours = difference(models.load(path, threads=1).logits(ids), want)
+    if not NAME:
+        return ours, 0.0
+    try:
+        theirs = Libllama(path)
+    except AssertionError:
+        return ours, None
+    logits = np.stack([theirs.advance([token]) for token in ids[0]])[None]
+    theirs.close()
+    errors = np.abs(logits - want).max((0, 2)) / np.abs(want).max()
+    # a tie of two experts is broken otherwise in single tokens
+    return ours, np.median(errors) if any("expert" in key for key in case.config) else errors.max()
+
+
+@pytest.mark.sampled(13)
+@pytest.mark.parametrize("case", one_of_each(), ids=lambda case: case.config["model_type"])
+def test_settings_are_computed_or_said(case, tmp_path):
+    base, wrong = built(case, tmp_path / "base"), {}
+    for number, (key, other) in enumerate(changed(case)):
+        folder = tmp_path / str(number)
+        found = built(other, folder / "model")
+        if found is None or difference(found[1], base[1]) < TELLING:
+            continue
+        result = outcome(other, folder, *found)
+        if isinstance(result, str):
+            continue
+        ours, theirs = result
+        if ours > OURS or theirs is None or theirs > NOISY.get(case.config["model_type"], BOUND):
+            wrong[f"{key} {other.config.get(key)}"] = result
+    assert not wrong
