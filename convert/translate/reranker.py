@@ -7,6 +7,7 @@ from ...models.pipelines.ranking.ranking_prompt import ANSWERS, TEMPLATE, rankin
 from ...models.schema.encoder_hyperparameters import LABELS_KEY
 from ...models.tokenizer.readers.gguf import TEMPLATE as TEMPLATE_KEY
 from ...runtime.base.errors import UnsupportedError
+from ...runtime.base.string_array import StringArray
 from ...runtime.contract.architecture import TEXT_GENERATION, TEXT_RANKING
 from ...runtime.ir.graph import Graph, Meta
 from ..load.native_model import Model, tokenizer_of
@@ -48,5 +49,5 @@ def ranking_keys(graph: Graph, model: Model, known: dict[str, Meta]) -> dict[str
         return {}
     prompt = ranking_prompt(model.source, tokenizer_of(model.source), None)("{query}", "{document}")
     names = known.get(f"{TEMPLATE_KEY}s")
-    others = [str(name) for name in names] if isinstance(names, list) else []
+    others = [str(name) for name in names] if isinstance(names, list | StringArray) else []
     return {labels: list(ANSWERS), template: prompt, f"{TEMPLATE_KEY}s": [*others, TEMPLATE]}

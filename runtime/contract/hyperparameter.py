@@ -131,7 +131,7 @@ class Listed:
     most: int = MAX_ITEMS
 
     def __call__(self, value: Any) -> list[Any]:
-        if not isinstance(value, list | tuple):
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
             raise ValueError(f"{shown(value)} is not a list")
         if not self.least <= len(value) <= self.most:
             raise ValueError(f"a list of {len(value):,}, where {self.least:,} to {self.most:,} elements are expected")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError, UsageError
+from ....runtime.base.string_array import StringArray
 from ....runtime.base.units import counted
 from ....runtime.contract.format import ReadOptions
 from ....runtime.ir.graph import Graph, Note
@@ -147,7 +148,7 @@ def _one_each(values: Any) -> np.ndarray:
 
 def _datasets(graph: Graph) -> list[str]:
     said = graph.metadata.get("imatrix.datasets", [])
-    return [text for text in said if isinstance(text, str)] if isinstance(said, list) else []
+    return [text for text in said if isinstance(text, str)] if isinstance(said, list | StringArray) else []
 
 
 def _pairs(graph: Graph, path: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from candle_convert.runtime.base.string_array import StringArray
 from candle_convert.runtime.contract.architecture import Key
 from candle_convert.runtime.contract.hyperparameter import (
     COUNT,
@@ -38,6 +39,7 @@ ACCEPTED = [
     (Choice(("a", "b")), "b", "b"),
     (Listed(SIZE), [], []),
     (Listed(COUNT), [1, 2.0], [1, 2]),
+    (Listed(word), StringArray(b"catdog", np.array([3, 6])), ["cat", "dog"]),
     (mapping, {"a": 1}, {"a": 1}),
 ]
 REFUSED = [

@@ -35,6 +35,16 @@ def test_gguf(tmp_path):
     assert "1 of 4 experts" in found.notes[0].message
 
 
+def test_many_texts(tmp_path):
+    names = [f"{number}.txt" for number in range(300)]
+    path = write_gguf(
+        tmp_path / "i.gguf",
+        {"a.weight.in_sum2": np.ones((1, 32), np.float32), "a.weight.counts": np.ones((1, 1), np.float32)},
+        datasets=names,
+    )
+    assert imatrix.read(path).datasets == names
+
+
 def test_old(tmp_path):
     values = RNG.random(64, np.float32)
     path = tmp_path / "i.dat"
