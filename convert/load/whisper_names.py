@@ -27,6 +27,8 @@ FILTERS = "mel_filters"
 """Weight of files of whisper.cpp that is no parameter of the model."""
 CONFIG, TOKENIZER, TIKTOKEN = "config.json", "tokenizer_config.json", "whisper.tiktoken"
 OPENAI = "dims."
+PREFIXES = ("whisper.", OPENAI)
+"""What sizes begin with in files of whisper.cpp and of OpenAI, and in files that these were converted to."""
 SIZES = (
     "n_vocab", "n_mels", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer", "n_text_ctx", "n_text_state",
     "n_text_head", "n_text_layer",
@@ -92,10 +94,10 @@ CT2_LISTS = {"suppress_ids": "suppress_tokens", "suppress_ids_begin": "begin_sup
 def modern(graph: Graph) -> Graph:
     """The same model as transformers has it; `graph` itself for other files, and vocabularies that no published model
     has."""
-    prefix = "whisper." if graph.format == "whisper" else OPENAI
+    prefix = next((each for each in PREFIXES if f"{each}n_mels" in graph.metadata), OPENAI)
     if "decoder.token_embedding.weight" in graph.weights and f"{prefix}n_mels" in graph.metadata:
         sizes, rename = _sizes(graph, prefix), _renamed
-    elif "decoder/embeddings/weight" in graph.weights and graph.metadata.get("ctranslate2.spec") == "WhisperSpec":
+    elif "decoder/embeddings/weight" in graph.weights and _is_ctranslate2(graph):
         sizes, rename = _ct2_sizes(graph), _of_ctranslate2
     else:
         return graph
@@ -104,9 +106,14 @@ def modern(graph: Graph) -> Graph:
 
 def origins(graph: Graph) -> dict[str, str]:
     """Canonical name -> name in the file, of weights that `modern` renames and that are one tensor of the file."""
-    if graph.format == "ctranslate2":
+    if _is_ctranslate2(graph):
         return {f"model.{ours}": theirs for theirs, ours in CT2_WHOLE.items() if theirs in graph.weights}
     return {f"model.{renamed(name)}": name for name in graph.weights}
+
+
+def _is_ctranslate2(graph: Graph) -> bool:
+    """Whether a file is CTranslate2's Whisper, or has its variables."""
+    return graph.metadata.get("ctranslate2.spec") == "WhisperSpec"
 
 
 def renamed(name: str) -> str:
@@ -144,7 +151,7 @@ def _completed(graph: Graph, weights: dict[str, Tensor], sizes: Mapping[str, int
         CONFIG: _json(_config(sizes)),
         **{name: held for name, held in graph.attachments.items() if name != CONFIG},
     }
-    said = settings(graph, CONFIG) if graph.format == "ctranslate2" else {}
+    said = settings(graph, CONFIG) if _is_ctranslate2(graph) else {}
     lists = {ours: said[theirs] for theirs, ours in CT2_LISTS.items() if said.get(theirs)}
     if lists and GENERATION not in attachments:
         attachments[GENERATION] = _json(lists)
@@ -167,7 +174,7 @@ def _completed(graph: Graph, weights: dict[str, Tensor], sizes: Mapping[str, int
 
 def _listed_tokens(graph: Graph, count: int) -> list[bytes]:
     """The first `count` tokens in the vocabulary beside a file of CTranslate2, where no tokenizer.json is."""
-    if "tokenizer.json" in graph.attachments or graph.format != "ctranslate2":
+    if "tokenizer.json" in graph.attachments or not _is_ctranslate2(graph):
         return []
     listed = json_value(graph, "vocabulary.json", "E-TOKENIZER-JSON")
     if listed is None and "vocabulary.txt" in graph.attachments:

@@ -19,6 +19,7 @@ from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 MODULES = os.environ.get("CANDLE_TRANSFORMERS_JS")
 START = END + 1
+SETTINGS = "generation_config.json"
 PUBLISHED = {
     "bos_token_id": 50257, "eos_token_id": 50257, "pad_token_id": 50257, "decoder_start_token_id": 50258,
     "no_timestamps_token_id": 50363, "prev_sot_token_id": 50361, "is_multilingual": True,
@@ -81,9 +82,10 @@ SOURCES = [openai, whisper_cpp, ctranslate2, ctranslate2_with_tokenizer, gguf]
 
 
 def converted(source, checkpoint, folder, to):
+    folder.mkdir(exist_ok=True)
     path, options = source(checkpoint, folder)
     out = folder / to
-    cc.convert(path, out, to=to, **options)
+    cc.convert(path, out, to=None if "." in to else to, **options)
     return out
 
 
@@ -93,7 +95,7 @@ def test_transformers_generates(source, checkpoint, tmp_path):
     processor = transformers.AutoProcessor.from_pretrained(out)
     assert type(processor).__name__ == "WhisperProcessor"
     model = transformers.WhisperForConditionalGeneration.from_pretrained(out).eval()
-    said = json.loads((out / "generation_config.json").read_text())
+    said = json.loads((out / SETTINGS).read_text())
     assert {name: said[name] for name in PUBLISHED} == PUBLISHED
     if source in (ctranslate2, ctranslate2_with_tokenizer):
         assert (said["suppress_tokens"], said["alignment_heads"]) == ([1, 2, 7], [[1, 0]])
@@ -115,15 +117,15 @@ def test_transformers_generates(source, checkpoint, tmp_path):
     assert isinstance(pipeline(tones(2), generate_kwargs={"language": "en", "max_new_tokens": 9})["text"], str)
 
 
-@pytest.mark.parametrize("to", ["safetensors", "onnx"])
+@pytest.mark.parametrize("to", ["safetensors", "onnx", "m.safetensors", "m.npz"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_transcribe(source, to, checkpoint, tmp_path):
     out = converted(source, checkpoint, tmp_path, to)
     assert not (out / "whisper.tiktoken").exists()
     options = {"language": "en", "temperature": 0.0, "beams": 1}
-    lists = json.loads((out / "generation_config.json").read_text())
+    stated = (out if out.is_dir() else converted(source, checkpoint, tmp_path / "other", "safetensors")) / SETTINGS
     plain = shutil.copytree(checkpoint[0], tmp_path / "plain")
-    (plain / "generation_config.json").write_text(json.dumps(lists))
+    (plain / SETTINGS).write_bytes(stated.read_bytes())
     want = cc.models.load(plain, threads=1).transcribe(tones(2), 16_000, **options)
     found = cc.models.load(out, threads=1).transcribe(tones(2), 16_000, **options)
     assert found.text == want.text
