@@ -133,6 +133,7 @@ def translated(
     from ...runtime.contract.weight_binding import list_names, unbind
     from ..load.known_names import modern
     from ..load.native_model import described, modelled, stated
+    from ..load.wrapper_names import unwrapped
     from .held_files import add_files, lacking_files
     from .reranker import ranker, refuse_ranker
 
@@ -147,6 +148,9 @@ def translated(
         wanted = options.names
     if graph.nodes or wanted is None:
         return ()
+    plain = unwrapped(graph) if directory else graph
+    if plain is not graph and described(plain) is not None:
+        graph.weights, graph.notes = plain.weights, plain.notes
     newer = modern(graph)
     found = described(newer)
     said = stated(graph)

@@ -21,7 +21,7 @@ from candle_convert.tests.builders.mobilenet_v2 import mobilenet_v2
 from candle_convert.tests.builders.speech_checkpoints import tones
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 LABELS = 1000
 VIT = {
@@ -79,6 +79,14 @@ def vit(folder):
     saved(model, folder)
     transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
     return _of_transformers(model, folder, ("predict", "{model}", PICTURE), {"pixel_values": images(1, 32, 32)})
+
+
+def parallel(folder):
+    """The same under names of DataParallel."""
+    source = vit(folder)
+    weights = load_file(folder / "model.safetensors")
+    save_file({f"module.{name}": array for name, array in weights.items()}, folder / "model.safetensors")
+    return source
 
 
 def bert(folder):
@@ -191,7 +199,7 @@ def network(folder):
     return Source(folder / "net.onnx", use, feeds, {"output": expected}, nodes=True)
 
 
-SOURCES = [vit, bert, sentences, ctc, timm, wrapped, renamed, torchvision, darknet, network]
+SOURCES = [vit, parallel, bert, sentences, ctc, timm, wrapped, renamed, torchvision, darknet, network]
 
 
 @pytest.fixture(scope="module")
