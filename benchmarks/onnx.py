@@ -1,11 +1,10 @@
-"""Latency, peak memory and cold start of ONNX models, against onnxruntime.
+"""Latency, peak memory and cold start of ONNX models, against onnxruntime and, where it is installed, OpenVINO.
 
     python benchmarks/onnx.py [MODEL.onnx ...] [--runs 9] [--threads 2] [--dim length=128] [--trained] [--latency]
 
 Default: the nine light models of the onnx package, and an encoder of MiniLM's shape at three lengths. Latencies are
-medians of interleaved runs in one process, with a pause before each run: onnxruntime's threads spin for tens of
-milliseconds after a run and would slow the other engine. Memory and cold start (process start to first result, kernels
-in the disk cache) are those of a new process for each engine.
+medians of interleaved runs, as `candle-convert bench` measures them: an engine's process is stopped while others run.
+Memory and cold start (process start to first result, kernels in the disk cache) are those of a new process.
 """
 
 import argparse
@@ -18,14 +17,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from engines import ENGINES, open_session
+from engines import ENGINES, installed, machine, open_session
 from synthetic_onnx import light_models
 
 HERE = Path(__file__).resolve().parent
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]  # this file would hide the package onnx
 
-PAUSE = 0.06
-"""Seconds before each run."""
+WARMUP = 2
+"""Untimed runs."""
 LENGTHS = (8, 128, 512)
 """Tokens of the encoder's inputs."""
 
@@ -81,18 +80,12 @@ def cold_start(engine, path, arguments):
 
 
 def latencies(path, arguments):
-    """Median seconds of a run of each engine, in interleaved runs."""
-    sessions = [open_session(engine, path, arguments.threads) for engine in ENGINES]
-    inputs = model_inputs(sessions[1], path, arguments)
-    times = [[] for _ in ENGINES]
-    for turn in range(arguments.runs + 2):
-        for session, seconds in zip(sessions, times, strict=True):
-            time.sleep(PAUSE)
-            start = time.perf_counter()
-            session.run(None, inputs)
-            if turn >= 2:
-                seconds.append(time.perf_counter() - start)
-    return [statistics.median(seconds) for seconds in times]
+    """Median seconds of a run of each engine."""
+    from candle_convert.convert.benchmark.measure import measure
+
+    inputs = model_inputs(open_session("candle-convert", path, arguments.threads), path, arguments)
+    names, settings = installed(), {"runs": arguments.runs, "warmup": WARMUP, "threads": arguments.threads}
+    return [found.median for found in measure(names, str(path), inputs, **settings)]
 
 
 def cases(arguments, folder):
@@ -108,13 +101,16 @@ def cases(arguments, folder):
 
 def measure(path, arguments):
     """Cells of a row, and the time ratio."""
-    ours, theirs = latencies(path, arguments)
-    cells = [f"{ours * 1e3:.2f}", f"{theirs * 1e3:.2f}", f"{ours / theirs:.2f}"]
+    ours, *peers = latencies(path, arguments)
+    cells = [
+        f"{ours * 1e3:.2f}",
+        *(cell for theirs in peers for cell in (f"{theirs * 1e3:.2f}", f"{ours / theirs:.2f}")),
+    ]
     if not arguments.latency:
         cold_start("candle-convert", path, arguments)
         (cold, peak), (their_cold, their_peak) = (cold_start(engine, path, arguments) for engine in ENGINES)
         cells += [f"{peak / 1e6:.0f}", f"{their_peak / 1e6:.0f}", f"{cold:.2f}", f"{their_cold:.2f}"]
-    return cells, ours / theirs
+    return cells, [ours / theirs for theirs in peers]
 
 
 def dimension(text):
@@ -136,19 +132,21 @@ def main():
     if arguments.first:
         first_result(arguments.first, arguments.models[0], arguments)
         return
-    ratios = []
-    columns = ["model", "ours ms", "onnxruntime ms", "time ratio"]
+    ratios, peers = [], installed()[1:]
+    print(f"{machine()}, {arguments.threads} threads\n")
+    columns = ["model", "ours ms", *(name for peer in peers for name in (f"{peer} ms", "time ratio"))]
     if not arguments.latency:
         columns += ["ours peak MB", "onnxruntime peak MB", "ours cold s", "onnxruntime cold s"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     with tempfile.TemporaryDirectory() as folder:
         for name, path, dims in cases(arguments, folder):
             arguments.dim = dims
-            cells, ratio = measure(path, arguments)
-            ratios.append(ratio)
+            cells, found = measure(path, arguments)
+            ratios.append(found)
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    mean = math.exp(statistics.fmean(map(math.log, ratios)))
-    print(f"\nGeometric mean of the time ratios: {mean:.2f}, largest {max(ratios):.2f}")
+    for peer, found in zip(peers, zip(*ratios, strict=True), strict=True):
+        mean = math.exp(statistics.fmean(map(math.log, found)))
+        print(f"\nGeometric mean of the time ratios to {peer}: {mean:.2f}, largest {max(found):.2f}")
 
 
 if __name__ == "__main__":

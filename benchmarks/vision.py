@@ -1,16 +1,16 @@
-"""Latency and peak memory of image models against torch and onnxruntime, and of int8 against f32.
+"""Latency and peak memory of image models against onnxruntime, OpenVINO and torch, and of int8 against f32.
 
     python benchmarks/vision.py [--networks resnet50,...] [--batch 1,8] [--runs 7] [--threads 2] [--engines ours,...]
         [--patience SECONDS] [--folder DIR] [--json FILE]
 
 The networks have their published sizes and random weights. timm (SAM: transformers, YOLO: ultralytics) makes a network
 and saves its weights; `candle-convert convert` writes them as ONNX, and `candle-convert quantize` as int8 (QDQ, per
-channel, one random picture of calibration). candle-convert and onnxruntime run the same file; torch runs its own module
-with channels_last, without gradients, and once more after torch.compile. Each engine has a process of its own, which
-runs twice to warm up, then waits while the others run; one that fails or is not ready in time has empty cells. Peak
-memory is that of the process, less what is resident after importing the engine. Difference: the largest of the first
-outputs of candle-convert and onnxruntime, relative to the largest value. The floor is the longer of two times:
-multiply-adds at the rate of the fastest product of two f32 matrices in NumPy, which Winograd's convolutions may
+channel, one random picture of calibration). candle-convert, onnxruntime and OpenVINO run the same file; torch runs its
+own module with channels_last, without gradients, and once more after torch.compile. Each engine has a process of its
+own, which runs twice to warm up, then waits while the others run; one that fails or is not ready in time has empty
+cells. Peak memory is that of the process, less what is resident after importing the engine. Difference: the largest of
+the first outputs of candle-convert and onnxruntime, relative to the largest value. The floor is the longer of two
+times: multiply-adds at the rate of the fastest product of two f32 matrices in NumPy, which Winograd's convolutions may
 undercut, and weights at the bandwidth of memory.
 """
 
@@ -41,8 +41,9 @@ NETWORKS = {
 }
 """Library, its name of the network, and the side of pictures."""
 OURS, INT8, PEER, EAGER, COMPILED = "ours", "ours int8", "onnxruntime", "torch", "torch compiled"
-ENGINES = (OURS, PEER, EAGER, COMPILED, INT8)
-GOALS = {PEER: 1.0, EAGER: 1.3, COMPILED: 1.3}
+OPENVINO = "openvino"
+ENGINES = (OURS, PEER, OPENVINO, EAGER, COMPILED, INT8)
+GOALS = {PEER: 1.0, OPENVINO: 0.9, EAGER: 1.3, COMPILED: 1.3}
 """Speedup over each peer."""
 INT8_GOAL = 1.5
 PAUSE = 0.1
@@ -136,8 +137,8 @@ def runner(engine, network, batch, arguments):
         return before, run
     import engines
 
-    name = "onnxruntime" if engine == PEER else "candle-convert"
-    __import__(engines.ENGINES[name])
+    name = engine if engine in (PEER, OPENVINO) else "candle-convert"
+    __import__((engines.ENGINES | engines.OPTIONAL)[name])
     before = status("VmRSS")
     session, feeds = engines.open_session(name, path, arguments.threads), {"pixel_values": pictures(batch, side)}
     return before, lambda: session.run(None, feeds)[0]
@@ -299,6 +300,10 @@ def main():
     if arguments.make:
         return
     speed, found, columns = rates(), [], heads(arguments.engines)
+    sys.path.append(str(HERE))
+    import engines
+
+    print(f"{engines.machine()}, {arguments.threads} threads")
     print(f"f32 products reach {speed[0] / 1e9:.0f} G multiply-adds/s, reads {speed[1] / 1e9:.1f} GB/s\n")
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     for network in networks:

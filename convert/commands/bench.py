@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ...runtime.base.errors import UsageError, printable
+from ..benchmark.engines import OURS, PEERS
 from ..cli import shared_options
 from ..console.output import current, human_size
 
@@ -14,9 +15,9 @@ EPILOG = """\b
 Examples
   candle-convert bench model.onnx
   candle-convert bench model.onnx --input x=1x3x224x224 --runs 50 --json
+  candle-convert bench model.onnx --against onnxruntime --against openvino
   candle-convert bench model.onnx --device cuda --against onnxruntime
 """
-PEERS = ("onnxruntime",)
 
 
 @click.command("bench", epilog=EPILOG)
@@ -30,14 +31,17 @@ PEERS = ("onnxruntime",)
 @click.option(
     "--threads", type=click.IntRange(1), metavar="N", help="Threads of each engine (default: the number of cores)."
 )
-@click.option("--against", type=click.Choice(PEERS), help="Another engine to compare with, run alternately.")
+@click.option(
+    "--against", type=click.Choice(PEERS), multiple=True, help="Another engine to compare with; may be repeated."
+)
 @shared_options.options(shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Measure time and memory of MODEL.
 
-    Each engine runs in its own process, with alternating runs; medians are shown.
+    Each engine runs in its own process, in turns, and is stopped while others run, so that its threads do not spin on
+    their cores. Medians are shown.
     """
-    from ..run.benchmark import measure
+    from ..benchmark.measure import measure
     from ..run.feeds import dims, feeds, hint_at_shapes
 
     placed = shared_options.device(values)
@@ -45,7 +49,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     if not graph.nodes:
         raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
     fed, generated = feeds(graph, values["inputs"], 0, dims(values["dims"]))
-    engines = ["candle-convert", *([values["against"]] if values["against"] else [])]
+    engines = [OURS, *dict.fromkeys(values["against"])]
     with hint_at_shapes(graph, generated):
         found = measure(
             engines,
@@ -71,6 +75,6 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     out.table(
         ("engine", "load ms", "first ms", "median ms", "p90 ms", "runs/s", "peak"), rows, right=(1, 2, 3, 4, 5, 6)
     )
-    if len(found) > 1:
-        out.say(f"ratio {found[0].median / found[1].median:.2f} (our time over {found[1].engine}'s)")
+    for peer in found[1:]:
+        out.say(f"ratio {found[0].median / peer.median:.2f} (our time over {peer.engine}'s)")
     out.emit({"inputs": [model], "engines": [row.to_json() for row in found]})

@@ -1,5 +1,6 @@
 """``run``, ``ops`` and ``bench``: inputs from the command line, outputs against onnxruntime, what is missing."""
 
+import importlib.util
 import json
 
 import candle_convert as cc
@@ -139,11 +140,20 @@ def test_ops_lists_every_operator(capsys):
     assert {"Conv", "Attention", "Loop", "Softmax"} <= names
 
 
-def test_bench_measures_both_engines(tmp_path, capsys):
-    options = ("--against", "onnxruntime", "--runs", "3", "--warmup", "1", "--threads", "1")
+def test_bench_measures_each_engine_once(tmp_path, capsys):
+    peers = ("--against", "onnxruntime", "--against", "onnxruntime")
+    options = (*peers, "--runs", "3", "--warmup", "1", "--threads", "1")
     code, told = command(capsys, "bench", perceptron(tmp_path / "m.onnx"), *options)
     assert code == 0
     assert [engine["engine"] for engine in told["engines"]] == ["candle-convert", "onnxruntime"]
     assert all(
         len(engine["seconds"]) == 3 and engine["peak"] > 1e6 and engine["median"] > 0 for engine in told["engines"]
     )
+
+
+def test_bench_against_openvino_or_its_install_command(tmp_path, capsys):
+    code, told = command(capsys, "bench", perceptron(tmp_path / "m.onnx"), "--against", "openvino", "--runs", "1")
+    if importlib.util.find_spec("openvino") is None:
+        assert (code, told["error"]["hint"]) == (4, "pip install openvino")
+    else:
+        assert [engine["engine"] for engine in told["engines"]] == ["candle-convert", "openvino"]

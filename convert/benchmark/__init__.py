@@ -1,0 +1,1 @@
+"""Benchmarks of a model against other engines: each engine in a process of its own."""

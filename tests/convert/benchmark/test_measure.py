@@ -1,0 +1,20 @@
+"""Benchmarks: engines whose threads spin on do not while others run, and runs are shared out over the turns."""
+
+import pytest
+from candle_convert.convert.benchmark import measure
+from candle_convert.tests.builders import spinning_engine
+
+
+def test_no_engine_runs_in_the_turns_of_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "_serve", spinning_engine.serve)
+    found = measure.measure(["one", "other"], str(tmp_path), {}, runs=3, warmup=1, threads=None)
+    assert [row.seconds for row in found] == [[0, 0, 0]] * 2
+    assert all(row.peak > 0 for row in found)  # how far its own thread spun
+
+
+@pytest.mark.parametrize("runs", [1, 2, 5, 7, 20])
+def test_turns_share_the_runs(runs):
+    turns = measure._turns(runs)
+    assert sum(turns) == runs
+    assert len(turns) == min(runs, measure.TURNS)
+    assert max(turns) - min(turns) <= 1
