@@ -40,7 +40,7 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
     return found or None
 
 
-@click.command("predict", epilog=EPILOG)
+@click.command("predict", epilog=EPILOG, short_help="Run a model on text, images or audio.")
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
 @click.argument("inputs", metavar="[INPUT ...]", nargs=-1)
 @click.option(

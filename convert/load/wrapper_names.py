@@ -34,7 +34,7 @@ def unwrapped(graph: Graph) -> Graph:
         return graph
     found = dataclasses.replace(graph, weights=weights | shared, notes=list(graph.notes))
     if said is not None:
-        found.note("W-PREFIX", said)
+        found.event("W-PREFIX", said)
     return found
 
 
