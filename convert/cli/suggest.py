@@ -126,8 +126,8 @@ def refuse_command(word: str, known: Collection[str], *, alone: bool = True) -> 
     name of a model on the hub."""
     found = nearest(word, known)
     hint = f"Did you mean candle-convert {found}?" if found is not None else "candle-convert --help lists the commands"
-    if found is None and not alone:
-        hint = repository_hint(word) or hint
+    if found is None and not alone and (repository := repository_hint(word)) is not None:
+        hint = f"{repository}; {hint}"
     raise UsageError("E-COMMAND-NAME", None, f"{word!r} is neither a command nor a file", hint=hint)
 
 

@@ -16,7 +16,6 @@ Examples
   candle-convert bench model.onnx
   candle-convert bench model.onnx --input x=1x3x224x224 --runs 50 --json
   candle-convert bench model.onnx --against onnxruntime --against openvino
-  candle-convert bench model.onnx --device cuda --against onnxruntime
 """
 
 

@@ -120,10 +120,10 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     """
     from ..console.atomic_replace import refuse_existing, refuse_unwritable
     from ..console.stdio import refuse_stream
+    from ..console.warned import warned
     from ..finetune.checkpoint import Checkpoint
     from ..finetune.rows import read_rows
     from ..finetune.session import Session, Wanted
-    from ..finetune.warned import warned_notes
 
     refuse_stream(output, "a model directory")
     refuse_existing(output, force=values["force"])
@@ -133,7 +133,7 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     wanted = Wanted(rank=values["rank"] or 0, **{name: values[name] for name in names})
     progress = shared_options.progress(values)
     out = current()
-    with warned_notes() as notes:
+    with warned(UserWarning, "W-TRAIN") as notes:
         session = Session(shared_options.open_input(model, values), model, rows, wanted)
         training, (trained, every) = session.training, session.parameters
         out.say(f" model    {session.title} · {trained:,} of {every:,} parameters are trained")

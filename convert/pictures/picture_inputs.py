@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ...runtime.base.untrusted.json import parse
 from ...runtime.ir.graph import Note
 from ...runtime.tensor.file import Source
 from ..console.atomic_replace import refuse_existing, replacing
+from ..console.warned import warned
 from ..run.input_files import files_of
 from .annotate import Result, annotated
 
@@ -67,15 +67,9 @@ def read_preparation(path: str) -> Preparation:
     return found
 
 
-@contextlib.contextmanager
-def assumed_preparations() -> Iterator[list[Note]]:
-    """Notes of preparations that models assume in the block; they are complete after it."""
-    notes: list[Note] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", AssumedPreparationWarning)
-        yield notes
-    found = dict.fromkeys(str(each.message) for each in caught if each.category is AssumedPreparationWarning)
-    notes += [Note("W-PREPROCESSOR", None, why) for why in found]
+def assumed_preparations() -> contextlib.AbstractContextManager[list[Note]]:
+    """Notes of preparations that models assume in the block."""
+    return warned(AssumedPreparationWarning, "W-PREPROCESSOR")
 
 
 def annotated_paths(folder: str, pictures: Sequence[str], *, force: bool) -> list[str]:

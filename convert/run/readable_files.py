@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, FileAccessError, FormatError, LimitError
 from ...runtime.ir.graph import Note
 from ..console.output import current, notes_json
+from ..console.warned import warned
 
 DAMAGE = (FormatError, FileAccessError, LimitError)
 DAMAGED_CODES = ("E-PICTURE-MODE", "E-SOUND-CODING")
@@ -86,11 +86,8 @@ def over_readable(
 @contextlib.contextmanager
 def _short_sounds(notes: list[Note]) -> Iterator[None]:
     """Show and keep the warnings of sounds that are cut short."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ShortSoundWarning)
+    with warned(ShortSoundWarning, "W-SOUND-SHORT") as new:
         yield
-    said = dict.fromkeys(str(each.message) for each in caught if each.category is ShortSoundWarning)
-    new = [Note("W-SOUND-SHORT", None, message) for message in said]
     current().warn(new)
     notes += new
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ...models.pipelines.text_inputs import TruncationWarning
 from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.ir.graph import Note
 from ...runtime.tensor.file import Source
 from ..console.stdio import STREAM
+from ..console.warned import warned
 
 MOST = 1 << 30
 """Bytes of standard input."""
@@ -45,11 +45,6 @@ def _content(path: str) -> bytes:
     return bytes(source.read(0, source.size))
 
 
-@contextlib.contextmanager
-def cut_texts() -> Iterator[list[Note]]:
-    """Notes of the texts that models cut in the block; they are complete after it."""
-    notes: list[Note] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", TruncationWarning)
-        yield notes
-    notes += [Note("W-TEXT-LONG", None, str(each.message)) for each in caught if each.category is TruncationWarning]
+def cut_texts() -> contextlib.AbstractContextManager[list[Note]]:
+    """Notes of the texts that models cut in the block."""
+    return warned(TruncationWarning, "W-TEXT-LONG")

@@ -65,7 +65,7 @@ def test_names_that_cannot_be(words, folder):
     assert ended.stderr.splitlines()[-1].startswith("\u2717 E-")
 
 
-@pytest.mark.parametrize("count", [4, 5, 6, 7])
+@pytest.mark.parametrize("count", [5, 6, 7, 8])
 @pytest.mark.parametrize("words", [("inspect", "m.gguf"), ("quantize", "m.gguf", "q.gguf", "Q8_0", "-f")])
 def test_few_open_files(words, count, folder):
     ended = run(words, folder, lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count)))

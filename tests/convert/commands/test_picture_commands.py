@@ -261,5 +261,5 @@ def test_few_labels_need_a_stated_preparation(tmp_path, capsys):
     mobilenet_v2(tmp_path / "m.pth", 7)
     Image.new("RGB", (40, 40)).save(tmp_path / "p.png")
     assert run(["predict", str(tmp_path / "m.pth"), str(tmp_path / "p.png")]) != 0
-    assert "--preprocessor imagenet" in capsys.readouterr().err
+    assert "--preprocessor FILE or imagenet" in capsys.readouterr().err
     assert run(["predict", str(tmp_path / "m.pth"), str(tmp_path / "p.png"), "--preprocessor", "imagenet"]) == 0

@@ -283,6 +283,7 @@ def test_the_output_matrix_where_it_is_asked_for_and_quantize_takes_the_file(tmp
         "--imatrix",
         str(tmp_path / "i.gguf"),
     ]
+    capsys.readouterr()
     assert run(command) == 0
     assert "imatrix" not in capsys.readouterr().err
     assert (

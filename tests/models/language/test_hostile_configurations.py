@@ -183,6 +183,7 @@ def test_factors_of_a_gguf_file_that_are_no_numbers(llama, tmp_path):
         graph = cc.open(tmp_path / "m.gguf")
 
 
+MISTRAL = {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
 WRONG_TYPES = {
     "a factor that is true": (
         {"rope_scaling": {"type": "linear", "factor": True}},
@@ -202,8 +203,8 @@ WRONG_TYPES = {
     "65,535 layers": ({"num_hidden_layers": 65535}, "num_hidden_layers.*65,535 is more than 1,024"),
     "an epsilon past f32": ({"rms_norm_eps": 1e308}, "rms_norm_eps.*more than"),
     "architectures that are a number": ({"architectures": 7}, "architectures"),
-    "a window of half a token": ({"sliding_window": 0.5}, "sliding_window"),
-    "layers of no kind": ({"sliding_window": 8, "layer_types": ["full_attention"]}, "layer_types"),
+    "a window of half a token": ({**MISTRAL, "sliding_window": 0.5}, "sliding_window"),
+    "layers of no kind": ({**MISTRAL, "sliding_window": 8, "layer_types": ["full_attention"]}, "layer_types"),
 }
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import soundfile
 import soxr
-from candle_convert.models.preprocess.audio import sound_library
 from candle_convert.models.preprocess.audio.sound import ShortSoundWarning, opened_sound, samples_of
 from candle_convert.runtime.base.errors import (
     Error,
@@ -24,6 +23,7 @@ from candle_convert.runtime.base.errors import (
     UsageError,
 )
 from candle_convert.runtime.base.limits import limits
+from candle_convert.runtime.plugin import optional_package
 
 RATE = 16_000
 TONE = (0.5 * np.sin(np.arange(3 * RATE) * (2 * np.pi * 440 / RATE))).astype(np.float32)
@@ -221,6 +221,6 @@ def test_missing_library_is_named(monkeypatch, name, given):
     def absent(wanted):
         raise ModuleNotFoundError(wanted)
 
-    monkeypatch.setattr(sound_library.importlib, "import_module", absent)
+    monkeypatch.setattr(optional_package.importlib, "import_module", absent)
     with pytest.raises(UnsupportedError, match=rf"{name}.*candle-convert\[audio\]"):
         samples_of(given, RATE)
