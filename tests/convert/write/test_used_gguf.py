@@ -21,18 +21,13 @@ from candle_convert.tests.builders.image_checkpoints import image_model, images,
 from candle_convert.tests.builders.mobilenet_v2 import mobilenet_v2
 from candle_convert.tests.builders.speech_checkpoints import tones
 from candle_convert.tests.builders.trained_tokenizers import byte_bpe
+from candle_convert.tests.builders.used_sources import LABELS, VIT, add_letters, add_sentence_modules
 from candle_convert.tests.builders.whisper_files import ctranslate2_variables, openai_names, published
 from candle_convert.tests.oracles.libllama import NAME, Libllama
 from candle_convert.tests.oracles.libllama_encoder import CLS, EncoderInLibllama
 from candle_convert.tests.oracles.transformers import cases, difference, expected, made
 from PIL import Image
 
-LABELS = 1000
-VIT = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
-    "patch_size": 8,
-}  # fmt: skip
-TOKENS = ["<pad>", "<s>", "</s>", "<unk>", "|", *"ETAONIHSRDLUMWCFGYPBVKXJQZ'"]
 FILES = ("config.json", "tokenizer.json", "preprocessor_config.json")
 PICTURE, SOUND = "{picture}", "{sound}"
 LIBLLAMA = 6e-3
@@ -117,15 +112,7 @@ def classes(folder):
 def sentences(folder):
     """Sentence embeddings, whose modules are in folders of their own."""
     model = text_checkpoints.checkpoint("BertModel", folder)
-    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
-    modules = [
-        {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for at, (path, kind) in enumerate(kinds)
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": 64, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    add_sentence_modules(folder)
     ids = np.arange(5, 14)[None]
     with torch.no_grad():
         vector = model(input_ids=torch.tensor(ids)).last_hidden_state[0, 0].numpy()
@@ -205,9 +192,7 @@ def ctc(folder):
     """Letters for frames."""
     model = image_model("Wav2Vec2ForCTC", **WAV2VEC2)
     saved(model, folder)
-    (folder / "vocab.json").write_text(json.dumps({token: at for at, token in enumerate(TOKENS)}))
-    transformers.Wav2Vec2CTCTokenizer(folder / "vocab.json").save_pretrained(folder)
-    transformers.Wav2Vec2FeatureExtractor(do_normalize=True).save_pretrained(folder)
+    add_letters(folder)
     return _of_transformers(model, folder, ("transcribe", "{model}", SOUND), {"input_values": tones(1)[None]})
 
 

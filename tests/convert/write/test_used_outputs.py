@@ -19,16 +19,11 @@ from candle_convert.tests.builders.audio_networks import WAV2VEC2
 from candle_convert.tests.builders.image_checkpoints import image_model, images, saved
 from candle_convert.tests.builders.mobilenet_v2 import mobilenet_v2
 from candle_convert.tests.builders.speech_checkpoints import tones
+from candle_convert.tests.builders.used_sources import LABELS, VIT, add_letters, add_sentence_modules
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
-LABELS = 1000
-VIT = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
-    "patch_size": 8,
-}  # fmt: skip
-TOKENS = ["<pad>", "<s>", "</s>", "<unk>", "|", *"ETAONIHSRDLUMWCFGYPBVKXJQZ'"]
 TARGETS = {
     "directory": ("dir", ("-t", "safetensors")),
     "safetensors": ("m.safetensors", ()),
@@ -99,15 +94,7 @@ def bert(folder):
 def sentences(folder):
     """Sentence embeddings, whose modules are in folders of their own."""
     model = text_checkpoints.checkpoint("BertModel", folder)
-    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
-    modules = [
-        {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for at, (path, kind) in enumerate(kinds)
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": 64, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    add_sentence_modules(folder)
     feeds = {"input_ids": np.arange(5, 14)[None]}
     return _of_transformers(model, folder, ("embed", "{model}", "hello world", "a cat"), feeds)
 
@@ -116,9 +103,7 @@ def ctc(folder):
     """Letters for frames."""
     model = image_model("Wav2Vec2ForCTC", **WAV2VEC2)
     saved(model, folder)
-    (folder / "vocab.json").write_text(json.dumps({token: at for at, token in enumerate(TOKENS)}))
-    transformers.Wav2Vec2CTCTokenizer(folder / "vocab.json").save_pretrained(folder)
-    transformers.Wav2Vec2FeatureExtractor(do_normalize=True).save_pretrained(folder)
+    add_letters(folder)
     return _of_transformers(model, folder, ("transcribe", "{model}", SOUND), {"input_values": tones(1)[None]})
 
 
