@@ -82,6 +82,7 @@ class _Process:
                 self._pipe.send(request)
         answer = self._answer()
         self._signal("SIGSTOP")
+        self._await_stop()
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -95,6 +96,11 @@ class _Process:
             time.sleep(PAUSE)
         elif self._process.is_alive():
             os.kill(identity, number)
+
+    def _await_stop(self) -> None:
+        """Wait until its last thread has stopped (or it has ended): on a busy machine that is later than the signal."""
+        if hasattr(os, "waitid") and self._process.is_alive():
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _answer(self) -> Any:
         try:
