@@ -27,7 +27,7 @@ def unfolded_networks(checkpoint: Graph, network: Graph) -> dict[str, tuple[Grap
         architecture, _, _ = identified(checkpoint)
     except UnsupportedError:
         return {}
-    if not architecture.parts:
+    if not architecture.modules:
         return {}
     model = modelled(checkpoint)
     kept = {"keep_branches": True, KEEP_NORMS: True}

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...runtime.base.errors import UsageError
 from ...runtime.contract.architecture import GGUF, HF, SAME, Architecture, Config, Key, ModuleNames, Row, Weight
-from ...runtime.contract.naming import CONVENTIONS, parts_of
+from ...runtime.contract.naming import CONVENTIONS, modules_of
 from ...runtime.plugin import discovery
 
 
@@ -92,7 +92,7 @@ def _spelled(row: Row, names: str, asked: list[str]) -> list[str]:
 def weights(architecture: Architecture) -> list[dict[str, Any]]:
     """Each row of weights: our name, its names and layouts in files of both kinds, its shape, and whether all models
     and layers have it. Of image models each module, whose shapes follow from the files."""
-    return [*map(_module, parts_of(architecture, HF, ()))] + [
+    return [*map(_module, modules_of(architecture, HF, ()))] + [
         {
             "name": row.name,
             "hf": _names(row, HF),
@@ -106,13 +106,13 @@ def weights(architecture: Architecture) -> list[dict[str, Any]]:
     ]
 
 
-def _module(part: ModuleNames) -> dict[str, Any]:
-    own = (part.name,)
-    others = {names: list(part.names(names)) for names in CONVENTIONS if part.names(names) != own}
+def _module(module: ModuleNames) -> dict[str, Any]:
+    own = (module.name,)
+    others = {names: list(module.names(names)) for names in CONVENTIONS if module.names(names) != own}
     return {
-        "name": part.name,
-        "hf": others.pop(HF, [part.name]),
-        "gguf": [part.name],
+        "name": module.name,
+        "hf": others.pop(HF, [module.name]),
+        "gguf": [module.name],
         "shape": None,
         "optional": True,
         "some_layers": False,

@@ -113,7 +113,7 @@ def modelled(graph: Graph) -> Model:
     architecture, names, config = identified(graph)
     path = graph.files[0] if graph.files else None
     model = Model(architecture, names, config, bind(architecture, config, graph.weights, names, path), graph)
-    if architecture.parts:
+    if architecture.modules:
         watched = WatchedWeights(model.weights)
         try:
             dataclasses.replace(model, weights=watched).graphs()

@@ -26,7 +26,7 @@ from ...runtime.contract.architecture import (
     sizes,
     weight_slots,
 )
-from ...runtime.contract.naming import bound_to, parts_of
+from ...runtime.contract.naming import bound_to, modules_of
 from ...runtime.contract.weight_binding import (
     add_computed_weights,
     check_layers,
@@ -129,7 +129,7 @@ def opened(
         for each in _stored_heads(architecture, tensors, names):
             del tensors[each]
     task = _task(found, name)
-    if architecture.parts:
+    if architecture.modules:
         _add_image_head(found, name, implied)
         found.architecture = bound_to(architecture, names, found.tensors)
     labels = stated.get("num_labels") or len(stated.get("id2label") or (0, 1))
@@ -177,7 +177,7 @@ def _is_head(architecture: Architecture, names: str, name: str) -> bool:
 
 def _stored_heads(architecture: Architecture, tensors: Mapping[str, Tensor], names: str = HF) -> list[str]:
     """The tensors of a classifier's head."""
-    if architecture.parts:
+    if architecture.modules:
         return [name for name in tensors if _is_head(architecture, names, name)]
     rows = [row for task in architecture.tasks if task.name == TEXT_CLASSIFICATION for row in task.weights]
     heads = {name for row in rows for way in row.stored(HF) for name in way.names}
@@ -290,7 +290,7 @@ def _add_image_head(found: Pretrained, name: ClassName, implied: Mapping[str, An
     """
     if name.task != IMAGE_CLASSIFICATION:
         return
-    parts = parts_of(found.architecture, found.names, found.tensors)
+    parts = modules_of(found.architecture, found.names, found.tensors)
     every = [each for part in parts for each in part.names(found.names)]
     names = [each for each in every if _is_head(found.architecture, found.names, f"{each}.weight")][::-1]
     if not names or any(f"{each}.weight" in found.tensors for each in names):
@@ -342,7 +342,7 @@ def _rename(found: Pretrained, name: ClassName) -> None:
 def _head_names(found: Pretrained) -> set[str]:
     """Names of the tensors that stand beside the family's base model."""
     prefix = _prefix(found)
-    if found.architecture.parts:
+    if found.architecture.modules:
         return set(_stored_heads(found.architecture, found.tensors, found.names))
     found_names: set[str] = set()
     for row, layer, ours in weight_slots(found.architecture, found.config):
@@ -356,7 +356,7 @@ def _head_names(found: Pretrained) -> set[str]:
 def _prefix(found: Pretrained) -> str:
     """What transformers' classes with heads put before the names of the base model's weights."""
     prefixes = found.architecture.prefixes
-    if found.architecture.parts:
+    if found.architecture.modules:
         return next(iter(prefixes), "")
     stored = (way[0].names[0] for row in found.architecture.weights if (way := row.stored(HF)))
     return next((prefix for name in stored for prefix in prefixes if name.startswith(prefix)), "")

@@ -44,7 +44,7 @@ FILES = {
 
 def held_keys(graph: Graph, model: Model) -> dict[str, Meta]:
     """The keys of a GGUF file that hold the files; empty for other models. FormatError for files that are no JSON."""
-    names = FILES.get(model.task.name, ()) if model.architecture.parts else ()
+    names = FILES.get(model.task.name, ()) if model.architecture.modules else ()
     found: dict[str, Meta] = {}
     for name in names:
         if json_value(graph, name, CODE) is not None:

@@ -173,7 +173,7 @@ def translated(
     _tell_left_out(graph, model)
     if options.names is not None and wanted == options.names:
         _check_convention(graph, model, wanted, directory)
-    if wanted == HF and model.architecture.parts and (lost := _nameless(model, HF)):
+    if wanted == HF and model.architecture.modules and (lost := _nameless(model, HF)):
         why = f"transformers' {model.architecture.title} has no place for {list_names(lost)}"
         return _untranslated(graph, wanted, why, weights_only)
     if wanted == GGUF and not model.architecture.gguf:
@@ -314,7 +314,7 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     block = carried_keys(graph, model.architecture.gguf[0])
     general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model, block), **own}
     held = {key: value for key, value in graph.metadata.items() if key.startswith("tokenizer.")}
-    tokenizer = (held or keys_for_gguf(graph, model)) if carried and not model.architecture.parts else {}
+    tokenizer = (held or keys_for_gguf(graph, model)) if carried and not model.architecture.modules else {}
     tokenizer |= ranking_keys(graph, model, tokenizer) if tokenizer else {}
     tokenizer |= held_keys(graph, model) if carried else {}
     others = {key: value for key, value in block.items() if key not in general}
@@ -385,7 +385,7 @@ def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
     from ...runtime.contract.weight_binding import unbind
     from .lossy_check import check_expressible
 
-    if model.architecture.parts:
+    if model.architecture.modules:
         check_expressible(graph, model, HF)
     graph.weights = unbind(model.architecture, model.config, model.weights, HF)
     graph.attachments = _files(graph, model, carried)
@@ -407,7 +407,7 @@ def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
         files[GENERATION] = Held(json.dumps(generation, indent=2, ensure_ascii=False).encode())
     files |= {**files_of_pooling(graph, model), **files_of_held(graph)} if carried else {}
     files |= card_file(graph, str(graph.metadata.get("general.architecture")), generation)
-    tied = {} if model.architecture.parts else {"tie_word_embeddings": "head.weight" not in model.weights}
+    tied = {} if model.architecture.modules else {"tie_word_embeddings": "head.weight" not in model.weights}
     kind = (*model.architecture.model_types, model.architecture.name)[0]
     config = {"model_type": kind, **said, **_switches(model), **role_ids(files), **tied}
     return {CONFIG: Held(json.dumps(config, indent=2, default=_plain).encode()), **files}

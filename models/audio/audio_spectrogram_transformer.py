@@ -6,7 +6,7 @@ from __future__ import annotations
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task
 from ...runtime.contract.hyperparameter import COUNT, Integer, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.image_net import ImageNet
@@ -18,7 +18,7 @@ from ..pipelines.audio.audio_tasks import run_audio_model
 from ..pipelines.image.image_tasks import image_graph
 from ..schema.audio_hyperparameters import AUDIO_CLASSIFICATION, AUDIO_FEATURES
 from ..schema.network_hyperparameters import LABELS, ClassTask, image_act, norm_eps, settle_labels
-from ..schema.vit import settle_vit, vit_parts
+from ..schema.vit import settle_vit, vit_modules
 from ..vision.vit import LAYERS
 
 SPECTROGRAM = "input_values"
@@ -40,10 +40,10 @@ KEYS = (
     norm_eps(1e-12, "layer_norm_eps"),
     image_act("gelu"),
 )
-PARTS = (
-    Part("head_norm", hf="classifier.layernorm"),
-    Part("head", hf="classifier.dense"),
-    *(part for part in vit_parts("encoder.layer.", LAYERS) if part.name != "head"),
+MODULES = (
+    Module("head_norm", hf="classifier.layernorm"),
+    Module("head", hf="classifier.dense"),
+    *(part for part in vit_modules("encoder.layer.", LAYERS) if part.name != "head"),
 )
 
 
@@ -113,6 +113,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("audio_spectrogram_transformer.",),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import MODEL, ORIGINAL, Architecture, Config, Key, Task
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.kernels import affine
@@ -71,6 +71,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
-        parts=(*(Part(f"conv{i}{end}") for i in LAYERS for end in ("", "_BN")), Part("classifier")),
+        modules=(*(Module(f"conv{i}{end}") for i in LAYERS for end in ("", "_BN")), Module("classifier")),
     ),
 )

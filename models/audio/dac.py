@@ -10,7 +10,7 @@ from typing import Any
 
 from ...runtime.contract.architecture import ORIGINAL, Architecture, Config, Key, Row
 from ...runtime.contract.hyperparameter import COUNT
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.conv1d import conv1d, kernel, transposed_conv1d
@@ -21,7 +21,7 @@ from ..pipelines.audio.codec.codec_parts import Codec, LocalPart
 from ..pipelines.audio.codec.codec_task import codec_task
 from ..schema.codec_hyperparameters import CODEBOOK_DIM, CODEBOOK_SIZE, QUANTIZERS, STRIDES, hop_key, rate_key
 from ..schema.network_hyperparameters import Stated, count_of
-from ..schema.weight_norm import SPELLINGS, NormedPart
+from ..schema.weight_norm import SPELLINGS, NormedModule
 
 DILATIONS = (1, 3, 9)
 UNIT = ("snake1", "conv1", "snake2", "conv2")
@@ -74,7 +74,7 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
     }
 
 
-def parts(names: str, weights: Collection[str]) -> tuple[Part, ...]:
+def parts(names: str, weights: Collection[str]) -> tuple[Module, ...]:
     """The modules. The authors' code numbers layers through, so that the names behind the blocks depend on their
     number."""
     within = r"block\." if names == ORIGINAL else ""
@@ -85,19 +85,19 @@ def parts(names: str, weights: Collection[str]) -> tuple[Part, ...]:
     )
     return (
         *_convs("encoder", {"conv1": "block.0", "conv2": f"block.{down + 2}"}),
-        Part("encoder.snake1", original=f"encoder.block.{down + 1}"),
+        Module("encoder.snake1", original=f"encoder.block.{down + 1}"),
         *_units("encoder.block.{i}", "encoder.block.{i+1}.block", 0),
-        Part("encoder.block.{i}.snake1", original="encoder.block.{i+1}.block.3"),
+        Module("encoder.block.{i}.snake1", original="encoder.block.{i+1}.block.3"),
         *_convs("encoder", {"block.{i}.conv1": "block.{i+1}.block.4"}),
         *_convs("decoder", {"conv1": "model.0", "conv2": f"model.{up + 2}"}),
-        Part("decoder.snake1", original=f"decoder.model.{up + 1}"),
+        Module("decoder.snake1", original=f"decoder.model.{up + 1}"),
         *_units("decoder.block.{i}", "decoder.model.{i+1}.block", 2),
-        Part("decoder.block.{i}.snake1", original="decoder.model.{i+1}.block.0"),
+        Module("decoder.block.{i}.snake1", original="decoder.model.{i+1}.block.0"),
         *_convs("decoder", {"block.{i}.conv_t1": "model.{i+1}.block.1"}),
         *_convs(
             "quantizer", {f"quantizers.{{i}}.{name}": f"quantizers.{{i}}.{name}" for name in ("in_proj", "out_proj")}
         ),
-        Part("quantizer.quantizers.{i}.codebook"),
+        Module("quantizer.quantizers.{i}.codebook"),
     )
 
 
@@ -107,16 +107,16 @@ def _blocks(weights: Collection[str], pattern: str) -> int:
     return max((int(match[1]) for match in found if match is not None), default=-1)
 
 
-def _convs(side: str, names: Mapping[str, str]) -> tuple[Part, ...]:
+def _convs(side: str, names: Mapping[str, str]) -> tuple[Module, ...]:
     return tuple(
-        NormedPart(f"{side}.{own}", original=f"{side}.{theirs}", normed=(ORIGINAL,)) for own, theirs in names.items()
+        NormedModule(f"{side}.{own}", original=f"{side}.{theirs}", normed=(ORIGINAL,)) for own, theirs in names.items()
     )
 
 
-def _units(own: str, theirs: str, first: int) -> tuple[Part, ...]:
+def _units(own: str, theirs: str, first: int) -> tuple[Module, ...]:
     """The residual units of a block, whose numbers in the authors' code begin with `first`."""
     return tuple(
-        NormedPart(f"{own}.res_unit{i + 1}.{module}", original=f"{theirs}.{first + i}.block.{k}", normed=(ORIGINAL,))
+        NormedModule(f"{own}.res_unit{i + 1}.{module}", original=f"{theirs}.{first + i}.block.{k}", normed=(ORIGINAL,))
         for i in range(len(DILATIONS))
         for k, module in enumerate(UNIT)
     )
@@ -215,6 +215,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
-        parts=parts,
+        modules=parts,
     ),
 )

@@ -14,7 +14,7 @@ from typing import Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Config, Key, Row
 from ...runtime.contract.hyperparameter import COUNT, POSITIVE, Choice, Integer, Kind, Listed, Real, checked, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.residual_quantizer import codebook_sum, residual_codes
@@ -32,7 +32,7 @@ from ..pipelines.audio.codec.codec_parts import Codec, LocalPart, RecurrentPart
 from ..pipelines.audio.codec.codec_task import codec_task
 from ..schema.codec_hyperparameters import CHANNELS, CODEBOOK_DIM, CODEBOOK_SIZE, QUANTIZERS, STRIDES, hop_key, rate_key
 from ..schema.network_hyperparameters import Stated, count_of
-from ..schema.weight_norm import NormedPart
+from ..schema.weight_norm import NormedModule
 
 WEIGHT_NORM, GROUP_NORM = "weight_norm", "time_group_norm"
 CODEBOOK = "quantizer.layers.{i}.codebook.embed"
@@ -164,7 +164,7 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
     }
 
 
-def conv_parts(part: type[Part], weights: Collection[str], **options: Any) -> tuple[Part, ...]:
+def conv_modules(part: type[Module], weights: Collection[str], **options: Any) -> tuple[Module, ...]:
     """The convolutions and norms of SEANet, by their names in transformers and in the authors' code.
 
     Args:
@@ -181,7 +181,7 @@ def conv_parts(part: type[Part], weights: Collection[str], **options: Any) -> tu
             for inner in ("block.{j}", "shortcut")
         ),
         *(
-            Part(f"{side}.layers.{{i}}.{inner}norm", original=f"{side}.model.{{i}}.{inner}{module}.norm")
+            Module(f"{side}.layers.{{i}}.{inner}norm", original=f"{side}.model.{{i}}.{inner}{module}.norm")
             for side in ("encoder", "decoder")
             for inner, module in (("block.{j}.", "conv"), ("shortcut.", "conv"))
         ),
@@ -190,20 +190,20 @@ def conv_parts(part: type[Part], weights: Collection[str], **options: Any) -> tu
             for side, place in (("encoder", "{i}"), *plain)
             for row in (
                 part(f"{side}.layers.{place}.conv", original=f"{side}.model.{place}.conv.conv", **options),
-                Part(f"{side}.layers.{place}.norm", original=f"{side}.model.{place}.conv.norm"),
+                Module(f"{side}.layers.{place}.norm", original=f"{side}.model.{place}.conv.norm"),
             )
         ),
         part("decoder.layers.{i}.conv", original="decoder.model.{i}.convtr.convtr", **options),
-        Part("decoder.layers.{i}.norm", original="decoder.model.{i}.convtr.norm"),
+        Module("decoder.layers.{i}.norm", original="decoder.model.{i}.convtr.norm"),
     )
 
 
-def parts(normed: tuple[str, ...], weights: Collection[str]) -> tuple[Part, ...]:
+def parts(normed: tuple[str, ...], weights: Collection[str]) -> tuple[Module, ...]:
     """The modules; `normed`: the conventions whose files have weight normalization."""
     return (
-        *conv_parts(NormedPart, weights, normed=normed),
-        *(Part(f"{side}.layers.{{i}}.lstm", original=f"{side}.model.{{i}}.lstm") for side in ("encoder", "decoder")),
-        Part("quantizer.layers.{i}.codebook.embed", original="quantizer.vq.layers.{i}._codebook.embed"),
+        *conv_modules(NormedModule, weights, normed=normed),
+        *(Module(f"{side}.layers.{{i}}.lstm", original=f"{side}.model.{{i}}.lstm") for side in ("encoder", "decoder")),
+        Module("quantizer.layers.{i}.codebook.embed", original="quantizer.vq.layers.{i}._codebook.embed"),
     )
 
 
@@ -283,7 +283,7 @@ def architecture(name: str, title: str, norm: str, normed: tuple[str, ...]) -> A
         settle=settle,
         prefixes=(),
         ignored=BUFFERS,
-        parts=lambda names, weights: parts(normed, weights),
+        modules=lambda names, weights: parts(normed, weights),
     )
 
 

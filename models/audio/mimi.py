@@ -12,7 +12,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import Architecture, Config, Key, Row, Whole
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, SIZE, Integer, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.conv1d import kernel, pointwise1d
@@ -30,7 +30,7 @@ from ..schema.computed_weights import f32
 from ..schema.hyperparameters import HEAD_DIM, KV_HEADS, LAYERS, THETA, act
 from ..schema.network_hyperparameters import Stated, count_of
 from ..schema.weight_layout import changed
-from .encodec import conv_parts, seanet_keys
+from .encodec import conv_modules, seanet_keys
 
 SEMANTIC, ACOUSTIC = "quantizer.semantic", "quantizer.acoustic"
 """Our names of both quantizers, and what follows in transformers."""
@@ -112,31 +112,31 @@ KEYS: tuple[Row, ...] = (
 )
 
 
-def parts(names: str, weights: Collection[str]) -> tuple[Part, ...]:
+def parts(names: str, weights: Collection[str]) -> tuple[Module, ...]:
     """The modules, under the names of transformers but for quantizers."""
     return (
-        *conv_parts(Part, weights),
+        *conv_modules(Module, weights),
         *(
-            Part(f"{layer}.{own}", f"{layer}.{theirs}")
+            Module(f"{layer}.{own}", f"{layer}.{theirs}")
             for layer in (f"{side}_transformer.layers.{{i}}" for side in ("encoder", "decoder"))
             for own, theirs in LAYER.items()
         ),
-        Part("downsample.conv"),
-        Part("upsample.conv"),
+        Module("downsample.conv"),
+        Module("upsample.conv"),
         *(row for name in (SEMANTIC, ACOUSTIC) for row in _quantizer(name)),
     )
 
 
-def _quantizer(name: str) -> tuple[Part, ...]:
+def _quantizer(name: str) -> tuple[Module, ...]:
     codebook = f"{name}{RVQ}.layers.{{i}}.codebook"
     return (
-        Part(
+        Module(
             f"{name}.layers.{{i}}.codebook.embed",
             (f"{codebook}.embed_sum", f"{codebook}.cluster_usage"),
             layout=Usage(),
         ),
-        Part(f"{name}.input_proj", f"{name}{RVQ}.input_proj"),
-        Part(f"{name}.output_proj", f"{name}{RVQ}.output_proj"),
+        Module(f"{name}.input_proj", f"{name}{RVQ}.input_proj"),
+        Module(f"{name}.output_proj", f"{name}{RVQ}.output_proj"),
     )
 
 
@@ -285,6 +285,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(r"codebook\.initialized$",),
-        parts=parts,
+        modules=parts,
     ),
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...runtime.contract.architecture import MODEL, ORIGINAL, Architecture, Config, Key, Task
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.net import Net
@@ -70,6 +70,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
-        parts=tuple(Part(name) for name in ("stft_conv", *(f"conv{i}" for i in LAYERS), "lstm_cell", "final_conv")),
+        modules=tuple(Module(name) for name in ("stft_conv", *(f"conv{i}" for i in LAYERS), "lstm_cell", "final_conv")),
     ),
 )

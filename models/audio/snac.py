@@ -12,7 +12,7 @@ import numpy as np
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Config, Key, Row
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.conv1d import conv1d, kernel, transposed_conv1d
@@ -26,7 +26,7 @@ from ..pipelines.audio.codec.codec_parts import Codec, LocalPart
 from ..pipelines.audio.codec.codec_task import codec_task
 from ..schema.codec_hyperparameters import CODEBOOK_DIM, CODEBOOK_SIZE, QUANTIZERS, STRIDES, hop_key, rate_key
 from ..schema.network_hyperparameters import Stated, count_of
-from ..schema.weight_norm import SPELLINGS, NormedPart
+from ..schema.weight_norm import SPELLINGS, NormedModule
 
 DILATIONS = (1, 3, 9)
 HEAD_DIM, THETA, EPS = 64, 10000.0, 1e-5
@@ -65,15 +65,15 @@ KEYS: tuple[Row, ...] = (
     Key("quantizers", (), (), lambda config: len(config.strides), QUANTIZERS),
     Key("multiple", (), (), _multiple, SIZE),
 )
-PARTS = (
+MODULES = (
     *(
-        Part(f"{side}.{{i}}.{name}")
+        Module(f"{side}.{{i}}.{name}")
         for side in ("encoder.block", "decoder.model")
         for name in ("norm", "to_qkv", "to_out")
     ),
-    Part("quantizer.quantizers.{i}.codebook"),
+    Module("quantizer.quantizers.{i}.codebook"),
     *(
-        NormedPart(side, original=side, normed=NORMED, spellings=SPELLINGS[::-1])
+        NormedModule(side, original=side, normed=NORMED, spellings=SPELLINGS[::-1])
         for side in ("encoder", "decoder", "quantizer")
     ),
 )
@@ -239,6 +239,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(r"rel_pos\.inv_freq$",),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

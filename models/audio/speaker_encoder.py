@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ...runtime.contract.architecture import MODEL, ORIGINAL, Architecture, Config, Key, Task
 from ...runtime.contract.hyperparameter import COUNT
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
 from ..layers.linear import linear
@@ -57,6 +57,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(r"^similarity_(weight|bias)$",),
-        parts=(Part("lstm"), Part("linear")),
+        modules=(Module("lstm"), Module("linear")),
     ),
 )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import HF, MODEL, Architecture, Config, GraphBuilder, Key, Row, Task
 from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.conv1d import conv1d, kernel
@@ -29,7 +29,7 @@ from ..schema.activation import activation
 from ..schema.audio_hyperparameters import AUDIO_CLASSIFICATION, AUDIO_FEATURES, SPEECH_RECOGNITION
 from ..schema.hyperparameters import ActivationKey
 from ..schema.network_hyperparameters import LABELS, ClassTask, count_of, image_act, norm_eps, settle_labels
-from ..schema.weight_norm import NormedPart, WeightNorm
+from ..schema.weight_norm import NormedModule, WeightNorm
 
 CHANNELS, FRAMES = "group", "layer"
 """What the norms of the convolutions normalize: each channel over time, or the channels of each frame."""
@@ -94,22 +94,22 @@ POSITION_NORM = (".pos_conv_embed.batch_norm.weight", "positions.norm.weight")
 """How names of a norm end that stands in place of weight normalization, in transformers and by ours."""
 
 
-def parts(names: str, weights: Collection[str]) -> tuple[Part, ...]:
+def parts(names: str, weights: Collection[str]) -> tuple[Module, ...]:
     """The modules of a file with weights of these names."""
     normed = () if any(name.endswith(POSITION_NORM) for name in weights) else (HF,)
     return (
-        Part("convs.{i}.conv", hf="feature_extractor.conv_layers.{i}.conv"),
-        Part("convs.{i}.norm", hf="feature_extractor.conv_layers.{i}.layer_norm"),
-        Part("project_norm", hf="feature_projection.layer_norm"),
-        Part("project", hf="feature_projection.projection"),
-        NormedPart("positions.conv", hf="encoder.pos_conv_embed.conv", normed=normed, norm=WeightNorm(axis=2)),
-        Part("positions.norm", hf="encoder.pos_conv_embed.batch_norm"),
-        *(Part(f"layers.{{i}}.{own}", hf=f"encoder.layers.{{i}}.{theirs}") for own, theirs in LAYER.items()),
-        Part("norm", hf="encoder.layer_norm"),
-        Part("layer_weights"),
-        Part("projector"),
-        Part("classifier"),
-        Part("ctc", hf="lm_head"),
+        Module("convs.{i}.conv", hf="feature_extractor.conv_layers.{i}.conv"),
+        Module("convs.{i}.norm", hf="feature_extractor.conv_layers.{i}.layer_norm"),
+        Module("project_norm", hf="feature_projection.layer_norm"),
+        Module("project", hf="feature_projection.projection"),
+        NormedModule("positions.conv", hf="encoder.pos_conv_embed.conv", normed=normed, norm=WeightNorm(axis=2)),
+        Module("positions.norm", hf="encoder.pos_conv_embed.batch_norm"),
+        *(Module(f"layers.{{i}}.{own}", hf=f"encoder.layers.{{i}}.{theirs}") for own, theirs in LAYER.items()),
+        Module("norm", hf="encoder.layer_norm"),
+        Module("layer_weights"),
+        Module("projector"),
+        Module("classifier"),
+        Module("ctc", hf="lm_head"),
     )
 
 
@@ -289,7 +289,7 @@ def architecture(name: str, title: str, model_type: str, stem: str, prefix: str)
         settle=settle,
         prefixes=(prefix,),
         ignored=(r"masked_spec_embed$", r"^(quantizer|project_(q|hid)|label_embeddings_concat|ctc_proj|dropout)\b"),
-        parts=parts,
+        modules=parts,
     )
 
 

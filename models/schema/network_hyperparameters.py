@@ -10,7 +10,7 @@ from typing import Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import HF, TIMM, Config, Key, Row
 from ...runtime.contract.hyperparameter import NOT_NEGATIVE, Integer, Listed, checked, mapping, word
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
 from .activation import activation
@@ -125,7 +125,7 @@ def depths_of(weights: Iterable[str], *templates: str) -> list[int]:
     """The number of blocks in each stage, from the names of weights: a template has the fields ``{s}`` and ``{b}``, and
     several are of weights that different blocks have."""
     found: dict[int, int] = {}
-    parts = [Part(template) for template in templates]
+    parts = [Module(template) for template in templates]
     for name in weights:
         for match in filter(None, (part.read("", name) for part in parts)):
             stage, block = match[0]["s"], match[0]["b"]
@@ -146,7 +146,7 @@ def settled_stages(head: str, *blocks: str) -> Callable[[Config, dict[str, Tenso
 
 def count_of(weights: Iterable[str], template: str) -> int:
     """The number of layers, from the names of weights: `template` has the field ``{i}``."""
-    part = Part(template)
+    part = Module(template)
     found = (part.read("", name) for name in weights)
     return max((match[0]["i"] + 1 for match in found if match is not None), default=0)
 

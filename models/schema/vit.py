@@ -10,7 +10,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import HF, Config, Key, Row
 from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed, checked, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.tensor.tensor import Tensor
 from .network_hyperparameters import LABELS, ClassTask, count_of, image_act, norm_eps, settle_labels
 from .weight_layout import JOINED
@@ -123,31 +123,31 @@ def vit_settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value is not None}
 
 
-def vit_parts(prefix: str, ours: Mapping[str, str]) -> tuple[Part, ...]:
+def vit_modules(prefix: str, ours: Mapping[str, str]) -> tuple[Module, ...]:
     """The modules of models whose layers are ``PREFIX{i}.`` in transformers, where `ours` are the names of norms,
     LayerScale and feed-forward networks in a layer by timm's."""
     return (
-        Part("cls_token", hf="embeddings.cls_token"),
-        Part("dist_token", hf="embeddings.distillation_token"),
-        Part("reg_token", hf="embeddings.register_tokens", timm="reg_token"),
-        Part("mask_token", hf="embeddings.mask_token"),
-        Part("pos_embed", hf="embeddings.position_embeddings"),
-        Part("patch_embed.proj", hf="embeddings.patch_embeddings.projection"),
-        *(Part(f"blocks.{{i}}.{own}", hf=f"{prefix}{{i}}.{theirs}") for own, theirs in ours.items()),
-        Part(
+        Module("cls_token", hf="embeddings.cls_token"),
+        Module("dist_token", hf="embeddings.distillation_token"),
+        Module("reg_token", hf="embeddings.register_tokens", timm="reg_token"),
+        Module("mask_token", hf="embeddings.mask_token"),
+        Module("pos_embed", hf="embeddings.position_embeddings"),
+        Module("patch_embed.proj", hf="embeddings.patch_embeddings.projection"),
+        *(Module(f"blocks.{{i}}.{own}", hf=f"{prefix}{{i}}.{theirs}") for own, theirs in ours.items()),
+        Module(
             "blocks.{i}.attn.qkv",
             hf=tuple(f"{prefix}{{i}}.attention.attention.{part}" for part in ("query", "key", "value")),
             layout=JOINED,
         ),
-        Part("blocks.{i}.attn.proj", hf=f"{prefix}{{i}}.attention.output.dense"),
-        Part("blocks.{i}.attn.norm", hf=()),
-        Part("blocks.{i}.mlp.norm", hf=()),
-        Part("blocks.{i}.attn.q_norm", hf=()),
-        Part("blocks.{i}.attn.k_norm", hf=()),
-        Part("norm", hf="layernorm"),
-        Part("norm_pre", hf=()),
-        Part("fc_norm", hf=()),
-        Part("attn_pool", hf=()),
-        Part("pooler", timm=()),
-        Part("head", hf="classifier"),
+        Module("blocks.{i}.attn.proj", hf=f"{prefix}{{i}}.attention.output.dense"),
+        Module("blocks.{i}.attn.norm", hf=()),
+        Module("blocks.{i}.mlp.norm", hf=()),
+        Module("blocks.{i}.attn.q_norm", hf=()),
+        Module("blocks.{i}.attn.k_norm", hf=()),
+        Module("norm", hf="layernorm"),
+        Module("norm_pre", hf=()),
+        Module("fc_norm", hf=()),
+        Module("attn_pool", hf=()),
+        Module("pooler", timm=()),
+        Module("head", hf="classifier"),
     )

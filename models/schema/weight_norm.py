@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import Config, Stored, Whole
-from ...runtime.contract.naming import CONVENTIONS, Part, filled
+from ...runtime.contract.naming import CONVENTIONS, Module, filled
 from ...runtime.tensor.tensor import Tensor
 from .computed_weights import f32
 from .weight_layout import changed
@@ -64,7 +64,7 @@ WEIGHT_NORM = WeightNorm()
 
 
 @dataclass(frozen=True)
-class NormedPart(Part):
+class NormedModule(Module):
     """A module whose weights files of some conventions may store by `WEIGHT_NORM`; our own are the scaled ones.
 
     Attributes:
@@ -78,7 +78,7 @@ class NormedPart(Part):
     norm: WeightNorm = WEIGHT_NORM
 
     def read(self, convention: str, name: str) -> tuple[Mapping[str, int], str] | None:
-        """As of `Part`; both tensors of a weight are that weight."""
+        """As of `Module`; both tensors of a weight are that weight."""
         if convention in CONVENTIONS:
             for ending in (ending for pair in SPELLINGS for ending in pair):
                 if name.endswith(ending):
@@ -86,7 +86,7 @@ class NormedPart(Part):
         return super().read(convention, name)
 
     def stored(self, convention: str, indices: Mapping[str, int], rest: str) -> tuple[Stored, ...]:
-        """As of `Part`, with the pairs of tensors."""
+        """As of `Module`, with the pairs of tensors."""
         plain = super().stored(convention, indices, rest)
         if not rest.endswith(WEIGHT):
             return plain

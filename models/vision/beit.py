@@ -11,7 +11,7 @@ import numpy as np
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import TIMM, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import NOT_NEGATIVE, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.image_net import ImageNet
@@ -27,30 +27,30 @@ from ..schema.weight_layout import JOINED
 
 LAYER = "encoder.layer.{i}."
 TABLE = "relative_position_bias_table"
-PARTS = (
-    Part("cls_token", hf="embeddings.cls_token"),
-    Part("mask_token", hf="embeddings.mask_token"),
-    Part("pos_embed", hf="embeddings.position_embeddings"),
-    Part("patch_embed.proj", hf="embeddings.patch_embeddings.projection"),
-    Part("blocks.{i}.norm1", hf=f"{LAYER}layernorm_before"),
-    Part("blocks.{i}.norm2", hf=f"{LAYER}layernorm_after"),
-    Part("blocks.{i}.attn.q_bias", hf=f"{LAYER}attention.attention.query.bias"),
-    Part("blocks.{i}.attn.v_bias", hf=f"{LAYER}attention.attention.value.bias"),
-    Part(
+MODULES = (
+    Module("cls_token", hf="embeddings.cls_token"),
+    Module("mask_token", hf="embeddings.mask_token"),
+    Module("pos_embed", hf="embeddings.position_embeddings"),
+    Module("patch_embed.proj", hf="embeddings.patch_embeddings.projection"),
+    Module("blocks.{i}.norm1", hf=f"{LAYER}layernorm_before"),
+    Module("blocks.{i}.norm2", hf=f"{LAYER}layernorm_after"),
+    Module("blocks.{i}.attn.q_bias", hf=f"{LAYER}attention.attention.query.bias"),
+    Module("blocks.{i}.attn.v_bias", hf=f"{LAYER}attention.attention.value.bias"),
+    Module(
         "blocks.{i}.attn.qkv",
         hf=tuple(f"{LAYER}attention.attention.{part}" for part in ("query", "key", "value")),
         layout=JOINED,
     ),
-    Part(f"blocks.{{i}}.attn.{TABLE}", hf=f"{LAYER}attention.attention.relative_position_bias.{TABLE}"),
-    Part("blocks.{i}.attn.proj", hf=f"{LAYER}attention.output.dense"),
-    Part("blocks.{i}.mlp.fc1", hf=f"{LAYER}intermediate.dense"),
-    Part("blocks.{i}.mlp.fc2", hf=f"{LAYER}output.dense"),
-    Part("blocks.{i}.gamma_1", hf=f"{LAYER}lambda_1"),
-    Part("blocks.{i}.gamma_2", hf=f"{LAYER}lambda_2"),
-    Part(f"rel_pos_bias.{TABLE}", hf=f"encoder.relative_position_bias.{TABLE}"),
-    Part("norm", hf="layernorm"),
-    Part("fc_norm", hf="pooler.layernorm"),
-    Part("head", hf="classifier"),
+    Module(f"blocks.{{i}}.attn.{TABLE}", hf=f"{LAYER}attention.attention.relative_position_bias.{TABLE}"),
+    Module("blocks.{i}.attn.proj", hf=f"{LAYER}attention.output.dense"),
+    Module("blocks.{i}.mlp.fc1", hf=f"{LAYER}intermediate.dense"),
+    Module("blocks.{i}.mlp.fc2", hf=f"{LAYER}output.dense"),
+    Module("blocks.{i}.gamma_1", hf=f"{LAYER}lambda_1"),
+    Module("blocks.{i}.gamma_2", hf=f"{LAYER}lambda_2"),
+    Module(f"rel_pos_bias.{TABLE}", hf=f"encoder.relative_position_bias.{TABLE}"),
+    Module("norm", hf="layernorm"),
+    Module("fc_norm", hf="pooler.layernorm"),
+    Module("head", hf="classifier"),
 )
 KEYS = (
     *vit_keys(ClassTask("Beit"), 1e-12),
@@ -141,6 +141,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("beit.",),
         ignored=("mask_token$", "relative_position_index$"),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.contract.architecture import TIMM, Architecture, Config
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import batch_norm, conv
@@ -16,7 +16,7 @@ from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import LABELS, ClassTask, Implied, count_of, image_act, settle_labels
 
-PARTS = (Part("stem.{i}"), Part("blocks.{i}"), Part("head"))
+MODULES = (Module("stem.{i}"), Module("blocks.{i}"), Module("head"))
 MARKS = ("stem.0.weight", "blocks.0.0.fn.0.weight")
 KEYS = (ClassTask("ConvMixer"), *LABELS, image_act("gelu"))
 
@@ -66,6 +66,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

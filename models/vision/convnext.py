@@ -7,7 +7,7 @@ from typing import Any
 
 from ...runtime.contract.architecture import TIMM, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv, pointwise
@@ -29,21 +29,21 @@ from ..schema.network_hyperparameters import (
 from ..schema.weight_layout import Expanded
 
 BLOCK, THEIRS = "stages.{s}.blocks.{b}.", "encoder.stages.{s}.layers.{b}."
-PARTS = (
-    Part("stem.0", hf="embeddings.patch_embeddings"),
-    Part("stem.1", hf="embeddings.layernorm"),
-    Part("stem.{i}", hf=()),
-    Part("stages.{s}.downsample.{i}", hf="encoder.stages.{s}.downsampling_layer.{i}"),
-    Part(f"{BLOCK}conv_dw", hf=f"{THEIRS}dwconv"),
-    Part(f"{BLOCK}norm", hf=f"{THEIRS}layernorm"),
-    Part(f"{BLOCK}mlp.fc1", hf=f"{THEIRS}pwconv1"),
-    Part(f"{BLOCK}mlp.fc2", hf=f"{THEIRS}pwconv2"),
-    Part(f"{BLOCK}mlp.grn", hf=f"{THEIRS}grn", layout=Expanded(4)),
-    Part(f"{BLOCK}gamma", hf=f"{THEIRS}layer_scale_parameter"),
-    Part("norm_pre", hf=()),
-    Part("head.norm", hf="layernorm"),
-    Part("head.pre_logits.fc", hf=()),
-    Part("head.fc", hf="classifier"),
+MODULES = (
+    Module("stem.0", hf="embeddings.patch_embeddings"),
+    Module("stem.1", hf="embeddings.layernorm"),
+    Module("stem.{i}", hf=()),
+    Module("stages.{s}.downsample.{i}", hf="encoder.stages.{s}.downsampling_layer.{i}"),
+    Module(f"{BLOCK}conv_dw", hf=f"{THEIRS}dwconv"),
+    Module(f"{BLOCK}norm", hf=f"{THEIRS}layernorm"),
+    Module(f"{BLOCK}mlp.fc1", hf=f"{THEIRS}pwconv1"),
+    Module(f"{BLOCK}mlp.fc2", hf=f"{THEIRS}pwconv2"),
+    Module(f"{BLOCK}mlp.grn", hf=f"{THEIRS}grn", layout=Expanded(4)),
+    Module(f"{BLOCK}gamma", hf=f"{THEIRS}layer_scale_parameter"),
+    Module("norm_pre", hf=()),
+    Module("head.norm", hf="layernorm"),
+    Module("head.pre_logits.fc", hf=()),
+    Module("head.fc", hf="classifier"),
 )
 GRN_EPS = 1e-6
 
@@ -156,7 +156,7 @@ def _architecture(name: str, title: str, stem: str, timm: str) -> Architecture:
         settle=settle,
         prefixes=(f"{name}.",),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     )
 
 

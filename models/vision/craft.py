@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runtime.contract.architecture import MODEL, TIMM, Architecture, Task
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ..layers.image.conv import conv, conv_norm
 from ..layers.image.image_net import ImageNet
@@ -20,7 +20,7 @@ DILATION = 6
 """Of the convolution that stands for the first dense layer."""
 UPWARD, SCORES = ("upconv1", "upconv2", "upconv3", "upconv4"), (0, 2, 4, 6, 8)
 MARKS = ("basenet.slice1.0.weight", "basenet.slice5.1.weight", "upconv4.conv.0.weight", "conv_cls.8.weight")
-PARTS = (Part("basenet"), *map(Part, UPWARD), Part("conv_cls"))
+MODULES = (Module("basenet"), *map(Module, UPWARD), Module("conv_cls"))
 
 
 def trunk(net: ImageNet) -> list[Value]:
@@ -64,6 +64,6 @@ ARCHITECTURES = (
         implied=Implied("craft", r"craft\w*", {TIMM: MARKS}, (), task=TEXT_DETECTION, prefixes=("module.",)),
         prefixes=("module.",),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

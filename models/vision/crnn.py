@@ -4,7 +4,7 @@ convolutions and two bidirectional LSTMs."""
 from __future__ import annotations
 
 from ...runtime.contract.architecture import MODEL, TIMM, Architecture, Config, Task
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv, conv_norm
@@ -73,6 +73,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("module.",),
         ignored=(),
-        parts=(Part("FeatureExtraction"), Part("SequenceModeling"), Part("Prediction")),
+        modules=(Module("FeatureExtraction"), Module("SequenceModeling"), Module("Prediction")),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runtime.contract.architecture import TIMM, TORCHVISION, Architecture
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ..layers.image.conv import batch_norm, conv, conv_norm
 from ..layers.image.image_net import ImageNet
@@ -12,12 +12,12 @@ from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, settled_stages
 
-PARTS = (
-    Part("features.conv{i}"),
-    Part("features.norm{i}"),
-    Part("features.denseblock{s+1}.denselayer{b+1}"),
-    Part("features.transition{s+1}"),
-    Part("classifier"),
+MODULES = (
+    Module("features.conv{i}"),
+    Module("features.norm{i}"),
+    Module("features.denseblock{s+1}.denselayer{b+1}"),
+    Module("features.transition{s+1}"),
+    Module("classifier"),
 )
 MARKS = ("features.conv0.weight", "features.denseblock1.denselayer1.conv1.weight")
 KEYS = (ClassTask("DenseNet"), *LABELS, DEPTHS, image_act("relu"))
@@ -60,6 +60,6 @@ ARCHITECTURES = (
         settle=settled_stages("classifier.weight", "features.denseblock{s+1}.denselayer{b+1}.conv1.weight"),
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import HF, MODEL, TIMM, Architecture, Config, Key, Row, Task
 from ...runtime.contract.hyperparameter import Choice, Integer, Listed, Real, checked, flag
-from ...runtime.contract.naming import Part, inside
+from ...runtime.contract.naming import Module, inside
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv, transposed_conv
@@ -39,25 +39,25 @@ FUSION = {
 }
 
 
-def _fusion() -> tuple[Part, ...]:
+def _fusion() -> tuple[Module, ...]:
     """The modules that join two levels, which transformers counts from the last one."""
     return tuple(
-        Part(f"depth_head.scratch.refinenet{LEVELS - i}.{own}{k}", hf=f"neck.fusion_stage.layers.{i}.{hf}{k}")
+        Module(f"depth_head.scratch.refinenet{LEVELS - i}.{own}{k}", hf=f"neck.fusion_stage.layers.{i}.{hf}{k}")
         for i in range(LEVELS)
         for own, hf in FUSION.items()
         for k in (("",) if own == "out_conv" else ("1", "2"))
     )
 
 
-PARTS = (
-    *inside(BACKBONE, dinov2.PARTS, "backbone."),
-    Part("depth_head.projects.{i}", hf="neck.reassemble_stage.layers.{i}.projection"),
-    Part("depth_head.resize_layers.{i}", hf="neck.reassemble_stage.layers.{i}.resize"),
-    *(Part(f"depth_head.scratch.layer{i + 1}_rn", hf=f"neck.convs.{i}") for i in range(LEVELS)),
+MODULES = (
+    *inside(BACKBONE, dinov2.MODULES, "backbone."),
+    Module("depth_head.projects.{i}", hf="neck.reassemble_stage.layers.{i}.projection"),
+    Module("depth_head.resize_layers.{i}", hf="neck.reassemble_stage.layers.{i}.resize"),
+    *(Module(f"depth_head.scratch.layer{i + 1}_rn", hf=f"neck.convs.{i}") for i in range(LEVELS)),
     *_fusion(),
-    Part("depth_head.scratch.output_conv1", hf="head.conv1"),
-    Part("depth_head.scratch.output_conv2.0", hf="head.conv2"),
-    Part("depth_head.scratch.output_conv2.2", hf="head.conv3"),
+    Module("depth_head.scratch.output_conv1", hf="head.conv1"),
+    Module("depth_head.scratch.output_conv2.0", hf="head.conv2"),
+    Module("depth_head.scratch.output_conv2.2", hf="head.conv3"),
 )
 
 
@@ -203,6 +203,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=("mask_token$", r"refinenet4\.resConfUnit1\.", r"fusion_stage\.layers\.0\.residual_layer1\."),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

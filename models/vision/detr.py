@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Row, Task
 from ...runtime.contract.hyperparameter import COUNT, Choice, flag
-from ...runtime.contract.naming import Part, inside
+from ...runtime.contract.naming import Module, inside
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv
@@ -41,23 +41,23 @@ UNSEEN = 3e4
 TASKS = (("ForObjectDetection", OBJECT_DETECTION), ("Model", IMAGE_FEATURES))
 
 
-def _layers(own: str, modules: dict[str, str]) -> tuple[Part, ...]:
-    return tuple(Part(f"{own}.layers.{{i}}.{name}", hf=f"{own}.layers.{{i}}.{hf}") for name, hf in modules.items())
+def _layers(own: str, modules: dict[str, str]) -> tuple[Module, ...]:
+    return tuple(Module(f"{own}.layers.{{i}}.{name}", hf=f"{own}.layers.{{i}}.{hf}") for name, hf in modules.items())
 
 
 FEED_FORWARD = {"norm1": "self_attn_layer_norm", "mlp.fc1": "fc1", "mlp.fc2": "fc2"}
-PARTS = (
-    *inside(BACKBONE, resnet.PARTS, "backbone.conv_encoder.model."),
-    Part("backbone", hf="backbone.conv_encoder.model"),
-    Part("input_proj", hf="input_projection"),
-    Part("query_embed", hf="query_position_embeddings"),
-    Part("position_embedding"),
+MODULES = (
+    *inside(BACKBONE, resnet.MODULES, "backbone.conv_encoder.model."),
+    Module("backbone", hf="backbone.conv_encoder.model"),
+    Module("input_proj", hf="input_projection"),
+    Module("query_embed", hf="query_position_embeddings"),
+    Module("position_embedding"),
     *_layers("encoder", {"self_attn": "self_attn", "norm2": "final_layer_norm", **FEED_FORWARD}),
     *_layers("decoder", {"self_attn": "self_attn", "cross_attn": "encoder_attn", **FEED_FORWARD}),
     *_layers("decoder", {"norm2": "encoder_attn_layer_norm", "norm3": "final_layer_norm"}),
-    Part("decoder.norm", hf="decoder.layernorm"),
-    Part("class_embed", hf="class_labels_classifier"),
-    Part("bbox_embed", hf="bbox_predictor.layers"),
+    Module("decoder.norm", hf="decoder.layernorm"),
+    Module("class_embed", hf="class_labels_classifier"),
+    Module("bbox_embed", hf="bbox_predictor.layers"),
 )
 OF_BACKBONE = ("depths", "widths", "stem_width", "block", "downsample_first", "downsample_before", "act")
 """Hyper-parameters of ResNet that the backbone has."""
@@ -203,6 +203,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("model.",),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

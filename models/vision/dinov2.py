@@ -8,7 +8,7 @@ from ...runtime.tensor.tensor import Tensor
 from ..layers.image.vision_transformer import BOTH, features, logits, pool, pooler
 from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import ClassTask, Implied
-from ..schema.vit import settle_vit, vit_keys, vit_parts, vit_settings
+from ..schema.vit import settle_vit, vit_keys, vit_modules, vit_settings
 
 LAYERS = {
     "norm1": "norm1",
@@ -22,7 +22,7 @@ LAYERS = {
 }
 MLP_RATIO = 4
 """Of gated networks, whose width is 2 / 3 of it, rounded."""
-PARTS = vit_parts("encoder.layer.", LAYERS)
+MODULES = vit_modules("encoder.layer.", LAYERS)
 MLP_KEYS = (Key("gated", "use_swiglu_ffn", "swiglu", False, flag), Key("mlp_ratio", "mlp_ratio", (), None))
 
 
@@ -50,7 +50,7 @@ def _architecture(name: str, title: str, stem: str, timm: str) -> Architecture:
         settle=settle,
         prefixes=(f"{name}.",),
         ignored=("^mask_token$", "embeddings.mask_token$"),
-        parts=PARTS,
+        modules=MODULES,
     )
 
 

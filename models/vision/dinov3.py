@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import Architecture, Config, Key
 from ...runtime.contract.hyperparameter import Real, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.grid import coordinates, indices, side_by_side
@@ -38,13 +38,13 @@ LAYER = {
     "mlp.down_proj": "mlp.down_proj",
     "ls2.gamma": "layer_scale2.lambda1",
 }
-PARTS = (
-    Part("cls_token", hf="embeddings.cls_token"),
-    Part("reg_token", hf="embeddings.register_tokens"),
-    Part("mask_token", hf="embeddings.mask_token"),
-    Part("patch_embed.proj", hf="embeddings.patch_embeddings"),
-    *(Part(f"blocks.{{i}}.{own}", hf=f"layer.{{i}}.{hf}") for own, hf in LAYER.items()),
-    Part("norm"),
+MODULES = (
+    Module("cls_token", hf="embeddings.cls_token"),
+    Module("reg_token", hf="embeddings.register_tokens"),
+    Module("mask_token", hf="embeddings.mask_token"),
+    Module("patch_embed.proj", hf="embeddings.patch_embeddings"),
+    *(Module(f"blocks.{{i}}.{own}", hf=f"layer.{{i}}.{hf}") for own, hf in LAYER.items()),
+    Module("norm"),
 )
 BIASES = {
     "query_bias": "attn.q_proj",
@@ -137,6 +137,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("model.",),
         ignored=("^mask_token$", "embeddings.mask_token$"),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

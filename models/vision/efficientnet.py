@@ -8,7 +8,7 @@ from typing import Any
 
 from ...runtime.contract.architecture import TIMM, TORCHVISION, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv_norm
@@ -20,28 +20,28 @@ from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, Implied, image_act, norm_eps, settle_labels
 
 FIRST, BLOCK = "features.1.{b}.block.", "features.{s+1}.{b}.block."
-PARTS = (
-    Part("conv_stem", torchvision="features.0.0"),
-    Part("bn1", torchvision="features.0.1"),
-    Part("blocks.0.{b}.conv_dw", torchvision=f"{FIRST}0.0"),
-    Part("blocks.0.{b}.bn1", torchvision=f"{FIRST}0.1"),
-    Part("blocks.0.{b}.se.conv_reduce", torchvision=f"{FIRST}1.fc1"),
-    Part("blocks.0.{b}.se.conv_expand", torchvision=f"{FIRST}1.fc2"),
-    Part("blocks.0.{b}.conv_pw", torchvision=f"{FIRST}2.0"),
-    Part("blocks.0.{b}.bn2", torchvision=f"{FIRST}2.1"),
-    Part("blocks.{s}.{b}.conv_pw", torchvision=f"{BLOCK}0.0"),
-    Part("blocks.{s}.{b}.bn1", torchvision=f"{BLOCK}0.1"),
-    Part("blocks.{s}.{b}.conv_dw", torchvision=f"{BLOCK}1.0"),
-    Part("blocks.{s}.{b}.bn2", torchvision=f"{BLOCK}1.1"),
-    Part("blocks.{s}.{b}.se.conv_reduce", torchvision=f"{BLOCK}2.fc1"),
-    Part("blocks.{s}.{b}.se.conv_expand", torchvision=f"{BLOCK}2.fc2"),
-    Part("blocks.{s}.{b}.conv_pwl", torchvision=f"{BLOCK}3.0"),
-    Part("blocks.{s}.{b}.bn3", torchvision=f"{BLOCK}3.1"),
-    Part("blocks.{s}.{b}.conv_exp", torchvision=()),
-    Part("blocks.{s}.{b}.conv", torchvision=()),
-    Part("conv_head", torchvision="features.8.0"),
-    Part("bn2", torchvision="features.8.1"),
-    Part("classifier", torchvision="classifier.1"),
+MODULES = (
+    Module("conv_stem", torchvision="features.0.0"),
+    Module("bn1", torchvision="features.0.1"),
+    Module("blocks.0.{b}.conv_dw", torchvision=f"{FIRST}0.0"),
+    Module("blocks.0.{b}.bn1", torchvision=f"{FIRST}0.1"),
+    Module("blocks.0.{b}.se.conv_reduce", torchvision=f"{FIRST}1.fc1"),
+    Module("blocks.0.{b}.se.conv_expand", torchvision=f"{FIRST}1.fc2"),
+    Module("blocks.0.{b}.conv_pw", torchvision=f"{FIRST}2.0"),
+    Module("blocks.0.{b}.bn2", torchvision=f"{FIRST}2.1"),
+    Module("blocks.{s}.{b}.conv_pw", torchvision=f"{BLOCK}0.0"),
+    Module("blocks.{s}.{b}.bn1", torchvision=f"{BLOCK}0.1"),
+    Module("blocks.{s}.{b}.conv_dw", torchvision=f"{BLOCK}1.0"),
+    Module("blocks.{s}.{b}.bn2", torchvision=f"{BLOCK}1.1"),
+    Module("blocks.{s}.{b}.se.conv_reduce", torchvision=f"{BLOCK}2.fc1"),
+    Module("blocks.{s}.{b}.se.conv_expand", torchvision=f"{BLOCK}2.fc2"),
+    Module("blocks.{s}.{b}.conv_pwl", torchvision=f"{BLOCK}3.0"),
+    Module("blocks.{s}.{b}.bn3", torchvision=f"{BLOCK}3.1"),
+    Module("blocks.{s}.{b}.conv_exp", torchvision=()),
+    Module("blocks.{s}.{b}.conv", torchvision=()),
+    Module("conv_head", torchvision="features.8.0"),
+    Module("bn2", torchvision="features.8.1"),
+    Module("classifier", torchvision="classifier.1"),
 )
 B0, V2 = [1, 2, 2, 2, 1, 2, 1], [1, 2, 2, 2, 1, 2]
 KEYS = (
@@ -111,6 +111,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -7,7 +7,7 @@ import math
 
 from ...runtime.contract.architecture import Architecture, Key
 from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed, Real
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ..layers.image.conv import conv_norm
 from ..layers.image.image_net import ImageNet
@@ -18,20 +18,20 @@ from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, image_ac
 from .efficientnet import B0, settle
 
 BLOCK = "encoder.blocks.{i}."
-PARTS = (
-    Part("conv_stem", hf="embeddings.convolution"),
-    Part("bn1", hf="embeddings.batchnorm"),
-    Part("blocks.{i}.conv_pw", hf=f"{BLOCK}expansion.expand_conv"),
-    Part("blocks.{i}.bn1", hf=f"{BLOCK}expansion.expand_bn"),
-    Part("blocks.{i}.conv_dw", hf=f"{BLOCK}depthwise_conv.depthwise_conv"),
-    Part("blocks.{i}.bn2", hf=f"{BLOCK}depthwise_conv.depthwise_norm"),
-    Part("blocks.{i}.se.conv_reduce", hf=f"{BLOCK}squeeze_excite.reduce"),
-    Part("blocks.{i}.se.conv_expand", hf=f"{BLOCK}squeeze_excite.expand"),
-    Part("blocks.{i}.conv_pwl", hf=f"{BLOCK}projection.project_conv"),
-    Part("blocks.{i}.bn3", hf=f"{BLOCK}projection.project_bn"),
-    Part("conv_head", hf="encoder.top_conv"),
-    Part("bn2", hf="encoder.top_bn"),
-    Part("classifier"),
+MODULES = (
+    Module("conv_stem", hf="embeddings.convolution"),
+    Module("bn1", hf="embeddings.batchnorm"),
+    Module("blocks.{i}.conv_pw", hf=f"{BLOCK}expansion.expand_conv"),
+    Module("blocks.{i}.bn1", hf=f"{BLOCK}expansion.expand_bn"),
+    Module("blocks.{i}.conv_dw", hf=f"{BLOCK}depthwise_conv.depthwise_conv"),
+    Module("blocks.{i}.bn2", hf=f"{BLOCK}depthwise_conv.depthwise_norm"),
+    Module("blocks.{i}.se.conv_reduce", hf=f"{BLOCK}squeeze_excite.reduce"),
+    Module("blocks.{i}.se.conv_expand", hf=f"{BLOCK}squeeze_excite.expand"),
+    Module("blocks.{i}.conv_pwl", hf=f"{BLOCK}projection.project_conv"),
+    Module("blocks.{i}.bn3", hf=f"{BLOCK}projection.project_bn"),
+    Module("conv_head", hf="encoder.top_conv"),
+    Module("bn2", hf="encoder.top_bn"),
+    Module("classifier"),
 )
 FACTOR = Real(0, 64, above=True)
 KEYS = (
@@ -102,6 +102,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("efficientnet.",),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

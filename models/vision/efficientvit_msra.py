@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from ...runtime.contract.architecture import TIMM, Architecture
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ..layers.image.conv import conv_norm
 from ..layers.image.image_net import ImageNet
@@ -15,7 +15,7 @@ from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, settled_stages
 
-PARTS = (Part("patch_embed"), Part("stages.{s}"), Part("head"))
+MODULES = (Module("patch_embed"), Module("stages.{s}"), Module("head"))
 KEYS = (ClassTask("EfficientViT"), *LABELS, DEPTHS, image_act("relu"))
 
 
@@ -119,6 +119,6 @@ ARCHITECTURES = (
         settle=settled_stages("head.linear.weight", "stages.{s}.blocks.{b}.dw0.m.conv.weight"),
         prefixes=(),
         ignored=("attention_bias_idxs$",),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...runtime.contract.architecture import Architecture, Config, Key
 from ...runtime.contract.hyperparameter import Integer, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.image_net import ImageNet
@@ -22,16 +22,16 @@ from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import ClassTask, Implied
 from ..schema.vit import settle_vit, vit_keys, vit_settings
 
-PARTS = (
-    Part("cls_token"),
-    Part("reg_token"),
-    Part("pos_embed"),
-    Part("patch_embed.proj"),
-    Part("norm_pre"),
-    Part("blocks.{i}"),
-    Part("norm"),
-    Part("fc_norm"),
-    Part("head"),
+MODULES = (
+    Module("cls_token"),
+    Module("reg_token"),
+    Module("pos_embed"),
+    Module("patch_embed.proj"),
+    Module("norm_pre"),
+    Module("blocks.{i}"),
+    Module("norm"),
+    Module("fc_norm"),
+    Module("head"),
 )
 EPS = 1e-6
 BASE = 10000.0
@@ -146,6 +146,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...runtime.contract.architecture import TIMM, Architecture, Key
 from ...runtime.contract.hyperparameter import flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ..layers.image.branches import branch_channels, branched_conv, branches
 from ..layers.image.conv import batch_norm, conv, conv_norm, convolve
@@ -25,7 +25,7 @@ from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied,
 HEAD_SIZE = 32
 BLOCK = "stages.{s}.blocks.{b}.mlp.fc1.weight"
 """A weight of every block."""
-PARTS = (Part("stem.{i}"), Part("stages.{s}"), Part("final_conv"), Part("head.fc"))
+MODULES = (Module("stem.{i}"), Module("stages.{s}"), Module("final_conv"), Module("head.fc"))
 KEYS = (
     ClassTask("FastViT"),
     *LABELS,
@@ -132,6 +132,6 @@ ARCHITECTURES = (
         settle=settled_stages("head.fc.weight", BLOCK),
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -12,7 +12,7 @@ import numpy as np
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import TIMM, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, Listed, Only, Real
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv
@@ -41,23 +41,23 @@ PATCH = 4
 WINDOW = "pos_embed_win"
 WINDOWED = 2
 """How many of the first stages attend within units."""
-PARTS = (
-    Part("pos_embed"),
-    Part("pos_embed_win"),
-    Part("patch_embed.proj"),
-    Part("blocks.{i}"),
-    Part("head.norm"),
-    Part("head.fc"),
+MODULES = (
+    Module("pos_embed"),
+    Module("pos_embed_win"),
+    Module("patch_embed.proj"),
+    Module("blocks.{i}"),
+    Module("head.norm"),
+    Module("head.fc"),
 )
 LAYER, HF_LAYER = "stages.{s}.layers.{b}", "encoder.stages.{s}.layers.{b}"
-HF_PARTS = (
-    Part("pos_embed", hf="embeddings.position_embeddings"),
-    Part("patch_embed.proj", hf="embeddings.patch_embeddings.projection"),
-    Part(f"{LAYER}.norm1", hf=f"{HF_LAYER}.layernorm_before"),
-    Part(f"{LAYER}.norm2", hf=f"{HF_LAYER}.layernorm_after"),
-    Part(LAYER, hf=HF_LAYER),
-    Part("head.norm", hf="pooler.layernorm"),
-    Part("head.fc", hf="classifier"),
+HF_MODULES = (
+    Module("pos_embed", hf="embeddings.position_embeddings"),
+    Module("patch_embed.proj", hf="embeddings.patch_embeddings.projection"),
+    Module(f"{LAYER}.norm1", hf=f"{HF_LAYER}.layernorm_before"),
+    Module(f"{LAYER}.norm2", hf=f"{HF_LAYER}.layernorm_after"),
+    Module(LAYER, hf=HF_LAYER),
+    Module("head.norm", hf="pooler.layernorm"),
+    Module("head.fc", hf="classifier"),
 )
 """The modules in transformers, which counts layers in each stage."""
 KEYS = (
@@ -248,7 +248,7 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
     Architecture(
         "hiera_hf", "Hiera", ("hiera",), ("hiera_hf",), HF_KEYS, (),
@@ -256,6 +256,6 @@ ARCHITECTURES = (
         settle=settle_hf,
         prefixes=("hiera.",),
         ignored=(),
-        parts=HF_PARTS,
+        modules=HF_MODULES,
     ),
 )  # fmt: skip

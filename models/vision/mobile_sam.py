@@ -7,7 +7,7 @@ from typing import Any
 
 from ...runtime.contract.architecture import Architecture, Config, Key, Row
 from ...runtime.contract.hyperparameter import Integer
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.image_net import ImageNet
@@ -22,15 +22,15 @@ KEPT = (320, 448, 576)
 """Channels of stages that begin without halving the image."""
 
 
-def _convolution(own: str, theirs: str) -> tuple[Part, Part]:
+def _convolution(own: str, theirs: str) -> tuple[Module, Module]:
     """A convolution and its batch norm."""
     return (
-        Part(f"{PREFIX}{own}.conv", timm=f"{PREFIX}{theirs}.c"),
-        Part(f"{PREFIX}{own}.bn", timm=f"{PREFIX}{theirs}.bn"),
+        Module(f"{PREFIX}{own}.conv", timm=f"{PREFIX}{theirs}.c"),
+        Module(f"{PREFIX}{own}.bn", timm=f"{PREFIX}{theirs}.bn"),
     )
 
 
-PARTS = (
+MODULES = (
     *_convolution("patch_embed.conv1", "patch_embed.seq.0"),
     *_convolution("patch_embed.conv2", "patch_embed.seq.2"),
     *(
@@ -42,7 +42,7 @@ PARTS = (
         )
     ),
     *_convolution(f"{BLOCK}local_conv", "layers.{s}.blocks.{b}.local_conv"),
-    Part(f"{PREFIX}stages.{{s}}", timm=f"{PREFIX}layers.{{s}}"),
+    Module(f"{PREFIX}stages.{{s}}", timm=f"{PREFIX}layers.{{s}}"),
     *SHARED,
 )
 KEYS: tuple[Row, ...] = (
@@ -96,6 +96,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(r"^image_encoder\.(head|norm_head)\.", "attention_bias_idxs$", "^pixel_(mean|std)$"),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

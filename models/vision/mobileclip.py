@@ -8,7 +8,7 @@ from typing import Any
 
 from ...runtime.contract.architecture import MODEL, TIMM, Architecture, Config, Key, Task
 from ...runtime.contract.hyperparameter import flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.image_net import ImageNet
@@ -63,6 +63,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(r"^text\.", "^logit_(scale|bias)$"),
-        parts=tuple(Part(part.name, timm=TRUNK + part.name) for part in fastvit.PARTS),
+        modules=tuple(Module(part.name, timm=TRUNK + part.name) for part in fastvit.MODULES),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ...runtime.contract.architecture import TORCHVISION, Architecture, Key
 from ...runtime.contract.hyperparameter import COUNT, Integer, Real, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ..layers.image.pooling import global_pool
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
@@ -23,11 +23,11 @@ CONVOLUTIONS = (
 MARKS = ("features.0.0.weight", "features.1.conv.0.0.weight", "features.18.0.weight")
 
 
-def _normed(own: str, norm: str, hf: str, torchvision: tuple[str, str]) -> tuple[Part, Part]:
+def _normed(own: str, norm: str, hf: str, torchvision: tuple[str, str]) -> tuple[Module, Module]:
     conv, batch_norm = torchvision
     return (
-        Part(own, hf=f"{hf}.convolution", torchvision=conv),
-        Part(norm, hf=f"{hf}.normalization", torchvision=batch_norm),
+        Module(own, hf=f"{hf}.convolution", torchvision=conv),
+        Module(norm, hf=f"{hf}.normalization", torchvision=batch_norm),
     )
 
 
@@ -36,7 +36,7 @@ def _within(block: int, names: tuple[str, str]) -> tuple[str, str]:
     return f"features.{block}.conv.{names[0]}", f"features.{block}.conv.{names[1]}"
 
 
-def _blocks() -> tuple[Part, ...]:
+def _blocks() -> tuple[Module, ...]:
     """The modules of the blocks, which transformers and torchvision count through all stages."""
     places = [(s, b) for s, depth in enumerate(DEPTHS, 1) for b in range(depth)]
     return tuple(
@@ -49,13 +49,13 @@ def _blocks() -> tuple[Part, ...]:
     )
 
 
-PARTS = (
+MODULES = (
     *_normed("conv_stem", "bn1", "conv_stem.first_conv", ("features.0.0", "features.0.1")),
     *_normed("blocks.0.0.conv_dw", "blocks.0.0.bn1", "conv_stem.conv_3x3", _within(1, ("0.0", "0.1"))),
     *_normed("blocks.0.0.conv_pw", "blocks.0.0.bn2", "conv_stem.reduce_1x1", _within(1, ("1", "2"))),
     *_blocks(),
     *_normed("conv_head", "bn2", "conv_1x1", ("features.18.0", "features.18.1")),
-    Part("classifier", torchvision="classifier.1"),
+    Module("classifier", torchvision="classifier.1"),
 )
 KEYS = (
     ClassTask("MobileNetV2"),
@@ -91,6 +91,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("mobilenet_v2.",),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...runtime.contract.architecture import Architecture, Config, Key
 from ...runtime.contract.hyperparameter import Integer, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv, conv_norm, convolve
@@ -19,13 +19,13 @@ from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, Implied, image_act, norm_eps, settle_labels
 from .efficientnet import mobile_stages
 
-PARTS = (
-    Part("conv_stem"),
-    Part("bn1"),
-    Part("blocks.{s}.{b}"),
-    Part("conv_head"),
-    Part("norm_head"),
-    Part("classifier"),
+MODULES = (
+    Module("conv_stem"),
+    Module("bn1"),
+    Module("blocks.{s}.{b}"),
+    Module("conv_head"),
+    Module("norm_head"),
+    Module("classifier"),
 )
 LARGE, SMALL, V4 = [1, 2, 2, 2, 1, 2, 1], [2, 2, 2, 1, 2, 1], [2, 2, 2, 2, 1]
 KEYS = (
@@ -89,6 +89,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

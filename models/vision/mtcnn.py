@@ -4,7 +4,7 @@ before proposes."""
 from __future__ import annotations
 
 from ...runtime.contract.architecture import TIMM, Architecture, Task
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ..layers.image.conv import conv
 from ..layers.image.image_net import ImageNet
@@ -89,6 +89,6 @@ ARCHITECTURES = (
         implied=Implied("mtcnn", "mtcnn", {TIMM: MARKS}, (), task=FACE_DETECTION),
         prefixes=(),
         ignored=(),
-        parts=tuple(map(Part, BUILDERS)),
+        modules=tuple(map(Module, BUILDERS)),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runtime.contract.architecture import TIMM, Architecture
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ..layers.image.conv import conv_norm
 from ..layers.image.image_net import ImageNet
@@ -12,7 +12,7 @@ from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, settled_stages
 
-PARTS = (Part("stem"), Part("s{s+1}.b{b+1}"), Part("head.fc"))
+MODULES = (Module("stem"), Module("s{s+1}.b{b+1}"), Module("head.fc"))
 KEYS = (ClassTask("RegNet"), *LABELS, DEPTHS, image_act("relu"))
 
 
@@ -61,6 +61,6 @@ ARCHITECTURES = (
         settle=settled_stages("head.fc.weight", "s{s+1}.b{b+1}.conv1.conv.weight"),
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -4,7 +4,7 @@ that are one convolution in inference."""
 from __future__ import annotations
 
 from ...runtime.contract.architecture import TIMM, Architecture
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ..layers.image.branches import branch_channels, branched_conv
 from ..layers.image.image_net import ImageNet
@@ -13,7 +13,7 @@ from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, settled_stages
 
-PARTS = (Part("stem"), Part("stages.{s}.{b}"), Part("head.fc"))
+MODULES = (Module("stem"), Module("stages.{s}.{b}"), Module("head.fc"))
 KEYS = (ClassTask("RepVGG"), *LABELS, DEPTHS, image_act("relu"))
 FIRST = ("conv_kxk.conv.weight", "conv_kxk.0.conv.weight", "reparam_conv.weight")
 
@@ -44,7 +44,7 @@ def _architecture(name: str, title: str, timm: str, mark: str) -> Architecture:
         settle=settled_stages("head.fc.weight", *(f"stages.{{s}}.{{b}}.{end}" for end in FIRST)),
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     )
 
 

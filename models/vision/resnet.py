@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ...runtime.contract.architecture import HF, TIMM, TORCHVISION, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import Choice, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv_norm
@@ -17,16 +17,16 @@ from ..schema.activation import activation
 from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, Implied, depths_of, image_act, settle_labels
 
 BLOCK = "encoder.stages.{s}.layers.{b}."
-PARTS = (
-    Part("conv1", hf="embedder.embedder.convolution"),
-    Part("bn1", hf="embedder.embedder.normalization"),
-    Part("layer{s+1}.{b}.conv{k+1}", hf=f"{BLOCK}layer.{{k}}.convolution"),
-    Part("layer{s+1}.{b}.bn{k+1}", hf=f"{BLOCK}layer.{{k}}.normalization"),
-    Part("layer{s+1}.{b}.downsample.0", hf=f"{BLOCK}shortcut.convolution"),
-    Part("layer{s+1}.{b}.downsample.1", hf=f"{BLOCK}shortcut.normalization"),
-    Part("layer{s+1}.{b}.downsample.2", hf=()),
-    Part("layer{s+1}.{b}.se", hf=()),
-    Part("fc", hf="classifier.1"),
+MODULES = (
+    Module("conv1", hf="embedder.embedder.convolution"),
+    Module("bn1", hf="embedder.embedder.normalization"),
+    Module("layer{s+1}.{b}.conv{k+1}", hf=f"{BLOCK}layer.{{k}}.convolution"),
+    Module("layer{s+1}.{b}.bn{k+1}", hf=f"{BLOCK}layer.{{k}}.normalization"),
+    Module("layer{s+1}.{b}.downsample.0", hf=f"{BLOCK}shortcut.convolution"),
+    Module("layer{s+1}.{b}.downsample.1", hf=f"{BLOCK}shortcut.normalization"),
+    Module("layer{s+1}.{b}.downsample.2", hf=()),
+    Module("layer{s+1}.{b}.se", hf=()),
+    Module("fc", hf="classifier.1"),
 )
 MARKS = ("bn1.running_mean", "layer1.0.conv1.weight", "layer2.0.bn1.running_mean")
 KEYS = (
@@ -125,6 +125,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("resnet.",),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -15,7 +15,7 @@ import numpy as np
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import HF, TIMM, Architecture, Config, Key, Row, Task
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, Integer, Listed, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv, transposed_conv
@@ -55,23 +55,23 @@ GAUSSIAN = "prompt_encoder.pe_layer.positional_encoding_gaussian_matrix"
 PERCEPTRON = {"0": "proj_in", "1": "layers.0", "2": "proj_out"}
 
 
-def _decoding(own: str, original: str | None = None, hf: str | None = None) -> Part:
+def _decoding(own: str, original: str | None = None, hf: str | None = None) -> Module:
     """A module of the decoder's attention layers, by its names there."""
     original = own if original is None else original
-    return Part(TRANSFORMER + own, hf=THEIRS + (original if hf is None else hf), timm=THEIRS + original)
+    return Module(TRANSFORMER + own, hf=THEIRS + (original if hf is None else hf), timm=THEIRS + original)
 
 
 SHARED = (
     *(
-        Part(f"image_encoder.neck.{i}", hf=f"vision_encoder.neck.{hf}")
+        Module(f"image_encoder.neck.{i}", hf=f"vision_encoder.neck.{hf}")
         for i, hf in enumerate(("conv1", "layer_norm1", "conv2", "layer_norm2"))
     ),
-    Part(GAUSSIAN, hf="shared_image_embedding.positional_embedding"),
-    Part("prompt_encoder.point_embeddings.{i}", hf="prompt_encoder.point_embed.{i}"),
-    Part("prompt_encoder.not_a_point_embed"),
-    Part("prompt_encoder.no_mask_embed"),
+    Module(GAUSSIAN, hf="shared_image_embedding.positional_embedding"),
+    Module("prompt_encoder.point_embeddings.{i}", hf="prompt_encoder.point_embed.{i}"),
+    Module("prompt_encoder.not_a_point_embed"),
+    Module("prompt_encoder.no_mask_embed"),
     *(
-        Part(f"prompt_encoder.mask_downscaling.{i}", hf=f"prompt_encoder.mask_embed.{hf}")
+        Module(f"prompt_encoder.mask_downscaling.{i}", hf=f"prompt_encoder.mask_embed.{hf}")
         for i, hf in ((0, "conv1"), (1, "layer_norm1"), (3, "conv2"), (4, "layer_norm2"), (6, "conv3"))
     ),
     *(_decoding(f"layers.{{i}}.norm{k}", hf=f"layers.{{i}}.layer_norm{k}") for k in range(1, 5)),
@@ -80,23 +80,26 @@ SHARED = (
     _decoding("layers.{i}"),
     _decoding("final_attn", "final_attn_token_to_image"),
     _decoding("norm_final_attn", hf="layer_norm_final_attn"),
-    Part("mask_decoder.iou_token"),
-    Part("mask_decoder.mask_tokens"),
+    Module("mask_decoder.iou_token"),
+    Module("mask_decoder.mask_tokens"),
     *(
-        Part(f"mask_decoder.output_upscaling.{i}", hf=f"mask_decoder.{hf}")
+        Module(f"mask_decoder.output_upscaling.{i}", hf=f"mask_decoder.{hf}")
         for i, hf in ((0, "upscale_conv1"), (1, "upscale_layer_norm"), (3, "upscale_conv2"))
     ),
     *(
-        Part(f"mask_decoder.{name}.layers.{own}", hf=f"mask_decoder.{name}.{hf}")
+        Module(f"mask_decoder.{name}.layers.{own}", hf=f"mask_decoder.{name}.{hf}")
         for name in ("output_hypernetworks_mlps.{i}", "iou_prediction_head")
         for own, hf in PERCEPTRON.items()
     ),
 )
 """Modules behind the layers of the image's encoder."""
-PARTS = (
-    Part("image_encoder.pos_embed", hf="vision_encoder.pos_embed"),
-    Part("image_encoder.patch_embed.proj", hf="vision_encoder.patch_embed.projection"),
-    *(Part(f"image_encoder.blocks.{{i}}.{own}", hf=f"vision_encoder.layers.{{i}}.{hf}") for own, hf in LAYERS.items()),
+MODULES = (
+    Module("image_encoder.pos_embed", hf="vision_encoder.pos_embed"),
+    Module("image_encoder.patch_embed.proj", hf="vision_encoder.patch_embed.projection"),
+    *(
+        Module(f"image_encoder.blocks.{{i}}.{own}", hf=f"vision_encoder.layers.{{i}}.{hf}")
+        for own, hf in LAYERS.items()
+    ),
     *SHARED,
 )
 VISION_KEYS = (
@@ -411,6 +414,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=("^prompt_encoder.shared_embedding.positional_embedding$", "^pixel_(mean|std)$"),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task
 from ...runtime.contract.hyperparameter import Integer, Listed
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv, conv_norm
@@ -42,14 +42,14 @@ BLOCK = {
     "mlp.dwconv": "mlp.dwconv.dwconv",
     "mlp.fc2": "mlp.dense2",
 }
-PARTS = (
-    Part("stages.{s}.patch_embed.proj", hf="encoder.patch_embeddings.{s}.proj"),
-    Part("stages.{s}.patch_embed.norm", hf="encoder.patch_embeddings.{s}.layer_norm"),
-    *(Part(f"stages.{{s}}.blocks.{{b}}.{own}", hf=f"encoder.block.{{s}}.{{b}}.{hf}") for own, hf in BLOCK.items()),
-    Part("stages.{s}.norm", hf="encoder.layer_norm.{s}"),
-    Part("decode_head.linear_c.{s}", hf="decode_head.linear_c.{s}.proj"),
-    Part("decode_head"),
-    Part("head", hf="classifier"),
+MODULES = (
+    Module("stages.{s}.patch_embed.proj", hf="encoder.patch_embeddings.{s}.proj"),
+    Module("stages.{s}.patch_embed.norm", hf="encoder.patch_embeddings.{s}.layer_norm"),
+    *(Module(f"stages.{{s}}.blocks.{{b}}.{own}", hf=f"encoder.block.{{s}}.{{b}}.{hf}") for own, hf in BLOCK.items()),
+    Module("stages.{s}.norm", hf="encoder.layer_norm.{s}"),
+    Module("decode_head.linear_c.{s}", hf="decode_head.linear_c.{s}.proj"),
+    Module("decode_head"),
+    Module("head", hf="classifier"),
 )
 KEYS = (
     ClassTask("Segformer", (("ForSemanticSegmentation", IMAGE_SEGMENTATION), *TASKS_OF_CLASSES)),
@@ -156,6 +156,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("segformer.",),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -7,7 +7,7 @@ import math
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import HF, TIMM, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.image_net import ImageNet
@@ -41,23 +41,23 @@ from ..schema.vit import ImageSize
 from ..schema.weight_layout import JOINED
 
 OURS, THEIRS, TABLE = "layers.{s}.blocks.{b}.", "encoder.layers.{s}.blocks.{b}.", "relative_position_bias_table"
-PARTS = (
-    Part("patch_embed.proj", hf="embeddings.patch_embeddings.projection"),
-    Part("patch_embed.norm", hf="embeddings.norm"),
-    Part("layers.{s+1}.downsample", hf="encoder.layers.{s}.downsample"),
-    Part(f"{OURS}norm1", hf=f"{THEIRS}layernorm_before"),
-    Part(f"{OURS}norm2", hf=f"{THEIRS}layernorm_after"),
-    Part(f"{OURS}attn.{TABLE}", hf=f"{THEIRS}attention.self.{TABLE}"),
-    Part(
+MODULES = (
+    Module("patch_embed.proj", hf="embeddings.patch_embeddings.projection"),
+    Module("patch_embed.norm", hf="embeddings.norm"),
+    Module("layers.{s+1}.downsample", hf="encoder.layers.{s}.downsample"),
+    Module(f"{OURS}norm1", hf=f"{THEIRS}layernorm_before"),
+    Module(f"{OURS}norm2", hf=f"{THEIRS}layernorm_after"),
+    Module(f"{OURS}attn.{TABLE}", hf=f"{THEIRS}attention.self.{TABLE}"),
+    Module(
         f"{OURS}attn.qkv",
         hf=tuple(f"{THEIRS}attention.self.{part}" for part in ("query", "key", "value")),
         layout=JOINED,
     ),
-    Part(f"{OURS}attn.proj", hf=f"{THEIRS}attention.output.dense"),
-    Part(f"{OURS}mlp.fc1", hf=f"{THEIRS}intermediate.dense"),
-    Part(f"{OURS}mlp.fc2", hf=f"{THEIRS}output.dense"),
-    Part("norm", hf="layernorm"),
-    Part("head.fc", hf="classifier"),
+    Module(f"{OURS}attn.proj", hf=f"{THEIRS}attention.output.dense"),
+    Module(f"{OURS}mlp.fc1", hf=f"{THEIRS}intermediate.dense"),
+    Module(f"{OURS}mlp.fc2", hf=f"{THEIRS}output.dense"),
+    Module("norm", hf="layernorm"),
+    Module("head.fc", hf="classifier"),
 )
 KEYS = (
     ClassTask("Swin"),
@@ -178,6 +178,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("swin.",),
         ignored=("relative_position_index$", "attn_mask$"),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from ...runtime.contract.architecture import TIMM, Architecture
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ..layers.image.conv import conv_norm
 from ..layers.image.image_net import ImageNet
@@ -17,7 +17,7 @@ from ..layers.norm import layer_norm
 from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import DEPTHS, LABELS, ClassTask, Implied, image_act, norm_eps, settled_stages
 
-PARTS = (Part("patch_embed"), Part("stages.{s}"), Part("head.norm"), Part("head.fc"))
+MODULES = (Module("patch_embed"), Module("stages.{s}"), Module("head.norm"), Module("head.fc"))
 BLOCKS = ("stages.{s}.blocks.{b}.conv1.conv.weight", "stages.{s}.blocks.{b}.attn.qkv.weight")
 """Weights of blocks of convolutions, and of blocks of attention."""
 KEYS = (ClassTask("TinyVit"), *LABELS, DEPTHS, norm_eps(1e-5), image_act("gelu"))
@@ -105,6 +105,6 @@ ARCHITECTURES = (
         settle=settled_stages("head.fc.weight", *BLOCKS),
         prefixes=(),
         ignored=("attention_bias_idxs$",),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...runtime.contract.architecture import TIMM, TORCHVISION, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv, conv_norm
@@ -17,11 +17,11 @@ from ..schema.weight_layout import Windows
 
 SIDE = 7
 """Height and width of what the first dense layer sees."""
-PARTS = (
-    Part("features.{i}"),
-    Part("pre_logits.fc1", torchvision="classifier.0", layout=Windows(SIDE)),
-    Part("pre_logits.fc2", torchvision="classifier.3", layout=Windows(1)),
-    Part("head.fc", torchvision="classifier.6"),
+MODULES = (
+    Module("features.{i}"),
+    Module("pre_logits.fc1", torchvision="classifier.0", layout=Windows(SIDE)),
+    Module("pre_logits.fc2", torchvision="classifier.3", layout=Windows(1)),
+    Module("head.fc", torchvision="classifier.6"),
 )
 KEYS = (
     ClassTask("VGG"),
@@ -83,6 +83,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )  # fmt: skip

@@ -4,13 +4,13 @@ arXiv:2012.12877)."""
 from __future__ import annotations
 
 from ...runtime.contract.architecture import HF, MODEL, TIMM, Architecture, Task
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ..layers.image.image_net import ImageNet
 from ..layers.image.vision_transformer import features, logits, pool, pooler, token
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_graph, image_tasks, run_image_model
 from ..schema.network_hyperparameters import IMAGE_CLASSIFICATION, TASKS_OF_CLASSES, ClassTask, Implied
-from ..schema.vit import settle_vit, vit_keys, vit_parts, vit_settings
+from ..schema.vit import settle_vit, vit_keys, vit_modules, vit_settings
 
 LAYERS = {
     "norm1": "layernorm_before",
@@ -20,7 +20,7 @@ LAYERS = {
     "ls1.gamma": "layer_scale1.lambda1",
     "ls2.gamma": "layer_scale2.lambda1",
 }
-PARTS = vit_parts("encoder.layer.", LAYERS)
+MODULES = vit_modules("encoder.layer.", LAYERS)
 MARKS = ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "blocks.0.norm1.weight", "blocks.0.mlp.fc1.weight")
 CLASSES = (("ForImageClassificationWithTeacher", IMAGE_CLASSIFICATION), *TASKS_OF_CLASSES)
 CLASSIFY, *OTHERS = image_tasks(features, pool, logits, pooler)
@@ -57,7 +57,7 @@ ARCHITECTURES = (
         settle=settle_vit,
         prefixes=("vit.",),
         ignored=("^mask_token$", "embeddings.mask_token$"),
-        parts=PARTS,
+        modules=MODULES,
     ),
     Architecture(
         "deit",
@@ -73,6 +73,6 @@ ARCHITECTURES = (
         settle=settle_vit,
         prefixes=("deit.",),
         ignored=("^mask_token$", "embeddings.mask_token$"),
-        parts=(Part("head", hf="cls_classifier"), Part("head_dist", hf="distillation_classifier"), *PARTS),
+        modules=(Module("head", hf="cls_classifier"), Module("head_dist", hf="distillation_classifier"), *MODULES),
     ),
 )

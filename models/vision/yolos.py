@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task
 from ...runtime.contract.hyperparameter import flag
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.image_net import ImageNet
@@ -15,16 +15,16 @@ from ..layers.image.vision_transformer import logits, pool, pooler
 from ..layers.norm import layer_norm
 from ..pipelines.image.image_tasks import image_graph, image_tasks, run_image_model
 from ..schema.network_hyperparameters import IMAGE_FEATURES, OBJECT_DETECTION, ClassTask
-from ..schema.vit import ImageSize, settle_vit, vit_keys, vit_parts
+from ..schema.vit import ImageSize, settle_vit, vit_keys, vit_modules
 from .vit import LAYERS
 
 TASKS = (("ForObjectDetection", OBJECT_DETECTION), ("Model", IMAGE_FEATURES))
-PARTS = (
-    Part("det_token", hf="embeddings.detection_tokens"),
-    Part("mid_pos_embed", hf="encoder.mid_position_embeddings"),
-    Part("class_embed", hf="class_labels_classifier.layers"),
-    Part("bbox_embed", hf="bbox_predictor.layers"),
-    *vit_parts("encoder.layer.", LAYERS),
+MODULES = (
+    Module("det_token", hf="embeddings.detection_tokens"),
+    Module("mid_pos_embed", hf="encoder.mid_position_embeddings"),
+    Module("class_embed", hf="class_labels_classifier.layers"),
+    Module("bbox_embed", hf="bbox_predictor.layers"),
+    *vit_modules("encoder.layer.", LAYERS),
 )
 KEYS = (
     *(row for row in vit_keys(ClassTask("Yolos", TASKS), 1e-12) if row.name != "image_size"),
@@ -94,6 +94,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("vit.",),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -13,7 +13,7 @@ from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import CANDLE, GRAPH, HF, MODEL, Architecture, Config, Task
 from ...runtime.contract.darknet_cfg import Section, check_length, sections_of
 from ...runtime.contract.hyperparameter import checked, word
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import convolve
@@ -45,14 +45,14 @@ MAX_ENLARGED = 8
 """How much larger than the picture the image of a layer may be."""
 CFG, NAMES = ".cfg", ".names"
 """Ends of the names of darknet's files of layers and of labels."""
-PARTS = (
-    Part("layers.{i}.weights", hf=(), candle="{i}.conv_{i}.weight"),
-    Part("layers.{i}.biases", hf=(), candle="{i}.batch_norm_{i}.bias"),
-    Part("layers.{i}.biases", hf=(), candle="{i}.conv_{i}.bias"),
-    Part("layers.{i}.scales", hf=(), candle="{i}.batch_norm_{i}.weight"),
-    Part("layers.{i}.rolling_mean", hf=(), candle="{i}.batch_norm_{i}.running_mean"),
-    Part("layers.{i}.rolling_variance", hf=(), candle="{i}.batch_norm_{i}.running_var"),
-    Part("layers.{i}", hf=(), candle="{i}.batch_norm_{i}"),
+MODULES = (
+    Module("layers.{i}.weights", hf=(), candle="{i}.conv_{i}.weight"),
+    Module("layers.{i}.biases", hf=(), candle="{i}.batch_norm_{i}.bias"),
+    Module("layers.{i}.biases", hf=(), candle="{i}.conv_{i}.bias"),
+    Module("layers.{i}.scales", hf=(), candle="{i}.batch_norm_{i}.weight"),
+    Module("layers.{i}.rolling_mean", hf=(), candle="{i}.batch_norm_{i}.running_mean"),
+    Module("layers.{i}.rolling_variance", hf=(), candle="{i}.batch_norm_{i}.running_var"),
+    Module("layers.{i}", hf=(), candle="{i}.batch_norm_{i}"),
 )
 
 
@@ -281,6 +281,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(r"\.yolo_\d+\.anchor(s|_grid)$",),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import CANDLE, MODEL, TIMM, Architecture, Config, Key, Task
 from ...runtime.contract.hyperparameter import Integer, Listed
-from ...runtime.contract.naming import Part
+from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv, conv_norm
@@ -31,12 +31,12 @@ MODULES = {
     21: "fpn.n6", 22: "head",
 }  # fmt: skip
 """Names of the modules in candle, by their places."""
-PARTS = tuple(
+MODULES = tuple(
     part
     for place, candle in MODULES.items()
     for part in (
-        Part(f"model.{place}.m", hf=(), candle=f"{candle}.bottleneck"),
-        Part(f"model.{place}", hf=(), candle=candle),
+        Module(f"model.{place}.m", hf=(), candle=f"{candle}.bottleneck"),
+        Module(f"model.{place}", hf=(), candle=candle),
     )
 )
 KEYS = (
@@ -194,6 +194,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
-        parts=PARTS,
+        modules=MODULES,
     ),
 )

@@ -375,9 +375,9 @@ class Architecture:
             which is the index of a multi-token-prediction layer behind the last one.
         wide_activations: whether activations of trained models exceed the range of f16; a graph then computes in f32
             if f16 is requested.
-        parts: modules by their names in each convention, in place of `weights`: the weights are then those of the file,
-            and the graphs use all of them. A function makes them of a convention and the names in a file, where the
-            number of layers decides what modules are called.
+        modules: modules by their names in each convention, in place of `weights`: the weights are then those of the
+            file, and the graphs use all of them. A function makes them of a convention and the names in a file, where
+            the number of layers decides what modules are called.
         deviations: what llama.cpp does differently with some of the models.
         specialize: the architecture of one file, from its naming convention, what it states, and the names of its
             weights: for models with parts whose architectures the file names.
@@ -396,7 +396,7 @@ class Architecture:
     prefixes: tuple[str, ...] = ("model.", "transformer.")
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
     wide_activations: bool = False
-    parts: tuple[ModuleNames, ...] | Callable[[str, Collection[str]], tuple[ModuleNames, ...]] = ()
+    modules: tuple[ModuleNames, ...] | Callable[[str, Collection[str]], tuple[ModuleNames, ...]] = ()
     deviations: tuple[Deviation, ...] = ()
     specialize: Callable[[str, Mapping[str, Any], Collection[str]], Architecture] | None = None
 

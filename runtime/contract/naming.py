@@ -37,7 +37,7 @@ FIELD = re.compile(r"\{([a-z]+)(?:\+(\d))?\}")
 COUNTER = ".num_batches_tracked"
 """The end of the names of counters that batch norms keep in training."""
 CONVENTIONS = (HF, TIMM, TORCHVISION, CANDLE, ORIGINAL)
-"""The conventions whose names a `Part` may have; others have the architecture's own names."""
+"""The conventions whose names a `Module` may have; others have the architecture's own names."""
 
 
 class Scalar(Same):
@@ -52,7 +52,7 @@ SCALAR = Scalar()
 
 
 @dataclass(frozen=True)
-class Part:
+class Module:
     """A module, or a weight, by its name in each convention.
 
     ``{i}`` stands for an index, ``{i+1}`` for the next one; an own name and the others have the same fields.
@@ -97,16 +97,16 @@ class Part:
         return (Stored(names, layout),) if names else ()
 
 
-def inside(prefix: str, parts: Iterable[Part], hf: str) -> tuple[Part, ...]:
+def inside(prefix: str, modules: Iterable[Module], hf: str) -> tuple[Module, ...]:
     """The modules of a model inside another one, under `prefix` by own names and under `hf` in transformers."""
     found = []
-    for part in parts:
-        names = tuple(hf + name for name in part.names(HF))
+    for module in modules:
+        names = tuple(hf + name for name in module.names(HF))
         others: dict[str, Any] = {
-            each: None if getattr(part, each) is None else tuple(prefix + name for name in part.names(each))
+            each: None if getattr(module, each) is None else tuple(prefix + name for name in module.names(each))
             for each in CONVENTIONS[1:]
         }
-        found.append(dataclasses.replace(part, name=prefix + part.name, hf=names, **others))
+        found.append(dataclasses.replace(module, name=prefix + module.name, hf=names, **others))
     return tuple(found)
 
 
@@ -126,9 +126,9 @@ def _pattern(template: str) -> re.Pattern[str]:
     return re.compile("".join((*pieces, re.escape(template[end:]), r"((?:\..*)?)")))
 
 
-def parts_of(architecture: Architecture, names: str, weights: Collection[str]) -> tuple[ModuleNames, ...]:
+def modules_of(architecture: Architecture, names: str, weights: Collection[str]) -> tuple[ModuleNames, ...]:
     """The modules of an architecture, for a file of a convention with weights of these names."""
-    return architecture.parts(names, weights) if callable(architecture.parts) else architecture.parts
+    return architecture.modules(names, weights) if callable(architecture.modules) else architecture.modules
 
 
 def bound_to(architecture: Architecture, names: str, weights: Collection[str]) -> Architecture:
@@ -136,12 +136,12 @@ def bound_to(architecture: Architecture, names: str, weights: Collection[str]) -
 
     Tensors of unknown modules get no row, so that binding reports them.
     """
-    if not architecture.parts:
+    if not architecture.modules:
         return architecture
     rows: dict[str, Weight] = {}
-    parts = parts_of(architecture, names, weights)
+    modules = modules_of(architecture, names, weights)
     for name in weights:
-        row = next(filter(None, (_row(architecture, names, part, name) for part in parts)), None)
+        row = next(filter(None, (_row(architecture, names, module, name) for module in modules)), None)
         if row is not None:
             rows.setdefault(row.name, row)
     return dataclasses.replace(architecture, weights=tuple(rows.values()))
@@ -168,15 +168,15 @@ def check_used(architecture: Architecture, weights: WatchedWeights, path: str | 
         raise FormatError("E-ARCH-EXTRA", path, which, hint="--exclude RE leaves them out")
 
 
-def _row(architecture: Architecture, names: str, part: ModuleNames, name: str) -> Weight | None:
+def _row(architecture: Architecture, names: str, module: ModuleNames, name: str) -> Weight | None:
     spellings = (name, *(name.removeprefix(prefix) for prefix in architecture.prefixes if name.startswith(prefix)))
-    found = next(filter(None, (part.read(names, each) for each in spellings)), None)
+    found = next(filter(None, (module.read(names, each) for each in spellings)), None)
     if found is None:
-        found = next(filter(None, (part.read(names, prefix + name) for prefix in architecture.prefixes)), None)
+        found = next(filter(None, (module.read(names, prefix + name) for prefix in architecture.prefixes)), None)
     if found is None:
         return None
     indices, rest = found
-    own = filled(part.name, indices) + rest
-    others = {each: part.stored(each, indices, rest) for each in CONVENTIONS}
+    own = filled(module.name, indices) + rest
+    others = {each: module.stored(each, indices, rest) for each in CONVENTIONS}
     counts = rest.endswith(COUNTER)
     return Weight(own, hf=others.pop(HF), gguf=() if counts else own, optional=counts, others=others)

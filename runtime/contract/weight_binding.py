@@ -221,7 +221,7 @@ def settle(architecture: Architecture, config: Config, weights: dict[str, Tensor
     """
     if architecture.settle is None:
         return
-    if not architecture.parts:
+    if not architecture.modules:
         architecture.settle(config, weights)
         return
     try:

@@ -6,7 +6,7 @@ import candle_convert as cc
 import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.runtime.contract.architecture import HF
-from candle_convert.runtime.contract.naming import parts_of
+from candle_convert.runtime.contract.naming import modules_of
 from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.tests.builders.mtcnn import mtcnn
 from candle_convert.tests.builders.tiny_llama import written
@@ -39,7 +39,7 @@ def test_every_architecture_has_tables(capsys, architecture):
     told = answer(capsys, "models", "show", architecture.name)
     assert told["model"]["name"] == architecture.name
     assert [row["name"] for row in told["parameters"]] == [row.name for row in architecture.keys]
-    rows = architecture.weights or parts_of(architecture, HF, ())
+    rows = architecture.weights or modules_of(architecture, HF, ())
     assert [row["name"] for row in told["weights"]] == [row.name for row in rows]
     assert all(isinstance(key, str) for row in told["parameters"] for key in [*row["hf"], *row["gguf"]])
     needed = {key for row in told["parameters"] if row["required"] for key in row["hf"]}

@@ -136,7 +136,7 @@ def test_metadata_is_plain_with_and_without_its_prefix():
     assert list(said) == ["block_count", "windows", "general.name"]
 
 
-SIZED = [each for each in architectures() if not each.parts]
+SIZED = [each for each in architectures() if not each.modules]
 """Architectures whose sizes the configuration states; those of image models are taken from the weights."""
 
 

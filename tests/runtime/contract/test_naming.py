@@ -2,9 +2,9 @@
 
 import pytest
 from candle_convert.runtime.contract.architecture import GGUF, GRAPH, HF, TIMM, Architecture
-from candle_convert.runtime.contract.naming import Part, bound_to, filled
+from candle_convert.runtime.contract.naming import Module, bound_to, filled
 
-BLOCK = Part("layer{s+1}.{b}.conv{k+1}", hf="stages.{s}.blocks.{b}.layer.{k}.convolution")
+BLOCK = Module("layer{s+1}.{b}.conv{k+1}", hf="stages.{s}.blocks.{b}.layer.{k}.convolution")
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_indices_of_a_name(convention, name, found):
 
 
 def test_a_field_that_occurs_twice_has_one_value():
-    part = Part("a.{i}", hf="x.{i}.y.{i}")
+    part = Module("a.{i}", hf="x.{i}.y.{i}")
     assert part.read(HF, "x.3.y.3.bias") == ({"i": 3}, ".bias")
     assert part.read(HF, "x.3.y.4.bias") is None
 
@@ -34,7 +34,7 @@ def test_filling_is_the_inverse_of_reading():
 
 
 def test_rows_of_the_weights_of_a_file():
-    architecture = Architecture("x", "X", (), (), (), (), (), prefixes=("x.",), parts=(BLOCK, Part("head", hf=())))
+    architecture = Architecture("x", "X", (), (), (), (), (), prefixes=("x.",), modules=(BLOCK, Module("head", hf=())))
     bound = bound_to(architecture, TIMM, ["layer1.0.conv1.weight", "head.bias", "other.weight"])
     first, second = bound.weights
     assert [first.stored(names)[0].names for names in (HF, TIMM, GGUF, GRAPH)] == [
@@ -45,6 +45,6 @@ def test_rows_of_the_weights_of_a_file():
 
 
 def test_prefixes_may_be_there():
-    architecture = Architecture("x", "X", (), (), (), (), (), prefixes=("x.",), parts=(BLOCK,))
+    architecture = Architecture("x", "X", (), (), (), (), (), prefixes=("x.",), modules=(BLOCK,))
     for name in ("x.stages.0.blocks.1.layer.0.convolution.weight", "stages.0.blocks.1.layer.0.convolution.weight"):
         assert [row.name for row in bound_to(architecture, HF, [name]).weights] == ["layer1.1.conv1.weight"]
