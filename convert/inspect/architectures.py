@@ -8,6 +8,7 @@ from typing import Any
 
 from ...runtime.base.errors import UsageError
 from ...runtime.contract.architecture import GGUF, HF, SAME, Architecture, Config, Key, ModuleNames, Row, Weight
+from ...runtime.contract.composition import whole
 from ...runtime.contract.naming import CONVENTIONS, modules_of
 from ...runtime.plugin import discovery
 
@@ -16,7 +17,7 @@ def families() -> Iterator[tuple[str, Architecture]]:
     """Each architecture, behind the path of the module that defines it, such as ``models/language/llama.py``."""
     found = discovery.ARCHITECTURES
     for module, family in zip(found.modules(), found.all(), strict=True):
-        yield from ((f"{module.replace('.', '/')}.py", architecture) for architecture in family)
+        yield from ((f"{module.replace('.', '/')}.py", whole(architecture)) for architecture in family)
 
 
 def named(name: str) -> tuple[str, Architecture] | None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
 from ...runtime.base.gc_pause import unsearched
-from ...runtime.contract.architecture import GGUF, HF, MODEL, Architecture, Config, Task
+from ...runtime.contract.architecture import GGUF, HF, MISSHAPEN, MODEL, Architecture, Config, Task
 from ...runtime.contract.hyperparameter import StatedValues
-from ...runtime.contract.naming import WatchedWeights, bound_to, check_used
-from ...runtime.contract.weight_binding import MISSHAPEN, bind, config_from, find_architecture, implied, key_prefix
+from ...runtime.contract.naming import WatchedWeights, check_used
+from ...runtime.contract.part_binding import bound_to_file
+from ...runtime.contract.weight_binding import bind, config_from, find_architecture, implied, key_prefix
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
 from ..open.model_directory import model_folder
@@ -139,9 +140,8 @@ def identified(graph: Graph) -> tuple[Architecture, str, Config]:
         raise UnsupportedError("E-ARCH-NONE", path, why, hint=hint)
     names, source = found
     architecture = find_architecture(names, source, path)
-    if architecture.specialize is not None:
-        architecture = architecture.specialize(names, StatedValues(source, key_prefix(names, source)), graph.weights)
-    architecture = bound_to(architecture, names, graph.weights)
+    stated = StatedValues(source, key_prefix(names, source))
+    architecture = bound_to_file(architecture, names, stated, graph.weights, path)
     return architecture, names, config_from(architecture, names, source, path)
 
 

@@ -9,8 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...runtime.base.errors import FormatError
-from ...runtime.contract.architecture import HF, STATED, Architecture, Config, Key, Row, Stored, Task, Weight
+from ...runtime.contract.architecture import (
+    HF,
+    STATED,
+    Architecture,
+    Below,
+    Config,
+    Key,
+    Part,
+    Row,
+    Stored,
+    Task,
+    Weight,
+)
 from ...runtime.contract.hyperparameter import COUNT, EVEN, SIZE, Integer
+from ...runtime.contract.part_rows import part_config
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.attention import self_attention
@@ -23,11 +36,10 @@ from ..layers.net import Net
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..pipelines.audio.synthesis.synthesis_tasks import run_csm
+from ..schema.codec_hyperparameters import CODEC, codec_part
 from ..schema.decoder_weights import ATTN_NORM, GATED, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import HF_HEAD_DIM, INTERMEDIATE, KV_HEADS, LAYERS, RMS_EPS_5, act, frequency_base
-from ..schema.inner_codec import with_codec
 from ..schema.network_hyperparameters import Stated
-from ..schema.submodel import Submodel
 from ..schema.weight_layout import Permuted
 
 CODEBOOKS = Integer(2, 64)
@@ -57,10 +69,11 @@ def rows(context: int) -> tuple[Row, ...]:
 
 
 DECODER_WEIGHTS = (*ATTN_NORM, *attention(), *MLP_NORM, *GATED, *NORM)
-BACKBONE = Submodel(
-    "",
-    "",
-    "backbone_",
+BACKBONE = Architecture(
+    "csm_backbone",
+    "CSM backbone",
+    (),
+    (),
     (
         *rows(2048),
         Key("text_vocab", "text_vocab_size", (), 128256, COUNT),
@@ -78,13 +91,15 @@ BACKBONE = Submodel(
         ),
         *DECODER_WEIGHTS,
     ),
+    (),
 )
-DEPTH = Submodel(
-    "depth",
-    "depth_decoder_config",
-    "depth_decoder.",
+DEPTH = "depth"
+DEPTH_DECODER = Architecture(
+    "csm_depth_decoder",
+    "CSM depth decoder",
+    ("csm_depth_decoder_model",),
+    (),
     (
-        Stated("model_type", "csm_depth_decoder_model"),
         *rows(33),
         Key("backbone_hidden", "backbone_hidden_size", kind=COUNT),
         Key("heads_count", (), (), lambda config: config.codebooks - 1),
@@ -99,23 +114,22 @@ DEPTH = Submodel(
             shape=("heads_count", "vocab", "hidden"),
         ),
     ),
+    (),
 )
-KEYS: tuple[Row, ...] = (Stated("architectures", ["CsmForConditionalGeneration"]), *BACKBONE.rows(), *DEPTH.rows())
+KEYS: tuple[Row, ...] = (Stated("architectures", ["CsmForConditionalGeneration"]),)
 TEXT, HEAD = "embed_text_tokens", "lm_head"
 WEIGHTS = (
-    *BACKBONE.weight_rows(),
     Weight(f"{TEXT}.weight", f"{TEXT}.weight", f"{TEXT}.weight", shape=("text_vocab", "hidden")),
     Weight(f"{HEAD}.weight", f"{HEAD}.weight", f"{HEAD}.weight", shape=("vocab", "hidden")),
-    *DEPTH.weight_rows(),
 )
 
 
 def settle(config: Config, weights: dict[str, Tensor]) -> None:
     """FormatError for decoders of different codebooks."""
-    depth = DEPTH.config(config)
+    depth = part_config(config, DEPTH)
     for ours, theirs in (("codebooks", "codebooks"), ("vocab", "vocab"), ("hidden", "backbone_hidden")):
         if config.values[ours] != depth.values[theirs]:
-            key = next(iter(next(row for row in DEPTH.keys if row.name == theirs).keys(HF)))  # type: ignore[attr-defined]
+            key = next(iter(next(row for row in DEPTH_DECODER.keys if row.name == theirs).keys(HF)))  # type: ignore[attr-defined]
             why = f"the depth decoder has another {key} than the backbone"
             raise FormatError(
                 "E-ARCH-KEY",
@@ -141,7 +155,7 @@ def backbone(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fix
     """Hidden states of frames; ``input_ids`` is [batch, length, codebooks + 1], its last column the tokens of text."""
     net = Decoder(graph, config, weights, fixed=fixed)
     net.declare(("batch_size", LENGTH, config.codebooks + 1))
-    codes = "embed" if net.has("embed.weight") else f"{DEPTH.prefix}embed"
+    codes = "embed" if net.has("embed.weight") else f"{DEPTH}.embed"
     net.close(HIDDEN, layers(net, frame_embeddings(net, net.ids, config.codebooks, config.vocab, TEXT, codes)))
 
 
@@ -154,8 +168,8 @@ def head(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: 
 def depth_decoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
     """Logits of the codes of one frame. Position 0 is the backbone's hidden state, whose id is not read; position k has
     the code of codebook k - 1, and the logits of codebook k. Those of position 0 have no meaning."""
-    net = Decoder(graph, DEPTH.config(config), weights, fixed=fixed)
-    net.scope = DEPTH.prefix
+    net = Decoder(graph, part_config(config, DEPTH), weights, fixed=fixed)
+    net.scope = f"{DEPTH}."
     net.declare(("batch_size", LENGTH))
     state = net.input(STATE, "f32", ("batch_size", net.config.backbone_hidden))
     before = net.Max(net.Sub(net.positions, 1), net.Constant(value_int=0))
@@ -169,20 +183,21 @@ def depth_decoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *
 
 
 ARCHITECTURES = (
-    with_codec(
-        Architecture(
-            "csm",
-            "CSM",
-            ("csm",),
-            ("csm",),
-            KEYS,
-            WEIGHTS,
-            (Task("text-to-speech", {"backbone": backbone, "lm_head": head, "depth_decoder": depth_decoder}, run_csm),),
-            settle=settle,
-            prefixes=(),
-            ignored=(r"audio_tokens_offsets$",),
-        ),
-        "codec_config",
-        "codec_model",
+    Architecture(
+        "csm",
+        "CSM",
+        ("csm",),
+        ("csm",),
+        KEYS,
+        WEIGHTS,
+        (Task("text-to-speech", {"backbone": backbone, "lm_head": head, "depth_decoder": depth_decoder}, run_csm),),
+        settle=settle,
+        prefixes=(),
+        ignored=(r"audio_tokens_offsets$",),
+        parts={
+            "": Part(BACKBONE, "", (Below("backbone_"),)),
+            DEPTH: Part(DEPTH_DECODER, "depth_decoder_config", (Below("depth_decoder."),)),
+            CODEC: codec_part("codec_config", Below("codec_model.")),
+        },
     ),
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...runtime.contract.architecture import HF, Architecture, Config, Key, Row, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, Integer, Listed, Only, flag
+from ...runtime.contract.part_rows import plain_keys, plain_weights
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.attention import self_attention
@@ -22,7 +23,6 @@ from ..layers.norm import layer_norm, norm
 from ..pipelines.audio.synthesis.synthesis_tasks import run_first_stage, run_second_stage
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, RMS_EPS_5, kv_heads_key, matrix
 from ..schema.network_hyperparameters import count_of
-from ..schema.submodel import Submodel
 
 FIRST, SECOND = "metavoice_first_stage", "metavoice_second_stage"
 SPEAKER = "speaker_embedding"
@@ -59,66 +59,56 @@ def layer(own: str, gpt_fast: str, original: str, shape: tuple[str, ...]) -> Wei
     return Weight(f"layers.{{i}}.{own}.weight", names, shape=shape)
 
 
-FIRST_STAGE = Submodel(
-    "",
-    "",
-    "",
-    (
-        HIDDEN,
-        *COMMON,
-        kv_heads_key("n_local_heads"),
-        OWN_HEAD_DIM,
-        Key("vocab", "vocab_size", kind=COUNT),
-        Key("intermediate", "intermediate_size", (), _intermediate, COUNT),
-        Key("eps", ("norm_eps", "rmsnorm_eps"), (), 1e-5, RMS_EPS_5.kind),
-        Key("fused", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim),
-    ),
-    (
-        Weight("embed.weight", ("tok_embeddings.weight", "transformer.wtes.0.weight"), shape=("vocab", "hidden")),
-        Weight("positions.weight", ("pos_embeddings.weight", "transformer.wpe.weight"), shape=("positions", "hidden")),
-        SPEAKER_WEIGHT,
-        layer("attn_norm", "attention_norm", "ln_1", ("hidden",)),
-        layer("attn.qkv", "attention.wqkv", "attn.c_attn", ("fused", "hidden")),
-        layer("attn.o", "attention.wo", "attn.c_proj", ("hidden", "heads*head_dim")),
-        layer("mlp_norm", "ffn_norm", "ln_2", ("hidden",)),
-        layer("mlp.gate", "feed_forward.swiglu.w1", "mlp.swiglu.w1", ("intermediate", "hidden")),
-        layer("mlp.up", "feed_forward.swiglu.w3", "mlp.swiglu.w3", ("intermediate", "hidden")),
-        layer("mlp.down", "feed_forward.w2", "mlp.c_proj", ("hidden", "intermediate")),
-        Weight("norm.weight", ("norm.weight", "transformer.ln_f.weight"), shape=("hidden",)),
-        Weight("head.weight", ("output.weight", "lm_heads.0.weight"), shape=("vocab", "hidden")),
-    ),
+FIRST_KEYS: tuple[Row, ...] = (
+    HIDDEN,
+    *COMMON,
+    kv_heads_key("n_local_heads"),
+    OWN_HEAD_DIM,
+    Key("vocab", "vocab_size", kind=COUNT),
+    Key("intermediate", "intermediate_size", (), _intermediate, COUNT),
+    Key("eps", ("norm_eps", "rmsnorm_eps"), (), 1e-5, RMS_EPS_5.kind),
+    Key("fused", (), (), lambda config: (config.heads + 2 * config.kv_heads) * config.head_dim),
+)
+FIRST_WEIGHTS = (
+    Weight("embed.weight", ("tok_embeddings.weight", "transformer.wtes.0.weight"), shape=("vocab", "hidden")),
+    Weight("positions.weight", ("pos_embeddings.weight", "transformer.wpe.weight"), shape=("positions", "hidden")),
+    SPEAKER_WEIGHT,
+    layer("attn_norm", "attention_norm", "ln_1", ("hidden",)),
+    layer("attn.qkv", "attention.wqkv", "attn.c_attn", ("fused", "hidden")),
+    layer("attn.o", "attention.wo", "attn.c_proj", ("hidden", "heads*head_dim")),
+    layer("mlp_norm", "ffn_norm", "ln_2", ("hidden",)),
+    layer("mlp.gate", "feed_forward.swiglu.w1", "mlp.swiglu.w1", ("intermediate", "hidden")),
+    layer("mlp.up", "feed_forward.swiglu.w3", "mlp.swiglu.w3", ("intermediate", "hidden")),
+    layer("mlp.down", "feed_forward.w2", "mlp.c_proj", ("hidden", "intermediate")),
+    Weight("norm.weight", ("norm.weight", "transformer.ln_f.weight"), shape=("hidden",)),
+    Weight("head.weight", ("output.weight", "lm_heads.0.weight"), shape=("vocab", "hidden")),
 )
 SQUARE = ("hidden", "hidden")
-SECOND_STAGE = Submodel(
-    "",
-    "",
-    "",
-    (
-        HIDDEN,
-        *COMMON,
-        OWN_HEAD_DIM,
-        Key("vocabularies", "vocab_sizes", kind=VOCABULARIES),
-        Key("targets", "target_vocab_sizes", kind=VOCABULARIES),
-        Key("inputs", (), (), lambda config: len(config.vocabularies)),
-        Key("outputs", (), (), lambda config: len(config.targets)),
-        Key("bias", "bias", (), False, flag),
-        Key("causal", "causal", (), False, Only(False)),
-        Key("norm_type", "norm_type", (), "layernorm", Only("layernorm")),
-        Key("nonlinearity", "nonlinearity_type", (), "gelu", Only("gelu")),
-    ),
-    (
-        Weight("embed.{i}.weight", "transformer.wtes.{i}.weight", shape=("vocabularies", "hidden"), layers="inputs"),
-        Weight("positions.weight", "transformer.wpe.weight", shape=("positions", "hidden")),
-        SPEAKER_WEIGHT,
-        *matrix("layers.{i}.attn_norm", "transformer.h.{i}.ln_1", None, shape=("hidden",)),
-        *matrix("layers.{i}.attn.qkv", "transformer.h.{i}.attn.c_attn", None, shape=("3*hidden", "hidden")),
-        *matrix("layers.{i}.attn.o", "transformer.h.{i}.attn.c_proj", None, shape=SQUARE),
-        *matrix("layers.{i}.mlp_norm", "transformer.h.{i}.ln_2", None, shape=("hidden",)),
-        *matrix("layers.{i}.mlp.up", "transformer.h.{i}.mlp.c_fc", None, shape=("4*hidden", "hidden")),
-        *matrix("layers.{i}.mlp.down", "transformer.h.{i}.mlp.c_proj", None, shape=("hidden", "4*hidden")),
-        *matrix("norm", "transformer.ln_f", None, shape=("hidden",)),
-        Weight("head.{i}.weight", "lm_heads.{i}.weight", shape=("targets", "hidden"), layers="outputs"),
-    ),
+SECOND_KEYS: tuple[Row, ...] = (
+    HIDDEN,
+    *COMMON,
+    OWN_HEAD_DIM,
+    Key("vocabularies", "vocab_sizes", kind=VOCABULARIES),
+    Key("targets", "target_vocab_sizes", kind=VOCABULARIES),
+    Key("inputs", (), (), lambda config: len(config.vocabularies)),
+    Key("outputs", (), (), lambda config: len(config.targets)),
+    Key("bias", "bias", (), False, flag),
+    Key("causal", "causal", (), False, Only(False)),
+    Key("norm_type", "norm_type", (), "layernorm", Only("layernorm")),
+    Key("nonlinearity", "nonlinearity_type", (), "gelu", Only("gelu")),
+)
+SECOND_WEIGHTS = (
+    Weight("embed.{i}.weight", "transformer.wtes.{i}.weight", shape=("vocabularies", "hidden"), layers="inputs"),
+    Weight("positions.weight", "transformer.wpe.weight", shape=("positions", "hidden")),
+    SPEAKER_WEIGHT,
+    *matrix("layers.{i}.attn_norm", "transformer.h.{i}.ln_1", None, shape=("hidden",)),
+    *matrix("layers.{i}.attn.qkv", "transformer.h.{i}.attn.c_attn", None, shape=("3*hidden", "hidden")),
+    *matrix("layers.{i}.attn.o", "transformer.h.{i}.attn.c_proj", None, shape=SQUARE),
+    *matrix("layers.{i}.mlp_norm", "transformer.h.{i}.ln_2", None, shape=("hidden",)),
+    *matrix("layers.{i}.mlp.up", "transformer.h.{i}.mlp.c_fc", None, shape=("4*hidden", "hidden")),
+    *matrix("layers.{i}.mlp.down", "transformer.h.{i}.mlp.c_proj", None, shape=("hidden", "4*hidden")),
+    *matrix("norm", "transformer.ln_f", None, shape=("hidden",)),
+    Weight("head.{i}.weight", "lm_heads.{i}.weight", shape=("targets", "hidden"), layers="outputs"),
 )
 
 
@@ -211,8 +201,8 @@ ARCHITECTURES = (
         "MetaVoice first stage",
         (FIRST,),
         (FIRST,),
-        FIRST_STAGE.rows(),
-        FIRST_STAGE.weight_rows(),
+        plain_keys(FIRST_KEYS),
+        plain_weights(FIRST_WEIGHTS),
         (Task("text-to-speech", {"model": first_stage}, run_first_stage),),
         implied=implied(FIRST, "layers.0.attention.wqkv.weight", "transformer.h.0.mlp.swiglu.w1.weight"),
         prefixes=("model.", "_orig_mod."),
@@ -222,8 +212,8 @@ ARCHITECTURES = (
         "MetaVoice second stage",
         (SECOND,),
         (SECOND,),
-        SECOND_STAGE.rows(),
-        SECOND_STAGE.weight_rows(),
+        plain_keys(SECOND_KEYS),
+        plain_weights(SECOND_WEIGHTS),
         (Task("text-to-speech", {"model": second_stage}, run_second_stage),),
         implied=implied(SECOND, "lm_heads.1.weight"),
         prefixes=("model.", "_orig_mod."),

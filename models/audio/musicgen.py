@@ -7,21 +7,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...runtime.contract.architecture import Architecture, Config, Key, Task
+from ...runtime.contract.architecture import Architecture, Config, Key, Part, Task
 from ...runtime.contract.hyperparameter import Integer
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.codebooks import frame_embeddings
 from ..layers.decoder import LENGTH
 from ..pipelines.audio.synthesis.synthesis_tasks import run_codebook_model
-from ..schema.inner_codec import with_codec
+from ..schema.codec_hyperparameters import CODEC, codec_part
 from ..schema.network_hyperparameters import Stated
-from ..schema.submodel import Submodel
 from ..seq2seq.codebook_decoder import (
     DECODER_WEIGHTS,
-    IGNORED,
     PROJECTION_WEIGHTS,
     TEXT,
+    TEXT_ENCODER,
     decode,
     decoder_keys,
     text_encoder,
@@ -30,23 +29,16 @@ from ..seq2seq.decoder import CrossDecoder
 
 PAD = 2048
 """The code of published models before the first one and behind the last one."""
-DECODER = Submodel(
-    "",
-    "decoder",
-    "decoder.",
-    (
-        Stated("model_type", "musicgen_decoder"),
-        *decoder_keys(PAD, PAD),
-        Key("channels", "audio_channels", (), 1, Integer(1, 2)),
-    ),
+DECODER = Architecture(
+    "musicgen_decoder",
+    "MusicGen decoder",
+    ("musicgen_decoder",),
+    (),
+    (*decoder_keys(PAD, PAD), Key("channels", "audio_channels", (), 1, Integer(1, 2))),
     DECODER_WEIGHTS,
+    (),
 )
-KEYS = (
-    Stated("architectures", ["MusicgenForConditionalGeneration"]),
-    Stated("is_encoder_decoder", True),
-    *DECODER.rows(),
-    *TEXT.rows(),
-)
+KEYS = (Stated("architectures", ["MusicgenForConditionalGeneration"]), Stated("is_encoder_decoder", True))
 
 
 def sinusoids(net: CrossDecoder) -> Value:
@@ -66,18 +58,16 @@ def decoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixe
 
 
 ARCHITECTURES = (
-    with_codec(
-        Architecture(
-            "musicgen",
-            "MusicGen",
-            ("musicgen",),
-            ("musicgen",),
-            KEYS,
-            (*DECODER.weight_rows(), *PROJECTION_WEIGHTS, *TEXT.weight_rows()),
-            (Task("text-to-audio", {"text_encoder": text_encoder, "decoder": decoder}, run_codebook_model),),
-            prefixes=(),
-            ignored=IGNORED,
-        ),
-        "audio_encoder",
+    Architecture(
+        "musicgen",
+        "MusicGen",
+        ("musicgen",),
+        ("musicgen",),
+        KEYS,
+        PROJECTION_WEIGHTS,
+        (Task("text-to-audio", {TEXT: text_encoder, "decoder": decoder}, run_codebook_model),),
+        prefixes=(),
+        ignored=(),
+        parts={"": Part(DECODER, "decoder"), TEXT: TEXT_ENCODER, CODEC: codec_part("audio_encoder")},
     ),
 )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import Architecture, Config, Key, Row, Task, Weight
+from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Below, Config, Key, Part, Row, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Only, ParameterError, flag
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
@@ -18,15 +18,14 @@ from ..layers.decoder import LENGTH
 from ..layers.linear import embedding
 from ..layers.rope import PLAIN, Rotary
 from ..pipelines.audio.synthesis.synthesis_tasks import run_parler_tts
+from ..schema.codec_hyperparameters import CODEC, codec_part
 from ..schema.hyperparameters import frequency_base
-from ..schema.inner_codec import with_codec
 from ..schema.network_hyperparameters import Stated
-from ..schema.submodel import Submodel
 from ..seq2seq.codebook_decoder import (
     DECODER_WEIGHTS,
-    IGNORED,
     PROJECTION_WEIGHTS,
     TEXT,
+    TEXT_ENCODER,
     decode,
     decoder_keys,
     text_encoder,
@@ -57,12 +56,12 @@ def _positions(config: Config, i: int) -> bool:
     return not config.rotates
 
 
-DECODER = Submodel(
-    "",
-    "decoder",
-    "decoder.",
+DECODER = Architecture(
+    "parler_tts_decoder",
+    "Parler-TTS decoder",
+    ("parler_tts_decoder",),
+    (),
     (
-        Stated("model_type", "parler_tts_decoder"),
         *decoder_keys(START, PAD),
         Key("end", "eos_token_id", (), lambda config: config.pad, SIZE, at_most=("vocab",)),
         EqualHeads("kv_heads", "num_key_value_heads", (), _heads, COUNT),
@@ -76,21 +75,18 @@ DECODER = Submodel(
             "positions.weight", "model.decoder.embed_positions.weights", shape=("positions", "hidden"), when=_positions
         ),
     ),
+    (),
 )
 KEYS: tuple[Row, ...] = (
     Stated("architectures", ["ParlerTTSForConditionalGeneration"]),
     Stated("is_encoder_decoder", True),
     Key("prompt_vocab", "vocab_size", "vocab_size", kind=COUNT),
     Key("crosses", "prompt_cross_attention", (), False, Only(False)),
-    *DECODER.rows(),
-    *TEXT.rows(),
 )
 PROMPTS = "embed_prompts"
 WEIGHTS = (
-    *DECODER.weight_rows(),
     Weight(f"{PROMPTS}.weight", f"{PROMPTS}.weight", f"{PROMPTS}.weight", shape=("prompt_vocab", "hidden")),
     *PROJECTION_WEIGHTS,
-    *TEXT.weight_rows(),
 )
 
 
@@ -106,18 +102,22 @@ def decoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixe
 
 
 ARCHITECTURES = (
-    with_codec(
-        Architecture(
-            "parler_tts",
-            "Parler-TTS",
-            ("parler_tts",),
-            ("parler_tts",),
-            KEYS,
-            WEIGHTS,
-            (Task("text-to-speech", {"text_encoder": text_encoder, "decoder": decoder}, run_parler_tts),),
-            prefixes=(),
-            ignored=IGNORED,
-        ),
-        "audio_encoder",
+    Architecture(
+        "parler_tts",
+        "Parler-TTS",
+        ("parler_tts",),
+        ("parler_tts",),
+        KEYS,
+        WEIGHTS,
+        (Task("text-to-speech", {TEXT: text_encoder, "decoder": decoder}, run_parler_tts),),
+        prefixes=(),
+        ignored=(),
+        parts={
+            "": Part(DECODER, "decoder"),
+            TEXT: TEXT_ENCODER,
+            CODEC: codec_part(
+                "audio_encoder", Below("audio_encoder.", "", HF), Below("audio_encoder.model.", "", ORIGINAL)
+            ),
+        },
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...runtime.contract.architecture import Config, Key
+from ...runtime.contract.architecture import Below, Config, Key, Part
 from ...runtime.contract.hyperparameter import COUNT, Integer, Listed
 
 AUDIO_CODEC = "audio-codec"
@@ -26,6 +26,16 @@ CODEBOOK = Integer(1, 1 << 20)
 """Vectors of a codebook."""
 QUANTIZERS = Integer(1, 1024)
 """Number of codebooks."""
+
+
+CODEC, CODEC_GRAPHS = "codec", "audio_"
+"""A codec inside a model that writes its codes: the name of the part, and how the names of its graphs begin."""
+
+
+def codec_part(place: str, *weights: Below) -> Part:
+    """The codec that a file states in the object `place` of its config.json, if it has the weights; `weights` as of
+    `Part`."""
+    return Part(None, place, weights, CODEC_GRAPHS, optional=True)
 
 
 def rate_key(hf: str | tuple[str, ...], default: int) -> Key:

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...runtime.contract.architecture import FEATURE_EXTRACTION, Config, Key, Row, Stored, Weight
+from ...runtime.contract.architecture import Config, Key, Part, Row, Stored, Weight
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer
+from ...runtime.contract.part_graph import add_part
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
-from ..layers.encoder import Encoder
 from ..layers.linear import linear
 from ..layers.mlp import plain
 from ..layers.net import Net
 from ..layers.norm import layer_norm
 from ..layers.rope import Rotary
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, act, matrix
-from ..schema.submodel import Submodel
 from ..schema.weight_layout import JOINED
 from .bart import layer_weights
 from .decoder import CROSS, KINDS, SOURCE_HIDDEN, CrossDecoder, source_key_values
-from .t5 import ENCODER_WEIGHTS, encode, rows
 
 EPS = 1e-5
 """Epsilon of every norm."""
@@ -31,10 +29,9 @@ CODEBOOKS = Integer(1, 64)
 """Number of codebooks; published models have at most 32."""
 PROJECTION = "enc_to_dec_proj"
 """The layer between the text's hidden states and a decoder of another width."""
-TEXT = Submodel(
-    "text_encoder", "text_encoder", "text_encoder.", rows(FEATURE_EXTRACTION, "EncoderModel"), ENCODER_WEIGHTS
-)
-"""The part that reads the text."""
+TEXT = "text_encoder"
+"""Name of the part that reads the text."""
+TEXT_ENCODER = Part("t5_encoder", TEXT)
 
 
 def decoder_keys(start: int, pad: int) -> tuple[Row, ...]:
@@ -72,7 +69,7 @@ DECODER_WEIGHTS = (
 
 
 def _projects(config: Config, i: int) -> bool:
-    return bool(config.values[f"{TEXT.prefix}hidden"] != config.hidden)
+    return bool(config.values[f"{TEXT}.hidden"] != config.hidden)
 
 
 PROJECTION_WEIGHTS = (
@@ -80,30 +77,26 @@ PROJECTION_WEIGHTS = (
         f"{PROJECTION}.weight",
         f"{PROJECTION}.weight",
         f"{PROJECTION}.weight",
-        shape=("hidden", f"{TEXT.prefix}hidden"),
+        shape=("hidden", f"{TEXT}.hidden"),
         when=_projects,
     ),
     Weight(f"{PROJECTION}.bias", f"{PROJECTION}.bias", f"{PROJECTION}.bias", shape=("hidden",), when=_projects),
 )
-IGNORED = (r"^text_encoder\.encoder\.embed_tokens\.weight$",)
-"""Copies of the embedding of text."""
 
 
 def text_encoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
     """The encoder's graph. Outputs are ``last_hidden_state`` [texts, source, text hidden], ``encoder_hidden_states``
     [texts, source, hidden], which the decoder reads, zeros for padding, and the decoder's keys and values of them if it
     has a fixed cache."""
-    net = Encoder(graph, TEXT.config(config), weights)
-    net.scope = TEXT.prefix
-    x = encode(net)
+    net = Net(graph, config, weights)
+    x = add_part(graph, config, weights, TEXT)["last_hidden_state"]
     net.output("last_hidden_state", x)
-    between = Net(graph, config, weights)
-    if between.has(f"{PROJECTION}.weight"):
-        x = linear(between, x, PROJECTION)
-    x = net.Mul(x, net.Unsqueeze(net.Cast(net.mask, to=1), [2]))
+    if net.has(f"{PROJECTION}.weight"):
+        x = linear(net, x, PROJECTION)
+    x = net.Mul(x, net.Unsqueeze(net.Cast(graph.values["attention_mask"], to=1), [2]))
     net.output(SOURCE_HIDDEN, x)
     for i in range(config.decoder_layers) if fixed else ():
-        for kind, value in zip(KINDS, source_key_values(between, x, f"decoder.layers.{i}.cross"), strict=True):
+        for kind, value in zip(KINDS, source_key_values(net, x, f"decoder.layers.{i}.cross"), strict=True):
             net.output(CROSS.format(i=i, kind=kind), value)
 
 

@@ -37,6 +37,8 @@ STATED = {
 }
 """Where files of a naming convention keep their hyper-parameters."""
 REQUIRED = object()
+MISSHAPEN = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
+"""What functions raise that take sizes from weights of other shapes."""
 
 
 class Config:
@@ -350,6 +352,51 @@ class Task:
     variants: Mapping[str, GraphBuilder] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Below:
+    """How files of transformers name the weights of a part.
+
+    Attributes:
+        prefix: how the names begin in the file of the whole ...
+        inner: ... where they begin with this in the part's own file. Other weights of the part have other names.
+        convention: whose names the part's own file has.
+    """
+
+    prefix: str
+    inner: str = ""
+    convention: str = HF
+
+
+@dataclass(frozen=True)
+class Part:
+    """A model inside another one, which is bound by its own architecture.
+
+    Own names of its weights and hyper-parameters are its architecture's, below the name of the part:
+    ``text_encoder.hidden``; a part named "" has them unchanged. Files of transformers have its weights as `weights`
+    says, and its hyper-parameters in an object of config.json. Other files have the own names of the weights, and the
+    keys of config.json below the name of the object: ``text_encoder.d_model``.
+
+    Attributes:
+        architecture: an architecture, or the name of a registered one; None for the one that the object's `model_type`
+            names.
+        place: the object in config.json; empty for config.json itself.
+        weights: names in files of transformers, the one that is written first; `place` and a dot if left out.
+        graphs: how names of its graphs begin among the graphs of the whole, if these are a graph each.
+        optional: whether a file may lack it.
+    """
+
+    architecture: Architecture | str | None
+    place: str
+    weights: tuple[Below, ...] = ()
+    graphs: str | None = None
+    optional: bool = False
+
+    @property
+    def names(self) -> tuple[Below, ...]:
+        """Names of its weights in files of transformers."""
+        return self.weights or (Below(f"{self.place}."),)
+
+
 Deviation = Callable[[Config, Collection[str]], str | None]
 """What llama.cpp does differently with a model of this configuration and these tensors of its GGUF file: the end of a
 sentence, None if nothing."""
@@ -379,8 +426,8 @@ class Architecture:
             file, and the graphs use all of them. A function makes them of a convention and the names in a file, where
             the number of layers decides what modules are called.
         deviations: what llama.cpp does differently with some of the models.
-        specialize: the architecture of one file, from its naming convention, what it states, and the names of its
-            weights: for models with parts whose architectures the file names.
+        parts: models that it is made of, by name. `keys`, `weights` and `tasks` are those of the whole alone where a
+            family declares it; a registered architecture has those of its parts too, as far as no file decides them.
     """
 
     name: str
@@ -398,7 +445,7 @@ class Architecture:
     wide_activations: bool = False
     modules: tuple[ModuleNames, ...] | Callable[[str, Collection[str]], tuple[ModuleNames, ...]] = ()
     deviations: tuple[Deviation, ...] = ()
-    specialize: Callable[[str, Mapping[str, Any], Collection[str]], Architecture] | None = None
+    parts: Mapping[str, Part] = field(default_factory=dict)
 
     def task(self, name: str | None = None) -> Task:
         """The task of a name or alias, the first one for None. KeyError where the architecture does not have it."""
@@ -409,7 +456,7 @@ class Architecture:
 
     def config(self, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
         """The hyper-parameters of a file; FormatError for an invalid one, or listing all that are missing."""
-        config = Config({"names": names, "path": path})
+        config = Config({"names": names, "path": path, **({"parts": self.parts} if self.parts else {})})
         missing = []
         for row in self.keys:
             try:

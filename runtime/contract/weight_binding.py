@@ -19,6 +19,7 @@ from ..tensor.tensor import Tensor
 from .architecture import (
     GGUF,
     HF,
+    MISSHAPEN,
     STATED,
     Architecture,
     Config,
@@ -30,15 +31,16 @@ from .architecture import (
     sizes,
     weight_slots,
 )
+from .composition import whole
 from .hyperparameter import ParameterError, StatedValues, shown
 
+LAYERS = re.compile(r"\{((?:\w+\.)*layers)\}")
+"""The number of layers of a model, or of one of its parts, in a pattern of tensors that are ignored."""
 NUMBER = re.compile(r"\d+")
 MAX_NAME = 100
 """Characters of a name that is compared with those that are known."""
 UNPREFIXED = ("xielu.",)
 """Beginnings of GGUF keys that stand without the name of the architecture."""
-MISSHAPEN = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
-"""What functions raise that take sizes from weights of other shapes."""
 MAX_LISTED = 12
 """Entries of a list of names in a message; the rest is counted."""
 
@@ -46,7 +48,7 @@ MAX_LISTED = 12
 @functools.cache
 def architectures() -> tuple[Architecture, ...]:
     """Every architecture of every family."""
-    return tuple(architecture for family in discovery.ARCHITECTURES.all() for architecture in family)
+    return tuple(whole(architecture) for family in discovery.ARCHITECTURES.all() for architecture in family)
 
 
 def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
@@ -67,7 +69,7 @@ def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, 
 def _mentioning(text: str) -> Iterator[Architecture]:
     """The architectures of the families whose source contains a text."""
     for name in discovery.ARCHITECTURES.mentioning(text):
-        yield from discovery.ARCHITECTURES.load(name)
+        yield from map(whole, discovery.ARCHITECTURES.load(name))
 
 
 def named_model_type(kind: str) -> Architecture | None:
@@ -299,7 +301,7 @@ def _check_bounds(architecture: Architecture, config: Config, names: str, path: 
 
 def ignored(architecture: Architecture, config: Config, names: Iterable[str]) -> set[str]:
     """The tensor names that match the architecture's `ignored` patterns."""
-    patterns = [pattern.replace("{layers}", str(config.values.get("layers"))) for pattern in architecture.ignored]
+    patterns = [LAYERS.sub(lambda field: str(config.values.get(field[1])), pattern) for pattern in architecture.ignored]
     return {name for name in names if any(re.search(pattern, name) for pattern in patterns)}
 
 

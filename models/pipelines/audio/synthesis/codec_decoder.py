@@ -9,10 +9,9 @@ import numpy as np
 
 from .....runtime.base.errors import UsageError
 from .....runtime.contract.architecture import RunOptions
+from .....runtime.contract.part_rows import part_config
 from .....runtime.ir.graph import Graph
-from ....schema.codec_hyperparameters import DECODER, ENCODER
-from ....schema.inner_codec import AUDIO, CODEC
-from ....schema.submodel import part_config
+from ....schema.codec_hyperparameters import CODEC, CODEC_GRAPHS, DECODER, ENCODER
 from ..codec.codec_model import CodecModel
 
 
@@ -47,9 +46,9 @@ class CodecDecoder:
 
 def inner_codec(graphs: Mapping[str, Graph], options: RunOptions) -> CodecModel:
     """The codec inside a model, of the model's graphs and options. UsageError for a model without one."""
-    inner = {name: graphs[AUDIO + name] for name in (ENCODER, DECODER) if AUDIO + name in graphs}
+    inner = {name: graphs[CODEC_GRAPHS + name] for name in (ENCODER, DECODER) if CODEC_GRAPHS + name in graphs}
     if options.config is None or len(inner) < 2:
         path = options.source.files[0] if options.source is not None and options.source.files else None
         why = "the model has no audio decoder: its file lacks the weights of the codec"
         raise UsageError("E-SPEAK-CODEC", path, why, hint="Use the whole checkpoint")
-    return CodecModel(inner, replace(options, config=part_config(options.config, f"{CODEC}."), variant=None))
+    return CodecModel(inner, replace(options, config=part_config(options.config, CODEC), variant=None))
