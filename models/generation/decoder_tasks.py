@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -18,15 +19,34 @@ from ...runtime.contract.architecture import (
     Ways,
     Weight,
 )
-from ...runtime.ir.graph import Graph
+from ...runtime.ir.graph import Dim, Graph, Value
 from ...runtime.tensor.tensor import Tensor
-from ..layers.decoder import Decoder
+from ..layers.decoder import EMBEDS, Decoder
 
 if TYPE_CHECKING:
     from .language_model import LanguageModel
 
+FROM_EMBEDS, EMBED_TOKENS = "from_embeds", "embed_tokens"
+"""Names of variants: the decoder of ``inputs_embeds``, and the embeddings of ids."""
 HEAD = ("head.",)
 """Weights that predict tokens."""
+
+
+class Complete(Exception):
+    """The graph has all its outputs: the remaining layers are not added."""
+
+
+class TokenEmbeddings(Decoder):
+    """A net that ends with the embeddings of ``input_ids``: the output ``inputs_embeds`` [batch, length, hidden]."""
+
+    def begin(self, embed: str = "embed", scale: float | None = None) -> Value:
+        """Declare the inputs and the output; raises `Complete`."""
+        self.output(EMBEDS, super().begin(embed, scale))
+        raise Complete
+
+    def declare(self, shape: tuple[Dim, ...]) -> None:
+        """Declare the input; `shape` as of `Decoder`."""
+        self.ids = self.input("input_ids", "i64", shape)
 
 
 def classifier(width: str, gguf: Ways = ()) -> tuple[Weight, ...]:
@@ -43,16 +63,24 @@ def classifier(width: str, gguf: Ways = ()) -> tuple[Weight, ...]:
 
 def decoder_tasks(build: Callable[[Decoder], None], width: str = "hidden") -> tuple[Task, ...]:
     """The tasks of a decoder whose layers `build` adds; `width` is the parameter that holds the elements of its last
-    hidden state."""
+    hidden state. Multimodal models use the variants of text generation: `FROM_EMBEDS` and `EMBED_TOKENS`."""
+
+    def builder(task: str, kind: type[Decoder] = Decoder, embeds: bool = False) -> GraphBuilder:
+        def add(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+            with contextlib.suppress(Complete):
+                build(kind(graph, config, weights, task=task, fixed=fixed, embeds=embeds))
+
+        return add
 
     def graphs(task: str) -> dict[str, GraphBuilder]:
-        def add(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
-            build(Decoder(graph, config, weights, task=task, fixed=fixed))
+        return {MODEL: builder(task)}
 
-        return {MODEL: add}
-
+    variants = {
+        FROM_EMBEDS: builder(TEXT_GENERATION, embeds=True),
+        EMBED_TOKENS: builder(TEXT_GENERATION, TokenEmbeddings),
+    }
     return (
-        Task(TEXT_GENERATION, graphs(TEXT_GENERATION), run_decoder, aliases=("lm",)),
+        Task(TEXT_GENERATION, graphs(TEXT_GENERATION), run_decoder, aliases=("lm",), variants=variants),
         Task(
             TEXT_CLASSIFICATION,
             graphs(TEXT_CLASSIFICATION),

@@ -180,7 +180,7 @@ def _by_head(net: Decoder, x: Value, name: str) -> Value:
     [heads, out, in]."""
 
     def head_indices() -> Value:
-        shape = net.Concat(net.Shape(net.ids), [net.config.heads], axis=0)
+        shape = net.Concat(net.Shape(net.tokens, end=2), [net.config.heads], axis=0)
         return net.Expand(net.constant([list(range(net.config.heads))], "int64"), shape)
 
     y: Value = net.MatMulExperts(

@@ -128,7 +128,7 @@ def build_gemma(net: Decoder) -> None:
     """Gemma 1: a Llama with scaled embeddings."""
     config = net.config
     rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
-    x = net.Mul(net.begin(), math.sqrt(config.hidden))
+    x = net.begin(scale=math.sqrt(config.hidden))
     for i in range(config.layers):
         x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary))
         x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
@@ -141,7 +141,7 @@ def build_gemma2(net: Decoder) -> None:
     config = net.config
     whole, local = rotaries(config)
     scores = Scores(scale=config.query_scalar**-0.5, softcap=config.attention_cap or 0.0)
-    x = net.Mul(net.begin(), math.sqrt(config.hidden))
+    x = net.begin(scale=math.sqrt(config.hidden))
     for i, window in enumerate(config.windows):
         y = norm(net, x, f"layers.{i}.attn_norm")
         y = self_attention(net, y, i, local if window else whole, window=window, scores=scores)

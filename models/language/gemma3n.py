@@ -151,7 +151,7 @@ def build(net: Decoder) -> None:
     config = net.config
     whole, local = rotaries(config)
     kept: dict[int, tuple[Value, Value]] = {}
-    x = net.Mul(net.begin(), math.sqrt(config.hidden))
+    x = net.begin(scale=math.sqrt(config.hidden))
     inputs = layer_inputs(net, x)
     copies = net.Concat(net.Unsqueeze(x, [2]), _projected(net, x, x, "altup.proj"), axis=2)
     for i, window in enumerate(config.windows):

@@ -331,7 +331,7 @@ def build(net: Decoder) -> None:
     whole = Rotary(config.full_head_dim, config.theta, {"type": FACTORS}, config.context, factors="rope.factors")
     local = Rotary(config.head_dim, config.local_theta, PLAIN, config.context)
     kept: dict[int, tuple[Value, Value]] = {}
-    x = net.Mul(net.begin(), math.sqrt(config.hidden))
+    x = net.begin(scale=math.sqrt(config.hidden))
     inputs = layer_inputs(net, x) if config.layer_size else []
     for i in range(config.layers):
         name = f"layers.{i}"

@@ -133,7 +133,7 @@ def build(net: Decoder) -> None:
         values, ids = top(net, logits, config.experts_used)
         return net.Softmax(values, axis=-1), ids
 
-    x = net.Mul(net.begin(), config.embeddings)
+    x = net.begin(scale=config.embeddings)
     for i in range(config.layers):
         y, name = norm(net, x, f"layers.{i}.attn_norm"), f"layers.{i}.mlp"
         y = (

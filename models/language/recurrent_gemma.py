@@ -94,7 +94,7 @@ def build(net: Decoder) -> None:
     """Pre-norm layers: a recurrence or attention, then a gated feed-forward network."""
     config = net.config
     rotary = Rotary(config.rotary, config.theta, PLAIN, config.context)
-    x = net.Mul(net.begin(), _in_bf16(math.sqrt(config.hidden)))
+    x = net.begin(scale=_in_bf16(math.sqrt(config.hidden)))
     for i in range(config.layers):
         y = norm(net, x, f"layers.{i}.norm")
         x = net.Add(

@@ -9,7 +9,7 @@ from ...runtime.contract.hyperparameter import COUNT
 from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
-from ..layers.linear import embedding, linear
+from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import bias_norm
 from ..layers.recurrent.recurrence import scan
@@ -194,8 +194,7 @@ def build_6(net: Decoder) -> None:
 
 def _build(net: Decoder, mixed: Mixed, *, complement: bool) -> None:
     config = net.config
-    net.begin()
-    x = bias_norm(net, embedding(net, net.ids, "embed"), "embed_norm")
+    x = bias_norm(net, net.begin(), "embed_norm")
     for i in range(config.layers):
         x = net.Add(x, _attention(net, bias_norm(net, x, f"layers.{i}.att_norm"), i, mixed))
         x = net.Add(x, _feed_forward(net, bias_norm(net, x, f"layers.{i}.ffn_norm"), i, complement))

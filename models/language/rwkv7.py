@@ -9,7 +9,7 @@ from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
-from ..layers.linear import embedding, linear
+from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import bias_norm
 from ..layers.recurrent.recurrence import scan
@@ -192,8 +192,7 @@ WEIGHTS = (
 
 def build(net: Decoder) -> None:
     """Layers of linear attention with the delta rule, then feed-forward networks."""
-    net.begin()
-    x = bias_norm(net, embedding(net, net.ids, "embed"), "embed_norm")
+    x = bias_norm(net, net.begin(), "embed_norm")
     values: Value | None = None
     for i in range(net.config.layers):
         y, values = _attention(net, bias_norm(net, x, f"layers.{i}.att_norm"), i, values)

@@ -2,7 +2,9 @@
 
 A decoder has the inputs ``input_ids`` [batch, length], ``attention_mask`` [batch, total] (1 for tokens, 0 for padding)
 and ``position_ids`` [batch, length], and for each state ``past_NAME`` and ``present_NAME`` (``past_key_values.0.key``
-and ``present.0.key``, as exporters to ONNX name them). There are two kinds of KV cache:
+and ``present.0.key``, as exporters to ONNX name them). A decoder inside a multimodal model has ``inputs_embeds``
+[batch, length, hidden] in place of the ids, and ``position_ids`` [axes, batch, length] where each pair of rotated
+elements has the position of one of several axes (time, height and width of a picture). There are two kinds of KV cache:
 
 - growing: a run appends its keys and values to those of the past; total = past + length. Exported models have this.
 - fixed: the cache has capacity for total tokens, and a run writes from index ``cache_position`` (a scalar) on. Shapes
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     Norm = Callable[[Net, Value, str], Value]
     Limit = Callable[[Value, Value], Value]
 
-CACHE_POSITION = "cache_position"
+CACHE_POSITION, EMBEDS = "cache_position", "inputs_embeds"
 LAST = "last_logits"
 """Logits of the last token only, for generation, in addition to the logits of all tokens; fixed caches only."""
 LENGTH, PAST, TOTAL = "sequence_length", "past_sequence_length", "total_sequence_length"
@@ -45,6 +47,8 @@ class Decoder(Net):
 
     Args:
         fixed: whether the KV cache has a fixed capacity; otherwise it grows.
+        embeds: whether the graph takes embeddings of tokens in place of ids. What they look like, and the axes of
+            positions, which the hyper-parameter `position_axes` lists for each rotated pair, is up to the whole model.
     """
 
     def __init__(
@@ -55,26 +59,48 @@ class Decoder(Net):
         *,
         task: str = TEXT_GENERATION,
         fixed: bool = False,
+        embeds: bool = False,
     ) -> None:
         super().__init__(graph, config, weights)
         self.task = task
         self.fixed = fixed
+        self.embeds = embeds
+        self.axes = tuple(config.values.get("position_axes") or ()) if embeds else ()
         self.causal = config.values.get("causal") is not False
         self._states: list[tuple[str, Value]] = []
         self._rings: dict[int, Value] = {}
 
-    def begin(self, embed: str = "embed") -> Value:
-        """Declare the inputs and return the token embeddings [batch, length, hidden]."""
+    def begin(self, embed: str = "embed", scale: float | None = None) -> Value:
+        """Declare the inputs and return the token embeddings [batch, length, hidden]: those that the graph takes, or
+        rows of the weight `embed` times `scale`."""
         self.declare(("batch_size", LENGTH))
-        return embedding(self, self.ids, embed)
+        if self.embeds:
+            return self.tokens
+        x = embedding(self, self.ids, embed)
+        return x if scale is None else self.Mul(x, scale)
 
     def declare(self, shape: tuple[Dim, ...]) -> None:
         """Declare the inputs; `shape`: of ``input_ids``, of which the first dimensions are batch and length."""
-        self.ids = self.input("input_ids", "i64", shape)
+        if self.embeds:
+            self._embeds = self.input(EMBEDS, "f32", (*shape[:2], self.config.hidden))
+        else:
+            self.ids = self.input("input_ids", "i64", shape)
         self.mask = self.input("attention_mask", "i64", ("batch_size", TOTAL))
-        self.positions = self.input("position_ids", "i64", ("batch_size", LENGTH))
+        axes = (max(self.axes) + 1,) if self.axes else ()
+        self.positions = self.input("position_ids", "i64", (*axes, "batch_size", LENGTH))
         if self.fixed:
             self.cache_position = self.input(CACHE_POSITION, "i64", ())
+
+    @property
+    def tokens(self) -> Value:
+        """The ids or embeddings of this run's tokens: the first dimensions are batch and length."""
+        return self._embeds if self.embeds else self.ids
+
+    def token_ids(self) -> Value:
+        """The ids of this run's tokens; of a graph that takes embeddings a further input."""
+        if not self.embeds:
+            return self.ids
+        return self.once("token_ids", lambda: self.input("input_ids", "i64", ("batch_size", LENGTH)))
 
     def past(self, name: str, shape: tuple[Dim, ...]) -> Value:
         """Declare the input ``past_NAME``, a state before this run. It starts as zeros; a dimension `PAST` starts at
@@ -90,7 +116,9 @@ class Decoder(Net):
         new = self.Transpose(self.split_heads(new, heads, size), perm=[0, 2, 1, 3])
         if self.fixed:
             past = self.past(name, (heads, TOTAL if window is None else ring_dim(window), size))
-            places = self.once("places", lambda: self.Expand(self.cache_position, self.Shape(self.ids, start=0, end=1)))
+            places = self.once(
+                "places", lambda: self.Expand(self.cache_position, self.Shape(self.tokens, start=0, end=1))
+            )
             whole = self.TensorScatter(past, new, places, axis=2, mode="linear" if window is None else "circular")
             if window is not None:
                 self._rings.setdefault(window, whole)
@@ -136,7 +164,7 @@ class Decoder(Net):
         return self.once("current_mask", self._current_mask)
 
     def _current_mask(self) -> Value:
-        length = self.Shape(self.ids, start=1, end=2)
+        length = self.Shape(self.tokens, start=1, end=2)
         if self.fixed:
             numbers = self.Range(self.Constant(value_int=0), self.Squeeze(length), self.Constant(value_int=1))
             # a Slice from a computed start has no inferable length
@@ -147,11 +175,11 @@ class Decoder(Net):
 
     def _last(self, classes: Value) -> Value:
         """The row of each sequence's last token that is neither masked padding nor the padding token."""
-        length = self.Shape(self.ids, start=1, end=2)
+        length = self.Shape(self.tokens, start=1, end=2)
         one = self.Constant(value_int=1)
         numbers = self.Range(one, self.Add(self.Squeeze(length), one), one)
         seen, pad = self.current_mask(), self.config.values.get("pad")
-        if pad is not None:
+        if pad is not None and not self.embeds:
             seen = self.Mul(seen, self.Cast(self.Not(self.Equal(self.ids, self.Constant(value_int=pad))), to=7))
         last = self.ArgMax(self.Mul(seen, numbers), axis=1, keepdims=1)
         rows: Value = self.GatherND(classes, last, batch_dims=1)
@@ -185,7 +213,7 @@ class Decoder(Net):
         """Mask of a ring buffer: a slot holds the last token whose index has that remainder; negative if not written
         yet."""
         query, length = self._queries(), self.Shape(self._rings[window], start=2, end=3)
-        last = self.Sub(self.Add(self.cache_position, self.Squeeze(self.Shape(self.ids, start=1, end=2))), 1)
+        last = self.Sub(self.Add(self.cache_position, self.Squeeze(self.Shape(self.tokens, start=1, end=2))), 1)
         key = self.Sub(last, self.Mod(self.Sub(last, self._arange(length)), length))
         written = self.GreaterOrEqual(key, self.Constant(value_int=0))
         mask = self.Gather(self.mask, self.Squeeze(self.Max(key, self.Constant(value_int=0)), [0]), axis=1)
@@ -207,7 +235,7 @@ class Decoder(Net):
         return self.once("queries", self._query_positions)
 
     def _query_positions(self) -> Value:
-        length = self.Shape(self.ids, start=1, end=2)
+        length = self.Shape(self.tokens, start=1, end=2)
         past = self.cache_position if self.fixed else self.Sub(self.Shape(self.mask, start=1, end=2), length)
         return self.Add(self.Transpose(self._arange(length)), past)
 

@@ -32,9 +32,11 @@ class Net(Builder):
 
     Attributes:
         scope: prefix of the names of all weights that the net uses: that of a part of a larger model.
+        axes: the axis of the positions that rotates each pair of elements; empty for positions of one axis.
     """
 
     scope = ""
+    axes: tuple[int, ...] = ()
 
     def __init__(self, graph: Graph, config: Config, weights: Mapping[str, Tensor]) -> None:
         super().__init__(graph)

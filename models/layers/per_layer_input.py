@@ -66,7 +66,7 @@ def layer_inputs(net: Decoder, x: Value) -> list[Value]:
     """The input of each layer, [batch, length, layer_size], for embeddings `x`."""
     config = net.config
     size, count = config.layer_size, config.layers
-    stated = net.Mul(embedding(net, net.ids, "layer_embed"), math.sqrt(size))
+    stated = net.Mul(embedding(net, net.token_ids(), "layer_embed"), math.sqrt(size))
     made = net.split_heads(net.Mul(linear(net, x, "layer_proj"), config.hidden**-0.5), count, size)
     both = net.Add(norm(net, made, "layer_norm"), net.split_heads(stated, count, size))
     pieces = net.split(net.Mul(both, 2**-0.5), [1] * count, 2) if count > 1 else [net.Mul(both, 2**-0.5)]

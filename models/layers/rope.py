@@ -157,7 +157,8 @@ class Rotary:
     factors: str | None = None
 
     def angles(self, net: Net, positions: Value) -> tuple[Value, Value]:
-        """Cosines and sines [batch, length, size / 2] at `positions` [batch, length]."""
+        """Cosines and sines [batch, length, size / 2] at `positions` [batch, length], or [axes, batch, length] where
+        the net has `axes`."""
         return net.once(("rotary", repr(self), positions.name), lambda: self._angles(net, positions))
 
     def _angles(self, net: Net, positions: Value) -> tuple[Value, Value]:
@@ -167,11 +168,21 @@ class Rotary:
         frequencies, scale = FREQUENCIES[self.scaling["type"]](net, self, positions)
         if self.factors and net.has(self.factors):
             frequencies = net.Div(frequencies, net.vector(self.factors))
-        at = net.Cast(net.Unsqueeze(positions, [2]), to=1)
-        angles = net.Mul(at, frequencies)
+        angles = net.Mul(net.Cast(self._by_pair(net, positions), to=1), frequencies)
         cosines, sines = net.Cos(angles), net.Sin(angles)
         unscaled = not isinstance(scale, Value) and scale == 1.0
         return (cosines, sines) if unscaled else (net.Mul(cosines, scale), net.Mul(sines, scale))
+
+    def _by_pair(self, net: Net, positions: Value) -> Value:
+        """The position of each rotated pair, [batch, length, size / 2], or [batch, length, 1] for one axis."""
+        if not net.axes:
+            one: Value = net.Unsqueeze(positions, [2])
+            return one
+        if len(net.axes) != self.size // 2:
+            why, expected = "positions of several axes need an axis for each rotated pair", f"{self.size // 2:,} axes"
+            raise FormatError("E-ARCH-ROPE", None, why, expected=expected, found=f"{len(net.axes):,}")
+        found: Value = net.Gather(net.Transpose(positions, perm=[1, 2, 0]), list(net.axes), axis=2)
+        return found
 
     def rotate(self, net: Net, x: Value, heads: int, positions: Value) -> Value:
         """`x` [batch, length, heads x size] rotated by its positions."""
