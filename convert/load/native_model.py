@@ -15,6 +15,7 @@ from ...runtime.contract.architecture import GGUF, HF, MISSHAPEN, MODEL, Archite
 from ...runtime.contract.hyperparameter import StatedValues
 from ...runtime.contract.naming import WatchedWeights, check_used
 from ...runtime.contract.part_binding import bound_to_file
+from ...runtime.contract.part_rows import part_config, part_weights
 from ...runtime.contract.weight_binding import bind, config_from, find_architecture, implied, key_prefix
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
@@ -72,6 +73,14 @@ class Model:
         """What the file would call the weights of a task's head that it does not have."""
         missing = [row for row in task.weights if not row.optional and row.name not in self.weights]
         return [ways[0].names[0] if (ways := row.stored(self.names)) else row.name for row in missing]
+
+    def part(self, name: str) -> Model:
+        """A part as a model of its own: its configuration and weights by the names of its architecture. LookupError for
+        a name that the architecture does not have, and for a part that the file lacks."""
+        architecture = self.architecture.parts[name].architecture
+        if not isinstance(architecture, Architecture):
+            raise LookupError(f"the file lacks {name}")
+        return Model(architecture, HF, part_config(self.config, name), part_weights(self.weights, name), self.source)
 
     def graphs(self, *, fixed: bool = True) -> dict[str, Graph]:
         """The graphs that compute the task, by name. Their weights are the same tensors.

@@ -4,6 +4,7 @@ alternating sliding-window layers."""
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.contract.architecture import HF, Architecture, Config, Key
@@ -157,6 +158,12 @@ def capped(net: Decoder, logits: Value) -> Value:
     return net.Mul(net.Tanh(net.Div(logits, cap)), cap) if cap else logits
 
 
+GEMMA3_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "gemma3_text": {
+        "vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 131072, "query_pre_attn_scalar": 256, "rope_theta": 1e6,
+    },
+}  # fmt: skip
 ARCHITECTURES = (
     Architecture(
         "gemma",
@@ -187,5 +194,6 @@ ARCHITECTURES = (
         GEMMA3_WEIGHTS,
         decoder_tasks(build_gemma2),
         wide_activations=True,
+        nested_defaults=GEMMA3_DEFAULTS,
     ),
 )

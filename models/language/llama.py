@@ -72,8 +72,18 @@ def build(net: Decoder, last: Norm = norm) -> None:
     net.end(x, last)
 
 
+NESTED_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "llama": {
+        "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+    },
+    "mistral": {
+        "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "sliding_window": 4096,
+    },
+}  # fmt: skip
 ARCHITECTURES = (
     Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS, decoder_tasks(build),
                  accepts=lambda source: not source.get("llama.expert_count"), settle=settle_llama3,
-                 deviations=(ignored_windows,)),
+                 deviations=(ignored_windows,), nested_defaults=NESTED_DEFAULTS),
 )  # fmt: skip

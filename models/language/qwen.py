@@ -3,6 +3,9 @@ or normalized queries and keys (3)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...runtime.contract.architecture import Architecture, Key
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
@@ -50,8 +53,36 @@ def build(net: Decoder) -> None:
 
 QWEN2_TYPES, QWEN3_TYPES = ("qwen2", "qwen2_vl_text", "qwen2_5_vl_text"), ("qwen3", "qwen3_vl_text")
 """With the text parts of vision-language models, whose multimodal RoPE is RoPE where all tokens are text."""
+QWEN2_VL = {
+    "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5,
+    "rope_theta": 1e6,
+}  # fmt: skip
+QWEN2_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "qwen2": {
+        "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+    },
+    "qwen2_vl_text": QWEN2_VL, "qwen2_5_vl_text": QWEN2_VL,
+}  # fmt: skip
+QWEN3_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "qwen3_vl_text": {
+        "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 128000,
+        "rms_norm_eps": 1e-6, "rope_theta": 500000.0,
+    },
+}  # fmt: skip
 ARCHITECTURES = (
-    Architecture("qwen2", "Qwen 1.5, 2, 2.5", QWEN2_TYPES, ("qwen2",), QWEN2_KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "qwen2",
+        "Qwen 1.5, 2, 2.5",
+        QWEN2_TYPES,
+        ("qwen2",),
+        QWEN2_KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        nested_defaults=QWEN2_DEFAULTS,
+    ),
     Architecture(
         "qwen3",
         "Qwen 3",
@@ -61,5 +92,6 @@ ARCHITECTURES = (
         (*WEIGHTS, *QK_NORM),
         decoder_tasks(build),
         deviations=(Unread(PROJECTION_BIAS),),
+        nested_defaults=QWEN3_DEFAULTS,
     ),
 )

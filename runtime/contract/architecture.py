@@ -426,6 +426,8 @@ class Architecture:
             file, and the graphs use all of them. A function makes them of a convention and the names in a file, where
             the number of layers decides what modules are called.
         deviations: what llama.cpp does differently with some of the models.
+        nested_defaults: by `model_type`, what config.json leaves out where it is an object inside another one: the
+            defaults of transformers' classes.
         parts: models that it is made of, by name. `keys`, `weights` and `tasks` are those of the whole alone where a
             family declares it; a registered architecture has those of its parts too, as far as no file decides them.
     """
@@ -445,6 +447,7 @@ class Architecture:
     wide_activations: bool = False
     modules: tuple[ModuleNames, ...] | Callable[[str, Collection[str]], tuple[ModuleNames, ...]] = ()
     deviations: tuple[Deviation, ...] = ()
+    nested_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     parts: Mapping[str, Part] = field(default_factory=dict)
 
     def task(self, name: str | None = None) -> Task:

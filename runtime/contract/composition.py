@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..plugin import discovery
@@ -52,7 +52,7 @@ def with_part(
     own = part.architecture
     assert isinstance(own, Architecture)
     typed = part.place and own.model_types and all(row.name != MODEL_TYPE for row in own.keys)
-    keys = (ModelType(own.model_types[0]), *own.keys) if typed else own.keys
+    keys = (ModelType(own.model_types), *own.keys) if typed else own.keys
     graphs = {}
     if part.graphs is not None:
         built = own.tasks[0].graphs
@@ -94,8 +94,3 @@ def _ignored(name: str, part: Part, own: Architecture) -> list[str]:
         anchored = inner.removeprefix("^") if inner.startswith("^") else f".*(?:{inner})"
         found += [f"^{re.escape(prefix)}{anchored}" for prefix in prefixes]
     return found
-
-
-def views(config: Config, weights: Mapping[str, Tensor], name: str) -> tuple[Config, dict[str, Tensor]]:
-    """The hyper-parameters and weights of a part, by its own names."""
-    return part_config(config, name), part_weights(weights, name)

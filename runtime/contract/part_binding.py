@@ -37,7 +37,7 @@ def bound_to_file(
     }  # fmt: skip
     if not undecided:
         return bound_to(architecture, names, weights)
-    inner = {name: _names_inside(name, part, names, weights) for name, part in undecided.items()}
+    inner = {name: _ways(name, part, names, weights) for name, part in undecided.items()}
     of_parts = {each for found in inner.values() for each in found}
     found = bound_to(architecture, names, [each for each in weights if each not in of_parts])
     for name, part in undecided.items():
@@ -65,16 +65,25 @@ def _with_stated(
         raise FormatError("E-ARCH-KEY", path, why, hint=f"Correct it in {STATED[names]}") from error
     own = architecture_of(part) or find_architecture(HF, stated, path)
     convention = next(iter(weights.values())).convention if names == HF else HF
-    spelled = [below.inner + each.removeprefix(below.prefix) for each, below in weights.items()]
+    spelled = [_inner(each, below) for each, below in weights.items()]
     bound = bound_to(own, convention if names == HF else names, spelled)
     return with_part(architecture, name, replace(part, architecture=bound), functools.partial(_settle, own), convention)
+
+
+def inner_names(part: Part, weights: Collection[str]) -> dict[str, str]:
+    """The names of a part's weights in its own file, by those in a file of transformers that has the whole."""
+    return {name: _inner(name, below) for name, below in _ways("", part, HF, weights).items()}
+
+
+def _inner(name: str, below: Below) -> str:
+    return below.inner + name.removeprefix(below.prefix)
 
 
 def _settle(own: Architecture, config: Any, weights: Any) -> None:
     settle(own, config, weights, config.values.get("path"))
 
 
-def _names_inside(name: str, part: Part, names: str, weights: Collection[str]) -> dict[str, Below]:
+def _ways(name: str, part: Part, names: str, weights: Collection[str]) -> dict[str, Below]:
     """The names of a file's tensors that are a part's, with where they stand. The names of a convention other than that
     of transformers are those of the part only if all have its prefix."""
     if names != HF:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base.dataclass import dataclass
 from ..tensor.tensor import Tensor
-from .architecture import HF, SAME, Below, Config, Key, Layout, Part, Row, Stored, Weight, Whole, value_at
+from .architecture import HF, SAME, Architecture, Below, Config, Key, Layout, Part, Row, Stored, Weight, Whole, value_at
 from .hyperparameter import SIZE, ParameterError, checked, mapping
 
 SPECIAL = ("names", "path", "parts")
@@ -41,8 +41,12 @@ def stated_of(part: Part, names: str, source: Mapping[str, Any]) -> Mapping[str,
     """What a file says of a part, in the keys of config.json. ParameterError for a value that is no object."""
     if names != HF:
         return unflattened(source, _inside(part))
-    found: Mapping[str, Any] = source
-    return checked(part.place, value_at(found, part.place) or {}, mapping) if part.place else found
+    if not part.place:
+        return source
+    found: Mapping[str, Any] = checked(part.place, value_at(source, part.place) or {}, mapping)
+    own = part.architecture
+    defaults = own.nested_defaults.get(str(found.get("model_type"))) if isinstance(own, Architecture) else None
+    return {**defaults, **found} if defaults else found
 
 
 def key_rows(name: str, part: Part, rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -119,16 +123,21 @@ def _inside(part: Part) -> str:
 
 @dataclass(frozen=True)
 class ModelType:
-    """Hyper-parameter: the `model_type` of a part, which only tells readers what it is."""
+    """Hyper-parameter: the `model_type` of a part, which only tells readers what it is.
 
-    value: str
+    Attributes:
+        known: those of the part's architecture, the first one being written if a file states another.
+    """
+
+    known: tuple[str, ...]
     name: str = "model_type"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> str:
-        return self.value
+        stated = source.get("model_type")
+        return stated if stated in self.known else self.known[0]
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
-        return {"model_type": self.value}
+        return {"model_type": config.model_type}
 
 
 @dataclass(frozen=True)

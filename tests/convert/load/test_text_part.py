@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from candle_convert import models
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.load.text_part import DEFAULTS
+from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.tests.builders.decoder_cases import DECODERS
 from candle_convert.tests.builders.recurrent_cases import RECURRENT
 from candle_convert.tests.oracles.transformers import Case, difference, made, transformers
@@ -138,6 +138,9 @@ def test_parts_below_the_model(tmp_path):
     cc.convert(tmp_path, tmp_path / "copy", to="safetensors")
     copied = load_file(tmp_path / "copy" / "model.safetensors")
     assert copied.keys() == weights.keys(), "a copy keeps every part"
+
+
+DEFAULTS = {kind: values for each in architectures() for kind, values in each.nested_defaults.items()}
 
 
 @pytest.mark.parametrize("kind", DEFAULTS)

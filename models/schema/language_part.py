@@ -1,0 +1,25 @@
+"""The language model inside multimodal models, as a part that all of them have."""
+
+from __future__ import annotations
+
+from ...runtime.contract.architecture import Below, Part
+
+PREFIXES = (
+    "model.language_model.", "model.text_model.", "language_model.model.", "language_model.", "embedding_model.",
+)  # fmt: skip
+"""What names of its weights begin with in place of ``model.``; files of transformers 5 have the first one."""
+PLAIN = ("model.embed_tokens.", "model.layers.", "model.norm.")
+"""What names begin with where the language model's weights have their own names, as in Qwen2-VL."""
+HEADS = ("lm_head.", "score.", "latent_attention_model.")
+"""What names of weights begin with that stand outside ``model.``."""
+LANGUAGE_MODEL = Part(
+    None,
+    "text_config",
+    (
+        *(Below(name, name) for name in HEADS),
+        *(Below(prefix + name, name) for prefix in PREFIXES for name in HEADS),
+        *(Below(prefix, "model.") for prefix in PREFIXES),
+        *(Below(name, name) for name in PLAIN),
+    ),
+)
+"""Its configuration is an object of config.json, and names its architecture."""
