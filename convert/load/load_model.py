@@ -17,7 +17,7 @@ from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_RANKING, C
 from ...runtime.ir.graph import Graph
 from ..open.companion import companion_weights
 from ..open.graph_files import decoder_of
-from ..open.model_files import set_of
+from ..open.model_files import made_of
 from ..open.open_model import open_model
 from .known_names import modern
 from .memory_map import mapped
@@ -116,16 +116,17 @@ def load(
         source=graph,
         companion=functools.partial(companion_weights, graph),
     )
-    models = set_of(graph.parts) if graph.parts else None
-    if models is not None:
-        if task not in (None, models.task):
+    whole = made_of(graph.parts) if graph.parts else None
+    if whole is not None:
+        own = whole.task()
+        if task not in (None, own.name):
             why = f"the model does not support the task {task!r}"
-            raise UsageError("E-ARCH-TASK", graph.files[0], why, expected=models.task)
+            raise UsageError("E-ARCH-TASK", graph.files[0], why, expected=own.name)
         loaded = {
             name: load(part, threads, activations, None, device, device_memory, gpu_layers)
             for name, part in graph.parts.items()
         }
-        return models.run(loaded, dataclasses.replace(options, task=models.task))
+        return own.run(loaded, dataclasses.replace(options, task=own.name))
     if graph.nodes or graph.parts:
         return run_network(graph, options, task)
     model = modelled(graph)

@@ -1,4 +1,7 @@
-"""Models made of several models, each in a file or folder of its own beside the others."""
+"""Folders of models whose parts have a file or a folder each, called after the parts.
+
+A family lists such models as `FOLDER_MODELS`, and mentions the names of the parts in quotes.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...runtime.base.errors import FormatError
-from ...runtime.contract.graph_files import ModelFiles
-from ...runtime.plugin.discovery import Plugins
+from ...runtime.contract.architecture import Architecture
+from ...runtime.plugin.discovery import ARCHITECTURES, Plugins
 from . import model_directory
 
-SETS = Plugins("models.pipelines", "MODEL_FILES")
+FOLDER_MODELS = Plugins("models", "FOLDER_MODELS")
 SUFFIXES = (".safetensors", ".gguf", ".pt", ".pth", ".th", ".bin")
 """Suffixes of files of models, the preferred one first."""
 _STEM = re.compile(r"[^.-]+")
@@ -22,32 +25,32 @@ def models_of(folder: Path) -> dict[str, Path] | None:
     """The files and folders of a model made of several, by the names of its models; None for other folders, and for
     those with further files of weights. FormatError for a folder that lacks one of the models."""
     names, weights = model_directory.listed(folder), model_directory.weights(folder)
-    for each in _sets(names):
-        found = {model: path for model in each.names if (path := _path_of(model, folder, names)) is not None}
+    for each in _candidates(names):
+        found = {model: path for model in each.parts if (path := _path_of(model, folder, names)) is not None}
         files = {path.name for path in found.values()}
         others = [name for name in weights if name not in files and _named(name) not in found]
         if others:
             continue
-        if len(found) == len(each.names):
+        if len(found) == len(each.parts):
             return found
         if len(found) > 1 and len(weights) != 1:
-            missing = ", ".join(model for model in each.names if model not in found)
+            missing = ", ".join(model for model in each.parts if model not in found)
             hint = "Put a file of weights or a folder of that name beside the others"
             raise FormatError("E-DIR-PART", folder, f"the model is without its {missing}", hint=hint)
     return None
 
 
-def set_of(models: Iterable[str]) -> ModelFiles | None:
-    """What the models of these names are together; None if nothing is known that is made of them."""
-    names = list(models)
-    return next((each for each in _sets(names) if sorted(each.names) == sorted(names)), None)
+def made_of(parts: Iterable[str]) -> Architecture | None:
+    """The model whose parts have these names; None if no such model is known."""
+    names = list(parts)
+    return next((each for each in _candidates(names) if sorted(each.parts) == sorted(names)), None)
 
 
-def _sets(names: Iterable[str]) -> list[ModelFiles]:
-    """What is made of models that are called as one of the files or folders."""
-    stems = dict.fromkeys(map(_named, names))
-    modules = dict.fromkeys(module for stem in stems if len(stem) > 1 for module in SETS.mentioning(f'"{stem}"'))
-    return [SETS.load(module) for module in modules]
+def _candidates(names: Iterable[str]) -> list[Architecture]:
+    """Models with a part that one of the files or folders is called after; other families are not imported."""
+    stems = [f'"{stem}"' for stem in dict.fromkeys(map(_named, names)) if len(stem) > 1]
+    families = ARCHITECTURES.mentioning("FOLDER_MODELS = ")
+    return [each for name in families if ARCHITECTURES.contains(name, stems) for each in FOLDER_MODELS.load(name)]
 
 
 def _named(name: str) -> str:

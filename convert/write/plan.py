@@ -16,9 +16,8 @@ from ...runtime.base.errors import UnsafeFileError, UnsupportedError, UsageError
 from ...runtime.base.limits import current
 from ...runtime.base.units import counted, human_size
 from ...runtime.base.version import __version__
-from ...runtime.contract.architecture import MODEL
+from ...runtime.contract.architecture import MODEL, Architecture
 from ...runtime.contract.format import FileLayout, Format, Piece, WriteOptions
-from ...runtime.contract.graph_files import ModelFiles
 from ...runtime.ir.clone import copied_graph
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.precision.cast_weights import Cast
@@ -194,8 +193,8 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     detect_format.refuse_unwritten(graph)
     format = target_format(os.fspath(output), options)
     folder, stem, beside = output_location(output, format)
-    models = model_files.set_of(graph.parts)
-    if models is None or not beside or format.name not in FOLDERS:
+    whole = model_files.made_of(graph.parts)
+    if whole is None or not beside or format.name not in FOLDERS:
         refuse_graphs(graph, format, output)
     if not format.graphs:
         if options.with_preprocessing:
@@ -230,15 +229,15 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         for variant in variants:
             for name, source in sources.items():
                 called = f"{name}{variant.suffix}" if graph.parts else None
-                called = called if models is None else f"{name}/{stem}"
+                called = called if whole is None else f"{name}/{stem}"
                 part, own = _part(_copied(source), name, called, format, beside, inner, dtype, variant)
                 made[variant].append(part)
                 casts.audits += own.audits
         parts = tuple(part for each in made.values() for part in each)
         files = [file for part in parts for file in part.files]
-        attached = graph.attachments if models is None else _beside(graph, models)
+        attached = graph.attachments if whole is None else _beside(graph, whole)
         _join(graph, {part.files[0].name.removesuffix(format.suffixes[0]): part for part in parts})
-        if models is not None:
+        if whole is not None:
             if any(len(part.files) > 1 for part in parts):
                 why = "each of the models in the folder is one file, and shards are several"
                 raise UsageError("E-OPTION", output, why, hint="Leave out the options of shards")
@@ -344,9 +343,10 @@ def _join(graph: Graph, parts: dict[str, Part]) -> None:
     graph.attachments, graph.metadata, graph.arch = first.attachments, first.metadata, first.arch
 
 
-def _beside(graph: Graph, models: ModelFiles) -> dict[str, Storage]:
-    """The files beside a model that is made of several, and those that its copy has as well."""
-    made = {name: Held(json.dumps(value, indent=1).encode()) for name, value in models.beside(graph).items()}
+def _beside(graph: Graph, whole: Architecture) -> dict[str, Storage]:
+    """The files next to the parts of a model, and those that its copy has as well."""
+    own = {} if whole.folder_files is None else whole.folder_files(graph)
+    made = {name: Held(json.dumps(value, indent=1).encode()) for name, value in own.items()}
     return {**made, **graph.attachments}
 
 
@@ -414,7 +414,7 @@ def _refuse_part(graph: Graph, options: Options) -> None:
 def refuse_graphs(graph: Graph, format: Format, output: Path) -> None:
     """UsageError for a model of several graphs where the output has weights alone, and for one made of several
     models."""
-    if model_files.set_of(graph.parts) is not None:
+    if model_files.made_of(graph.parts) is not None:
         why = f"the model is {len(graph.parts)} models, each with files of its own: {', '.join(graph.parts)}"
         hint = "convert writes all into a directory: DIR --to safetensors; or name one of the models"
         raise UsageError("E-OUT-GRAPHS", output, why, hint=hint)

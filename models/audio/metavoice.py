@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import HF, Architecture, Config, Key, Row, Task, Weight
+from ...runtime.contract.architecture import HF, Architecture, Config, Key, Part, Row, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, Integer, Listed, Only, flag
 from ...runtime.contract.part_rows import plain_keys, plain_weights
 from ...runtime.ir.graph import Graph, Value
@@ -20,7 +20,12 @@ from ..layers.linear import embedding, linear
 from ..layers.mlp import gated, plain
 from ..layers.net import Net
 from ..layers.norm import layer_norm, norm
-from ..pipelines.audio.synthesis.synthesis_tasks import run_first_stage, run_second_stage
+from ..pipelines.audio.synthesis.synthesis_tasks import (
+    metavoice_files,
+    run_first_stage,
+    run_metavoice,
+    run_second_stage,
+)
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, RMS_EPS_5, kv_heads_key, matrix
 from ..schema.network_hyperparameters import count_of
 
@@ -217,5 +222,24 @@ ARCHITECTURES = (
         (Task("text-to-speech", {"model": second_stage}, run_second_stage),),
         implied=implied(SECOND, "lm_heads.1.weight"),
         prefixes=("model.", "_orig_mod."),
+    ),
+)
+PARTS = {
+    "first_stage": Part(FIRST, ""),
+    "second_stage": Part(SECOND, ""),
+    "speaker_encoder": Part("speaker_encoder", ""),
+    "encodec": Part("encodec", ""),
+}
+FOLDER_MODELS = (
+    Architecture(
+        "metavoice",
+        "MetaVoice-1B",
+        (),
+        (),
+        (),
+        (),
+        (Task("text-to-speech", {}, run_metavoice),),
+        folder_files=metavoice_files,
+        parts=PARTS,
     ),
 )

@@ -336,7 +336,8 @@ class Task:
     Attributes:
         name: Hugging Face's name of the pipeline, such as ``text-generation``.
         graphs: the builder of each graph, by name: `MODEL`, or names such as ``encoder`` and ``decoder``.
-        run: makes the object that `candle_convert.models.load` returns from the graphs, by the same names.
+        run: makes the object that `candle_convert.models.load` returns from the graphs, by the same names; from the
+            loaded parts, by name, if each has files of its own in a folder.
         weights: rows of weights that only this task needs.
         unneeded: name prefixes of weights that files of models for this task may lack.
         aliases: other names of the task.
@@ -345,7 +346,7 @@ class Task:
 
     name: str
     graphs: Mapping[str, GraphBuilder]
-    run: Callable[[Mapping[str, Graph], RunOptions], Any]
+    run: Callable[[Mapping[str, Any], RunOptions], Any]
     weights: tuple[Weight, ...] = ()
     unneeded: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -374,7 +375,8 @@ class Part:
     Own names of its weights and hyper-parameters are its architecture's, below the name of the part:
     ``text_encoder.hidden``; a part named "" has them unchanged. Files of transformers have its weights as `weights`
     says, and its hyper-parameters in an object of config.json. Other files have the own names of the weights, and the
-    keys of config.json below the name of the object: ``text_encoder.d_model``.
+    keys of config.json below the name of the object: ``text_encoder.d_model``. In a folder where each part has a file
+    or a folder of its own, these are called after the parts.
 
     Attributes:
         architecture: an architecture, or the name of a registered one; None for the one that the object's `model_type`
@@ -428,6 +430,8 @@ class Architecture:
         deviations: what llama.cpp does differently with some of the models.
         nested_defaults: by `model_type`, what config.json leaves out where it is an object inside another one: the
             defaults of transformers' classes.
+        folder_files: contents of JSON files, by name, that a folder has next to the parts, for what no file of weights
+            holds; made of the folder that was opened.
         parts: models that it is made of, by name. `keys`, `weights` and `tasks` are those of the whole alone where a
             family declares it; a registered architecture has those of its parts too, as far as no file decides them.
     """
@@ -448,6 +452,7 @@ class Architecture:
     modules: tuple[ModuleNames, ...] | Callable[[str, Collection[str]], tuple[ModuleNames, ...]] = ()
     deviations: tuple[Deviation, ...] = ()
     nested_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    folder_files: Callable[[Graph], dict[str, Any]] | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)
 
     def task(self, name: str | None = None) -> Task:

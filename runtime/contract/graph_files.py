@@ -62,25 +62,5 @@ class GraphFiles:
                 raise UsageError("E-MODEL-OUTPUT", path, why, expected=expected, found=found)
 
 
-@dataclass(frozen=True)
-class ModelFiles:
-    """A model made of several models, each in a file or folder of its own, side by side in one folder.
-
-    The module that runs such models declares one as `MODEL_FILES`, and mentions the names of the models in quotes.
-
-    Attributes:
-        task: what the whole is used for.
-        names: of the models; their files and folders are called so, with a suffix.
-        run: makes the runnable object from the loaded models by name.
-        beside: contents of JSON files, by their names, that a copy of the whole has beside the models, for what their
-            own files of weights do not hold.
-    """
-
-    task: str
-    names: tuple[str, ...]
-    run: Callable[[Mapping[str, Any], RunOptions], Any]
-    beside: Callable[[Graph], dict[str, Any]] = lambda graph: {}
-
-
 def _listed(names: Any) -> str:
     return ", ".join(sorted(names))

@@ -12,7 +12,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.dataclass import dataclass
@@ -69,6 +69,14 @@ class Plugins:
         """Names of the modules whose source contains a text, such as a quoted word by which a plug-in is looked up, or
         the name of an argument that few plug-ins give."""
         return _mentioning(self, text)
+
+    def contains(self, name: str, texts: Sequence[str]) -> bool:
+        """Whether the source of the module `name` contains one of several texts."""
+        (path,) = (
+            module_files(self.package)[module] for module in _by_stem(self.package)[name] if _declares(self, module)
+        )
+        source = _text(path)
+        return any(text.encode(errors="surrogatepass") in source for text in texts)
 
     @functools.cached_property
     def _modules(self) -> tuple[str, ...]:

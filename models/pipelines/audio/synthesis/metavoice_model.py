@@ -16,13 +16,12 @@ import numpy as np
 
 from .....runtime.base.errors import FormatError, UsageError
 from .....runtime.contract.architecture import RunOptions
-from .....runtime.contract.graph_files import ModelFiles
 from ....generation.sampling import Sampler, Sampling
 from ....preprocess.audio.sound import samples_of
 from ..speaker_embedding import RATE
 from .checked_ids import checked
 from .codec_decoder import CodecDecoder
-from .metavoice_tokens import TextTokens, text_tokens, tokens_beside
+from .metavoice_tokens import TextTokens, text_tokens
 from .synthesis_model import CodeRequest, SynthesisModel
 from .synthesis_settings import SynthesisSettings
 
@@ -163,8 +162,3 @@ def _trimmed(samples: np.ndarray) -> np.ndarray:
         expected, heard = f"{SHORTEST:g} s or more, better 30 s", f"{len(found) / RATE:.2f} s"
         raise UsageError("E-SPEAK-SPEAKER", None, "the sound of the voice is too short", expected=expected, found=heard)
     return found
-
-
-MODEL_FILES = ModelFiles(
-    "text-to-speech", ("first_stage", "second_stage", "speaker_encoder", "encodec"), MetaVoiceModel, tokens_beside
-)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .....runtime.contract.architecture import MODEL, RunOptions
 from .....runtime.ir.graph import Graph
@@ -11,6 +11,7 @@ from .....runtime.ir.graph import Graph
 if TYPE_CHECKING:
     from .codebook_model import CodebookModel
     from .csm_model import CSMModel
+    from .metavoice_model import MetaVoiceModel
     from .metavoice_stages import FirstStage, SecondStage
     from .parler_tts_model import ParlerTTSModel
 
@@ -48,3 +49,17 @@ def run_second_stage(graphs: Mapping[str, Graph], options: RunOptions) -> Second
     from .metavoice_stages import SecondStage
 
     return SecondStage(graphs[MODEL], options)
+
+
+def run_metavoice(parts: Mapping[str, Any], options: RunOptions) -> MetaVoiceModel:
+    """The loaded parts of MetaVoice as one model."""
+    from .metavoice_model import MetaVoiceModel
+
+    return MetaVoiceModel(parts, options)
+
+
+def metavoice_files(folder: Graph) -> dict[str, Any]:
+    """The tokens of text, which only the checkpoint of the first stage holds, as a file of their own."""
+    from .metavoice_tokens import tokens_beside
+
+    return tokens_beside(folder)
