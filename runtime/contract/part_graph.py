@@ -38,7 +38,7 @@ def add_part(
         config, weights: of the whole, as its builders get them.
         name: of the part.
         task: of the part's architecture; the first one by default.
-        which: the graph of that task.
+        which: the graph of that task, or a variant.
         fixed: as of `GraphBuilder`.
 
     Raises FormatError for weights that do not fit each other.
@@ -46,8 +46,9 @@ def add_part(
     part = config.values["parts"][name]
     own = part.architecture
     assert isinstance(own, Architecture)
+    builders = {**own.task(task).graphs, **own.task(task).variants}
     outputs, graph.outputs = graph.outputs, []
-    _build(own.task(task).graphs[which], graph, config, weights, name, part.place, fixed)
+    _build(builders[which], graph, config, weights, name, part.place, fixed)
     found, graph.outputs = graph.outputs, outputs
     return {value.name: _undeclared(graph, value) for value in found}
 
