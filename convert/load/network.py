@@ -9,33 +9,37 @@ from typing import Any
 
 from ...models.audio.moonshine import run_exported_samples
 from ...models.audio.whisper import run_exported_speech
-from ...models.generation.decoder_states import is_state
 from ...models.generation.decoder_tasks import run_decoder
 from ...models.layers.audio.feature_encoder import FEATURES
 from ...models.layers.audio.wave_encoder import SAMPLES
+from ...models.pipelines.audio.audio_tasks import run_audio_model
+from ...models.pipelines.audio.codec.codec_task import run_codec
 from ...models.pipelines.encoder_tasks import run_encoder
-from ...models.pipelines.feature_extraction import HIDDEN, WHOLE
+from ...models.pipelines.feature_extraction import HIDDEN
+from ...models.pipelines.image.image_tasks import run_image_model
 from ...models.schema.audio_hyperparameters import SPEECH_RECOGNITION
-from ...models.schema.encoder_hyperparameters import FILL_MASK, QUESTION_ANSWERING, TOKEN_CLASSIFICATION, task_of_class
+from ...models.schema.codec_hyperparameters import AUDIO_CODEC
 from ...models.seq2seq.decoder import SOURCE_HIDDEN, SOURCE_MASK
 from ...models.seq2seq.tasks import TEXT_TO_TEXT, run_exported
 from ...runtime.base.errors import Error, UsageError
-from ...runtime.contract.architecture import FEATURE_EXTRACTION, MODEL, TEXT_CLASSIFICATION, RunOptions
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, MODEL, RunOptions
 from ...runtime.contract.weight_binding import config_from, find_architecture
 from ...runtime.ir.graph import Graph
 from ..open.graph_files import ENCODER, parts_of, refuse_lone, set_of
 from ..open.open_model import open_model
-from .audio_network import audio_task, run_audio_network
-from .codec_network import decodes_audio, run_codec_files
-from .image_network import asked_image_task, image_task, run_image_network
+from .graph_signatures import AUDIO, CODEC, IMAGE, TEXT, signature_task
 from .memory_map import mapped
 from .native_model import described, with_files
 
 HEARING: Mapping[str, Callable[..., Any]] = {FEATURES: run_exported_speech, SAMPLES: run_exported_samples}
 """What runs the graphs of speech recognition, by the encoder's input."""
 
-CLASSIFIERS = {TEXT_CLASSIFICATION: 2, TOKEN_CLASSIFICATION: 3, FILL_MASK: 3}
-"""Dimensions of the logits of tasks that may be asked for by name."""
+RUNNERS: Mapping[str, Callable[..., Any]] = {
+    CODEC: run_codec, IMAGE: run_image_model, AUDIO: run_audio_model, TEXT: run_encoder,
+}  # fmt: skip
+"""What runs the graphs of other models, by kind."""
+ALIASES = {AUDIO_CODEC: ("codec",)}
+"""Other names of tasks."""
 
 
 def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
@@ -48,27 +52,35 @@ def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
         return _run_set(graph, options, task)
     if attends_to_source(graph):
         return _run_encoder_decoder(graph, options, task)
-    if decodes_audio(graph):
-        with_files(graph)
-        return run_codec_files(graph, dataclasses.replace(options, config=_config(graph)), task)
-    pictured = image_task(graph) or asked_image_task(graph, task)
-    if pictured is not None:
-        with_files(graph)
-        return run_image_network(graph, dataclasses.replace(options, config=_config(graph)), pictured, task)
-    heard = audio_task(graph)
-    if heard is not None:
-        with_files(graph)
-        return run_audio_network(graph, dataclasses.replace(options, config=_config(graph)), heard, task)
-    known = network_task(graph) or asked_text_task(graph, task)
+    known = signature_task(graph, task)
     if known is None:
         _refuse_unknown(graph)
         hidden = any(value.name in HIDDEN for value in graph.outputs)
         own = {"task": FEATURE_EXTRACTION, "config": _config(graph)} if hidden else {}
         return run_decoder({MODEL: mapped(graph)}, dataclasses.replace(options, **own))
-    if task is not None and task != known:
+    kind, name = known
+    if task not in (None, name, *ALIASES.get(name, ())):
         path = graph.files[0] if graph.files else None
-        raise UsageError("E-ARCH-TASK", path, f"the model does not support the task {task!r}", expected=known)
-    return run_encoder({MODEL: mapped(graph)}, dataclasses.replace(options, task=known, config=_config(graph)))
+        raise UsageError("E-ARCH-TASK", path, f"the model does not support the task {task!r}", expected=name)
+    options = dataclasses.replace(options, task=name, config=_config(graph))
+    graphs = _opened(_files(graph), graph) if kind == CODEC else {MODEL: mapped(graph)}
+    return RUNNERS[kind](graphs, options)
+
+
+def _files(decoder: Graph) -> dict[str, Path]:
+    """The files of the model that a decoder belongs to. UsageError without its encoder."""
+    path = Path(decoder.files[0]) if decoder.files else None
+    files = None if path is None else parts_of(path)
+    if files is None:
+        expected = "encoder_model.onnx beside decoder_model_merged.onnx or decoder_model.onnx"
+        raise UsageError("E-ONNX-ENCODER", path, "a decoder does not run without its encoder", expected=expected)
+    return files
+
+
+def _opened(files: Mapping[str, Path], decoder: Graph) -> dict[str, Graph]:
+    """The graphs in files, one of which is the decoder's."""
+    own = Path(decoder.files[0])
+    return {name: mapped(decoder if file == own else open_model(file)) for name, file in files.items()}
 
 
 def _refuse_unknown(graph: Graph) -> None:
@@ -100,44 +112,17 @@ def attends_to_source(graph: Graph) -> bool:
 
 def _run_encoder_decoder(decoder: Graph, options: RunOptions, task: str | None) -> Any:
     """The model that a decoder belongs to, or its encoder for the task `FEATURE_EXTRACTION`."""
-    path = Path(decoder.files[0]) if decoder.files else None
-    files = None if path is None else parts_of(path)
-    if files is None:
-        expected = "encoder_model.onnx beside decoder_model_merged.onnx or decoder_model.onnx"
-        raise UsageError("E-ONNX-ENCODER", path, "a decoder does not run without its encoder", expected=expected)
+    files = _files(decoder)
     if task in (FEATURE_EXTRACTION, "hidden"):
         return run_network(open_model(files[ENCODER]), options, FEATURE_EXTRACTION)
     with_files(decoder)
-    graphs = {name: mapped(decoder if file == path else open_model(file)) for name, file in files.items()}
+    graphs = _opened(files, decoder)
     heard = next((value.name for value in graphs[ENCODER].inputs if value.name in HEARING), None)
     own, run = (TEXT_TO_TEXT, run_exported) if heard is None else (SPEECH_RECOGNITION, HEARING[heard])
     if task not in (None, own):
         why, expected = f"the model does not support the task {task!r}", f"{own} or {FEATURE_EXTRACTION}"
-        raise UsageError("E-ARCH-TASK", path, why, expected=expected)
+        raise UsageError("E-ARCH-TASK", decoder.files[0], why, expected=expected)
     return run(graphs, dataclasses.replace(options, config=_config(decoder)))
-
-
-def network_task(graph: Graph) -> str | None:
-    """The task of a graph of nodes that takes token ids and keeps no states; None for decoders."""
-    inputs, outputs = ({value.name for value in values} for values in (graph.inputs, graph.outputs))
-    if any(is_state(value) for value in graph.inputs) or "input_ids" not in inputs:
-        return None
-    if outputs & {*HIDDEN, WHOLE}:
-        return FEATURE_EXTRACTION
-    if {"start_logits", "end_logits"} <= outputs:
-        return QUESTION_ANSWERING
-    said = described(dataclasses.replace(with_files(graph), format=""))
-    classes = said[1].get("architectures") if said is not None else None
-    found = task_of_class(classes[0]) if isinstance(classes, list) and classes else None
-    return found if "logits" in outputs and found != FEATURE_EXTRACTION else None
-
-
-def asked_text_task(graph: Graph, task: str | None) -> str | None:
-    """`task` if a graph of nodes that takes token ids and keeps no states may be a classifier of texts or tokens, which
-    no file states; None for other graphs and tasks."""
-    ranks = {value.name: None if value.shape is None else len(value.shape) for value in graph.outputs}
-    able = task in CLASSIFIERS and "logits" in ranks and not any(is_state(value) for value in graph.inputs)
-    return task if able and task is not None and ranks["logits"] in (None, CLASSIFIERS[task]) else None
 
 
 def _config(graph: Graph) -> Any:
