@@ -63,7 +63,7 @@ def classifier(width: str, gguf: Ways = ()) -> tuple[Weight, ...]:
 
 def decoder_tasks(build: Callable[[Decoder], None], width: str = "hidden") -> tuple[Task, ...]:
     """The tasks of a decoder whose layers `build` adds; `width` is the parameter that holds the elements of its last
-    hidden state. Multimodal models use the variants of text generation: `FROM_EMBEDS` and `EMBED_TOKENS`."""
+    hidden state. Multimodal models use the variants `FROM_EMBEDS` and `EMBED_TOKENS`."""
 
     def builder(task: str, kind: type[Decoder] = Decoder, embeds: bool = False) -> GraphBuilder:
         def add(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
@@ -75,12 +75,13 @@ def decoder_tasks(build: Callable[[Decoder], None], width: str = "hidden") -> tu
     def graphs(task: str) -> dict[str, GraphBuilder]:
         return {MODEL: builder(task)}
 
-    variants = {
-        FROM_EMBEDS: builder(TEXT_GENERATION, embeds=True),
-        EMBED_TOKENS: builder(TEXT_GENERATION, TokenEmbeddings),
-    }
+    def variants(task: str) -> dict[str, GraphBuilder]:
+        return {FROM_EMBEDS: builder(task, embeds=True), EMBED_TOKENS: builder(task, TokenEmbeddings)}
+
     return (
-        Task(TEXT_GENERATION, graphs(TEXT_GENERATION), run_decoder, aliases=("lm",), variants=variants),
+        Task(
+            TEXT_GENERATION, graphs(TEXT_GENERATION), run_decoder, aliases=("lm",), variants=variants(TEXT_GENERATION)
+        ),
         Task(
             TEXT_CLASSIFICATION,
             graphs(TEXT_CLASSIFICATION),
@@ -89,7 +90,14 @@ def decoder_tasks(build: Callable[[Decoder], None], width: str = "hidden") -> tu
             unneeded=HEAD,
             aliases=("classification",),
         ),
-        Task(FEATURE_EXTRACTION, graphs(FEATURE_EXTRACTION), run_decoder, unneeded=HEAD, aliases=("hidden",)),
+        Task(
+            FEATURE_EXTRACTION,
+            graphs(FEATURE_EXTRACTION),
+            run_decoder,
+            unneeded=HEAD,
+            aliases=("hidden",),
+            variants=variants(FEATURE_EXTRACTION),
+        ),
         Task(
             TEXT_RANKING,
             graphs(TEXT_RANKING),
