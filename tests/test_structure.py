@@ -16,7 +16,9 @@ ROOT = Path(candle_convert.__file__).parent
 MAX_MODULES = 16
 EXEMPT = {
     "convert/commands": "one module a command",
+    "models/diffusion": "one module a family of models",
     "models/language": "one module a family of models",
+    "models/multimodal": "one module a family of models",
     "models/vision": "one module a family of models",
 }
 """Folders that may hold more modules, because each module is one entry of a registry."""
@@ -94,6 +96,27 @@ WINGS = {
 """What each top folder may import."""
 
 
+FAMILIES = ("models/audio", "models/diffusion", "models/language", "models/multimodal", "models/seq2seq", "models/text",
+            "models/vision")  # fmt: skip
+"""Folders of families of models: a module with `ARCHITECTURES` is one."""
+SHARED_CODE = {
+    ("audio/moonshine", "audio/whisper"),
+    ("audio/moonshine", "seq2seq/bart"),
+    ("audio/whisper", "seq2seq/bart"),
+    ("language/nv_embed", "language/llama"),
+    ("vision/depth_anything", "vision/dinov2"),
+    ("vision/detr", "vision/resnet"),
+    ("vision/efficientnet_hf", "vision/efficientnet"),
+    ("vision/mobile_sam", "vision/sam"),
+    ("vision/mobile_sam", "vision/tiny_vit"),
+    ("vision/mobileclip", "vision/fastvit"),
+    ("vision/mobilenet_v2", "vision/efficientnet"),
+    ("vision/mobilenetv3", "vision/efficientnet"),
+}
+"""Families that import another one, for code that has not moved to `models/layers` or `models/schema` yet. A model made
+of others names them as its parts."""
+
+
 def _modules():
     return [path.relative_to(ROOT) for wing in WINGS for path in sorted((ROOT / wing).rglob("*.py"))]
 
@@ -157,6 +180,18 @@ def test_folders_import_lower_floors():
     for (one, other), why in _folder_edges().items():
         if one in floor and other in floor:
             assert floor[other] <= floor[one], why
+
+
+def test_families_do_not_import_each_other():
+    families = {
+        path for path in _modules() if str(path.parent) in FAMILIES and "ARCHITECTURES = (" in (ROOT / path).read_text()
+    }
+    found = {
+        tuple(str(each.relative_to("models").with_suffix("")) for each in (one, other))
+        for one in families
+        for other in _graph()[one] & families
+    }
+    assert found == SHARED_CODE, "name the other family as a part, or move what both need to models/layers or schema"
 
 
 def test_every_folder_below_the_models_has_a_floor():

@@ -18,8 +18,7 @@ from ..pipelines.audio.audio_tasks import run_audio_model
 from ..pipelines.image.image_tasks import image_graph
 from ..schema.audio_hyperparameters import AUDIO_CLASSIFICATION, AUDIO_FEATURES
 from ..schema.network_hyperparameters import LABELS, ClassTask, image_act, norm_eps, settle_labels
-from ..schema.vit import settle_vit, vit_modules
-from ..vision.vit import LAYERS
+from ..schema.vit import HF_LAYERS, settle_vit, vit_modules
 
 SPECTROGRAM = "input_values"
 LENGTH = Integer(1, 1 << 14)
@@ -43,7 +42,7 @@ KEYS = (
 MODULES = (
     Module("head_norm", hf="classifier.layernorm"),
     Module("head", hf="classifier.dense"),
-    *(part for part in vit_modules("encoder.layer.", LAYERS) if part.name != "head"),
+    *(part for part in vit_modules("encoder.layer.", HF_LAYERS) if part.name != "head"),
 )
 
 

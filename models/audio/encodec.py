@@ -7,19 +7,17 @@ norms, and codes chunks of a second, each scaled to the same loudness.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Config, Key, Row
-from ...runtime.contract.hyperparameter import COUNT, POSITIVE, Choice, Integer, Kind, Listed, Real, checked, flag
+from ...runtime.contract.hyperparameter import COUNT, POSITIVE, Integer, Kind, Listed, Real, checked, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.residual_quantizer import codebook_sum, residual_codes
 from ..layers.audio.seanet import (
-    MODES,
     seanet_decoder_lstm,
     seanet_down,
     seanet_encoder_lstm,
@@ -27,10 +25,11 @@ from ..layers.audio.seanet import (
     seanet_latents,
     seanet_up,
 )
+from ..layers.audio.seanet_rows import conv_modules, seanet_keys
 from ..layers.net import Net
 from ..pipelines.audio.codec.codec_parts import Codec, LocalPart, RecurrentPart
 from ..pipelines.audio.codec.codec_task import codec_task
-from ..schema.codec_hyperparameters import CHANNELS, CODEBOOK_DIM, CODEBOOK_SIZE, QUANTIZERS, STRIDES, hop_key, rate_key
+from ..schema.codec_hyperparameters import CODEBOOK_DIM, CODEBOOK_SIZE, QUANTIZERS, hop_key, rate_key
 from ..schema.network_hyperparameters import Stated, count_of
 from ..schema.weight_norm import NormedModule
 
@@ -41,30 +40,6 @@ FIRST = "encoder.model.0.conv.conv."
 BANDWIDTHS = {1: [1.5, 3.0, 6.0, 12.0, 24.0], 2: [3.0, 6.0, 12.0, 24.0]}
 """Bandwidths in kbit/s of the published models, by their channels."""
 CHUNK_SECONDS, OVERLAP = Real(0, 3600, above=True), Real(0, 0.99)
-
-
-def seanet_keys(**defaults: Any) -> tuple[Row, ...]:
-    """Hyper-parameters of SEANet; `defaults` by our names, where they are not EnCodec's."""
-
-    def key(name: str, hf: str, gguf: str, default: Any, kind: Kind) -> Key:
-        return Key(name, hf, gguf, defaults.get(name, default), kind)
-
-    return (
-        CHANNELS,
-        key("hidden", "hidden_size", "embedding_length", 128, COUNT),
-        key("filters", "num_filters", "filters", 32, COUNT),
-        key("ratios", "upsampling_ratios", "upsampling_ratios", [8, 5, 4, 2], STRIDES),
-        key("residual_layers", "num_residual_layers", "residual_layers", 1, Integer(0, 8)),
-        key("growth", "dilation_growth_rate", "dilation_growth", 2, Integer(1, 8)),
-        key("width", "kernel_size", "kernel_size", 7, COUNT),
-        key("last_width", "last_kernel_size", "last_kernel_size", 7, COUNT),
-        key("residual_width", "residual_kernel_size", "residual_kernel_size", 3, COUNT),
-        key("compress", "compress", "compress", 2, COUNT),
-        key("causal", "use_causal_conv", "causal", True, flag),
-        key("pad_mode", "pad_mode", "pad_mode", "reflect", Choice(tuple(MODES))),
-        key("trim", "trim_right_ratio", "trim_right_ratio", 1.0, Real(0, 1)),
-        key("shortcut", "use_conv_shortcut", "shortcut", True, flag),
-    )
 
 
 def keys(norm: str) -> tuple[Row, ...]:
@@ -162,40 +137,6 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
         "channels": weights["encoder.layers.0.conv.weight"].shape[1],
         "filters": weights["encoder.layers.0.conv.weight"].shape[0],
     }
-
-
-def conv_modules(part: type[Module], weights: Collection[str], **options: Any) -> tuple[Module, ...]:
-    """The convolutions and norms of SEANet, by their names in transformers and in the authors' code.
-
-    Args:
-        part: makes a row for a convolution, with further `options`.
-        weights: names in the file: the decoder's last layer, whose number follows, is not a transposed convolution.
-    """
-    numbers = (re.search(r"(?:^|\.)decoder\.(?:layers|model)\.(\d{1,4})\.", name) for name in weights)
-    last = max((int(number[1]) for number in numbers if number is not None), default=0)
-    plain = [("decoder", str(place)) for place in sorted({0, last})]
-    return (
-        *(
-            part(f"{side}.layers.{{i}}.{inner}.conv", original=f"{side}.model.{{i}}.{inner}.conv.conv", **options)
-            for side in ("encoder", "decoder")
-            for inner in ("block.{j}", "shortcut")
-        ),
-        *(
-            Module(f"{side}.layers.{{i}}.{inner}norm", original=f"{side}.model.{{i}}.{inner}{module}.norm")
-            for side in ("encoder", "decoder")
-            for inner, module in (("block.{j}.", "conv"), ("shortcut.", "conv"))
-        ),
-        *(
-            row
-            for side, place in (("encoder", "{i}"), *plain)
-            for row in (
-                part(f"{side}.layers.{place}.conv", original=f"{side}.model.{place}.conv.conv", **options),
-                Module(f"{side}.layers.{place}.norm", original=f"{side}.model.{place}.conv.norm"),
-            )
-        ),
-        part("decoder.layers.{i}.conv", original="decoder.model.{i}.convtr.convtr", **options),
-        Module("decoder.layers.{i}.norm", original="decoder.model.{i}.convtr.norm"),
-    )
 
 
 def parts(normed: tuple[str, ...], weights: Collection[str]) -> tuple[Module, ...]:

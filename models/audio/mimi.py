@@ -18,6 +18,7 @@ from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.conv1d import kernel, pointwise1d
 from ..layers.audio.residual_quantizer import codebook_sum, residual_codes
 from ..layers.audio.seanet import padded_conv, seanet_down, seanet_first, seanet_latents, seanet_up, trimmed_conv
+from ..layers.audio.seanet_rows import conv_modules, seanet_keys
 from ..layers.linear import linear
 from ..layers.mlp import ACTIVATIONS
 from ..layers.net import Net
@@ -30,7 +31,6 @@ from ..schema.computed_weights import f32
 from ..schema.hyperparameters import HEAD_DIM, KV_HEADS, LAYERS, THETA, act
 from ..schema.network_hyperparameters import Stated, count_of
 from ..schema.weight_layout import changed
-from .encodec import conv_modules, seanet_keys
 
 SEMANTIC, ACOUSTIC = "quantizer.semantic", "quantizer.acoustic"
 """Our names of both quantizers, and what follows in transformers."""

@@ -9,18 +9,16 @@ from typing import Any
 
 from ...runtime.contract.architecture import HF, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE
-from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import Scores, self_attention
 from ..layers.decoder import Decoder
+from ..layers.linear import capped
 from ..layers.mlp import gated
 from ..layers.norm import norm
-from ..layers.rope import Rotary, Scaling, rotaries
+from ..layers.rope import TWO_ROPES, Rotary, Scaling, rotaries
 from ..schema.decoder_weights import EMBED, GATED, HEAD, attention
 from ..schema.gguf.deviations import BIAS, OUTPUT, Unread
-from ..schema.gguf.rope_scaling import GgufScaling
-from ..schema.hyperparameters import DECODER, FREQUENCY_BASE, HEADS, INTERMEDIATE, RMS_EPS, THETA, Windows, act, matrix
-from ..schema.rope.stated_parameters import FULL_LAYERS, SLIDING_LAYERS, FrequencyBase
+from ..schema.hyperparameters import DECODER, GEMMA_ACT, HEADS, INTERMEDIATE, RMS_EPS, THETA, Windows, act, matrix
 from ..schema.weight_layout import Plus
 
 
@@ -39,31 +37,16 @@ def _integral(value: Any) -> float:
 
 
 KEYS = (*DECODER, *HEADS, INTERMEDIATE, RMS_EPS)
-ACT = act("gelu_tanh", "hidden_activation")
 GEMMA_KEYS = (*KEYS, act("gelu_tanh"), THETA, Scaling())
 GEMMA2_KEYS = (
-    *KEYS, ACT, THETA, Scaling(), Windows(lambda config, i: i % 2 == 0, period=2),
+    *KEYS, GEMMA_ACT, THETA, Scaling(), Windows(lambda config, i: i % 2 == 0, period=2),
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 46), _integral),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, NOT_NEGATIVE, null=0.0),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, NOT_NEGATIVE, null=0.0),
 )  # fmt: skip
-TWO_ROPES = (
-    FrequencyBase("theta", "rope_theta", "rope.freq_base", 1e6, FREQUENCY_BASE, section=FULL_LAYERS),
-    FrequencyBase(
-        "local_theta",
-        "rope_local_base_freq",
-        ("rope.freq_base_swa", "rope.local.freq_base"),
-        1e4,
-        FREQUENCY_BASE,
-        section=SLIDING_LAYERS,
-    ),
-    Scaling(section=FULL_LAYERS, gguf_keys=GgufScaling(own_attention_factor=False)),
-    Scaling("local_scaling", SLIDING_LAYERS, gguf_keys=None),
-)
-"""RoPE parameters of layers with full attention and of those with a window."""
 GEMMA3_KEYS = (
     *KEYS,
-    ACT,
+    GEMMA_ACT,
     Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6, COUNT),
     Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6),
     *TWO_ROPES,
@@ -150,12 +133,6 @@ def build_gemma2(net: Decoder) -> None:
         y = gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act)
         x = net.Add(x, norm(net, y, f"layers.{i}.after_mlp"))
     net.end(x, norm, change=lambda logits: capped(net, logits))
-
-
-def capped(net: Decoder, logits: Value) -> Value:
-    """Logits limited to ``logit_cap`` by its multiple of their tanh, if the model has one."""
-    cap = net.config.logit_cap
-    return net.Mul(net.Tanh(net.Div(logits, cap)), cap) if cap else logits
 
 
 GEMMA3_DEFAULTS: Mapping[str, Mapping[str, Any]] = {

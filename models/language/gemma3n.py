@@ -26,19 +26,18 @@ from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
 from ..layers.gemma_attention import SharedLayers, shared_attention
-from ..layers.linear import linear
+from ..layers.linear import capped, linear
 from ..layers.mlp import ACTIVATIONS
 from ..layers.moe import matmul_experts
 from ..layers.norm import norm
 from ..layers.per_layer_input import KEYS as INPUT_KEYS
 from ..layers.per_layer_input import WEIGHTS as INPUT_WEIGHTS
 from ..layers.per_layer_input import from_layer_input, layer_inputs
-from ..layers.rope import rotaries
+from ..layers.rope import TWO_ROPES, rotaries
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, QK_NORM, attention
 from ..schema.gguf.deviations import BIAS, Unread
-from ..schema.hyperparameters import DECODER, HEADS, RMS_EPS, Windows, matrix
+from ..schema.hyperparameters import DECODER, GEMMA_ACT, HEADS, RMS_EPS, Windows, matrix
 from ..schema.weight_layout import Stacked
-from .gemma import ACT, TWO_ROPES, capped
 
 SPARSE_LAYERS, SPARSITY = 10, 0.95
 """Defaults: the first layers keep the largest twentieth of their activations."""
@@ -95,7 +94,7 @@ class Width:
 
 
 KEYS = (
-    *DECODER, *HEADS, RMS_EPS, Width(), ACT,
+    *DECODER, *HEADS, RMS_EPS, Width(), GEMMA_ACT,
     Windows(lambda config, i: (i + 1) % 5 != 0, period=5, explicit=True), *TWO_ROPES,
     SharedLayers("shared", "num_kv_shared_layers", "attention.shared_kv_layers", 15, at_most=("layers",)),
     Sparsity(), *INPUT_KEYS,

@@ -29,6 +29,7 @@ from ...runtime.tensor.tensor import Tensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
 from ..layers.gemma_attention import SharedLayers, owns_keys, shared_attention
+from ..layers.linear import capped
 from ..layers.mlp import gated
 from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
@@ -38,10 +39,18 @@ from ..layers.per_layer_input import from_layer_input, layer_inputs
 from ..layers.rope import FACTORS, PLAIN, Rotary
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
 from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
-from ..schema.hyperparameters import DECODER, FRACTION, FREQUENCY_BASE, RMS_EPS, Windows, matrix, shared_heads
+from ..schema.hyperparameters import (
+    DECODER,
+    FRACTION,
+    FREQUENCY_BASE,
+    GEMMA_ACT,
+    RMS_EPS,
+    Windows,
+    matrix,
+    shared_heads,
+)
 from ..schema.layer_kinds import HEADS_KEY
 from ..schema.weight_layout import Part
-from .gemma import ACT, capped
 
 UNROTATED = np.float32(1e30)
 """Divisor of the RoPE frequencies of pairs that are not rotated, in GGUF files."""
@@ -224,7 +233,7 @@ class LogitCap(Key):
 
 CAP = "final_logit_softcapping"
 KEYS = (
-    *DECODER, RMS_EPS, ACT, Key("head_dim", "head_dim", "attention.key_length_swa", 256, EVEN),
+    *DECODER, RMS_EPS, GEMMA_ACT, Key("head_dim", "head_dim", "attention.key_length_swa", 256, EVEN),
     Windows(lambda config, i: (i + 1) % 6 != 0, period=6, explicit=True), KVHeadsOf("kv_heads", False),
     KVHeadsOf("full_kv_heads", True), FullHeadDim(),
     Key("theta", f"{WHOLE}.rope_theta", "rope.freq_base", 1e6, FREQUENCY_BASE),

@@ -12,6 +12,7 @@ from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import gated_attention
 from ..layers.decoder import Decoder
 from ..layers.mlp import gated
+from ..layers.moe import softmax_mixture
 from ..layers.norm import norm
 from ..layers.recurrent.gated_delta_net import KEYS as DELTA
 from ..layers.recurrent.gated_delta_net import gated_delta_net, interleaved_heads
@@ -34,8 +35,8 @@ from ..schema.hyperparameters import (
     partial,
 )
 from ..schema.layer_kinds import FullAttentionLayers, attends, recurs
+from ..schema.qwen_mixture import MIXTURE, SHARED, sparse
 from ..schema.weight_layout import Composed, Ordered, OrderedColumns, Plus, Reshaped
-from .qwen_moe import MIXTURE, SHARED, mixed, sparse
 
 KEYS = (*DECODER, *HEADS, RMS_EPS, THETA, Scaling(), act("silu"), partial(0.25), ROTARY, FullAttentionLayers(), *DELTA)
 NEXT_KEYS = (
@@ -171,7 +172,7 @@ def build(net: Decoder, *, interleaved: bool = False) -> None:
         x = net.Add(x, y)
         h, name = norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp"
         routed = net.has(f"{name}.router.weight") and sparse(config, i)
-        x = net.Add(x, mixed(net, h, name) if routed else gated(net, h, name, config.act))
+        x = net.Add(x, softmax_mixture(net, h, name) if routed else gated(net, h, name, config.act))
     net.end(x, norm)
 
 

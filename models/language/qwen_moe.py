@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import Architecture, Config, Key, Stored, Weight
+from ...runtime.contract.architecture import Architecture, Key
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Listed, flag
-from ...runtime.ir.graph import Value
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
-from ..layers.linear import linear
 from ..layers.mlp import gated
-from ..layers.moe import gated_experts, softmax_router
+from ..layers.moe import softmax_mixture
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
-from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, QK_NORM, attention, mixture
+from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, QK_NORM, attention
 from ..schema.gguf.deviations import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
@@ -27,9 +25,8 @@ from ..schema.hyperparameters import (
     VALUE_DIM,
     Windows,
     act,
-    matrix,
 )
-from ..schema.weight_layout import Flat
+from ..schema.qwen_mixture import MIXTURE, SHARED, sparse
 
 KEYS = (
     *DECODER, KV_HEADS, RMS_EPS, THETA, Scaling(), act("silu"),
@@ -55,53 +52,6 @@ QWEN3_KEYS = (
 )
 
 
-def sparse(config: Config, i: int) -> bool:
-    """Whether layer `i` is a mixture of experts."""
-    return i not in config.dense_layers and config.experts > 0 and (i + 1) % config.sparse_step == 0
-
-
-def dense(config: Config, i: int) -> bool:
-    """Whether layer `i` has a dense gated network."""
-    return not sparse(config, i)
-
-
-HF, GGUF, OURS = "model.layers.{i}.mlp.", "blk.{i}.ffn_", "layers.{i}.mlp."
-MIXTURE = (
-    *matrix(f"{OURS}gate", f"{HF}gate_proj", f"{GGUF}gate", shape=("intermediate", "hidden"), when=dense),
-    *matrix(f"{OURS}up", f"{HF}up_proj", f"{GGUF}up", shape=("intermediate", "hidden"), when=dense),
-    *matrix(f"{OURS}down", f"{HF}down_proj", f"{GGUF}down", shape=("hidden", "intermediate"), when=dense),
-    *mixture(f"{HF}gate", HF + "experts.{e}", width="expert_intermediate", when=sparse),
-)
-SHARED = (
-    *matrix(
-        f"{OURS}shared.gate",
-        f"{HF}shared_expert.gate_proj",
-        f"{GGUF}gate_shexp",
-        shape=("shared_intermediate", "hidden"),
-        when=sparse,
-    ),
-    *matrix(
-        f"{OURS}shared.up",
-        f"{HF}shared_expert.up_proj",
-        f"{GGUF}up_shexp",
-        shape=("shared_intermediate", "hidden"),
-        when=sparse,
-    ),
-    *matrix(
-        f"{OURS}shared.down",
-        f"{HF}shared_expert.down_proj",
-        f"{GGUF}down_shexp",
-        shape=("hidden", "shared_intermediate"),
-        when=sparse,
-    ),
-    Weight(
-        f"{OURS}shared_gate.weight",
-        f"{HF}shared_expert_gate.weight",
-        Stored((f"{GGUF}gate_inp_shexp.weight",), Flat()),
-        shape=(1, "hidden"),
-        when=sparse,
-    ),
-)
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *MLP_NORM, *MIXTURE, *NORM, *HEAD)
 
 
@@ -115,23 +65,12 @@ def build(net: Decoder) -> None:
         x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
         h = norm(net, x, f"layers.{i}.mlp_norm")
         x = net.Add(
-            x, mixed(net, h, f"layers.{i}.mlp") if sparse(config, i) else gated(net, h, f"layers.{i}.mlp", config.act)
+            x,
+            softmax_mixture(net, h, f"layers.{i}.mlp")
+            if sparse(config, i)
+            else gated(net, h, f"layers.{i}.mlp", config.act),
         )
     net.end(x, norm)
-
-
-def mixed(net: Decoder, x: Value, name: str) -> Value:
-    """Sum of the routed experts, and of the gated shared expert if the model has one."""
-    config = net.config
-
-    def route(logits: Value) -> tuple[Value, Value]:
-        return softmax_router(net, logits, config.experts_used, normalize=config.normalize)
-
-    y = gated_experts(net, x, name, route, hidden=config.hidden, act=config.act)
-    if not net.has(f"{name}.shared.up.weight"):
-        return y
-    everybody = net.Mul(net.Sigmoid(linear(net, x, f"{name}.shared_gate")), gated(net, x, f"{name}.shared", config.act))
-    return net.Add(y, everybody)
 
 
 ARCHITECTURES = (

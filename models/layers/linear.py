@@ -22,3 +22,9 @@ def embedding(net: Net, ids: Value, name: str) -> Value:
 def head(net: Net, x: Value, name: str = "head", tied: str = "embed") -> Value:
     """Logits: a linear layer, or the tied embedding if the model has no separate head."""
     return linear(net, x, name if net.has(f"{name}.weight") else tied)
+
+
+def capped(net: Net, logits: Value) -> Value:
+    """Logits limited to ``logit_cap`` by its multiple of their tanh, if the model has one."""
+    cap = net.config.logit_cap
+    return net.Mul(net.Tanh(net.Div(logits, cap)), cap) if cap else logits

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...runtime.ir.graph import Value
 from .linear import linear
-from .mlp import ACTIVATIONS
+from .mlp import ACTIVATIONS, gated
 from .net import Net
 
 
@@ -61,3 +61,17 @@ def gated_experts(
     down = matmul_experts(net, net.Mul(ACTIVATIONS[act](net, gate), up), f"{name}.experts.down", ids, each=True)
     mixed = net.ReduceSum(down if scaled_inputs else net.Mul(down, weights), [1], keepdims=0)
     return net.Reshape(mixed, net.Shape(x))
+
+
+def softmax_mixture(net: Net, x: Value, name: str) -> Value:
+    """Sum of the routed experts, and of the gated shared expert if the model has one."""
+    config = net.config
+
+    def route(logits: Value) -> tuple[Value, Value]:
+        return softmax_router(net, logits, config.experts_used, normalize=config.normalize)
+
+    y = gated_experts(net, x, name, route, hidden=config.hidden, act=config.act)
+    if not net.has(f"{name}.shared.up.weight"):
+        return y
+    everybody = net.Mul(net.Sigmoid(linear(net, x, f"{name}.shared_gate")), gated(net, x, f"{name}.shared", config.act))
+    return net.Add(y, everybody)

@@ -24,7 +24,8 @@ from ...runtime.contract.hyperparameter import (
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..schema.gguf.rope_scaling import FACTOR, ORIGINAL, GgufScaling
-from ..schema.rope.stated_parameters import ALL_LAYERS, OLDER, RopeSection
+from ..schema.hyperparameters import FREQUENCY_BASE
+from ..schema.rope.stated_parameters import ALL_LAYERS, FULL_LAYERS, OLDER, SLIDING_LAYERS, FrequencyBase, RopeSection
 from ..schema.rope.yarn import attention_factor
 from .net import Net
 
@@ -191,6 +192,22 @@ class Rotary:
             x, cosines, sines, num_heads=heads, rotary_embedding_dim=self.size, interleaved=int(self.interleaved)
         )
         return y
+
+
+TWO_ROPES = (
+    FrequencyBase("theta", "rope_theta", "rope.freq_base", 1e6, FREQUENCY_BASE, section=FULL_LAYERS),
+    FrequencyBase(
+        "local_theta",
+        "rope_local_base_freq",
+        ("rope.freq_base_swa", "rope.local.freq_base"),
+        1e4,
+        FREQUENCY_BASE,
+        section=SLIDING_LAYERS,
+    ),
+    Scaling(section=FULL_LAYERS, gguf_keys=GgufScaling(own_attention_factor=False)),
+    Scaling("local_scaling", SLIDING_LAYERS, gguf_keys=None),
+)
+"""Hyper-parameters: RoPE of layers with full attention and of those with a window."""
 
 
 def rotaries(config: Config) -> tuple[Rotary, Rotary]:

@@ -380,3 +380,7 @@ def experts(
     ``{e}``. Names come without suffixes."""
     stored = Stored((f"{hf}.weight",), Stacked())
     return Weight(f"{name}.weight", stored, f"{gguf}.weight", shape=shape, optional=optional, when=when)
+
+
+GEMMA_ACT = act("gelu_tanh", "hidden_activation")
+"""Hyper-parameter: the activation of Gemma 2 and its successors."""

@@ -123,6 +123,17 @@ def vit_settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value is not None}
 
 
+HF_LAYERS = {
+    "norm1": "layernorm_before",
+    "norm2": "layernorm_after",
+    "mlp.fc1": "intermediate.dense",
+    "mlp.fc2": "output.dense",
+    "ls1.gamma": "layer_scale1.lambda1",
+    "ls2.gamma": "layer_scale2.lambda1",
+}
+"""Names of norms, LayerScale and feed-forward networks in a layer of transformers' ViT, by timm's."""
+
+
 def vit_modules(prefix: str, ours: Mapping[str, str]) -> tuple[Module, ...]:
     """The modules of models whose layers are ``PREFIX{i}.`` in transformers, where `ours` are the names of norms,
     LayerScale and feed-forward networks in a layer by timm's."""

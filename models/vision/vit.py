@@ -10,17 +10,9 @@ from ..layers.image.vision_transformer import features, logits, pool, pooler, to
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_graph, image_tasks, run_image_model
 from ..schema.network_hyperparameters import IMAGE_CLASSIFICATION, TASKS_OF_CLASSES, ClassTask, Implied
-from ..schema.vit import settle_vit, vit_keys, vit_modules, vit_settings
+from ..schema.vit import HF_LAYERS, settle_vit, vit_keys, vit_modules, vit_settings
 
-LAYERS = {
-    "norm1": "layernorm_before",
-    "norm2": "layernorm_after",
-    "mlp.fc1": "intermediate.dense",
-    "mlp.fc2": "output.dense",
-    "ls1.gamma": "layer_scale1.lambda1",
-    "ls2.gamma": "layer_scale2.lambda1",
-}
-MODULES = vit_modules("encoder.layer.", LAYERS)
+MODULES = vit_modules("encoder.layer.", HF_LAYERS)
 MARKS = ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "blocks.0.norm1.weight", "blocks.0.mlp.fc1.weight")
 CLASSES = (("ForImageClassificationWithTeacher", IMAGE_CLASSIFICATION), *TASKS_OF_CLASSES)
 CLASSIFY, *OTHERS = image_tasks(features, pool, logits, pooler)

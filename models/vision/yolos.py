@@ -15,8 +15,7 @@ from ..layers.image.vision_transformer import logits, pool, pooler
 from ..layers.norm import layer_norm
 from ..pipelines.image.image_tasks import image_graph, image_tasks, run_image_model
 from ..schema.network_hyperparameters import IMAGE_FEATURES, OBJECT_DETECTION, ClassTask
-from ..schema.vit import ImageSize, settle_vit, vit_keys, vit_modules
-from .vit import LAYERS
+from ..schema.vit import HF_LAYERS, ImageSize, settle_vit, vit_keys, vit_modules
 
 TASKS = (("ForObjectDetection", OBJECT_DETECTION), ("Model", IMAGE_FEATURES))
 MODULES = (
@@ -24,7 +23,7 @@ MODULES = (
     Module("mid_pos_embed", hf="encoder.mid_position_embeddings"),
     Module("class_embed", hf="class_labels_classifier.layers"),
     Module("bbox_embed", hf="bbox_predictor.layers"),
-    *vit_modules("encoder.layer.", LAYERS),
+    *vit_modules("encoder.layer.", HF_LAYERS),
 )
 KEYS = (
     *(row for row in vit_keys(ClassTask("Yolos", TASKS), 1e-12) if row.name != "image_size"),
