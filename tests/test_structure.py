@@ -100,9 +100,6 @@ FAMILIES = ("models/audio", "models/diffusion", "models/language", "models/multi
             "models/vision")  # fmt: skip
 """Folders of families of models: a module with `ARCHITECTURES` is one."""
 SHARED_CODE = {
-    ("audio/moonshine", "audio/whisper"),
-    ("audio/moonshine", "seq2seq/bart"),
-    ("audio/whisper", "seq2seq/bart"),
     ("language/nv_embed", "language/llama"),
     ("vision/depth_anything", "vision/dinov2"),
     ("vision/detr", "vision/resnet"),

@@ -22,12 +22,11 @@ from ..layers.mlp import ACTIVATIONS, plain
 from ..layers.norm import layer_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.activation import activation
-from ..schema.audio_hyperparameters import SPEECH_RECOGNITION
+from ..schema.audio_hyperparameters import SPEECH_RECOGNITION, own_keys, own_names
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, ROTARY, THETA, ActivationKey, matrix, partial
-from ..seq2seq.bart import POSITIONS
 from ..seq2seq.decoder import DECODER, ENCODER, WITH_PAST, CrossDecoder
 from ..seq2seq.tasks import decoder_model, encoder_decoder_graphs
-from .whisper import own_keys, own_names
+from ..seq2seq.transformer import POSITIONS
 
 if TYPE_CHECKING:
     from ..pipelines.audio.sample_speech_model import SampleSpeechModel

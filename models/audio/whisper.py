@@ -10,33 +10,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...runtime.contract.architecture import Architecture, Config, Key, Row, RunOptions, Task, Weight
+from ...runtime.contract.architecture import Architecture, Config, Key, RunOptions, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer, Only
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.audio.feature_encoder import FeatureEncoder
-from ..schema.audio_hyperparameters import SPEECH_RECOGNITION
+from ..schema.audio_hyperparameters import SPEECH_RECOGNITION, own_keys, own_names
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, act, matrix
 from ..seq2seq.alignment_decoder import ALIGNMENT, AlignmentDecoder
-from ..seq2seq.bart import POSITIONS, Family, SameHeads, layer_weights, norm_weights
 from ..seq2seq.decoder import DECODER, ENCODER, WITH_PAST
 from ..seq2seq.tasks import decoder_model, encoder_decoder_graphs
+from ..seq2seq.transformer import POSITIONS, Family, SameHeads, layer_weights, norm_weights
 
 if TYPE_CHECKING:
     from ..pipelines.audio.speech_model import SpeechModel
 
 BANDS = Integer(1, 1024)
-
-
-def own_keys(*rows: Row) -> tuple[Row, ...]:
-    """Rows of hyper-parameters that GGUF files have under the names of this architecture."""
-    return tuple(replace(row, gguf=row.name) if isinstance(row, Key) and row.hf else row for row in rows)
-
-
-def own_names(*rows: Weight) -> tuple[Weight, ...]:
-    """Rows of weights that GGUF files have under the names of this architecture, but for positions, which are called as
-    those that are not quantized."""
-    return tuple(replace(row, gguf=row.name.replace(".positions.", ".position_embeddings.")) for row in rows)
 
 
 KEYS = own_keys(

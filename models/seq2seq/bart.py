@@ -7,52 +7,20 @@ and in what is added to embeddings and logits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import UnsupportedError
-from ...runtime.contract.architecture import HF, Architecture, Config, Key, Row, Task, Weight
-from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer, flag
-from ...runtime.ir.graph import Value
+from ...runtime.contract.architecture import Architecture, Config, Key, Row, Task, Weight
+from ...runtime.contract.hyperparameter import COUNT, SIZE, flag
 from ...runtime.tensor.tensor import Tensor
-from ..layers.encoder import Encoder
-from ..layers.linear import embedding
-from ..layers.mlp import plain
-from ..layers.net import Net
-from ..layers.norm import layer_norm
-from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, Vocabulary, act, matrix
-from .decoder import CrossDecoder
+from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, Vocabulary, act
 from .tasks import encoder_decoder_task, encoder_task
-from .text_heads import ShiftedDecoder, head_rows, head_tasks
+from .text_heads import head_rows, head_tasks
+from .transformer import POSITIONS, Family, SameHeads, layer_weights, norm_weights
 
-EPS = 1e-5
-"""Epsilon of every norm."""
 OFFSET = 2
 """Rows of an embedding of positions before that of the first token, in models of fairseq."""
-POSITIONS = Integer(1, 1 << 14)
-"""Number of positions; those of published models are fewer than 2,000."""
-
-
-@dataclass(frozen=True)
-class SameHeads:
-    """Hyper-parameter: heads of the decoder's attention, which are those of the encoder's."""
-
-    name: str = "decoder_heads"
-
-    def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
-        said = source.get("decoder_attention_heads", config.heads)
-        if said != config.heads:
-            why = "encoder and decoder have different numbers of heads"
-            raise UnsupportedError("E-ARCH-HEADS", config.path, why, expected=config.heads, found=said)
-        return int(said)
-
-    def write(self, names: str, config: Config) -> dict[str, Any]:
-        return {"decoder_attention_heads": config.decoder_heads} if names == HF else {}
 
 
 def rows(start: int, pad: int, activation: str = "gelu") -> tuple[Row, ...]:
@@ -78,32 +46,6 @@ def rows(start: int, pad: int, activation: str = "gelu") -> tuple[Row, ...]:
         Key("decoder_start", "decoder_start_token_id", (), start, SIZE, at_most=("decoder_vocab",)),
         Key("learned_rows", (), (), lambda config: config.positions + OFFSET),
         Key("padded_rows", (), (), lambda config: config.positions + config.pad + 1),
-    )
-
-
-def layer_weights(side: str, layers: str, intermediate: str) -> tuple[Weight, ...]:
-    """Bindings of the layers of the encoder or decoder: `side`."""
-    name, hf, square = f"{side}.layers.{{i}}.", f"model.{side}.layers.{{i}}.", ("hidden", "hidden")
-    blocks = [("attn", "self_attn"), *([("cross", "encoder_attn")] if side == "decoder" else [])]
-    found = [
-        row
-        for block, theirs in blocks
-        for part, projection in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj"))
-        for row in matrix(f"{name}{block}.{part}", f"{hf}{theirs}.{projection}", None, shape=square)
-    ]
-    for block, theirs in (*blocks, ("mlp", "final")):
-        found += matrix(f"{name}{block}_norm", f"{hf}{theirs}_layer_norm", None, shape=("hidden",))
-    found += matrix(f"{name}mlp.up", f"{hf}fc1", None, shape=(intermediate, "hidden"))
-    found += matrix(f"{name}mlp.down", f"{hf}fc2", None, shape=("hidden", intermediate))
-    return tuple(replace(row, layers=layers) for row in found)
-
-
-def norm_weights(hf: str, name: str) -> tuple[Weight, ...]:
-    """Bindings of a norm of the encoder and of the decoder."""
-    return tuple(
-        row
-        for side in ("encoder", "decoder")
-        for row in matrix(f"{side}.{name}", f"model.{side}.{hf}", None, shape=("hidden",))
     )
 
 
@@ -176,81 +118,6 @@ def position_weights(
 
 LEARNED, SINUSOIDS = position_weights("learned_rows"), position_weights("positions", sinusoids)
 FAIRSEQ_SINUSOIDS = position_weights("padded_rows", fairseq_sinusoids, stored=False)
-
-
-class Family:
-    """How the layers of one model are put together.
-
-    Args:
-        pre_norm: whether norms stand before attention and feed-forward networks, instead of behind the sum.
-        offset: row of the positions that the first token has.
-        padded: whether positions are counted past the padding token, whose id is its own position, instead.
-    """
-
-    def __init__(self, *, pre_norm: bool, offset: int = 0, padded: bool = False) -> None:
-        self.pre_norm, self.offset, self.padded = pre_norm, offset, padded
-
-    def encode(self, net: Encoder) -> Value:
-        """The encoder's hidden states."""
-        net.begin()
-        return self.encoded(
-            net, self._embedded(net, embedding(net, net.ids, "embed"), self._rows(net, net.positions()), "encoder")
-        )
-
-    def encoded(self, net: Encoder, x: Value) -> Value:
-        """The encoder's hidden states, of embeddings with their positions."""
-        for i in range(net.config.layers):
-            name = f"encoder.layers.{i}"
-            x = self._block(net, x, f"{name}.attn", net.self_attention)
-            x = self._block(net, x, f"{name}.mlp", partial(plain, net, kind=net.config.act))
-        return self._normed(net, x, "encoder.norm")
-
-    def decode(self, net: CrossDecoder) -> None:
-        """The decoder's logits."""
-        embed = "decoder.embed" if net.has("decoder.embed.weight") else "embed"
-        net.end(self.decoded(net, net.begin(embed)), None, tied=embed, change=added(net))
-
-    def decoded(self, net: CrossDecoder | ShiftedDecoder, x: Value) -> Value:
-        """The decoder's hidden states, of token embeddings."""
-        config = net.config
-        x = self._embedded(net, x, self._rows(net, net.token_positions()), "decoder")
-        for i in range(config.decoder_layers):
-            name = f"decoder.layers.{i}"
-            x = self._block(net, x, f"{name}.attn", partial(net.attend_to_itself, layer=i))
-            x = self._block(net, x, f"{name}.cross", partial(net.attend_to_source, layer=i))
-            x = self._block(net, x, f"{name}.mlp", partial(plain, net, kind=config.act))
-        return self._normed(net, x, "decoder.norm")
-
-    def _rows(self, net: Encoder | CrossDecoder, places: Value) -> Value:
-        """Rows of the positions, i64 [length] or [batch, length], of tokens at `places`, i64 [length]."""
-        if not self.padded:
-            rows: Value = net.Add(places, self.offset) if self.offset else places
-            return rows
-        pad = net.Constant(value_int=net.config.pad)
-        padding = net.Cast(net.Equal(net.ids, pad), to=7)
-        counts = net.Sub(net.Add(places, 1), net.CumSum(padding, net.Constant(value_int=1)))
-        return net.Add(net.Mul(counts, net.Sub(1, padding)), pad)
-
-    def _embedded(self, net: Net, x: Value, places: Value, side: str) -> Value:
-        """Tokens and positions, normalized where the model does."""
-        x = net.Mul(x, math.sqrt(net.config.hidden)) if net.config.scaled else x
-        x = net.Add(x, embedding(net, places, f"{side}.positions"))
-        return self._normed(net, x, f"{side}.embed_norm")
-
-    def _normed(self, net: Net, x: Value, name: str) -> Value:
-        return layer_norm(net, x, name, EPS) if net.has(f"{name}.weight") else x
-
-    def _block(self, net: Net, x: Value, name: str, block: Callable[..., Value]) -> Value:
-        """The block `name` of weights, added to its input, with a norm before it or behind the sum."""
-        if self.pre_norm:
-            value: Value = net.Add(x, block(layer_norm(net, x, f"{name}_norm", EPS), name=name))
-            return value
-        return layer_norm(net, net.Add(x, block(x, name=name)), f"{name}_norm", EPS)
-
-
-def added(net: Net) -> Callable[[Value], Value] | None:
-    """What is added to the logits, None if nothing is."""
-    return (lambda logits: net.Add(logits, net.vector("logits.bias"))) if net.has("logits.bias") else None
 
 
 def architecture(

@@ -20,8 +20,8 @@ from ..layers.norm import layer_norm
 from ..layers.rope import Rotary
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, act, matrix
 from ..schema.weight_layout import JOINED
-from .bart import layer_weights
 from .decoder import CROSS, KINDS, SOURCE_HIDDEN, CrossDecoder, source_key_values
+from .transformer import layer_weights
 
 EPS = 1e-5
 """Epsilon of every norm."""
