@@ -103,12 +103,9 @@ SHARED_CODE = {
     ("language/nv_embed", "language/llama"),
     ("vision/depth_anything", "vision/dinov2"),
     ("vision/detr", "vision/resnet"),
-    ("vision/efficientnet_hf", "vision/efficientnet"),
     ("vision/mobile_sam", "vision/sam"),
     ("vision/mobile_sam", "vision/tiny_vit"),
     ("vision/mobileclip", "vision/fastvit"),
-    ("vision/mobilenet_v2", "vision/efficientnet"),
-    ("vision/mobilenetv3", "vision/efficientnet"),
 }
 """Families that import another one, for code that has not moved to `models/layers` or `models/schema` yet. A model made
 of others names them as its parts."""

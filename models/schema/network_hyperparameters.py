@@ -106,6 +106,11 @@ def settle_labels(config: Config, weights: Mapping[str, Tensor], head: str) -> N
     config.values["labels"] = weights[head].shape[0] if head in weights else None
 
 
+def settle_classifier(config: Config, weights: dict[str, Tensor]) -> None:
+    """Take the number of labels from ``classifier.weight``."""
+    settle_labels(config, weights, "classifier.weight")
+
+
 def image_activation(name: Any) -> str:
     """Our name of an activation of an image model. ValueError if unknown."""
     return str(name) if name in IMAGE_ACTIVATIONS else activation(name)

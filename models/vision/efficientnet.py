@@ -6,18 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import TIMM, TORCHVISION, Architecture, Config, Key
+from ...runtime.contract.architecture import TIMM, TORCHVISION, Architecture, Key
 from ...runtime.contract.hyperparameter import flag
 from ...runtime.contract.naming import Module
-from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
-from ..layers.image.conv import conv_norm
-from ..layers.image.image_net import ImageNet
-from ..layers.image.inverted_residual import Style, mobile_block
+from ..layers.image.efficientnet import B0, features
 from ..layers.image.pooling import global_pool
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
-from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, Implied, image_act, norm_eps, settle_labels
+from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, Implied, image_act, norm_eps, settle_classifier
 
 FIRST, BLOCK = "features.1.{b}.block.", "features.{s+1}.{b}.block."
 MODULES = (
@@ -43,7 +39,8 @@ MODULES = (
     Module("bn2", torchvision="features.8.1"),
     Module("classifier", torchvision="classifier.1"),
 )
-B0, V2 = [1, 2, 2, 2, 1, 2, 1], [1, 2, 2, 2, 1, 2]
+V2 = [1, 2, 2, 2, 1, 2]
+"""Strides of the stages of EfficientNetV2."""
 KEYS = (
     ClassTask("EfficientNet"),
     *LABELS,
@@ -59,34 +56,6 @@ def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     tf = {"same": True, "eps": 1e-3} if name.startswith("tf_") else {}
     act = "relu6" if "lite" in name or name.startswith("mobilenetv2") else "silu"
     return {**tf, "act": act, "strides": V2 if "netv2_" in name and "efficient" in name else B0}
-
-
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
-    """Take the number of labels from the weights."""
-    settle_labels(config, weights, "classifier.weight")
-
-
-def features(net: ImageNet) -> Value:
-    """[batch, channels, height / 32, width / 32]."""
-    config = net.config
-    style = Style(config.act, same=config.same, epsilon=config.eps, conv_skip=True)
-    x = conv_norm(
-        net, net.pixels("conv_stem.weight"), "conv_stem", "bn1", stride=2, padding=style.padding, epsilon=config.eps
-    )
-    x, channels = net.activate(x, config.act), net.channels("conv_stem")
-    x = mobile_stages(net, x, channels, [style] * len(config.strides))
-    x = conv_norm(net, x, "conv_head", "bn2", padding=style.padding, epsilon=config.eps)
-    return net.activate(x, config.act)
-
-
-def mobile_stages(net: ImageNet, x: Value, channels: int, styles: list[Style]) -> Value:
-    """Stages of blocks ``blocks.{s}.{b}``, the first of which has the stage's stride."""
-    for s, (stride, style) in enumerate(zip(net.config.strides, styles, strict=True)):
-        b = 0
-        while b == 0 or net.under(f"blocks.{s}.{b}."):
-            x, channels = mobile_block(net, x, channels, f"blocks.{s}.{b}", stride if b == 0 else 1, style)
-            b += 1
-    return x
 
 
 ARCHITECTURES = (
@@ -108,7 +77,7 @@ ARCHITECTURES = (
             ("classifier.weight", "classifier.1.weight"),
             settings,
         ),
-        settle=settle,
+        settle=settle_classifier,
         prefixes=(),
         ignored=(),
         modules=MODULES,

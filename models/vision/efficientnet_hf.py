@@ -10,12 +10,12 @@ from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed, R
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ..layers.image.conv import conv_norm
+from ..layers.image.efficientnet import B0
 from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import global_pool, squeeze_excite
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
-from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, image_act, norm_eps
-from .efficientnet import B0, settle
+from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, image_act, norm_eps, settle_classifier
 
 BLOCK = "encoder.blocks.{i}."
 MODULES = (
@@ -99,7 +99,7 @@ ARCHITECTURES = (
         KEYS,
         (),
         image_tasks(features, pool, lambda net, x: linear(net, x, "classifier")),
-        settle=settle,
+        settle=settle_classifier,
         prefixes=("efficientnet.",),
         ignored=(),
         modules=MODULES,

@@ -6,11 +6,11 @@ from __future__ import annotations
 from ...runtime.contract.architecture import TORCHVISION, Architecture, Key
 from ...runtime.contract.hyperparameter import COUNT, Integer, Real, flag
 from ...runtime.contract.naming import Module
+from ..layers.image.efficientnet import B0, features
 from ..layers.image.pooling import global_pool
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
-from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, Implied, image_act, norm_eps
-from .efficientnet import B0, features, settle
+from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, Implied, image_act, norm_eps, settle_classifier
 
 DEPTHS = (2, 3, 4, 3, 3, 1)
 """Inverted residual blocks of each stage, after the first one."""
@@ -88,7 +88,7 @@ ARCHITECTURES = (
             ("classifier.1.weight",),
             lambda name, arguments: {"same": False, "eps": 1e-5},
         ),
-        settle=settle,
+        settle=settle_classifier,
         prefixes=("mobilenet_v2.",),
         ignored=(),
         modules=MODULES,

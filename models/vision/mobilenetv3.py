@@ -11,13 +11,13 @@ from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.image.conv import conv, conv_norm, convolve
+from ..layers.image.efficientnet import mobile_stages
 from ..layers.image.image_net import ImageNet
 from ..layers.image.inverted_residual import Style
 from ..layers.image.kernels import normed_kernel
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, Implied, image_act, norm_eps, settle_labels
-from .efficientnet import mobile_stages
 
 MODULES = (
     Module("conv_stem"),
