@@ -25,25 +25,32 @@ def models_of(folder: Path) -> dict[str, Path] | None:
     """The files and folders of a model made of several, by the names of its models; None for other folders, and for
     those with further files of weights. FormatError for a folder that lacks one of the models."""
     names, weights = model_directory.listed(folder), model_directory.weights(folder)
+    lacking: list[str] = []
     for each in _candidates(names):
         found = {model: path for model in each.parts if (path := _path_of(model, folder, names)) is not None}
         files = {path.name for path in found.values()}
         others = [name for name in weights if name not in files and _named(name) not in found]
         if others:
             continue
-        if len(found) == len(each.parts):
+        missing = [model for model, part in each.parts.items() if model not in found and not part.optional]
+        if not missing:
             return found
         if len(found) > 1 and len(weights) != 1:
-            missing = ", ".join(model for model in each.parts if model not in found)
-            hint = "Put a file of weights or a folder of that name beside the others"
-            raise FormatError("E-DIR-PART", folder, f"the model is without its {missing}", hint=hint)
+            lacking = lacking or missing
+    if lacking:
+        hint = "Put a file of weights or a folder of that name beside the others"
+        raise FormatError("E-DIR-PART", folder, f"the model is without its {', '.join(lacking)}", hint=hint)
     return None
 
 
 def made_of(parts: Iterable[str]) -> Architecture | None:
     """The model whose parts have these names; None if no such model is known."""
-    names = list(parts)
-    return next((each for each in _candidates(names) if sorted(each.parts) == sorted(names)), None)
+    names = set(parts)
+    return next((each for each in _candidates(names) if _needed(each) <= names <= each.parts.keys()), None)
+
+
+def _needed(whole: Architecture) -> set[str]:
+    return {name for name, part in whole.parts.items() if not part.optional}
 
 
 def _candidates(names: Iterable[str]) -> list[Architecture]:
