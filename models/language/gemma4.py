@@ -50,7 +50,7 @@ from ..schema.hyperparameters import (
     shared_heads,
 )
 from ..schema.layer_kinds import HEADS_KEY
-from ..schema.weight_layout import Part
+from ..schema.weight_layout import Chunk
 
 UNROTATED = np.float32(1e30)
 """Divisor of the RoPE frequencies of pairs that are not rotated, in GGUF files."""
@@ -303,10 +303,10 @@ MIXTURE = tuple(
                shape=("hidden",)),
         Weight("layers.{i}.moe.scale", "model.layers.{i}.router.per_expert_scale", "blk.{i}.ffn_down_exps.scale",
                shape=("experts",)),
-        Weight("layers.{i}.moe.experts.gate.weight", Stored((BOTH[0],), Part(0, axis=1)),
-               Stored((BOTH[1],), Part(0, axis=1)), shape=EXPERT),
-        Weight("layers.{i}.moe.experts.up.weight", Stored((BOTH[0],), Part(1, axis=1)),
-               Stored((BOTH[1],), Part(1, axis=1)), shape=EXPERT),
+        Weight("layers.{i}.moe.experts.gate.weight", Stored((BOTH[0],), Chunk(0, axis=1)),
+               Stored((BOTH[1],), Chunk(0, axis=1)), shape=EXPERT),
+        Weight("layers.{i}.moe.experts.up.weight", Stored((BOTH[0],), Chunk(1, axis=1)),
+               Stored((BOTH[1],), Chunk(1, axis=1)), shape=EXPERT),
         Weight("layers.{i}.moe.experts.down.weight", "model.layers.{i}.experts.down_proj",
                "blk.{i}.ffn_down_exps.weight", shape=("experts", "hidden", "expert_intermediate")),
     )

@@ -14,7 +14,7 @@ from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, attention
 from ..schema.hyperparameters import DECODER, EXPERTS_USED, INTERMEDIATE, KV_HEADS, RMS_EPS, THETA, TOKENS, act, matrix
-from ..schema.weight_layout import Part
+from ..schema.weight_layout import Chunk
 
 KEYS = (
     *DECODER, KV_HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), act("silu"),
@@ -37,13 +37,13 @@ MOE_WEIGHTS = (
     *matrix("layers.{i}.mlp.router", f"{MIXTURE}router.layer", "blk.{i}.ffn_gate_inp", shape=("experts", "hidden")),
     Weight(
         f"{EXPERTS}gate.weight",
-        Stored((f"{MIXTURE}input_linear.weight",), Part(0, axis=1)),
+        Stored((f"{MIXTURE}input_linear.weight",), Chunk(0, axis=1)),
         "blk.{i}.ffn_gate_exps.weight",
         shape=INNER,
     ),
     Weight(
         f"{EXPERTS}up.weight",
-        Stored((f"{MIXTURE}input_linear.weight",), Part(1, axis=1)),
+        Stored((f"{MIXTURE}input_linear.weight",), Chunk(1, axis=1)),
         "blk.{i}.ffn_up_exps.weight",
         shape=INNER,
     ),

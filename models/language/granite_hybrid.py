@@ -22,7 +22,7 @@ from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, att
 from ..schema.gguf.deviations import RECURRENT_BIAS, TAPS, Unread
 from ..schema.hyperparameters import DECODER, HF_HEAD_DIM, RMS_EPS, THETA, TOKENS, Fixed, act, matrix
 from ..schema.layer_kinds import AttentionLayers, HybridKVHeads, attends, recurs
-from ..schema.weight_layout import Part
+from ..schema.weight_layout import Chunk
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _network(ending: str, when: Any) -> tuple[Weight, ...]:
     fused = f"{LAYER}shared_mlp.input_linear.weight"
     return (
         *(
-            Weight(f"{OURS}{part}.weight", Stored((fused,), Part(index)), f"{GGUF}{part}{ending}.weight", shape=SHARED,
+            Weight(f"{OURS}{part}.weight", Stored((fused,), Chunk(index)), f"{GGUF}{part}{ending}.weight", shape=SHARED,
                    when=when)
             for index, part in enumerate(("gate", "up"))
         ),
@@ -110,7 +110,7 @@ WEIGHTS = (
     *MLP_NORM,
     *matrix(f"{OURS}router", f"{MIXTURE}router.layer", f"{GGUF}gate_inp", shape=("experts", "hidden"), when=mixes),
     *(
-        Weight(f"{OURS}experts.{part}.weight", Stored((f"{MIXTURE}input_linear.weight",), Part(index, axis=1)),
+        Weight(f"{OURS}experts.{part}.weight", Stored((f"{MIXTURE}input_linear.weight",), Chunk(index, axis=1)),
                f"{GGUF}{part}_exps.weight", shape=INNER, when=mixes)
         for index, part in enumerate(("gate", "up"))
     ),

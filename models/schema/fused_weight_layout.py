@@ -11,7 +11,7 @@ from ...runtime.contract.architecture import Config, Moved, Whole
 from ...runtime.tensor.storage import Derived
 from ...runtime.tensor.tensor import Tensor
 from ...runtime.tensor.transposed import transposed
-from .weight_layout import Part, changed, concatenated, take_rows
+from .weight_layout import Chunk, changed, concatenated, take_rows
 
 Span = Callable[[Config], tuple[int, int]]
 
@@ -160,7 +160,7 @@ class HalfColumns(Moved):
     index: int
 
     def join(self, parts: list[Tensor], config: Config) -> Tensor:
-        return Part(self.index, axis=1).join([transposed(parts[0])], config)
+        return Chunk(self.index, axis=1).join([transposed(parts[0])], config)
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
         return [whole]

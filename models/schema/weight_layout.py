@@ -416,7 +416,7 @@ class Flat(Whole):
 
 
 @dataclass(frozen=True)
-class Part(Moved):
+class Chunk(Moved):
     """One of `count` equal parts of a tensor along an axis, for example of fused gate and up projections; another
     binding has the next part."""
 

@@ -28,7 +28,8 @@ from ..schema.language_part import LANGUAGE_MODEL
 
 TOWER, TEXT = "vision", "text"
 WEIGHTS = (
-    Weight("projector.weight", ("model.projector.weight", "projector.weight"), shape=("text.hidden", "vision.hidden")),
+    Weight("projector.weight", ("model.projector.weight", "projector.weight"), "projector.weight",
+           shape=("text.hidden", "vision.hidden")),
 )
 
 
