@@ -53,7 +53,8 @@ class Config:
         return self.values[name]
 
     def __repr__(self) -> str:
-        return f"Config({', '.join(f'{name}={value!r}' for name, value in self.values.items())})"
+        shown = {name: value for name, value in self.values.items() if name != "parts"}
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 class Row(Protocol):
