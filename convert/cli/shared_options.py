@@ -360,7 +360,7 @@ def open_input(
 
     Weights of models that were quantized elsewhere are `dequantized`, or as the file has them too. `parts`: whether the
     model may have several graphs, as for `open_model`. `running`: whether it is opened to run, by one graph and by the
-    names of `modern`.
+    names of `canonical_names`.
     """
     from ..open.graph_files import decoder_of
     from ..open.open_model import open_model
@@ -376,9 +376,9 @@ def open_input(
         parts=parts or running,
     )
     if running:
-        from ..load.known_names import modern
+        from ..load.canonical_names import canonical_names
 
-        graph = modern(graph)
+        graph = canonical_names(graph)
     current().warn(graph.notes)
     return decoder_of(graph) if running else graph
 

@@ -117,7 +117,7 @@ def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tupl
     from ...models.schema.audio_hyperparameters import SPEECH_RECOGNITION
     from ...models.tokenizer import read
     from ..evaluate.text_corpus import pieces
-    from ..load.native_model import modelled
+    from ..load.bind import modelled
     from ..quantize.observe_importance import observe
     from ..quantize.observe_speech import heard_pieces
 

@@ -161,12 +161,12 @@ def _file(path: str, values: dict[str, Any]) -> bool:
     from ...runtime.contract.naming import bound_to
     from ...runtime.contract.weight_binding import bind, gather
     from ..inspect.architectures import families, parameters, plain
-    from ..load.known_names import modern
-    from ..load.native_model import NODES, identified
+    from ..load.canonical_names import canonical_names
+    from ..load.recognise import NODES, identified
     from ..open.graph_files import refuse_lone
-    from ..translate.canonical_names import identify_weights
+    from ..translate.named_weights import identify_weights
 
-    graph = modern(shared_options.open_input(path, values, parts=True))
+    graph = canonical_names(shared_options.open_input(path, values, parts=True))
     weights: Mapping[str, Tensor] = graph.weights
     if graph.format == NODES:
         if not graph.parts:

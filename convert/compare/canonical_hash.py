@@ -8,7 +8,7 @@ from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.tensor import Tensor
 from ..inspect.content_hash import combined_hash, tensor_hash
 from ..inspect.tensor_distance import equal_bytes
-from ..translate.canonical_names import identify_weights
+from ..translate.named_weights import identify_weights
 from .match_tensors import TIED
 
 

@@ -23,7 +23,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import DType
 from ...runtime.tensor.tensor import Tensor
 from ..inspect.architectures import plain
-from ..translate.canonical_names import NamedWeights, identify_weights
+from ..translate.named_weights import NamedWeights, identify_weights
 
 TIED = {"head.weight": "embed.weight"}
 """Weights that models may lack, by what they use then."""

@@ -12,7 +12,8 @@ from ...models.preprocess.stated_preparation import letterbox_of, stated_prepara
 from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.contract.architecture import Config
 from ...runtime.ir.graph import Graph
-from ..load.native_model import Model, identified, modelled
+from ..load.bind import Model, modelled
+from ..load.recognise import identified
 from ..open.graph_files import stem
 
 

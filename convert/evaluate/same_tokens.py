@@ -15,8 +15,8 @@ from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Graph
+from ..load.attached_files import tokenizer_of
 from ..load.load_model import load
-from ..load.native_model import tokenizer_of
 from ..load.vocabulary_check import check_vocabulary
 from .perplexity import log_softmax
 

@@ -18,7 +18,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import DTYPES
 from ...runtime.tensor.storage import Held
 from ...tensors.namespace import PUBLIC
-from ..load.native_model import tokenizer_of
+from ..load.attached_files import tokenizer_of
 from ..pictures.picture_inputs import IMAGENET, read_preparation
 from ..trainable.front import PretrainedModel, model_class
 from .examples import Example, label_names, labeled_pictures, labeled_texts, language_examples, padded, pictured

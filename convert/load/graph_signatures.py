@@ -18,7 +18,8 @@ from ...runtime.ir.graph import Graph, Value
 from ...runtime.passes.weights.rename_values import Rename
 from ...runtime.plugin.discovery import Plugins
 from ...runtime.tensor.dtype import F32
-from .native_model import described, with_files
+from .attached_files import with_files
+from .recognise import described
 
 Ranks = Mapping[str, int | None]
 """Names of values with their numbers of dimensions, None for any."""

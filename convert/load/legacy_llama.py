@@ -47,7 +47,7 @@ NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 BYTES = 256
 
 
-def modern(graph: Graph) -> Graph:
+def gguf_names(graph: Graph) -> Graph:
     """A graph in GGUF's names and keys, of the same storage; `graph` itself where it is not of these formats."""
     shapes = {"ggml": _ggml, "llama2c": _llama2c}.get(graph.format)
     if shapes is None or "tok_embeddings.weight" not in (name.removesuffix(".q") for name in graph.weights):
@@ -129,7 +129,7 @@ def renamed(name: str) -> str:
 
 
 def origins(graph: Graph) -> dict[str, str]:
-    """Canonical name -> name in the file, of weights that `modern` renames; of codes and their scales, the codes."""
+    """Canonical name -> name in the file, of weights that `gguf_names` renames; of codes with scales, the codes."""
     return {renamed(name.removesuffix(".q")): name for name in graph.weights if not name.endswith(SCALES)}
 
 

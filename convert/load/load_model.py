@@ -19,9 +19,10 @@ from ..open.companion import companion_weights
 from ..open.graph_files import decoder_of
 from ..open.model_files import made_of
 from ..open.open_model import open_model
-from .known_names import modern
+from .attached_files import tokenizer_of
+from .bind import built, modelled
+from .canonical_names import canonical_names
 from .memory_map import mapped
-from .native_model import built, modelled, tokenizer_of
 from .network import attends_to_source, run_network
 from .stated_task import for_ranking, stated_task
 
@@ -105,7 +106,7 @@ def load(
             activations=activations,
             placement=Placement(device, device_memory, gpu_layers),
         )
-    graph = decoder_of(modern(path if isinstance(path, Graph) else open_model(path, parts=True)))
+    graph = decoder_of(canonical_names(path if isinstance(path, Graph) else open_model(path, parts=True)))
     options = RunOptions(
         threads,
         activations,
@@ -147,7 +148,7 @@ def load(
 def load_for(verb: str, graph: Graph, *, task: str | None = None, **options: Any) -> Any:
     """A model that has the method `verb`, of the first task for that: the file's own, or another one whose weights it
     has. Options as of `load`; UsageError for models without such a task."""
-    graph = decoder_of(modern(graph))
+    graph = decoder_of(canonical_names(graph))
     task = _task_for(verb, graph) if task is None else task
     found = load(graph, task=task, **options)
     if isinstance(found, TaskModel) and verb not in found.verbs:

@@ -27,9 +27,10 @@ from ...runtime.contract.weight_binding import config_from, find_architecture
 from ...runtime.ir.graph import Graph
 from ..open.graph_files import ENCODER, parts_of, refuse_lone, set_of
 from ..open.open_model import open_model
+from .attached_files import with_files
 from .graph_signatures import AUDIO, CODEC, IMAGE, TEXT, signature_task
 from .memory_map import mapped
-from .native_model import described, with_files
+from .recognise import described
 
 HEARING: Mapping[str, Callable[..., Any]] = {FEATURES: run_exported_speech, SAMPLES: run_exported_samples}
 """What runs the graphs of speech recognition, by the encoder's input."""

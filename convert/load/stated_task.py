@@ -11,7 +11,8 @@ from ...runtime.base.errors import UsageError
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_CLASSIFICATION, TEXT_GENERATION, TEXT_RANKING
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
-from .native_model import Model, tokenizer_of
+from .attached_files import tokenizer_of
+from .bind import Model
 
 if TYPE_CHECKING:
     import numpy as np

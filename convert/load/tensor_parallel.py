@@ -22,8 +22,9 @@ from ...runtime.ir.graph import Graph
 from ...runtime.passes.parallel.tensor_parallel import ShardAcrossRanks
 from ..console.child_process import start
 from ..open.open_model import open_model
+from .attached_files import tokenizer_of
+from .bind import built, modelled
 from .memory_map import mapped
-from .native_model import built, modelled, tokenizer_of
 
 GROUP = "tensor parallel"
 MOST = 64

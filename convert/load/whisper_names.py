@@ -91,7 +91,7 @@ CT2_LISTS = {"suppress_ids": "suppress_tokens", "suppress_ids_begin": "begin_sup
 """What the config.json beside CTranslate2's files lists, and transformers' names in generation_config.json."""
 
 
-def modern(graph: Graph) -> Graph:
+def transformers_names(graph: Graph) -> Graph:
     """The same model as transformers has it; `graph` itself for other files, and vocabularies that no published model
     has."""
     prefix = next((each for each in PREFIXES if f"{each}n_mels" in graph.metadata), OPENAI)
@@ -105,7 +105,7 @@ def modern(graph: Graph) -> Graph:
 
 
 def origins(graph: Graph) -> dict[str, str]:
-    """Canonical name -> name in the file, of weights that `modern` renames and that are one tensor of the file."""
+    """Canonical name -> name in the file, of renamed weights that are one tensor of the file."""
     if _is_ctranslate2(graph):
         return {f"model.{ours}": theirs for theirs, ours in CT2_WHOLE.items() if theirs in graph.weights}
     return {f"model.{renamed(name)}": name for name in graph.weights}

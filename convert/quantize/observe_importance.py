@@ -23,8 +23,8 @@ from ...runtime.session import Session
 from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.tensor import Tensor
 from ..console.progress import NoProgress, Progress
+from ..load.bind import Model, built
 from ..load.memory_map import mapped
-from ..load.native_model import Model, built
 from ..load.vocabulary_check import check_vocabulary
 from .recipe.imatrix import COUNTS, SUMS, Sums
 

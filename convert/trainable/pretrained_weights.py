@@ -151,7 +151,7 @@ def has_head(source: Graph) -> bool:
 def of_library(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
     """The convention, and the configuration in our names, of an image model under names of `LIBRARIES`; None for other
     models."""
-    from ..load.native_model import described
+    from ..load.recognise import described
 
     found = described(graph)
     return found if found is not None and found[0] in LIBRARIES else None
@@ -192,13 +192,13 @@ def as_directory(graph: Graph, *, own: bool = True) -> Graph:
         own: whether image models of `LIBRARIES` keep their names.
     """
     from ...runtime.plugin.discovery import FORMATS
-    from ..load.known_names import modern
+    from ..load.canonical_names import canonical_names
     from ..translate.translate import TranslationOptions, translated
 
     if graph.nodes:
         why = "is a graph that was exported to run, and is not trained"
         raise UnsupportedError("E-MODEL-GRAPH", graph.files[0], why, hint="Open the checkpoint that it was made from")
-    newer = modern(graph)
+    newer = canonical_names(graph)
     copy = dataclasses.replace(
         newer, weights=dict(newer.weights), metadata=dict(newer.metadata), attachments=dict(newer.attachments), notes=[]
     )

@@ -29,7 +29,7 @@ from ...runtime.tensor.storage import Held, Storage
 from ..load.whisper_names import TIKTOKEN
 
 if TYPE_CHECKING:
-    from ..load.native_model import Model
+    from ..load.bind import Model
 
 CODE = "E-TOKENIZER-JSON"
 PICTURES = (

@@ -15,7 +15,7 @@ from ...runtime.contract.architecture import GGUF, HF, Config, Row
 from ...runtime.ir.graph import Graph
 
 if TYPE_CHECKING:
-    from ..load.native_model import Model
+    from ..load.bind import Model
 
 IDLE = ("labels", "pad")
 """Rows that do not change what is computed of tokens."""

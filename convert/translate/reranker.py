@@ -10,7 +10,8 @@ from ...runtime.base.errors import UnsupportedError
 from ...runtime.base.string_array import StringArray
 from ...runtime.contract.architecture import TEXT_GENERATION, TEXT_RANKING
 from ...runtime.ir.graph import Graph, Meta
-from ..load.native_model import Model, tokenizer_of
+from ..load.attached_files import tokenizer_of
+from ..load.bind import Model
 from ..load.stated_task import for_ranking, stated_task
 
 ARCHITECTURES = ("qwen3",)

@@ -14,7 +14,7 @@ from ...runtime.ir.graph import Graph, Meta
 from ...runtime.tensor.storage import Held, Storage
 
 if TYPE_CHECKING:
-    from ..load.native_model import Model
+    from ..load.bind import Model
 
 CLASSES = "sentence_transformers.models."
 POOLING = "1_Pooling"

@@ -11,7 +11,7 @@ from ...runtime.ir.graph import Graph, Meta
 from ...runtime.tensor.storage import Held, Storage
 
 if TYPE_CHECKING:
-    from ..load.native_model import Model
+    from ..load.bind import Model
 
 EMBEDDING = "token_embd.weight"
 TEMPLATE = "chat_template.jinja"

@@ -43,7 +43,7 @@ from .model_card import GENERATION, general
 from .model_facts import LEFT_ALONE
 
 if TYPE_CHECKING:
-    from ..load.native_model import Model
+    from ..load.bind import Model
 
 Rules = tuple[tuple[str, str], ...]
 OWN_NAMES = below(__package__, "TRANSLATION")
@@ -77,10 +77,10 @@ def graph_names(graph: Graph, format: Format) -> tuple[str, ...]:
     alone."""
     if graph.nodes or not format.graphs:
         return (MODEL,)
-    from ..load.known_names import modern
-    from ..load.native_model import described, identified
+    from ..load.canonical_names import canonical_names
+    from ..load.recognise import described, identified
 
-    newer = modern(graph)
+    newer = canonical_names(graph)
     if described(newer) is None:
         return (MODEL,)
     architecture, _, config = identified(newer)
@@ -131,14 +131,15 @@ def translated(
     from ...models.preprocess.as_nodes import take_bytes
     from ...models.preprocess.stated_preparation import letterbox_of, stated_preparation
     from ...runtime.contract.weight_binding import list_names, unbind
-    from ..load.known_names import modern
-    from ..load.native_model import described, modelled, stated
+    from ..load.bind import modelled
+    from ..load.canonical_names import canonical_names
+    from ..load.recognise import described, stated
     from ..load.wrapper_names import unwrapped
     from .held_files import add_files, lacking_files
     from .reranker import ranker, refuse_ranker
 
     if format.architecture:
-        newer = modern(graph)
+        newer = canonical_names(graph)
         known = graph.format != format.name and described(newer) is not None
         return OWN_NAMES.load(format.name)(newer, modelled(newer), graph) if known else ()
     wanted = (
@@ -151,7 +152,7 @@ def translated(
     plain = unwrapped(graph) if directory else graph
     if plain is not graph and described(plain) is not None:
         graph.weights, graph.notes = plain.weights, plain.notes
-    newer = modern(graph)
+    newer = canonical_names(graph)
     found = described(newer)
     said = stated(graph)
     in_hf_names = said is not None and said[0] == HF and "model_type" in said[1]
@@ -242,7 +243,7 @@ def _check_convention(graph: Graph, model: Model, wanted: str, directory: bool) 
 def _untranslated(graph: Graph, wanted: str, why: str, weights_only: bool) -> Rules:
     """Leave names and parameters as they are, where that was asked for, or nothing says that the weights are a
     model's."""
-    from ..load.native_model import stated
+    from ..load.recognise import stated
 
     said = stated(graph)
     if not weights_only and said is not None and (said[0] == GGUF or any(said[1].get(key) for key in MODEL_KEYS)):
@@ -458,7 +459,7 @@ def _to_graph(graph: Graph, model: Model, name: str, blocks: bool, carried: bool
     from ...runtime.passes.lower.standard_onnx import to_standard_onnx
     from ...runtime.passes.quantize.ggml_to_nbits import RepackGgmlAsNBits
     from ...runtime.tensor.block_codec import codec_of
-    from ..load.native_model import built
+    from ..load.bind import built
     from .held_files import add_files, lacking_files
 
     weights = _in_f32(graph, model, () if not blocks else STORAGE_ONLY)

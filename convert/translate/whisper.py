@@ -23,7 +23,7 @@ from ...runtime.tensor.tensor import Tensor
 from ..load.whisper_names import BLOCKS, FILTERS, WHOLE
 
 if TYPE_CHECKING:
-    from ..load.native_model import Model
+    from ..load.bind import Model
 
 LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.(.+)\.(weight|bias)")
 VECTORS = r"(\.bias|_ln\.weight|\.ln\.weight|\.ln_post\.weight|\.positional_embedding|^mel_filters)\Z"

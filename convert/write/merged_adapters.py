@@ -14,8 +14,8 @@ from ...runtime.contract.weight_binding import gather
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held
 from ...runtime.tensor.tensor import Tensor
-from ..load.known_names import modern, origins
-from ..load.native_model import described, identified
+from ..load.canonical_names import canonical_names, origins
+from ..load.recognise import described, identified
 from ..open.lora_adapter import merge
 from ..open.prequantized import CONFIG, NESTED, configuration
 
@@ -75,7 +75,7 @@ def _untied(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tied_head(graph: Graph) -> TiedHead | None:
     """The head of a model that shares the embedding; None for heads of their own, and for models that are not known."""
-    newer = modern(graph)
+    newer = canonical_names(graph)
     found = described(newer)
     if found is None or found[0] != HF:
         return None

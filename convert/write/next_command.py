@@ -61,7 +61,7 @@ def _has_tokenizer(plan: Plan) -> bool:
 
 def _task(plan: Plan) -> str | None:
     """The task of the weights that a plan writes; None where their files do not state it."""
-    from ..load.native_model import modelled
+    from ..load.bind import modelled
     from ..load.stated_task import stated_task
 
     try:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import candle_convert as cc
-from candle_convert.convert.load.native_model import identified
+from candle_convert.convert.load.recognise import identified
 from candle_convert.runtime.contract.architecture import HF
 from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.tensor.dtype import DTYPES

@@ -6,7 +6,7 @@ from pathlib import Path
 import candle_convert.models.generation.language_model as language
 import numpy as np
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.load.native_model import built, modelled
+from candle_convert.convert.load.bind import built, modelled
 from candle_convert.convert.open.open_model import open_model
 from candle_convert.runtime.cuda.element.block_quantized import QuantizedBuffer
 from candle_convert.runtime.cuda.kernel.kernel import Launch

@@ -15,7 +15,7 @@ from pathlib import Path
 import candle_convert as cc
 import pytest
 from candle_convert.convert.inspect.architectures import families, parameters, weights
-from candle_convert.convert.load.native_model import built, modelled
+from candle_convert.convert.load.bind import built, modelled
 from candle_convert.runtime.contract.architecture import GGUF, HF
 from candle_convert.runtime.contract.naming import CONVENTIONS
 from candle_convert.runtime.contract.weight_binding import config_keys, unbind

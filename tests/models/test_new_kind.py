@@ -79,7 +79,7 @@ import json, sys
 import numpy as np
 import candle_convert as cc
 from candle_convert import models
-from candle_convert.convert.load.native_model import built, modelled
+from candle_convert.convert.load.bind import built, modelled
 from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
 
 ShapeWarmup.kernels = lambda *arguments: []  # compiles what is run

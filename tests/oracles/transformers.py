@@ -118,7 +118,7 @@ def expected(model, ids, mask):
 
 def converted(model, names):
     """The same model from files with other names."""
-    from candle_convert.convert.load.native_model import Model
+    from candle_convert.convert.load.bind import Model
     from candle_convert.runtime.contract.architecture import GGUF
     from candle_convert.runtime.contract.weight_binding import bind, config_from, config_keys, find_architecture, unbind
 

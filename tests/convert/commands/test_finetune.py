@@ -14,7 +14,7 @@ from candle_convert.convert.cli.main import run
 from candle_convert.convert.finetune import loop
 from candle_convert.convert.finetune.examples import language_examples
 from candle_convert.convert.finetune.rows import read_rows
-from candle_convert.convert.load.native_model import tokenizer_of
+from candle_convert.convert.load.attached_files import tokenizer_of
 from candle_convert.convert.open.open_model import open_model
 from candle_convert.tests.builders import timm_outputs, tiny_llama
 from candle_convert.tests.builders.image_checkpoints import image_model, saved

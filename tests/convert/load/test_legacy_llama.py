@@ -5,9 +5,9 @@ import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
-from candle_convert.convert.load.legacy_llama import modern
+from candle_convert.convert.load.bind import modelled
+from candle_convert.convert.load.legacy_llama import gguf_names
 from candle_convert.convert.load.load_model import load
-from candle_convert.convert.load.native_model import modelled
 from candle_convert.tests.builders.legacy_llama import (
     FILES,
     INNER,
@@ -48,7 +48,7 @@ def test_as_transformers(llama, kind, tmp_path):
 def test_shared_classifier(llama, tmp_path):
     model, weights = llama
     (tmp_path / "model.bin").write_bytes(llama2c(weights, 0, shared=True))
-    graph = modern(cc.open(tmp_path / "model.bin"))
+    graph = gguf_names(cc.open(tmp_path / "model.bin"))
     assert "output.weight" not in graph.weights
     hidden = load(tmp_path / "model.bin", threads=1).logits(IDS)
     import torch
@@ -61,7 +61,7 @@ def test_shared_classifier(llama, tmp_path):
 def test_groups_of_llama2c_are_numbers(llama, tmp_path):
     _, weights = llama
     (tmp_path / "model.bin").write_bytes(llama2c(weights, 2))
-    graph = modern(cc.open(tmp_path / "model.bin"))
+    graph = gguf_names(cc.open(tmp_path / "model.bin"))
     for name, mine in (("layers.1.attention.wk", "blk.1.attn_k.weight"), ("feed", "token_embd.weight")):
         array = weights[name if name in weights else "tok_embeddings"]
         groups = array.reshape(-1, 32)
@@ -109,7 +109,7 @@ def test_to_a_directory_that_transformers_runs(llama, kind, tmp_path):
 
 def test_scores_where_a_file_has_none(llama, tmp_path):
     (tmp_path / "old.bin").write_bytes(ggml(llama[1], b"lmgg", None))
-    scores = modern(cc.open(tmp_path / "old.bin")).metadata["tokenizer.ggml.scores"]
+    scores = gguf_names(cc.open(tmp_path / "old.bin")).metadata["tokenizer.ggml.scores"]
     assert np.array_equal(scores, np.minimum(0, 259 - np.arange(VOCABULARY)))
 
 

@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.load.native_model import modelled
+from candle_convert.convert.load.bind import modelled
 from candle_convert.convert.quantize.observe_importance import observe
 from candle_convert.tests.builders.encoder_decoder_cases import T5
 from candle_convert.tests.builders.imatrix_files import old_bytes, write_gguf

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 from candle_convert.convert.cli.main import run
+from candle_convert.convert.load.bind import modelled
 from candle_convert.convert.load.load_model import load
-from candle_convert.convert.load.native_model import modelled
 from candle_convert.convert.quantize.observe_importance import observe
 from candle_convert.convert.quantize.observe_speech import heard_pieces
 from candle_convert.convert.sounds.write_sound import write_sound

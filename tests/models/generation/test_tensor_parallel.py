@@ -9,7 +9,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.load.native_model import built, modelled
+from candle_convert.convert.load.bind import built, modelled
 from candle_convert.convert.open.open_model import open_model
 from candle_convert.models.generation import tensor_parallel
 from candle_convert.models.generation.language_model import LanguageModel

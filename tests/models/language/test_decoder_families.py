@@ -7,7 +7,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
-from candle_convert.convert.load.native_model import built, modelled
+from candle_convert.convert.load.bind import built, modelled
 from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.base.errors import FormatError, UnsupportedError, UsageError
 from candle_convert.runtime.contract.architecture import GGUF

@@ -4,7 +4,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 import torch
-from candle_convert.convert.load.native_model import built, modelled
+from candle_convert.convert.load.bind import built, modelled
 from candle_convert.models.generation.decoder_tasks import EMBED_TOKENS, FROM_EMBEDS
 from candle_convert.runtime.contract.architecture import Config
 from candle_convert.runtime.session import Session

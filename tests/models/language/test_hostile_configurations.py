@@ -5,7 +5,7 @@ import json
 import candle_convert as cc
 import numpy as np
 import pytest
-from candle_convert.convert.load.native_model import built, modelled
+from candle_convert.convert.load.bind import built, modelled
 from candle_convert.runtime.contract.weight_binding import list_names
 from candle_convert.runtime.tensor.storage import Derived
 from candle_convert.tests.oracles.cpu_time import within

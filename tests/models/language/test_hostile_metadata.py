@@ -8,7 +8,7 @@ import sys
 import candle_convert as cc
 import numpy as np
 import pytest
-from candle_convert.convert.load.native_model import built, modelled
+from candle_convert.convert.load.bind import built, modelled
 from candle_convert.runtime.contract.architecture import GGUF
 from candle_convert.tests.fuzz.synthetic import synthetic
 
@@ -36,7 +36,7 @@ PROGRAM = """
 import resource, sys
 import candle_convert as cc
 import numpy as np
-from candle_convert.convert.load.native_model import built, modelled
+from candle_convert.convert.load.bind import built, modelled
 built(modelled(cc.open(sys.argv[1])))
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (64 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (size, size))

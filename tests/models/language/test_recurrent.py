@@ -6,7 +6,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
-from candle_convert.convert.load.native_model import built, modelled
+from candle_convert.convert.load.bind import built, modelled
 from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.contract.architecture import GGUF, HF
 from candle_convert.runtime.contract.weight_binding import unbind

@@ -4,8 +4,8 @@ under."""
 import candle_convert as cc
 import numpy as np
 import pytest
+from candle_convert.convert.load.bind import Model, built, modelled
 from candle_convert.convert.load.load_model import load
-from candle_convert.convert.load.native_model import Model, built, modelled
 from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.contract.architecture import GGUF, HF
 from candle_convert.runtime.contract.weight_binding import bind, config_from, config_keys, find_architecture, unbind

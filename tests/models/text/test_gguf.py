@@ -70,7 +70,7 @@ def test_what_gguf_has_no_place_for_is_refused(name, tmp_path):
 def test_minilm(tmp_path):
     """Hidden states, both poolings and token ids of a trained model in libllama."""
     import torch
-    from candle_convert.convert.load.native_model import tokenizer_of
+    from candle_convert.convert.load.attached_files import tokenizer_of
 
     path = tmp_path / "model.gguf"
     cc.convert(minilm(), path)

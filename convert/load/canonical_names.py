@@ -1,5 +1,5 @@
-"""Files in names and keys that architectures know: legacy formats completed, wrappers of training left out, multimodal
-checkpoints reduced to text."""
+"""Canonical names: the names and keys that architectures know. Legacy formats are completed, wrappers of training left
+out, multimodal checkpoints reduced to text."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from . import legacy_llama, whisper_names
 from .text_part import outer_names, text_part
 from .wrapper_names import plain_names, unwrapped
 
-FAMILIES = (legacy_llama, whisper_names)
-"""Modules that know files of one family."""
+FAMILIES = ((legacy_llama.gguf_names, legacy_llama.origins), (whisper_names.transformers_names, whisper_names.origins))
+"""For files of one family: what renames them, and the names that their weights had."""
 
 
-def modern(graph: Graph) -> Graph:
+def canonical_names(graph: Graph) -> Graph:
     """A graph of the same storage whose names and configuration architectures know; `graph` itself where it has them
     already."""
     plain = unwrapped(graph)
-    for family in FAMILIES:
-        newer = family.modern(plain)
+    for renamed, _ in FAMILIES:
+        newer = renamed(plain)
         if newer is not plain:
             return newer
     return text_part(plain)
 
 
 def origins(graph: Graph) -> dict[str, str]:
-    """Canonical name -> name in the file, of weights that `modern` renames."""
+    """Canonical name -> name in the file, of weights that `canonical_names` renames."""
     plain = unwrapped(graph)
-    family = next((family for family in FAMILIES if family.modern(plain) is not plain), None)
-    found = outer_names(plain.weights) if family is None else family.origins(plain)
+    own = next((own for renamed, own in FAMILIES if renamed(plain) is not plain), None)
+    found = outer_names(plain.weights) if own is None else own(plain)
     if plain is graph:
         return found
     wrapped = {name: given for given, name in plain_names(graph).items()}

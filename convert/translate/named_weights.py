@@ -22,7 +22,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.tensor import Tensor
 from ..inspect.tensor_distance import equal_bytes
-from ..load.known_names import modern, origins
+from ..load.canonical_names import canonical_names, origins
 from ..open.prequantized import configuration
 
 PACKED = ("MatMulNBits", "GatherBlockQuantized")
@@ -60,9 +60,9 @@ def identify_weights(graph: Graph, chosen: Mapping[str, Tensor] | None = None) -
     Raises UnsupportedError if the architecture is not stated or unknown, FormatError for a configuration that cannot be
     read or does not match the weights.
     """
-    from ..load.native_model import NODES, identified
+    from ..load.recognise import NODES, identified
 
-    newer = modern(graph)
+    newer = canonical_names(graph)
     spelled = {} if newer is graph else origins(graph)
     apart: dict[str, str] = {}
     if graph.parts:
@@ -122,7 +122,7 @@ def _derived_weights(architecture: Architecture, config: Config, found: Gathered
 
 def _of_nodes(graph: Graph) -> tuple[Architecture, str, Config]:
     """The architecture of an exported graph, by the config.json beside it; the weights have its own names."""
-    from ..load.native_model import with_files
+    from ..load.attached_files import with_files
 
     path = graph.files[0] if graph.files else None
     stated = configuration(with_files(dataclasses.replace(graph, attachments=dict(graph.attachments), notes=[])))

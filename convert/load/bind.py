@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
-from ...runtime.base.gc_pause import unsearched
-from ...runtime.contract.architecture import GGUF, HF, MISSHAPEN, MODEL, Architecture, Config, Task
-from ...runtime.contract.hyperparameter import StatedValues
+from ...runtime.contract.architecture import HF, MISSHAPEN, MODEL, Architecture, Config, Task
 from ...runtime.contract.naming import WatchedWeights, check_used
-from ...runtime.contract.part_binding import bound_to_file
 from ...runtime.contract.part_rows import part_config, part_weights
-from ...runtime.contract.weight_binding import bind, config_from, find_architecture, implied, key_prefix
+from ...runtime.contract.weight_binding import bind
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.tensor import Tensor
-from ..open.model_directory import model_folder
-from ..open.open_model import attachments
-from ..open.prequantized import configuration
-from .known_names import modern
+from .canonical_names import canonical_names
+from .recognise import identified
 
 if TYPE_CHECKING:
-    from ...models.tokenizer import Tokenizer
-
-ARCHITECTURE = "general.architecture"
-NODES = "onnx"
-"""The format of files whose weights belong to nodes."""
+    pass
 
 
 @dataclass(frozen=True)
@@ -91,35 +79,13 @@ class Model:
         return {name: built(self, name, fixed=fixed) for name in self.task.graphs}
 
 
-def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-    """Whose names a file has, and what it says of its architecture: GGUF metadata, the config.json beside it, or what
-    weights and metadata imply.
-
-    None where nothing says it, and for the weights of a graph of nodes, whose names are its own.
-    """
-    if graph.format == NODES:
-        return None
-    said = stated(graph)
-    if said is None or (said[0] == HF and said[1].get("model_type") is None):
-        return implied(said[1] if said else {}, graph) or said
-    return said
-
-
-def stated(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-    """Whose names a file has, and what it says itself: GGUF metadata, or the config.json beside it."""
-    if ARCHITECTURE in graph.metadata:
-        return GGUF, graph.metadata
-    said = configuration(graph)
-    return None if said is None else (HF, said)
-
-
 def modelled(graph: Graph) -> Model:
     """The architecture, configuration and weights of what was read.
 
     Raises UnsupportedError for an unknown architecture, FormatError for parameters or weights that are missing, extra
     or misshapen.
     """
-    graph = modern(graph)
+    graph = canonical_names(graph)
     architecture, names, config = identified(graph)
     path = graph.files[0] if graph.files else None
     model = Model(architecture, names, config, bind(architecture, config, graph.weights, names, path), graph)
@@ -132,26 +98,6 @@ def modelled(graph: Graph) -> Model:
             raise FormatError("E-ARCH-SHAPE", path, why, hint="Is the configuration this model's?") from error
         check_used(architecture, watched, path)
     return model
-
-
-def identified(graph: Graph) -> tuple[Architecture, str, Config]:
-    """The architecture, whose names the file has, and the configuration; raises as `modelled` does, but looks at no
-    weight."""
-    path = graph.files[0] if graph.files else None
-    found = described(graph)
-    if found is None:
-        why = "nothing says which architecture the weights are of"
-        hint = "Open the model's directory with its config.json, or a GGUF file"
-        if any(".lora_A." in name for name in graph.weights):
-            folder = os.path.dirname(path) if path else "ADAPTER"
-            why = "these are the weights of a LoRA adapter, without those of the model that it changes"
-            hint = f"Merge it into its model first: candle-convert MODEL OUT --lora {folder or '.'}"
-        raise UnsupportedError("E-ARCH-NONE", path, why, hint=hint)
-    names, source = found
-    architecture = find_architecture(names, source, path)
-    stated = StatedValues(source, key_prefix(names, source))
-    architecture = bound_to_file(architecture, names, stated, graph.weights, path)
-    return architecture, names, config_from(architecture, names, source, path)
 
 
 def built(model: Model, name: str = MODEL, *, fixed: bool = True) -> Graph:
@@ -168,19 +114,4 @@ def built(model: Model, name: str = MODEL, *, fixed: bool = True) -> Graph:
     stem = model.architecture.name if name == MODEL else f"{model.architecture.name}_{name}"
     graph = Graph(name=stem, arch=model.architecture.name, attachments=model.source.attachments)
     builders[name](graph, model.config, model.weights, fixed=fixed)
-    return graph
-
-
-@unsearched
-def tokenizer_of(graph: Graph) -> Tokenizer:
-    """The tokenizer that came with what was read, or stands beside an ONNX file."""
-    from ...models.tokenizer import read
-
-    return read(with_files(graph))
-
-
-def with_files(graph: Graph) -> Graph:
-    """The same graph; one of nodes with the tokenizer and configuration that stand beside its file."""
-    if graph.format == NODES and not graph.attachments and graph.files:
-        graph.attachments = attachments(model_folder(Path(graph.files[0]).parent), graph)
     return graph
