@@ -25,7 +25,7 @@ EPS = 1e-3
 HEAD = "model.22"
 STRIDES = (8, 16, 32)
 """Of the three levels that the head sees, in pixels."""
-MODULES = {
+CANDLE_NAMES = {
     0: "net.b1.0", 1: "net.b1.1", 2: "net.b2.0", 3: "net.b2.1", 4: "net.b2.2", 5: "net.b3.0", 6: "net.b3.1",
     7: "net.b4.0", 8: "net.b4.1", 9: "net.b5.0", 12: "fpn.n1", 15: "fpn.n2", 16: "fpn.n3", 18: "fpn.n4", 19: "fpn.n5",
     21: "fpn.n6", 22: "head",
@@ -33,7 +33,7 @@ MODULES = {
 """Names of the modules in candle, by their places."""
 MODULES = tuple(
     part
-    for place, candle in MODULES.items()
+    for place, candle in CANDLE_NAMES.items()
     for part in (
         Module(f"model.{place}.m", hf=(), candle=f"{candle}.bottleneck"),
         Module(f"model.{place}", hf=(), candle=candle),

@@ -89,11 +89,9 @@ def _ways(name: str, part: Part, names: str, weights: Collection[str]) -> dict[s
     if names != HF:
         below = Below(own_prefix(name))
         return {each: below for each in weights if each.startswith(below.prefix)}
-    found = {}
+    found: dict[str, Below] = {}
     for convention in dict.fromkeys(below.convention for below in part.names):
-        ways = sorted(
-            (below for below in part.names if below.convention == convention), key=lambda way: -len(way.prefix)
-        )
+        ways = [below for below in part.names if below.convention == convention]
         these = {each: way for each in weights if (way := _way(each, ways)) is not None}
         if len(these) >= len(found):
             found = these
