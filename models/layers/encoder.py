@@ -157,6 +157,17 @@ def post_norm_layer(
     return net.norm(net.Add(feed_forward(net, x, f"{name}.mlp", net.config.act), x), f"{name}.mlp_norm")
 
 
+def pre_norm_encoder(net: Encoder, mask: Value | None = None) -> Value:
+    """Token and position embeddings, layers that normalize their input, and a norm (Radford et al. 2019; CLIP's and
+    SigLIP's text encoders); `mask` as of `Encoder.attend`."""
+    x = net.Add(embedding(net, net.ids, "embed"), embedding(net, net.positions(), "positions"))
+    for i in range(net.config.layers):
+        name = f"layers.{i}"
+        x = net.Add(x, net.self_attention(net.norm(x, f"{name}.attn_norm"), f"{name}.attn", mask))
+        x = net.Add(x, plain(net, net.norm(x, f"{name}.mlp_norm"), f"{name}.mlp", net.config.act))
+    return net.norm(x, "norm")
+
+
 def hidden_states(net: Encoder, x: Value) -> None:
     """Outputs ``last_hidden_state`` [batch, length, hidden] and, if the model has a pooler, ``pooler_output`` [batch,
     hidden]."""

@@ -16,17 +16,9 @@ from .weight_layout import Chunk, changed, concatenated, take_rows
 Span = Callable[[Config], tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class Rows(Moved):
-    """A range of rows of a matrix or vector. Other bindings have the remaining rows, in the file's order."""
-
-    span: Span
-
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
-        start, stop = self.span(config)
-        if stop > parts[0].shape[0]:
-            raise ValueError(f"a tensor {list(parts[0].shape)} has no row {stop - 1}")
-        return parts[0][start:stop]
+class FusedRows(Moved):
+    """Base of layouts that take a range of rows of a matrix or vector. Other bindings have the remaining rows, in the
+    file's order."""
 
     def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
         return [whole]
@@ -38,6 +30,34 @@ class Rows(Moved):
         first, *others = (piece.cast("f32") for piece in pieces)
         length = sum(piece.shape[0] for piece in pieces)
         return changed(first, (length,), lambda values: np.concatenate([values, *(each.numpy() for each in others)]))
+
+
+@dataclass(frozen=True)
+class Rows(FusedRows):
+    """A range of rows that follows from the configuration."""
+
+    span: Span
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        start, stop = self.span(config)
+        if stop > parts[0].shape[0]:
+            raise ValueError(f"a tensor {list(parts[0].shape)} has no row {stop - 1}")
+        return parts[0][start:stop]
+
+
+@dataclass(frozen=True)
+class RowShare(FusedRows):
+    """Rows `first` to `last` of a tensor, counted in shares of its rows, of which there are `of`."""
+
+    first: int
+    last: int
+    of: int
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        rows = parts[0].shape[0]
+        if rows % self.of:
+            raise ValueError(f"{rows} rows are not divisible by {self.of}")
+        return parts[0][rows * self.first // self.of : rows * self.last // self.of]
 
 
 def qkv_rows(part: str) -> Rows:

@@ -369,6 +369,19 @@ JOINED = Joined()
 
 
 @dataclass(frozen=True)
+class LeadingAxes(Whole):
+    """A weight whose shape in the graph has `count` more axes of length 1 in front than in the file."""
+
+    count: int
+
+    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+        return Tensor(parts[0].dtype, (1,) * self.count + parts[0].shape, parts[0].storage)
+
+    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+        return [Tensor(whole.dtype, whole.shape[self.count :], whole.storage)]
+
+
+@dataclass(frozen=True)
 class Expanded(Whole):
     """A vector that files store with `rank` dimensions, all but the last one of length 1."""
 

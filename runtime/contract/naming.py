@@ -134,16 +134,19 @@ def modules_of(architecture: Architecture, names: str, weights: Collection[str])
 def bound_to(architecture: Architecture, names: str, weights: Collection[str]) -> Architecture:
     """The architecture with a row for each weight that a file of a convention has; itself if it has rows of its own.
 
-    Tensors of unknown modules get no row, so that binding reports them.
+    Modules with the same name in the files share its tensors. Tensors of unknown modules get no row, so that binding
+    reports them.
     """
     if not architecture.modules:
         return architecture
     rows: dict[str, Weight] = {}
     modules = modules_of(architecture, names, weights)
     for name in weights:
-        row = next(filter(None, (_row(architecture, names, module, name) for module in modules)), None)
-        if row is not None:
-            rows.setdefault(row.name, row)
+        first = next((module for module in modules if _row(architecture, names, module, name)), None)
+        if first is not None:
+            fused = (each for each in modules if each is first or each.names(names) == first.names(names))
+            for row in filter(None, (_row(architecture, names, each, name) for each in fused)):
+                rows.setdefault(row.name, row)
     return dataclasses.replace(architecture, weights=tuple(rows.values()))
 
 

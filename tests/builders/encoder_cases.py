@@ -47,6 +47,10 @@ ENCODERS += [
         ("eurobert", "EuroBertModel", "eurobert", {"rope_theta": 250000.0}),
         ("jina_embeddings_v3", "JinaEmbeddingsV3Model", "jina_embeddings_v3",
          {"type_vocab_size": 1, "pad_token_id": 1, "rope_parameters": {"rope_theta": 20000.0, "rope_type": "default"}}),
+        ("clip_text", "CLIPTextModel", "clip_text_model", {"eos_token_id": (95, 2)}),
+        ("clip_text_projection", "CLIPTextModelWithProjection", "clip_text_model",
+         {"eos_token_id": 95, "projection_dim": 40, "hidden_act": ("gelu", "quick_gelu")}),
+        ("siglip_text", "SiglipTextModel", "siglip_text_model", {"projection_size": (64, 48)}),
     ]
 ]  # fmt: skip
 

@@ -77,6 +77,10 @@ CASES = {
     "dinov3": ("DINOv3ViTModel", DINOV3, ANY),
     "dinov3-gated": ("DINOv3ViTModel", DINOV3 | {"use_gated_mlp": True, "hidden_act": "silu", "key_bias": True}, ANY),
     "depth-anything": ("DepthAnythingForDepthEstimation", DEPTH, ANY),
+    "clip": ("CLIPVisionModel", VIT, INTERPOLATED),
+    "clip-projection": ("CLIPVisionModelWithProjection", VIT | {"projection_dim": 20}, INTERPOLATED),
+    "siglip": ("SiglipVisionModel", VIT, INTERPOLATED),
+    "siglip-layers": ("SiglipVisionModel", VIT | {"vision_use_head": False}, INTERPOLATED),
     "efficientnet": ("EfficientNetForImageClassification", EFFICIENTNET, ANY),
     "efficientnet-padding": (
         "EfficientNetForImageClassification",

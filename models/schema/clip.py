@@ -1,0 +1,132 @@
+"""Hyper-parameters and names that the text and image encoders of CLIP and SigLIP share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...runtime.base.dataclass import dataclass
+from ...runtime.contract.architecture import HF, Config, Key, Row, Weight
+from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, flag, word
+from ...runtime.contract.naming import Module
+from ...runtime.tensor.tensor import Tensor
+from .encoder_weights import norm
+from .hyperparameters import LAYERS, OWN_HEAD_DIM, matrix
+from .network_hyperparameters import image_act, norm_eps
+from .vit import ImageSize, settle_vit
+from .weight_layout import JOINED, LeadingAxes
+
+PROJECTED = "WithProjection"
+"""How the names of transformers' classes of towers with a projection end."""
+LAYER, NAME = "encoder.layers.{i}.", "layers.{i}."
+
+
+@dataclass(frozen=True)
+class Tower:
+    """Hyper-parameter: the task of a tower, whose class in config.json says whether it has a projection.
+
+    Attributes:
+        stem: how the names of transformers' classes begin.
+        task: the only task.
+    """
+
+    stem: str
+    task: str
+    name: str = "task"
+
+    def read(self, names: str, source: Mapping[str, Any], config: Config) -> str:
+        return self.task
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        end = PROJECTED if config.values.get("projected") else ""
+        return {"architectures": [self.stem + end]} if names == HF else {}
+
+
+def text_keys(
+    stem: str, task: str, *, hidden: int, layers: int, heads: int, vocab: int, context: int, eps: float
+) -> tuple[Row, ...]:
+    """The rows of text towers; the numbers are transformers' defaults, which its files leave out."""
+    return (
+        Tower(stem, task),
+        Key("vocab", "vocab_size", "vocab_size", vocab, COUNT),
+        Key("context", "max_position_embeddings", "context_length", context, COUNT),
+        Key("hidden", "hidden_size", "embedding_length", hidden, COUNT),
+        Key("layers", "num_hidden_layers", "block_count", layers, LAYERS),
+        Key("heads", "num_attention_heads", "attention.head_count", heads, COUNT),
+        Key("intermediate", "intermediate_size", "feed_forward_length", 4 * hidden, COUNT),
+        Key("eps", "layer_norm_eps", "attention.layer_norm_epsilon", eps, NOT_NEGATIVE),
+        OWN_HEAD_DIM,
+    )
+
+
+def text_weights(prefix: str) -> tuple[Weight, ...]:
+    """The rows of weights of text towers; `prefix` of transformers' names, such as ``text_model.``."""
+    hf, square = prefix + LAYER, ("hidden", "hidden")
+    return (
+        Weight("embed.weight", f"{prefix}embeddings.token_embedding.weight", "token_embd.weight", ("vocab", "hidden")),
+        Weight(
+            "positions.weight",
+            f"{prefix}embeddings.position_embedding.weight",
+            "position_embd.weight",
+            ("context", "hidden"),
+        ),
+        *(
+            row
+            for own, theirs, gguf in (("q", "q", "q"), ("k", "k", "k"), ("v", "v", "v"), ("o", "out", "output"))
+            for row in matrix(
+                f"{NAME}attn.{own}", f"{hf}self_attn.{theirs}_proj", f"blk.{{i}}.attn_{gguf}", shape=square
+            )
+        ),
+        *norm(f"{NAME}attn_norm", f"{hf}layer_norm1", "blk.{i}.attn_norm"),
+        *norm(f"{NAME}mlp_norm", f"{hf}layer_norm2", "blk.{i}.ffn_norm"),
+        *matrix(f"{NAME}mlp.up", f"{hf}mlp.fc1", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
+        *matrix(f"{NAME}mlp.down", f"{hf}mlp.fc2", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
+        *norm("norm", f"{prefix}final_layer_norm", "output_norm"),
+    )
+
+
+def vision_keys(stem: str, task: str, *, act: str, eps: float, patch: int, pool: str) -> tuple[Row, ...]:
+    """The rows of vision towers of transformers' base size."""
+    return (
+        Tower(stem, task),
+        Key("hidden", "hidden_size", "embedding_length", 768, COUNT),
+        Key("layers", "num_hidden_layers", "block_count", 12, COUNT, at_most=("hidden",)),
+        Key("heads", "num_attention_heads", "attention.head_count", 12, COUNT, at_most=("hidden",)),
+        Key("intermediate", "intermediate_size", "feed_forward_length", 3072, COUNT),
+        Key("patch", "patch_size", "patch_size", patch, COUNT),
+        ImageSize(),
+        norm_eps(eps, "layer_norm_eps"),
+        image_act(act),
+        Key("pool", (), (), pool, word),
+        Key("antialias", (), (), False, flag),
+        Key("projection", "projection_dim", "projection_length", None, COUNT),
+    )
+
+
+def settle_vision(config: Config, weights: dict[str, Tensor]) -> None:
+    """Take sizes from the weights."""
+    settle_vit(config, weights)
+    config.values["projected"] = "head.weight" in weights
+    config.values["projection"] = config.labels
+
+
+def vision_modules(prefix: str, heads: tuple[Module, ...]) -> tuple[Module, ...]:
+    """The modules of vision towers under timm's names of a vision transformer.
+
+    Args:
+        prefix: of transformers' names, such as ``vision_model.``.
+        heads: modules after the layers.
+    """
+    hf = prefix + LAYER
+    return (
+        Module("cls_token", hf=f"{prefix}embeddings.class_embedding", layout=LeadingAxes(2)),
+        Module("pos_embed", hf=f"{prefix}embeddings.position_embedding.weight", layout=LeadingAxes(1)),
+        Module("patch_embed.proj", hf=f"{prefix}embeddings.patch_embedding"),
+        Module("norm_pre", hf=f"{prefix}pre_layrnorm"),
+        Module("blocks.{i}.norm1", hf=f"{hf}layer_norm1"),
+        Module("blocks.{i}.norm2", hf=f"{hf}layer_norm2"),
+        Module("blocks.{i}.mlp", hf=f"{hf}mlp"),
+        Module("blocks.{i}.attn.qkv", hf=tuple(f"{hf}self_attn.{part}_proj" for part in "qkv"), layout=JOINED),
+        Module("blocks.{i}.attn.proj", hf=f"{hf}self_attn.out_proj"),
+        *heads,
+    )

@@ -1,0 +1,68 @@
+"""CLIP's text encoder (Radford et al. 2021, arXiv:2103.00020): causal pre-norm layers; the end token is the text."""
+
+from __future__ import annotations
+
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, Architecture, Config, Key, Weight
+from ...runtime.contract.hyperparameter import COUNT, SIZE
+from ...runtime.ir.graph import Value
+from ...runtime.tensor.tensor import Tensor
+from ..layers.encoder import Encoder, pre_norm_encoder
+from ..layers.linear import linear
+from ..pipelines.encoder_tasks import Head, encoder_tasks
+from ..schema.clip import text_keys, text_weights
+from ..schema.network_hyperparameters import image_act
+
+LEGACY_END = 2
+"""The `eos_token_id` of the first checkpoints, whose end token has the largest id of the vocabulary."""
+KEYS = (
+    *text_keys("CLIPTextModel", FEATURE_EXTRACTION, hidden=512, layers=12, heads=8, vocab=49408, context=77, eps=1e-5),
+    image_act("quick_gelu"),
+    Key("end", "eos_token_id", "eos_token_id", 49407, SIZE),
+    Key("projection", "projection_dim", "projection_length", 512, COUNT),
+)
+
+PROJECTION = Weight(
+    "projection.weight", "text_projection.weight", "text_proj.weight", ("projection", "hidden"), optional=True
+)
+
+
+def settle(config: Config, weights: dict[str, Tensor]) -> None:
+    """Whether the file has the projection."""
+    config.values["projected"] = "projection.weight" in weights
+
+
+def build(net: Encoder) -> Value:
+    """Embeddings, then causal pre-norm layers and a norm."""
+    net.begin()
+    mask = net.And(net.visible(), net.LessOrEqual(net.distances(), net.Constant(value_int=0)))
+    return pre_norm_encoder(net, mask)
+
+
+def vectors(net: Encoder, x: Value) -> None:
+    """Outputs ``last_hidden_state`` [batch, length, hidden], and ``pooler_output`` [batch, hidden]: the end token of
+    each text. With a projection the second one is ``text_embeds`` [batch, projection]."""
+    net.output("last_hidden_state", x)
+    ends = net.ids
+    if net.config.end != LEGACY_END:
+        ends = net.Cast(net.Equal(ends, net.Constant(value_int=net.config.end)), to=6)
+    pooled = net.GatherND(x, net.ArgMax(ends, axis=1), batch_dims=1)
+    if net.has("projection.weight"):
+        net.output("text_embeds", linear(net, pooled, "projection"))
+    else:
+        net.output("pooler_output", pooled)
+
+
+ARCHITECTURES = (
+    Architecture(
+        "clip_text",
+        "CLIP text encoder",
+        ("clip_text_model",),
+        ("clip_text",),
+        KEYS,
+        (*text_weights("text_model."), PROJECTION),
+        encoder_tasks(build, (Head(FEATURE_EXTRACTION, vectors, aliases=("hidden",)),)),
+        settle=settle,
+        prefixes=("text_model.",),
+        ignored=(r"position_ids$",),
+    ),
+)
