@@ -39,7 +39,7 @@ ARCHITECTURES = (
     Architecture(
         "bert",
         "BERT",
-        ("bert",),
+        ("bert", "chinese_clip_text_model"),
         ("bert",),
         of_class("Bert", BERT),
         WEIGHTS,

@@ -19,21 +19,20 @@ MODULES = vision_modules(
 
 def vectors(net: ImageNet) -> None:
     """Outputs ``last_hidden_state`` [batch, 1 + patches, hidden], and ``pooler_output`` [batch, hidden]: the normalized
-    class token. With a projection the second one is ``image_embeds`` [batch, projection]."""
+    class token; with a projection also ``image_embeds`` [batch, projection]."""
     x: Value = features(net)
     net.output("last_hidden_state", x)
     pooled = pool(net, x)
     if net.has("head.weight"):
         net.output("image_embeds", linear(net, pooled, "head"))
-    else:
-        net.output("pooler_output", pooled)
+    net.output("pooler_output", pooled)
 
 
 ARCHITECTURES = (
     Architecture(
         "clip_vision",
         "CLIP image encoder",
-        ("clip_vision_model",),
+        ("clip_vision_model", "chinese_clip_vision_model"),
         ("clip_vision",),
         vision_keys("CLIPVisionModel", IMAGE_FEATURES, act="quick_gelu", eps=1e-5, patch=32, pool="token"),
         (),

@@ -1,0 +1,1 @@
+"""Runnable models of texts with pictures or sounds, and their tasks."""

@@ -1,0 +1,168 @@
+"""A runnable dual encoder: texts and pictures as vectors of one space, and how well they fit each other."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....runtime.base.errors import UsageError
+from ....runtime.base.out_of_memory import memory_limited
+from ....runtime.contract.architecture import MODEL, Config, RunOptions
+from ....runtime.contract.part_rows import part_config
+from ....runtime.ir.graph import Graph
+from ....runtime.session import Session
+from ...layers.contrastive import TEXT, VISION
+from ...postprocess.finite_results import finite
+from ...preprocess.picture import Picture
+from ...preprocess.preparation import Preparation
+from ..encoder_model import EncoderModel
+from ..image.image_feature_extraction import ImageFeatureExtraction
+from ..image.image_model import ImageModel
+from ..pooling import normalized
+from ..task_model import Progress, TaskModel, opened
+from ..text_inputs import TextInputs, token_limit
+from ..text_model import TextInput
+from .dual_encoder_tasks import TEXT_MODEL, VISION_MODEL
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+VECTORS = ("text_embeds", "pooler_output")
+"""Outputs of a tower of texts that are vectors, the first that it has."""
+
+
+class DualEncoderModel(TaskModel):
+    """A model with an encoder of texts and an encoder of pictures.
+
+    Args:
+        graphs: made by `candle_convert.models.load`, by name.
+        options: threads, device and activations.
+        pairwise: whether a label's score does not depend on the other labels: the sigmoid of its logit, not the
+            softmax; texts are then padded to the length of the model's, as it was trained (SigLIP).
+    """
+
+    takes = "pictures"
+
+    def __init__(self, graphs: Mapping[str, Graph], options: RunOptions, *, pairwise: bool) -> None:
+        self._graphs, self.options, self.pairwise = dict(graphs), options, pairwise
+        self.graph = graphs[MODEL]
+
+    @property
+    def graphs(self) -> dict[str, Graph]:
+        """The graphs by name."""
+        return self._graphs
+
+    @functools.cached_property
+    def text_model(self) -> EncoderModel:
+        """The encoder of texts, called with ``input_ids`` and ``attention_mask`` [batch, length]."""
+        return EncoderModel(self._graphs[TEXT_MODEL], self._options_of(TEXT))
+
+    @functools.cached_property
+    def vision_model(self) -> ImageModel:
+        """The encoder of pictures, called with ``pixel_values`` [batch, channels, height, width]."""
+        return ImageModel(self._graphs[VISION_MODEL], self._options_of(VISION))
+
+    def _options_of(self, part: str) -> RunOptions:
+        config = self.options.config
+        own = None if config is None else Config(part_config(config, part).values)
+        return replace(self.options, config=own, variant=None)
+
+    @functools.cached_property
+    def _session(self) -> Session:
+        return opened(self.graph, self.options)
+
+    @functools.cached_property
+    def _inputs(self) -> TextInputs:
+        return TextInputs(self.text_model, token_limit(self.text_model))
+
+    @memory_limited
+    def __call__(self, **arrays: ArrayLike) -> dict[str, np.ndarray]:
+        """``logits_per_image`` [images, texts], ``logits_per_text``, ``text_embeds`` and ``image_embeds``, by name.
+
+        Args:
+            arrays: ``input_ids`` [texts, length], ``pixel_values`` [images, channels, height, width] and, if texts are
+                padded, ``attention_mask`` [texts, length].
+
+        Raises UsageError for missing inputs and others.
+        """
+        feeds = {name: np.asarray(array) for name, array in arrays.items()}
+        required = [value.name for value in self.graph.inputs if value.name not in self.graph.weights]
+        if "input_ids" in feeds:
+            ids = feeds["input_ids"]
+            defaults = {"attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+            feeds = {name: array for name, array in defaults.items() if name in required} | feeds
+        unknown, missing = feeds.keys() - set(required), set(required) - feeds.keys()
+        if unknown or missing:
+            why = f"missing input {min(missing)}" if missing else f"the model has no input {min(unknown)}"
+            raise UsageError("E-RUN-INPUT", None, why, expected=", ".join(required))
+        feeds = {
+            name: array.astype(np.float32 if name == "pixel_values" else np.int64) for name, array in feeds.items()
+        }
+        names = [value.name for value in self.graph.outputs]
+        return dict(zip(names, finite(self._session.run(None, feeds), names), strict=True))
+
+    @memory_limited
+    def embed(
+        self,
+        texts: TextInput | Sequence[TextInput] | None = None,
+        batch: int = 32,
+        *,
+        images: Picture | Sequence[Picture] | None = None,
+        normalize: bool | None = None,
+        preparation: Preparation | None = None,
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """Vectors of texts or of pictures, f32 [inputs, width], or [width] for a single one.
+
+        Args:
+            texts: texts, or the token ids of each; None for pictures.
+            images: paths, encoded bytes, arrays of bytes [height, width, channels] or images of Pillow.
+            batch: texts or pictures of one run.
+            normalize: whether vectors have length 1, so that their products are cosines; they have by default.
+            preparation: how pictures are prepared, in place of what the model's files state.
+            progress: called with how many inputs are done, and of how many.
+
+        Raises UsageError unless texts or pictures are given, FormatError for damaged pictures.
+        """
+        if (texts is None) == (images is None):
+            raise UsageError("E-OPTION", None, "embed takes texts or images, one of them", hint="Call it once for each")
+        unit = normalize is not False
+        if images is not None:
+            pipeline = ImageFeatureExtraction(self.vision_model)
+            return pipeline.embed(images, batch, normalize=unit, preparation=preparation, progress=progress)
+        single = isinstance(texts, str)
+        vectors = self._text_vectors([texts] if single else texts, batch, progress)  # type: ignore[list-item,arg-type]
+        vectors = normalized(vectors) if unit else vectors
+        return vectors[0] if single else vectors
+
+    def logits(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        """Logits [images, texts] of vectors of length 1, as the graph of both towers computes them."""
+        scale, bias = (self.graph.weights.get(name) for name in ("logit_scale", "logit_bias"))
+        cosines = images @ texts.T
+        found = cosines if scale is None else cosines * np.exp(scale.cast("f32").numpy())
+        return np.asarray(found if bias is None else found + bias.cast("f32").numpy(), np.float32)
+
+    def _text_vectors(self, texts: Sequence[TextInput], batch: int, progress: Progress | None) -> np.ndarray:
+        encodings = self._inputs.cut(texts)
+        found: np.ndarray = np.empty((0, 0), np.float32)
+        for done, (rows, feeds) in enumerate(self._inputs.batches(encodings, batch, progress)):
+            outputs = self.text_model(**(self._filled(feeds) if self.pairwise else feeds))
+            vectors = np.asarray(next(outputs[name] for name in VECTORS if name in outputs), np.float32)
+            if not done:
+                found = np.empty((len(encodings), vectors.shape[-1]), np.float32)
+            found[list(rows)] = vectors
+        return found
+
+    def _filled(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Texts padded to the model's length, of which padding is a part."""
+        ids = feeds["input_ids"]
+        length = self._inputs.limit or ids.shape[1]
+        pad = self.text_model.tokenizer.pad or 0
+        row = np.full((len(ids), length), pad, np.int64)
+        kept = feeds.get("attention_mask", np.ones_like(ids)) != 0
+        row[:, : ids.shape[1]] = np.where(kept, ids, pad)
+        return {"input_ids": row}

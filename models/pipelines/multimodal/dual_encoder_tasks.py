@@ -1,0 +1,40 @@
+"""The task of dual encoders: a graph of both towers and one of each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ....runtime.contract.architecture import MODEL, RunOptions, Stored, Task, Weight
+from ....runtime.contract.naming import SCALAR
+from ....runtime.ir.graph import Graph
+from ...layers.contrastive import TEXT, VISION, Vector, similarities, tower
+
+if TYPE_CHECKING:
+    from .dual_encoder_model import DualEncoderModel
+
+ZERO_SHOT = "zero-shot-image-classification"
+"""Hugging Face's name of the task."""
+TEXT_MODEL, VISION_MODEL = "text_model", "vision_model"
+"""Names of the graphs of towers, as exporters to ONNX have them."""
+
+
+def dual_encoder_tasks(text: Vector, image: Vector, *, pairwise: bool = False) -> tuple[Task, ...]:
+    """The tasks of a model whose towers give vectors as `text` and `image` say; `pairwise`: see `DualEncoderModel`."""
+    graphs = {MODEL: similarities(text, image), TEXT_MODEL: tower(TEXT, text), VISION_MODEL: tower(VISION, image)}
+    run = functools.partial(run_dual_encoder, pairwise=pairwise)
+    return (Task(ZERO_SHOT, graphs, run, aliases=("zero-shot",)),)
+
+
+def scalar(name: str) -> Weight:
+    """The row of a weight without dimensions."""
+    stored = Stored((name,), SCALAR)
+    return Weight(name, stored, stored)
+
+
+def run_dual_encoder(graphs: Mapping[str, Graph], options: RunOptions, *, pairwise: bool) -> DualEncoderModel:
+    """The graphs as a model of texts and pictures."""
+    from .dual_encoder_model import DualEncoderModel
+
+    return DualEncoderModel(graphs, options, pairwise=pairwise)

@@ -1,0 +1,66 @@
+"""Zero-shot image classification: which of the labels that are given fits a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....runtime.base.errors import UsageError
+from ...preprocess.picture import Picture
+from ...preprocess.preparation import Preparation
+from ..image.image_pipeline import listed
+from ..labels import sigmoid, softmax
+from ..task_model import Progress
+from .dual_encoder_model import DualEncoderModel
+
+TEMPLATE = "This is a photo of {}."
+"""The text of a label, as transformers' pipeline has it."""
+
+
+class ZeroShotImageClassification:
+    """Scores labels by the similarity of their text to a picture."""
+
+    def __init__(self, model: DualEncoderModel) -> None:
+        self._model = model
+
+    def predict(
+        self,
+        inputs: Picture | Sequence[Picture],
+        *,
+        labels: Sequence[str] = (),
+        template: str = TEMPLATE,
+        top: int | None = None,
+        batch: int = 8,
+        preparation: Preparation | None = None,
+        progress: Progress | None = None,
+    ) -> Any:
+        """``label`` and ``score`` of the labels, the most probable first; a list for each of several pictures.
+
+        Args:
+            labels: what may be in a picture.
+            template: the text that is compared, with ``{}`` for the label.
+            top: how many labels, None for all.
+            batch: pictures of one run.
+            preparation: how pictures are prepared, in place of what the model's files state.
+            progress: called with how many pictures are done, and of how many.
+
+        Raises UsageError without labels, and for a template without a place for them.
+        """
+        if not labels:
+            raise UsageError("E-OPTION", None, "missing labels to choose from", hint='Pass --labels "a cat,a dog"')
+        if "{}" not in template:
+            raise UsageError("E-OPTION", None, "the template has no {} for the label", found=template)
+        single, pictures = listed(inputs)
+        texts = self._model.embed([template.replace("{}", label) for label in labels])
+        images = self._model.embed(images=pictures, batch=batch, preparation=preparation, progress=progress)
+        scores = (sigmoid if self._model.pairwise else softmax)(self._model.logits(images, texts))
+        found = []
+        for row in scores:
+            best = np.argsort(-row, kind="stable")[:top]
+            found.append([{"label": labels[place], "score": float(row[place])} for place in best])
+        return found[0] if single else found
+
+
+PIPELINE = ZeroShotImageClassification
