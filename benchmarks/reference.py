@@ -4,7 +4,7 @@
 
 CASE_DIR has a checkpoint (config.json and weights), `inputs.npz` with arrays named VARIANT/ARGUMENT, and `outputs.npz`,
 whose names (VARIANT/OUTPUT) say what is computed. OUT.npz gets arrays of these names; `hidden_states.N` is left out,
-and what the model does not compute: of models for pictures and texts only the image encoder is here.
+and what the model does not compute.
 Rows of padding are zero, as in the case. The variant `cache` runs through the cache, `greedy` through the generator.
 
 A directory with several checkpoints is run from each: arrays of the further ones are named FILE:VARIANT/OUTPUT, and the
@@ -24,8 +24,10 @@ from candle_convert.models.pipelines.audio.speech_model import SpeechModel
 from candle_convert.models.pipelines.audio.synthesis.codebook_model import CodebookModel
 from candle_convert.models.pipelines.audio.synthesis.delay_pattern import UNKNOWN, DelayPattern
 from candle_convert.models.pipelines.audio.synthesis.metavoice_stages import FirstStage, SecondStage
+from candle_convert.models.pipelines.image.image_feature_extraction import VECTORS
 from candle_convert.models.pipelines.image.image_model import ImageModel
 from candle_convert.models.pipelines.image.promptable_model import PromptableModel
+from candle_convert.models.pipelines.multimodal.dual_encoder_model import DualEncoderModel
 from candle_convert.models.pipelines.pooling import mean_pooled, normalized
 from candle_convert.models.postprocess.boxes import corners_of, scored, suppressed
 from candle_convert.models.seq2seq.encoder_decoder_model import EncoderDecoderModel
@@ -144,6 +146,20 @@ def prompted(model, inputs, wanted):
     return results
 
 
+def paired(model, inputs):
+    """The outputs of a model of texts and pictures, and those of its towers."""
+    found = model(**inputs)
+    texts = {name: item for name, item in inputs.items() if name != "pixel_values"}
+    hidden = model.text_model(**texts)["last_hidden_state"]
+    mask = inputs.get("attention_mask")
+    vision = model.vision_model(inputs["pixel_values"])
+    return found | {
+        "text_last_hidden_state": hidden if mask is None else hidden * mask[..., None],
+        "vision_last_hidden_state": vision["last_hidden_state"],
+        "vision_pooled": next(vision[name] for name in VECTORS if name in vision),
+    }
+
+
 def codec_outputs(model, inputs, wanted):
     """The outputs of a codec: codes of audio, or audio of given codes; latents under their name in the case."""
     if "audio" in inputs:
@@ -241,7 +257,9 @@ def results_of(path, meta, inputs, outputs, threads):
             {name.partition("/")[2]: item for name, item in arrays.items() if name.startswith(f"{variant}/")}
             for arrays in (inputs, outputs)
         )
-        if isinstance(model, ImageModel):
+        if isinstance(model, DualEncoderModel):
+            found = paired(model, feeds)
+        elif isinstance(model, ImageModel):
             found = image_outputs(path, model, feeds, wanted, threads)
         elif isinstance(model, CodecModel):
             found = codec_outputs(model, feeds, wanted)

@@ -19,7 +19,7 @@ EPILOG = """\b
 Examples
   candle-convert embed model_dir -f sentences.txt -o vectors.npy --dim 256
   candle-convert embed model.gguf "a cat" "a dog" "a stock" --similarity
-  candle-convert embed dinov2_dir photos/ -o vectors.npz --normalize
+  candle-convert embed clip_dir photos/ "a cat" "a dog" --similarity
 """
 SHOWN = 20
 """Inputs in a table of similarities."""
@@ -62,9 +62,10 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     """Compute vectors of texts, pictures or sounds.
 
     Each INPUT, and each line of FILE, is a text; for a model of pictures or sounds a file, a folder or a pattern of
-    names. Each has one vector. Pooling, further layers and normalization are those that the model's files state:
-    modules.json and the folders that it names, or the pooling type of a GGUF file. MODEL is a Hugging Face directory,
-    a GGUF file, or an ONNX file with its tokenizer in the same directory.
+    names; for a model of both (CLIP) a picture where there is such a file, else a text. Each has one vector. Pooling,
+    further layers and normalization are those that the model's files state: modules.json and the folders that it
+    names, or the pooling type of a GGUF file. MODEL is a Hugging Face directory, a GGUF file, or an ONNX file with its
+    tokenizer in the same directory.
 
     Without -o, prints the vectors as JSON, one a line. A damaged picture or sound among several has no vector: it gets
     a line on standard error, and the exit code is that of its error at the end.

@@ -16,7 +16,7 @@ EPILOG = """\b
 Examples
   candle-convert predict squad_dir "Who sat?" --context "A cat sat there."
   candle-convert predict detector_dir photos/ 'more/*.jpg' -o boxes/ --json
-  candle-convert predict sam_dir cat.jpg --points 320,200 --points 90,40,0
+  candle-convert predict clip_dir cat.jpg --labels "a cat,a dog"
 """
 OPTIONS = (
     "context", "top", "batch", "threshold", "iou", "classes", "points", "boxes", "stability", "grid", "min_area",
@@ -67,8 +67,10 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
 @click.option("--iou", type=Number(0, 1), metavar="P", help="NMS IoU threshold (default 0.7).")
 @click.option(
     "--classes",
+    "--labels",
+    "classes",
     metavar="NAME,...",
-    help="Labels to detect (default: all), or candidate labels for zero-shot text classification.",
+    help="Labels to detect (default: all), or candidate labels for zero-shot classification.",
 )
 @click.option(
     "--points",

@@ -19,13 +19,14 @@ MODULES = vision_modules(
 
 def vectors(net: ImageNet) -> None:
     """Outputs ``last_hidden_state`` [batch, 1 + patches, hidden], and ``pooler_output`` [batch, hidden]: the normalized
-    class token; with a projection also ``image_embeds`` [batch, projection]."""
+    class token. With a projection the second one is ``image_embeds`` [batch, projection]."""
     x: Value = features(net)
     net.output("last_hidden_state", x)
     pooled = pool(net, x)
     if net.has("head.weight"):
         net.output("image_embeds", linear(net, pooled, "head"))
-    net.output("pooler_output", pooled)
+    else:
+        net.output("pooler_output", pooled)
 
 
 ARCHITECTURES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from .dual_encoder_tasks import TEXT_MODEL, VISION_MODEL
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+Input = TextInput | Picture
 VECTORS = ("text_embeds", "pooler_output")
 """Outputs of a tower of texts that are vectors, the first that it has."""
 
@@ -45,7 +46,7 @@ class DualEncoderModel(TaskModel):
             softmax; texts are then padded to the length of the model's, as it was trained (SigLIP).
     """
 
-    takes = "pictures"
+    takes = "pictures_and_texts"
 
     def __init__(self, graphs: Mapping[str, Graph], options: RunOptions, *, pairwise: bool) -> None:
         self._graphs, self.options, self.pairwise = dict(graphs), options, pairwise
@@ -55,6 +56,11 @@ class DualEncoderModel(TaskModel):
     def graphs(self) -> dict[str, Graph]:
         """The graphs by name."""
         return self._graphs
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What the model can do: vectors come from its towers, predictions from the pipeline of its task."""
+        return ("embed", *super().verbs)
 
     @functools.cached_property
     def text_model(self) -> EncoderModel:
@@ -108,7 +114,7 @@ class DualEncoderModel(TaskModel):
     @memory_limited
     def embed(
         self,
-        texts: TextInput | Sequence[TextInput] | None = None,
+        inputs: Input | Sequence[Input] | None = None,
         batch: int = 32,
         *,
         images: Picture | Sequence[Picture] | None = None,
@@ -116,28 +122,44 @@ class DualEncoderModel(TaskModel):
         preparation: Preparation | None = None,
         progress: Progress | None = None,
     ) -> np.ndarray:
-        """Vectors of texts or of pictures, f32 [inputs, width], or [width] for a single one.
+        """Vectors of texts and pictures, f32 [inputs, width], or [width] for a single input.
 
         Args:
-            texts: texts, or the token ids of each; None for pictures.
-            images: paths, encoded bytes, arrays of bytes [height, width, channels] or images of Pillow.
-            batch: texts or pictures of one run.
+            inputs: texts or their token ids, and pictures as `pathlib.Path`, encoded bytes, arrays of bytes [height,
+                width, channels] or images of Pillow, in any order.
+            images: pictures in place of `inputs`, where a string is a path.
+            batch: inputs of one run.
             normalize: whether vectors have length 1, so that their products are cosines; they have by default.
             preparation: how pictures are prepared, in place of what the model's files state.
             progress: called with how many inputs are done, and of how many.
 
-        Raises UsageError unless texts or pictures are given, FormatError for damaged pictures.
+        Raises UsageError unless one of `inputs` and `images` is given, FormatError for damaged pictures.
         """
-        if (texts is None) == (images is None):
-            raise UsageError("E-OPTION", None, "embed takes texts or images, one of them", hint="Call it once for each")
-        unit = normalize is not False
-        if images is not None:
-            pipeline = ImageFeatureExtraction(self.vision_model)
-            return pipeline.embed(images, batch, normalize=unit, preparation=preparation, progress=progress)
-        single = isinstance(texts, str)
-        vectors = self._text_vectors([texts] if single else texts, batch, progress)  # type: ignore[list-item,arg-type]
-        vectors = normalized(vectors) if unit else vectors
+        given = images if inputs is None else inputs
+        if given is None or (inputs is not None and images is not None):
+            raise UsageError(
+                "E-OPTION", None, "embed takes texts and pictures, or images", hint="Call it once for each"
+            )
+        single = not isinstance(given, list | tuple) or _is_ids(given)
+        listed: Sequence[Any] = [given] if single else given  # type: ignore[assignment]
+        pictured = [images is not None or not (isinstance(each, str) or _is_ids(each)) for each in listed]
+        vectors: np.ndarray = np.empty((0, 0), np.float32)
+        for which, compute in ((False, self._text_vectors), (True, self._image_vectors)):
+            rows = [row for row, is_picture in enumerate(pictured) if is_picture is which]
+            if not rows:
+                continue
+            done = _of_all(progress, len(listed) - len(rows) if which else 0, len(listed))
+            some = compute([listed[row] for row in rows], batch, preparation, done)
+            vectors = vectors if vectors.size else np.empty((len(listed), some.shape[-1]), np.float32)
+            vectors[rows] = some
+        vectors = vectors if normalize is False else normalized(vectors)
         return vectors[0] if single else vectors
+
+    def _image_vectors(
+        self, pictures: Sequence[Picture], batch: int, preparation: Preparation | None, progress: Progress
+    ) -> np.ndarray:
+        pipeline = ImageFeatureExtraction(self.vision_model)
+        return pipeline.embed(pictures, batch, preparation=preparation, progress=progress)
 
     def logits(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
         """Logits [images, texts] of vectors of length 1, as the graph of both towers computes them."""
@@ -146,7 +168,9 @@ class DualEncoderModel(TaskModel):
         found = cosines if scale is None else cosines * np.exp(scale.cast("f32").numpy())
         return np.asarray(found if bias is None else found + bias.cast("f32").numpy(), np.float32)
 
-    def _text_vectors(self, texts: Sequence[TextInput], batch: int, progress: Progress | None) -> np.ndarray:
+    def _text_vectors(
+        self, texts: Sequence[TextInput], batch: int, preparation: Preparation | None, progress: Progress
+    ) -> np.ndarray:
         encodings = self._inputs.cut(texts)
         found: np.ndarray = np.empty((0, 0), np.float32)
         for done, (rows, feeds) in enumerate(self._inputs.batches(encodings, batch, progress)):
@@ -166,3 +190,18 @@ class DualEncoderModel(TaskModel):
         kept = feeds.get("attention_mask", np.ones_like(ids)) != 0
         row[:, : ids.shape[1]] = np.where(kept, ids, pad)
         return {"input_ids": row}
+
+
+def _is_ids(given: Any) -> bool:
+    """Whether an input is the token ids of a text."""
+    return isinstance(given, list | tuple) and bool(given) and all(isinstance(each, int | np.integer) for each in given)
+
+
+def _of_all(progress: Progress | None, before: int, total: int) -> Progress:
+    """Progress of a part of the inputs, as that of all of them."""
+
+    def report(done: int, _: int) -> None:
+        if progress is not None:
+            progress(before + done, total)
+
+    return report

@@ -29,7 +29,7 @@ class ZeroShotImageClassification:
         self,
         inputs: Picture | Sequence[Picture],
         *,
-        labels: Sequence[str] = (),
+        classes: str | Sequence[str] = (),
         template: str = TEMPLATE,
         top: int | None = None,
         batch: int = 8,
@@ -39,7 +39,7 @@ class ZeroShotImageClassification:
         """``label`` and ``score`` of the labels, the most probable first; a list for each of several pictures.
 
         Args:
-            labels: what may be in a picture.
+            classes: labels of what may be in a picture; of a string, the parts between commas.
             template: the text that is compared, with ``{}`` for the label.
             top: how many labels, None for all.
             batch: pictures of one run.
@@ -48,7 +48,8 @@ class ZeroShotImageClassification:
 
         Raises UsageError without labels, and for a template without a place for them.
         """
-        if not labels:
+        labels = [name.strip() for name in (classes.split(",") if isinstance(classes, str) else classes)]
+        if not any(labels):
             raise UsageError("E-OPTION", None, "missing labels to choose from", hint='Pass --labels "a cat,a dog"')
         if "{}" not in template:
             raise UsageError("E-OPTION", None, "the template has no {} for the label", found=template)
