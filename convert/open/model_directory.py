@@ -34,7 +34,7 @@ TRAINING = ("training_args*.bin", "optimizer*", "scheduler*", "rng_state*", "ran
 """Files of a training run, or about a model, that have the suffix of weights."""
 _COPY = re.compile(
     r"(pytorch_model|model|consolidated|adapter_model|diffusion_pytorch_model|tf_model|flax_model|rust_model"
-    r"|openvino_model)"
+    r"|openvino_model|open_clip_(pytorch_)?model)"
     r"(?P<variant>[._-](fp16|fp32|bf16|f16|non_ema|ema|int8|uint8|q4|q4f16|q8|qu?int8(_[a-z0-9]+)*|bnb4|quantized|optimized|O[1-4]|\d+"
     r"|fused))?"
     r"([.-]\d+(-of-\d+)?)?\.[a-z0-9]+",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ...runtime.base.errors import Error, FileAccessError, FormatError, UnsupportedError
@@ -27,10 +27,13 @@ from .module_files import module_files
 from .shard_set import NUMBERED, is_shard, members
 
 CONFIG_LIMIT = 2**24
+OPEN_CLIP_CONFIG = "open_clip_config.json"
 MODEL_KEYS = ("model_type", "architectures", "architecture", "vocab_size", "prompt_embed_dim", "encoder_rates")
 """What the config.json of a model has, one of them at least."""
 CTRANSLATE2_KEY = "suppress_ids"
 """A key of the config.json beside a Whisper of CTranslate2."""
+DESCRIBING = {CONFIG: (*MODEL_KEYS, CTRANSLATE2_KEY), OPEN_CLIP_CONFIG: ("model_cfg",)}
+"""Files that describe a model, with keys of which they have one."""
 ARCHITECTURE = "general.architecture"
 SHARD = re.compile(r"-\d{5}-of-\d{5}\.")
 LAYERS = "darknet.cfg"
@@ -130,17 +133,23 @@ def _darknet_files(path: Path) -> dict[str, Storage]:
 
 
 def _is_whole_model(path: Path, graph: Graph) -> bool:
-    """Whether a file has all weights of the model that a config.json beside it is about, and does not say itself what
+    """Whether a file has all weights of the model that a configuration beside it is about, and does not say itself what
     it is."""
-    beside = path.parent / CONFIG
-    if graph.nodes or ARCHITECTURE in graph.metadata or SHARD.search(path.name) or not beside.is_file():
+    if graph.nodes or ARCHITECTURE in graph.metadata or SHARD.search(path.name):
+        return False
+    return any(_has_key(path.parent / name, keys) for name, keys in DESCRIBING.items())
+
+
+def _has_key(path: Path, keys: Sequence[str]) -> bool:
+    """Whether a file is a JSON object with one of the keys."""
+    if not path.is_file():
         return False
     try:
-        source = Source(beside)
+        source = Source(path)
         config = parse(source.read(0, min(source.size, CONFIG_LIMIT)), source, 0, "E-CONFIG-JSON", constants=True)
     except Error:
         return False
-    return isinstance(config, dict) and any(key in config for key in (*MODEL_KEYS, CTRANSLATE2_KEY))
+    return isinstance(config, dict) and any(key in config for key in keys)
 
 
 def read_file(path: Path, options: ReadOptions, format: str | None = None) -> Graph:

@@ -3,19 +3,41 @@ pictures as vectors of one space."""
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import Architecture, Below, Key, Part, Weight
+from collections.abc import Mapping
+from typing import Any
+
+from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Below, Key, Part, Weight
 from ...runtime.contract.hyperparameter import COUNT
+from ...runtime.ir.graph import Graph
 from ..layers.contrastive import TEXT, VISION, output
 from ..layers.linear import linear
 from ..pipelines.multimodal.dual_encoder_tasks import dual_encoder_tasks, scalar
 from ..schema.network_hyperparameters import Stated
+from ..schema.open_clip import projection_width, text_config, vision_config
 
 KEYS = (Key("projection", "projection_dim", (), 512, COUNT),)
+TEXT_NAMES = ("transformer.", "token_embedding.", "positional_embedding", "ln_final.", "text_projection")
+"""How names of the weights of the text tower begin in files of OpenCLIP."""
 IMAGE = Part(
     "clip_vision",
     "vision_config",
-    (Below("vision_model.", "vision_model."), Below("visual_projection.", "visual_projection.")),
+    (
+        Below("vision_model.", "vision_model."),
+        Below("visual_projection.", "visual_projection."),
+        Below("visual.", "visual.", ORIGINAL),
+    ),
 )
+
+
+def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
+    """OpenCLIP's checkpoints with a vision transformer, by the names of weights."""
+    marks = ("visual.conv1.weight", "visual.class_embedding", "token_embedding.weight", "text_projection")
+    if any(mark not in graph.weights for mark in marks):
+        return None
+    towers = {"text_config": text_config(graph, ""), "vision_config": vision_config(graph)}
+    return HF, {"model_type": "clip", "projection_dim": projection_width(graph, ""), **towers}
+
+
 EMBEDDED = output("text_embeds"), output("image_embeds")
 PROJECTED = (
     lambda net, outputs: linear(
@@ -32,13 +54,14 @@ ARCHITECTURES = (
         (Stated("architectures", ["CLIPModel"]), *KEYS),
         (scalar("logit_scale"),),
         dual_encoder_tasks(*EMBEDDED),
+        implied=implied,
         prefixes=(),
         ignored=(r"position_ids$",),
         parts={
             TEXT: Part(
                 "clip_text",
                 "text_config",
-                (Below("text_model.", "text_model."), Below("text_projection.", "text_projection.")),
+                (Below("text_model.", "text_model."), *(Below(name, name) for name in TEXT_NAMES)),
             ),
             VISION: IMAGE,
         },

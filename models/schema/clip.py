@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, Config, Key, Row, Weight
+from ...runtime.contract.architecture import HF, Config, Key, Row, Stored, Weight
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, flag, word
 from ...runtime.contract.naming import Module
 from ...runtime.tensor.tensor import Tensor
 from .encoder_weights import norm
+from .fused_weight_layout import RowShare
 from .hyperparameters import LAYERS, OWN_HEAD_DIM, matrix
 from .network_hyperparameters import image_act, norm_eps
 from .vit import ImageSize, settle_vit
@@ -18,7 +19,8 @@ from .weight_layout import JOINED, LeadingAxes
 
 PROJECTED = "WithProjection"
 """How the names of transformers' classes of towers with a projection end."""
-LAYER, NAME = "encoder.layers.{i}.", "layers.{i}."
+LAYER, BLOCK, NAME = "encoder.layers.{i}.", "transformer.resblocks.{i}.", "layers.{i}."
+"""How names in a layer begin: those of transformers, of OpenCLIP, and our own."""
 
 
 @dataclass(frozen=True)
@@ -60,28 +62,47 @@ def text_keys(
 
 
 def text_weights(prefix: str) -> tuple[Weight, ...]:
-    """The rows of weights of text towers; `prefix` of transformers' names, such as ``text_model.``."""
+    """The rows of weights of text towers; `prefix` of transformers' names, such as ``text_model.``. Files of OpenCLIP
+    have names of their own."""
     hf, square = prefix + LAYER, ("hidden", "hidden")
     return (
-        Weight("embed.weight", f"{prefix}embeddings.token_embedding.weight", "token_embd.weight", ("vocab", "hidden")),
+        Weight(
+            "embed.weight",
+            (f"{prefix}embeddings.token_embedding.weight", "token_embedding.weight"),
+            "token_embd.weight",
+            ("vocab", "hidden"),
+        ),
         Weight(
             "positions.weight",
-            f"{prefix}embeddings.position_embedding.weight",
+            (f"{prefix}embeddings.position_embedding.weight", "positional_embedding"),
             "position_embd.weight",
             ("context", "hidden"),
         ),
         *(
-            row
-            for own, theirs, gguf in (("q", "q", "q"), ("k", "k", "k"), ("v", "v", "v"), ("o", "out", "output"))
-            for row in matrix(
-                f"{NAME}attn.{own}", f"{hf}self_attn.{theirs}_proj", f"blk.{{i}}.attn_{gguf}", shape=square
+            Weight(
+                f"{NAME}attn.{part}.{kind}",
+                (f"{hf}self_attn.{part}_proj.{kind}", Stored((f"{BLOCK}attn.in_proj_{kind}",), RowShare(i, i + 1, 3))),
+                f"blk.{{i}}.attn_{part}.{kind}",
+                square[: 2 if kind == "weight" else 1],
             )
+            for i, part in enumerate("qkv")
+            for kind in ("weight", "bias")
         ),
-        *norm(f"{NAME}attn_norm", f"{hf}layer_norm1", "blk.{i}.attn_norm"),
-        *norm(f"{NAME}mlp_norm", f"{hf}layer_norm2", "blk.{i}.ffn_norm"),
-        *matrix(f"{NAME}mlp.up", f"{hf}mlp.fc1", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
-        *matrix(f"{NAME}mlp.down", f"{hf}mlp.fc2", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
-        *norm("norm", f"{prefix}final_layer_norm", "output_norm"),
+        *matrix(
+            f"{NAME}attn.o", (f"{hf}self_attn.out_proj", f"{BLOCK}attn.out_proj"), "blk.{i}.attn_output", shape=square
+        ),
+        *norm(f"{NAME}attn_norm", (f"{hf}layer_norm1", f"{BLOCK}ln_1"), "blk.{i}.attn_norm"),
+        *norm(f"{NAME}mlp_norm", (f"{hf}layer_norm2", f"{BLOCK}ln_2"), "blk.{i}.ffn_norm"),
+        *matrix(
+            f"{NAME}mlp.up", (f"{hf}mlp.fc1", f"{BLOCK}mlp.c_fc"), "blk.{i}.ffn_up", shape=("intermediate", "hidden")
+        ),
+        *matrix(
+            f"{NAME}mlp.down",
+            (f"{hf}mlp.fc2", f"{BLOCK}mlp.c_proj"),
+            "blk.{i}.ffn_down",
+            shape=("hidden", "intermediate"),
+        ),
+        *norm("norm", (f"{prefix}final_layer_norm", "ln_final"), "output_norm"),
     )
 
 
@@ -111,22 +132,40 @@ def settle_vision(config: Config, weights: dict[str, Tensor]) -> None:
 
 
 def vision_modules(prefix: str, heads: tuple[Module, ...]) -> tuple[Module, ...]:
-    """The modules of vision towers under timm's names of a vision transformer.
+    """The modules of vision towers under timm's names of a vision transformer; those of files of OpenCLIP are their
+    original names.
 
     Args:
         prefix: of transformers' names, such as ``vision_model.``.
         heads: modules after the layers.
     """
-    hf = prefix + LAYER
+    hf, block, original = prefix + LAYER, "blocks.{i}.", f"visual.{BLOCK}"
     return (
-        Module("cls_token", hf=f"{prefix}embeddings.class_embedding", layout=LeadingAxes(2)),
-        Module("pos_embed", hf=f"{prefix}embeddings.position_embedding.weight", layout=LeadingAxes(1)),
-        Module("patch_embed.proj", hf=f"{prefix}embeddings.patch_embedding"),
-        Module("norm_pre", hf=f"{prefix}pre_layrnorm"),
-        Module("blocks.{i}.norm1", hf=f"{hf}layer_norm1"),
-        Module("blocks.{i}.norm2", hf=f"{hf}layer_norm2"),
-        Module("blocks.{i}.mlp", hf=f"{hf}mlp"),
-        Module("blocks.{i}.attn.qkv", hf=tuple(f"{hf}self_attn.{part}_proj" for part in "qkv"), layout=JOINED),
-        Module("blocks.{i}.attn.proj", hf=f"{hf}self_attn.out_proj"),
+        Module(
+            "cls_token",
+            hf=f"{prefix}embeddings.class_embedding",
+            original="visual.class_embedding",
+            layout=LeadingAxes(2),
+        ),
+        Module(
+            "pos_embed",
+            hf=f"{prefix}embeddings.position_embedding.weight",
+            original="visual.positional_embedding",
+            layout=LeadingAxes(1),
+        ),
+        Module("patch_embed.proj", hf=f"{prefix}embeddings.patch_embedding", original="visual.conv1"),
+        Module("norm_pre", hf=f"{prefix}pre_layrnorm", original="visual.ln_pre"),
+        Module(f"{block}norm1", hf=f"{hf}layer_norm1", original=f"{original}ln_1"),
+        Module(f"{block}norm2", hf=f"{hf}layer_norm2", original=f"{original}ln_2"),
+        Module(f"{block}mlp.fc1", hf=f"{hf}mlp.fc1", original=f"{original}mlp.c_fc"),
+        Module(f"{block}mlp.fc2", hf=f"{hf}mlp.fc2", original=f"{original}mlp.c_proj"),
+        Module(
+            f"{block}attn.qkv", hf=tuple(f"{hf}self_attn.{part}_proj" for part in "qkv"), original=(), layout=JOINED
+        ),
+        *(
+            Module(f"{block}attn.qkv.{kind}", hf=(), original=f"{original}attn.in_proj_{kind}")
+            for kind in ("weight", "bias")
+        ),
+        Module(f"{block}attn.proj", hf=f"{hf}self_attn.out_proj", original=f"{original}attn.out_proj"),
         *heads,
     )

@@ -332,6 +332,9 @@ class Transposed(Whole):
         return changed(tensor, tensor.shape[::-1], lambda x: x.T) if tensor.shape[1:] else tensor
 
 
+TRANSPOSED = Transposed()
+
+
 @dataclass(frozen=True)
 class RowsFrom(Whole):
     """A matrix whose first ``count(config)`` rows are not stored; they are zeros in the graph."""

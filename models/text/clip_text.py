@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import FEATURE_EXTRACTION, Architecture, Config, Key, Weight
-from ...runtime.contract.hyperparameter import COUNT, SIZE
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, Architecture, Config, Key, Stored, Weight
+from ...runtime.contract.hyperparameter import COUNT, SIZE, flag
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.tensor import Tensor
 from ..layers.encoder import Encoder, pre_norm_encoder
@@ -11,6 +11,7 @@ from ..layers.linear import linear
 from ..pipelines.encoder_tasks import Head, encoder_tasks
 from ..schema.clip import text_keys, text_weights
 from ..schema.network_hyperparameters import image_act
+from ..schema.weight_layout import TRANSPOSED
 
 LEGACY_END = 2
 """The `eos_token_id` of the first checkpoints, whose end token has the largest id of the vocabulary."""
@@ -18,10 +19,16 @@ KEYS = (
     *text_keys("CLIPTextModel", FEATURE_EXTRACTION, hidden=512, layers=12, heads=8, vocab=49408, context=77, eps=1e-5),
     image_act("quick_gelu"),
     Key("end", "eos_token_id", "eos_token_id", 49407, SIZE),
+    Key("causal", "is_causal", "attention.causal", True, flag),
     Key("projection", "projection_dim", "projection_length", None, COUNT),
 )
 
-PROJECTION = Weight("projection.weight", "text_projection.weight", "text_proj.weight", optional=True)
+PROJECTION = Weight(
+    "projection.weight",
+    ("text_projection.weight", Stored(("text_projection",), TRANSPOSED)),
+    "text_proj.weight",
+    optional=True,
+)
 
 
 def settle(config: Config, weights: dict[str, Tensor]) -> None:
@@ -32,8 +39,10 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
 
 
 def build(net: Encoder) -> Value:
-    """Embeddings, then causal pre-norm layers and a norm."""
+    """Embeddings, then pre-norm layers, which are causal unless the file denies it (MobileCLIP), and a norm."""
     net.begin()
+    if not net.config.causal:
+        return pre_norm_encoder(net)
     mask = net.And(net.visible(), net.LessOrEqual(net.distances(), net.Constant(value_int=0)))
     return pre_norm_encoder(net, mask)
 

@@ -11,9 +11,15 @@ from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_graph, run_image_model
 from ..schema.clip import settle_vision, vision_keys, vision_modules
 from ..schema.network_hyperparameters import IMAGE_FEATURES
+from ..schema.weight_layout import TRANSPOSED
 
 MODULES = vision_modules(
-    "vision_model.", (Module("fc_norm", hf="vision_model.post_layernorm"), Module("head", hf="visual_projection"))
+    "vision_model.",
+    (
+        Module("fc_norm", hf="vision_model.post_layernorm", original="visual.ln_post"),
+        Module("head", hf="visual_projection", original=()),
+        Module("head.weight", hf=(), original="visual.proj", layout=TRANSPOSED),
+    ),
 )
 
 

@@ -44,7 +44,9 @@ def encode_image(net: ImageNet) -> None:
 
 
 def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-    """OpenCLIP's checkpoints, by the names of weights."""
+    """OpenCLIP's checkpoints without the text tower, by the names of weights."""
+    if "text.text_projection" in graph.weights:
+        return None
     if f"{TRUNK}head.fc.weight" not in graph.weights or not any(TRUNK + mark in graph.weights for mark in MARKS):
         return None
     return TIMM, {"general.architecture": "mobileclip", "task": IMAGE_FEATURES}
