@@ -127,8 +127,9 @@ def vision_keys(stem: str, task: str, *, act: str, eps: float, patch: int, pool:
 def settle_vision(config: Config, weights: dict[str, Tensor]) -> None:
     """Take sizes from the weights."""
     settle_vit(config, weights)
-    config.values["projected"] = "head.weight" in weights
-    config.values["projection"] = config.labels
+    projection = weights.get("visual_projection.weight")
+    config.values["projected"] = projection is not None
+    config.values["projection"] = None if projection is None else projection.shape[0]
 
 
 def vision_modules(prefix: str, heads: tuple[Module, ...]) -> tuple[Module, ...]:
@@ -159,11 +160,13 @@ def vision_modules(prefix: str, heads: tuple[Module, ...]) -> tuple[Module, ...]
         Module(f"{block}norm2", hf=f"{hf}layer_norm2", original=f"{original}ln_2"),
         Module(f"{block}mlp.fc1", hf=f"{hf}mlp.fc1", original=f"{original}mlp.c_fc"),
         Module(f"{block}mlp.fc2", hf=f"{hf}mlp.fc2", original=f"{original}mlp.c_proj"),
-        Module(
-            f"{block}attn.qkv", hf=tuple(f"{hf}self_attn.{part}_proj" for part in "qkv"), original=(), layout=JOINED
-        ),
         *(
-            Module(f"{block}attn.qkv.{kind}", hf=(), original=f"{original}attn.in_proj_{kind}")
+            Module(
+                f"{block}attn.qkv.{kind}",
+                hf=tuple(f"{hf}self_attn.{part}_proj.{kind}" for part in "qkv"),
+                original=f"{original}attn.in_proj_{kind}",
+                layout=JOINED,
+            )
             for kind in ("weight", "bias")
         ),
         Module(f"{block}attn.proj", hf=f"{hf}self_attn.out_proj", original=f"{original}attn.out_proj"),

@@ -17,8 +17,7 @@ MODULES = vision_modules(
     "vision_model.",
     (
         Module("fc_norm", hf="vision_model.post_layernorm", original="visual.ln_post"),
-        Module("head", hf="visual_projection", original=()),
-        Module("head.weight", hf=(), original="visual.proj", layout=TRANSPOSED),
+        Module("visual_projection.weight", original="visual.proj", layout=TRANSPOSED),
     ),
 )
 
@@ -29,8 +28,8 @@ def vectors(net: ImageNet) -> None:
     x: Value = features(net)
     net.output("last_hidden_state", x)
     pooled = pool(net, x)
-    if net.has("head.weight"):
-        net.output("image_embeds", linear(net, pooled, "head"))
+    if net.has("visual_projection.weight"):
+        net.output("image_embeds", linear(net, pooled, "visual_projection"))
     else:
         net.output("pooler_output", pooled)
 

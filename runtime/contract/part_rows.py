@@ -66,7 +66,8 @@ def key_rows(name: str, part: Part, rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def weight_rows(name: str, part: Part, rows: Sequence[Weight], convention: str = HF) -> tuple[Weight, ...]:
-    """The rows of a part's weights as those of the whole, in files of transformers with names of `convention`."""
+    """The rows of a part's weights as those of the whole, in files of transformers with names of `convention`; those of
+    transformers are written."""
     return tuple(_weight(name, part, row, convention) for row in rows if row.stored(convention) or row.compute)
 
 
@@ -89,7 +90,12 @@ def _weight(part_name: str, part: Part, row: Weight, convention: str) -> Weight:
 
     return Weight(
         name,
-        tuple(way for each in row.stored(convention) for way in _stored(part_name, part, each, convention)),
+        tuple(
+            way
+            for names in dict.fromkeys((HF, convention))
+            for each in row.stored(names)
+            for way in _stored(part_name, part, each, names)
+        ),
         name,
         shape=None if row.shape is None else tuple(_length(prefix, length) for length in row.shape),
         optional=row.optional,
