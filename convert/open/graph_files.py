@@ -111,7 +111,7 @@ def parts_of(decoder: Path) -> dict[str, Path] | None:
 
 def refuse_lone(graph: Graph) -> None:
     """Raise UsageError for a graph that is one of a model of `SETS`, which runs with the others."""
-    for each in SETS.all():
+    for each in (every for every in SETS.all() if not every.alone):
         name = next((name for name, signature in each.graphs.items() if signature.fits(graph)), None)
         if name is not None:
             path = Path(graph.files[0]) if graph.files else None

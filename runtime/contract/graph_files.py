@@ -13,15 +13,16 @@ from .architecture import RunOptions
 
 @dataclass(frozen=True)
 class Signature:
-    """The inputs of a graph, and outputs that it has among others, by name."""
+    """The inputs of a graph, and outputs that it has among others, by name; `optional` are inputs that it may have."""
 
     inputs: frozenset[str]
     outputs: frozenset[str]
+    optional: frozenset[str] = frozenset()
 
     def fits(self, graph: Graph) -> bool:
         """Whether a graph has these inputs and outputs."""
         inputs, outputs = ({value.name for value in values} for values in (graph.inputs, graph.outputs))
-        return inputs == self.inputs and outputs >= self.outputs
+        return self.inputs <= inputs <= self.inputs | self.optional and outputs >= self.outputs
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class GraphFiles:
             with the same variant of the others.
         run: makes the runnable object from the graphs by name, as `Task.run` does.
         optional: names of graphs that a folder may lack.
+        alone: whether a graph is of use without the others.
         modules: whether weights without nodes are stored in such files too, named without their module.
     """
 
@@ -43,6 +45,7 @@ class GraphFiles:
     graphs: Mapping[str, Signature]
     run: Callable[[Mapping[str, Graph], RunOptions], Any]
     optional: tuple[str, ...] = ()
+    alone: bool = False
     modules: bool = False
 
     @property

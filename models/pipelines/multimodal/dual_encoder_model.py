@@ -12,6 +12,7 @@ import numpy as np
 from ....runtime.base.errors import UsageError
 from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.architecture import MODEL, Config, RunOptions
+from ....runtime.contract.graph_files import GraphFiles, Signature
 from ....runtime.contract.part_rows import part_config
 from ....runtime.ir.graph import Graph
 from ....runtime.session import Session
@@ -22,16 +23,19 @@ from ...preprocess.preparation import Preparation
 from ..encoder_model import EncoderModel
 from ..image.image_feature_extraction import ImageFeatureExtraction
 from ..image.image_model import ImageModel
+from ..labels import configured, sigmoid, softmax
 from ..pooling import normalized
 from ..task_model import Progress, TaskModel, opened
 from ..text_inputs import TextInputs, token_limit
 from ..text_model import TextInput
-from .dual_encoder_tasks import TEXT_MODEL, VISION_MODEL
+from .dual_encoder_tasks import TEXT_MODEL, VISION_MODEL, ZERO_SHOT
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 Input = TextInput | Picture
+SCALE = ("logit_scale", "logit_bias")
+"""Ends of the names of the weights that turn cosines into logits."""
 VECTORS = ("text_embeds", "pooler_output")
 """Outputs of a tower of texts that are vectors, the first that it has."""
 
@@ -161,12 +165,36 @@ class DualEncoderModel(TaskModel):
         pipeline = ImageFeatureExtraction(self.vision_model)
         return pipeline.embed(pictures, batch, preparation=preparation, progress=progress)
 
-    def logits(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
-        """Logits [images, texts] of vectors of length 1, as the graph of both towers computes them."""
-        scale, bias = (self.graph.weights.get(name) for name in ("logit_scale", "logit_bias"))
-        cosines = images @ texts.T
-        found = cosines if scale is None else cosines * np.exp(scale.cast("f32").numpy())
-        return np.asarray(found if bias is None else found + bias.cast("f32").numpy(), np.float32)
+    @functools.cached_property
+    def _scale(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The factor of cosines and what is added to them; None if the graphs do not name them."""
+        weights = self.graph.weights
+        scale, bias = (next((each for each in weights if each.endswith(name)), None) for name in SCALE)
+        if scale is None:
+            return None
+        zero = np.zeros(1, np.float32)
+        return np.exp(weights[scale].cast("f32").numpy()), zero if bias is None else weights[bias].cast("f32").numpy()
+
+    def scores(
+        self,
+        pictures: Sequence[Picture],
+        texts: Sequence[str],
+        *,
+        batch: int = 8,
+        preparation: Preparation | None = None,
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """How well each text fits each picture, f32 [pictures, texts]: probabilities of the texts, or of each pair."""
+        if self._scale is None:
+            ((order, feeds),) = self._inputs.batches(self._inputs.cut(texts), len(texts))
+            given = _GivenTexts(self, self._filled(feeds) if self.pairwise else feeds)
+            logits = ImageFeatureExtraction(given).embed(pictures, batch, preparation=preparation, progress=progress)
+            logits = logits[:, np.argsort(order)]
+        else:
+            factor, bias = self._scale
+            images = self.embed(images=list(pictures), batch=batch, preparation=preparation, progress=progress)
+            logits = images @ self.embed(list(texts)).T * factor + bias
+        return (sigmoid if self.pairwise else softmax)(finite([logits], ["logits_per_image"])[0])
 
     def _text_vectors(
         self, texts: Sequence[TextInput], batch: int, preparation: Preparation | None, progress: Progress
@@ -192,6 +220,18 @@ class DualEncoderModel(TaskModel):
         return {"input_ids": row}
 
 
+class _GivenTexts(TaskModel):
+    """A dual encoder with given texts as a model of pictures, whose vectors are the logits of the texts."""
+
+    def __init__(self, model: DualEncoderModel, feeds: Mapping[str, np.ndarray]) -> None:
+        self._model, self._feeds = model, feeds
+        self.graph, self.options = model.graph, model.vision_model.options
+
+    def __call__(self, *arguments: Any, **arrays: Any) -> Mapping[str, np.ndarray]:
+        (pixels,) = arguments
+        return {"image_embeds": self._model(pixel_values=pixels, **self._feeds)["logits_per_image"]}
+
+
 def _is_ids(given: Any) -> bool:
     """Whether an input is the token ids of a text."""
     return isinstance(given, list | tuple) and bool(given) and all(isinstance(each, int | np.integer) for each in given)
@@ -205,3 +245,25 @@ def _of_all(progress: Progress | None, before: int, total: int) -> Progress:
             progress(before + done, total)
 
     return report
+
+
+IDS, PIXELS = frozenset({"input_ids"}), frozenset({"pixel_values"})
+MASKS = frozenset({"attention_mask", "token_type_ids"})
+
+
+def _run_files(graphs: Mapping[str, Graph], options: RunOptions) -> DualEncoderModel:
+    """The graphs of exported files; SigLIP's config.json says that pairs are scored."""
+    pairwise = str(configured(options).get("model_type", "")).startswith("siglip")
+    return DualEncoderModel(graphs, options, pairwise=pairwise)
+
+
+GRAPH_FILES = GraphFiles(
+    ZERO_SHOT,
+    {
+        "text_model": Signature(IDS, frozenset(), MASKS),
+        "vision_model": Signature(PIXELS, frozenset()),
+        "model": Signature(IDS | PIXELS, frozenset({"logits_per_image"}), MASKS),
+    },
+    _run_files,
+    alone=True,
+)

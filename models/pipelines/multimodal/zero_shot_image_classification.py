@@ -11,7 +11,6 @@ from ....runtime.base.errors import UsageError
 from ...preprocess.picture import Picture
 from ...preprocess.preparation import Preparation
 from ..image.image_pipeline import listed
-from ..labels import sigmoid, softmax
 from ..task_model import Progress
 from .dual_encoder_model import DualEncoderModel
 
@@ -54,9 +53,8 @@ class ZeroShotImageClassification:
         if "{}" not in template:
             raise UsageError("E-OPTION", None, "the template has no {} for the label", found=template)
         single, pictures = listed(inputs)
-        texts = self._model.embed([template.replace("{}", label) for label in labels])
-        images = self._model.embed(images=pictures, batch=batch, preparation=preparation, progress=progress)
-        scores = (sigmoid if self._model.pairwise else softmax)(self._model.logits(images, texts))
+        texts = [template.replace("{}", label) for label in labels]
+        scores = self._model.scores(pictures, texts, batch=batch, preparation=preparation, progress=progress)
         found = []
         for row in scores:
             best = np.argsort(-row, kind="stable")[:top]

@@ -1,9 +1,11 @@
 """Models of texts and pictures: CLIP, Chinese CLIP and SigLIP against transformers, and files with OpenCLIP's names."""
 
 import json
+import shutil
 
 import candle_convert as cc
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -134,3 +136,25 @@ def test_commands(folder, capsys):
 def test_labels_are_needed(folder, capsys, arguments, message):
     assert run(["predict", str(folder), str(folder / "a.png"), *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_exported_files_run_as_the_directory(folder, tmp_path):
+    """Also where the graphs do not name the scale of logits, as those of other exporters."""
+    ours, others = tmp_path / "ours", tmp_path / "others"
+    cc.convert(folder, ours, to="onnx")
+    shutil.copytree(ours, others)
+    graph = onnx.load(others / "model.onnx")
+    for tensor in graph.graph.initializer:
+        tensor.name = tensor.name.replace("logit_scale", "constant")
+    for node in graph.graph.node:
+        node.input[:] = [name.replace("logit_scale", "constant") for name in node.input]
+    onnx.save(graph, others / "model.onnx")
+    picture, labels = folder / "a.png", ["a cat", "a dog", "an aeroplane over the sea"]
+    native = cc.models.load(folder)
+    want = native.predict(picture, classes=labels)
+    for exported in (ours, others):
+        model = cc.models.load(exported)
+        assert np.allclose(model.embed(["a cat", picture]), native.embed(["a cat", picture]), atol=1e-5)
+        found = model.predict(picture, classes=labels)
+        assert [each["label"] for each in found] == [each["label"] for each in want]
+        assert np.allclose([each["score"] for each in found], [each["score"] for each in want], atol=1e-5)
