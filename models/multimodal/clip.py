@@ -9,11 +9,11 @@ from typing import Any
 from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Below, Key, Part, Weight
 from ...runtime.contract.hyperparameter import COUNT
 from ...runtime.ir.graph import Graph
-from ..layers.contrastive import TEXT, VISION, output
 from ..layers.linear import linear
+from ..pipelines.multimodal.dual_encoder_graphs import TEXT, VISION, output
 from ..pipelines.multimodal.dual_encoder_tasks import dual_encoder_tasks, scalar
+from ..schema.clip.open_clip import projection_width, text_config, vision_config
 from ..schema.network_hyperparameters import Stated
-from ..schema.open_clip import projection_width, text_config, vision_config
 
 KEYS = (Key("projection", "projection_dim", (), 512, COUNT),)
 TEXT_NAMES = ("transformer.", "token_embedding.", "positional_embedding", "ln_final.", "text_projection")
@@ -24,7 +24,7 @@ IMAGE = Part(
     (
         Below("vision_model.", "vision_model."),
         Below("visual_projection.", "visual_projection."),
-        Below("visual.", "visual.", ORIGINAL),
+        Below("visual.", "visual.", ORIGINAL, read_only=True),
     ),
 )
 

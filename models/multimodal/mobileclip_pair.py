@@ -7,9 +7,9 @@ from typing import Any
 
 from ...runtime.contract.architecture import HF, TIMM, Architecture, Below, Part
 from ...runtime.ir.graph import Graph
-from ..layers.contrastive import TEXT, VISION, output
+from ..pipelines.multimodal.dual_encoder_graphs import TEXT, VISION, output
 from ..pipelines.multimodal.dual_encoder_tasks import dual_encoder_tasks, scalar
-from ..schema.open_clip import text_config
+from ..schema.clip.open_clip import text_config
 
 TRUNK = "visual.trunk."
 MARKS = (f"{TRUNK}head.fc.weight", "text.token_embedding.weight", "text.text_projection", "logit_scale")

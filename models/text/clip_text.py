@@ -9,7 +9,7 @@ from ...runtime.tensor.tensor import Tensor
 from ..layers.encoder import Encoder, pre_norm_encoder
 from ..layers.linear import linear
 from ..pipelines.encoder_tasks import Head, encoder_tasks
-from ..schema.clip import text_keys, text_weights
+from ..schema.clip.towers import text_keys, text_weights
 from ..schema.network_hyperparameters import image_act
 from ..schema.weight_layout import TRANSPOSED
 

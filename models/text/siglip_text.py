@@ -9,7 +9,7 @@ from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, pre_norm_encoder
 from ..layers.linear import linear
 from ..pipelines.encoder_tasks import Head, encoder_tasks
-from ..schema.clip import text_keys, text_weights
+from ..schema.clip.towers import text_keys, text_weights
 from ..schema.hyperparameters import matrix
 from ..schema.network_hyperparameters import image_act
 

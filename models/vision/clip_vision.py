@@ -9,7 +9,7 @@ from ..layers.image.image_net import ImageNet
 from ..layers.image.vision_transformer import features, pool
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_graph, run_image_model
-from ..schema.clip import settle_vision, vision_keys, vision_modules
+from ..schema.clip.towers import settle_vision, vision_keys, vision_modules
 from ..schema.network_hyperparameters import IMAGE_FEATURES
 from ..schema.weight_layout import TRANSPOSED
 

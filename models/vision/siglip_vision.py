@@ -10,7 +10,7 @@ from ...runtime.tensor.tensor import Tensor
 from ..layers.image.image_net import ImageNet
 from ..layers.image.vision_transformer import features, pool
 from ..pipelines.image.image_tasks import image_graph, run_image_model
-from ..schema.clip import settle_vision, vision_keys, vision_modules
+from ..schema.clip.towers import settle_vision, vision_keys, vision_modules
 from ..schema.fused_weight_layout import RowShare
 from ..schema.network_hyperparameters import IMAGE_FEATURES
 

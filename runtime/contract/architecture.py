@@ -362,11 +362,13 @@ class Below:
         prefix: how the names begin in the file of the whole ...
         inner: ... where they begin with this in the part's own file. Other weights of the part have other names.
         convention: whose names the part's own file has.
+        read_only: whether files are only read with these names; they are written with those of transformers.
     """
 
     prefix: str
     inner: str = ""
     convention: str = HF
+    read_only: bool = False
 
 
 @dataclass(frozen=True)

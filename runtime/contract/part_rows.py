@@ -66,8 +66,7 @@ def key_rows(name: str, part: Part, rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def weight_rows(name: str, part: Part, rows: Sequence[Weight], convention: str = HF) -> tuple[Weight, ...]:
-    """The rows of a part's weights as those of the whole, in files of transformers with names of `convention`; those of
-    transformers are written."""
+    """The rows of a part's weights as those of the whole, in files of transformers with names of `convention`."""
     return tuple(_weight(name, part, row, convention) for row in rows if row.stored(convention) or row.compute)
 
 
@@ -92,7 +91,7 @@ def _weight(part_name: str, part: Part, row: Weight, convention: str) -> Weight:
         name,
         tuple(
             way
-            for names in dict.fromkeys((HF, convention))
+            for names in _conventions(part, convention)
             for each in row.stored(names)
             for way in _stored(part_name, part, each, names)
         ),
@@ -104,6 +103,12 @@ def _weight(part_name: str, part: Part, row: Weight, convention: str) -> Weight:
         layers=prefix + row.layers,
         factor=None if factor is None else lambda config, i: factor(inner(config), i),
     )
+
+
+def _conventions(part: Part, convention: str) -> Sequence[str]:
+    """The conventions whose names weights may have, that of written files first."""
+    read_only = any(below.read_only for below in part.names if below.convention == convention)
+    return (HF, convention) if read_only else (convention,)
 
 
 def _stored(part_name: str, part: Part, way: Stored, convention: str) -> list[Stored]:

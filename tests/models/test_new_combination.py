@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from candle_convert.tests.builders.image_checkpoints import image_model, images, saved
-from candle_convert.tests.models.test_new_kind import package_with, python
+from candle_convert.tests.builders.package_copy import package_with, python
 from safetensors.numpy import load_file, save_file
 
 FAMILY = '''

@@ -4,19 +4,14 @@ The file stands in a new folder of a copy of this package. NumPy and onnxruntime
 """
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
-import candle_convert
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from candle_convert.tests.builders.package_copy import package_with, python
 from safetensors.numpy import save_file
 
-PACKAGE = Path(candle_convert.__file__).parent
 FAMILY = '''
 """Echo: an encoder, a decoder that attends to it, and a runner that decodes greedily."""
 
@@ -108,18 +103,6 @@ print(json.dumps(told))
 """
 
 
-def package_with(folder, path, text):
-    """A copy of the package, made of links, with one module more."""
-    copy = folder / "candle_convert"
-    for place in (copy, copy / "models"):
-        place.mkdir()
-        for entry in os.scandir(PACKAGE / place.relative_to(copy)):
-            if entry.name not in ("models", "__pycache__") or place != copy:
-                (place / entry.name).symlink_to(entry.path)
-    (copy / path).parent.mkdir()
-    (copy / path).write_text(text)
-
-
 @pytest.fixture(scope="module")
 def weights():
     rng = np.random.default_rng(0)
@@ -138,16 +121,6 @@ def made(tmp_path_factory, weights):
     (folder / "checkpoint/config.json").write_text(json.dumps(config))
     np.save(folder / "ids.npy", np.random.default_rng(1).integers(1, 23, (2, 7)))
     return folder, json.loads(python(folder, "-c", SCRIPT))
-
-
-def python(folder, *words):
-    """What Python prints when it imports the package of `folder`."""
-    command = [sys.executable, *words]
-    done = subprocess.run(
-        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def softmax(x):

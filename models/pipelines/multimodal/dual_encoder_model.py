@@ -16,7 +16,6 @@ from ....runtime.contract.graph_files import GraphFiles, Signature
 from ....runtime.contract.part_rows import part_config
 from ....runtime.ir.graph import Graph
 from ....runtime.session import Session
-from ...layers.contrastive import TEXT, VISION
 from ...postprocess.finite_results import finite
 from ...preprocess.picture import Picture
 from ...preprocess.preparation import Preparation
@@ -28,7 +27,7 @@ from ..pooling import normalized
 from ..task_model import Progress, TaskModel, opened
 from ..text_inputs import TextInputs, token_limit
 from ..text_model import TextInput
-from .dual_encoder_tasks import TEXT_MODEL, VISION_MODEL, ZERO_SHOT
+from .dual_encoder_graphs import TEXT, TEXT_MODEL, VISION, VISION_MODEL, ZERO_SHOT
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING
 from ....runtime.contract.architecture import MODEL, RunOptions, Stored, Task, Weight
 from ....runtime.contract.naming import SCALAR
 from ....runtime.ir.graph import Graph
-from ...layers.contrastive import TEXT, VISION, Vector, similarities, tower
+from .dual_encoder_graphs import TEXT, TEXT_MODEL, VISION, VISION_MODEL, ZERO_SHOT, Vector, similarities, tower
 
 if TYPE_CHECKING:
     from .dual_encoder_model import DualEncoderModel
-
-ZERO_SHOT = "zero-shot-image-classification"
-"""Hugging Face's name of the task."""
-TEXT_MODEL, VISION_MODEL = "text_model", "vision_model"
-"""Names of the graphs of towers, as exporters to ONNX have them."""
 
 
 def dual_encoder_tasks(text: Vector, image: Vector, *, pairwise: bool = False) -> tuple[Task, ...]:

@@ -1,20 +1,24 @@
-"""Dual encoders: texts and pictures as vectors of one space, and their similarities (CLIP; Radford et al. 2021,
-arXiv:2103.00020)."""
+"""Graphs of dual encoders: vectors of texts and pictures in one space, and their similarities (CLIP; Radford et al.
+2021, arXiv:2103.00020)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ...runtime.contract.architecture import Config, GraphBuilder
-from ...runtime.contract.part_graph import add_part
-from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
-from .net import Net
+from ....runtime.contract.architecture import Config, GraphBuilder
+from ....runtime.contract.part_graph import add_part
+from ....runtime.ir.graph import Graph, Value
+from ....runtime.tensor.tensor import Tensor
+from ...layers.net import Net
 
 TEXT, VISION = "text", "vision"
 """Names of the parts."""
 Vector = Callable[[Net, Mapping[str, Value]], Value]
 """Makes the vectors [batch, width] of the outputs of a tower."""
+TEXT_MODEL, VISION_MODEL = "text_model", "vision_model"
+"""Names of the graphs of towers, as exporters to ONNX have them."""
+ZERO_SHOT = "zero-shot-image-classification"
+"""Hugging Face's name of the task."""
 EMBEDS = {TEXT: "text_embeds", VISION: "image_embeds"}
 
 

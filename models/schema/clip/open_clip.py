@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.contract.hyperparameter import checked, mapping
-from ...runtime.ir.graph import Graph
-from ..preprocess.open_clip_transform import FILE
-from ..tokenizer.readers.locate import settings
-from .clip import BLOCK
-from .network_hyperparameters import count_of
+from ....runtime.contract.hyperparameter import checked, mapping
+from ....runtime.ir.graph import Graph
+from ...preprocess.open_clip_transform import FILE
+from ...tokenizer.readers.locate import settings
+from ..network_hyperparameters import count_of
+from .towers import BLOCK
 
 HEAD_WIDTH = 64
 """Channels of a head that no file states."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, Config, Key, Row, Stored, Weight
-from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, flag, word
-from ...runtime.contract.naming import Module
-from ...runtime.tensor.tensor import Tensor
-from .encoder_weights import norm
-from .fused_weight_layout import RowShare
-from .hyperparameters import LAYERS, OWN_HEAD_DIM, matrix
-from .network_hyperparameters import image_act, norm_eps
-from .vit import ImageSize, settle_vit
-from .weight_layout import JOINED, LeadingAxes
+from ....runtime.base.dataclass import dataclass
+from ....runtime.contract.architecture import HF, Config, Key, Row, Stored, Weight
+from ....runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, flag, word
+from ....runtime.contract.naming import Module
+from ....runtime.tensor.tensor import Tensor
+from ..encoder_weights import norm
+from ..fused_weight_layout import RowShare
+from ..hyperparameters import LAYERS, OWN_HEAD_DIM, matrix
+from ..network_hyperparameters import image_act, norm_eps
+from ..vit import ImageSize, settle_vit
+from ..weight_layout import JOINED, LeadingAxes
 
 PROJECTED = "WithProjection"
 """How the names of transformers' classes of towers with a projection end."""
