@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from .convert.quantize.array_api import decode as decode
     from .convert.quantize.array_api import encode as encode
     from .convert.write.conversion_options import Options as Options
+    from .runtime.base.compile_progress import CompileProgress as CompileProgress
+    from .runtime.base.compile_progress import on_compile as on_compile
     from .runtime.base.errors import Error as Error
     from .runtime.base.errors import FileAccessError as FileAccessError
     from .runtime.base.errors import FormatError as FormatError
@@ -87,6 +89,7 @@ _EXPORTS = {
     "convert.quantize.array_api": ("decode", "encode"),
     "convert.quantize.api": ("Recipe", "quantize"),
     "convert.check.scan": ("scan",),
+    "runtime.base.compile_progress": ("CompileProgress", "on_compile"),
     "runtime.base.errors": (
         "Error",
         "FileAccessError",

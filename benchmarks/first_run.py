@@ -67,10 +67,10 @@ def kernels(cache):
 
 def run(path, arguments):
     """Load a model in this process and run it once, or with other shapes; report compilation as the commands do."""
-    from candle_convert.convert.console.progress import Compiling
-    from candle_convert.runtime.base import compile_progress
+    from candle_convert.convert.console.compile_bar import CompileBar
+    from candle_convert.runtime.base.compile_progress import on_compile
 
-    compile_progress.compiling.set(Compiling())
+    on_compile(CompileBar())
     (run_network if path.suffix == ".onnx" else run_language)(path, arguments)
 
 

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.base import out_of_memory
+from ...runtime.base.compile_progress import Stopwatch, on_compile
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FileAccessError
 from ..console.child_process import start
@@ -38,7 +39,8 @@ class Measured:
     """Seconds and bytes of one engine.
 
     Attributes:
-        load: from opening the model to being ready; first: of the first run.
+        load: from opening the model to being ready; first: of the first run, without compiling kernels, which happens
+            once per machine.
         seconds: of each timed run.
         peak: most resident memory of its process.
     """
@@ -154,12 +156,13 @@ def _serve(
     pipe: Connection, engine: str, path: str, feeds: dict[str, Any], threads: int | None, placed: dict[str, Any]
 ) -> None:
     """The process of one engine: load, run once, then run as often as it is asked to."""
+    on_compile(None)
     try:
-        start = time.perf_counter()
+        watch = Stopwatch()
         runner = ENGINES[engine](path, threads, placed)
-        loaded = time.perf_counter()
+        load, watch = watch.seconds, Stopwatch()
         runner(feeds)
-        pipe.send((loaded - start, time.perf_counter() - loaded))
+        pipe.send((load, watch.seconds))
         while (request := pipe.recv()) != "peak":
             untimed, timed = request
             for _ in range(untimed):

@@ -13,16 +13,16 @@ from typing import Any
 
 import click
 
-from ...runtime.base import compile_progress
+from ...runtime.base.compile_progress import on_compile
 from ...runtime.base.errors import Error
 from ...runtime.base.out_of_memory import check_start, shortage
 from ...runtime.base.system_error import system_error
 from ...runtime.base.version import __version__
 from ...runtime.plugin.discovery import COMMANDS
 from ...runtime.plugin.optional_package import missing_package
+from ..console.compile_bar import CompileBar
 from ..console.interrupt import INTERRUPTED, answer, end, stop
 from ..console.output import current
-from ..console.progress import Compiling
 from ..console.standard_streams import OutputError, ReaderLeft, failed
 from ..console.status_line import busy
 from .suggest import explain, is_path, refuse_alone, refuse_command
@@ -115,7 +115,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
-    compile_progress.compiling.set(Compiling())
+    on_compile(CompileBar())
     named = [word for word in words[:1] if word in COMMANDS]
     current().reset(*named, json="--json" in words)
     if not current().json and not {"-q", "--quiet", "--progress"} & set(words) and not set(named) & TIMED:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ..cli import shared_options
 from ..console.output import current, notes_json
-from ..console.status_line import busy
+from ..console.status_line import PROMPT, busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +153,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     Sampling(**sampling)
     placed = shared_options.device(values)
     prompt = None if chatting else _prompt(values["prompt"])
-    began = time.perf_counter()
+    watch = Stopwatch()
     busy().enter("loading")
     graph = shared_options.open_input(model, values, running=True)
     if values["tensor_parallel"] > 1:
@@ -172,7 +173,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     else:
         found = load_text_model(graph, values["threads"], values["activations"], **placed)
     if isinstance(found, EncoderDecoderModel):
-        _transform(found, model, prompt, values, sampling, began)
+        _transform(found, model, prompt, values, sampling, watch)
         return
     for option in (BEAMS, *LANGUAGES):
         if values[option] is not None:
@@ -181,8 +182,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
         _converse(found, model, values, Sampling(**sampling))
         return
     ids = _ids(found, model, prompt, values)
-    loaded = time.perf_counter() - began
-    busy().stop()
+    loaded = watch.seconds
+    busy().enter(PROMPT)
     out = current()
     notes = _notes(found, ids, prompt, values)
     out.warn(notes)
@@ -191,8 +192,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
         [ids], max_tokens=values["max_tokens"], stop=values["stop"], context=values["context"], timing=timing,
         on_text=_writer(), **sampling,
     )[0]  # fmt: skip
-    _end(made, timing, loaded)
-    _emit(model, made, timing, loaded, notes)
+    _end(made, timing, loaded, watch)
+    _emit(model, made, timing, loaded, watch, notes)
 
 
 def _transform(
@@ -201,7 +202,7 @@ def _transform(
     prompt: str | None,
     values: dict[str, Any],
     sampling: dict[str, Any],
-    began: float,
+    watch: Stopwatch,
 ) -> None:
     """Print the text that an encoder-decoder makes of the prompt."""
     from ...models.generation.generate import Timing
@@ -213,27 +214,33 @@ def _transform(
         raise UsageError("E-OPTION", path, "--context needs a language model")
     options = {name: values[name] for name in (BEAMS, *LANGUAGES) if values[name] is not None}
     model.tokenizer  # noqa: B018
-    loaded = time.perf_counter() - began
-    busy().stop()
+    loaded = watch.seconds
+    busy().enter(PROMPT)
     timing = Timing()
     made = model.generate_batch(
         [prompt], max_tokens=values["max_tokens"], stop=values["stop"], timing=timing, on_text=_writer(), **options,
         **sampling,
     )[0]  # fmt: skip
-    _end(made, timing, loaded)
-    _emit(path, made, timing, loaded, [])
+    _end(made, timing, loaded, watch)
+    _emit(path, made, timing, loaded, watch, [])
 
 
 def _writer() -> Callable[[int, str], None] | None:
     """Prints text as it comes, where text is asked for."""
     out = current()
-    return None if out.json or out.quiet else lambda _, text: out.content(text, end="", exact=True)
+
+    def write(row: int, text: str) -> None:
+        busy().stop()
+        out.content(text, end="", exact=True)
+
+    return None if out.json or out.quiet else write
 
 
-def _emit(path: str, made: Generation, timing: Timing, loaded: float, notes: list[Note]) -> None:
+def _emit(path: str, made: Generation, timing: Timing, loaded: float, watch: Stopwatch, notes: list[Note]) -> None:
     current().emit({
         "inputs": [path], "text": made.text, "prompt": made.prompt, "tokens": made.tokens, "reason": made.reason,
-        "warnings": notes_json(notes), "timings": {"load": loaded, **timing.to_json()},
+        "warnings": notes_json(notes),
+        "timings": {"load": loaded, "compile": watch.compile_seconds, **timing.to_json()},
     })  # fmt: skip
 
 
@@ -315,8 +322,9 @@ def _count(values: dict[str, Any]) -> int:
     return DEFAULT_TOKENS if values["max_tokens"] is None else int(values["max_tokens"])
 
 
-def _end(made: Generation, timing: Timing, loaded: float) -> None:
+def _end(made: Generation, timing: Timing, loaded: float, watch: Stopwatch) -> None:
     """Say how it ended and how fast it was, apart from the text."""
+    busy().stop()
     out, said = current(), timing.to_json()
     if out.json or out.quiet:
         return
@@ -326,9 +334,14 @@ def _end(made: Generation, timing: Timing, loaded: float) -> None:
         "length": "--max-tokens reached",
         "context": "the context is full",
     }
+    compiled = (
+        f"; compiled {counted(watch.kernels, 'kernel')} in {watch.compile_seconds:.1f} s, once per machine"
+        if watch.kernels
+        else ""
+    )
     out.say("")
     out.note("")
     out.note(
         f"{len(made.prompt):,} prompt tokens at {said['prompt_per_second']:.1f}/s, {len(made.tokens):,} generated at "
-        f"{said['generated_per_second']:.1f}/s ({ends[made.reason]}); loaded in {loaded:.2f} s"
+        f"{said['generated_per_second']:.1f}/s ({ends[made.reason]}); loaded in {loaded:.2f} s{compiled}"
     )

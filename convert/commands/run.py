@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.errors import UsageError, printable
 from ..cli import shared_options
 from ..console.output import current
@@ -69,7 +69,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     for line in generated:
         out.say(f"input {printable(line)}")
     rows: list[dict[str, Any]] = []
-    start = time.perf_counter()
+    watch = Stopwatch()
     with hint_at_shapes(graph, generated):
         if values["taps"] is None:
             results = session.run(None, fed)
@@ -77,7 +77,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
             results = session.run_with_taps(
                 fed, taps=values["taps"], on_tap=lambda name, array: rows.append(_row(name, array))
             )
-    seconds = time.perf_counter() - start
+    seconds = watch.seconds
     named = dict(zip((value.name for value in graph.outputs), results, strict=True))
     rows += [_row(name, result) for name, result in named.items()]
     out.table(
@@ -98,7 +98,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
             "inputs": [model],
             "values": rows,
             "outputs": [values["output"]] if values["output"] else [],
-            "timings": {"run": seconds},
+            "timings": {"run": seconds, "compile": watch.compile_seconds},
             **({} if placement is None else {"placement": placement.to_json()}),
         }
     )

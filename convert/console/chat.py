@@ -11,6 +11,7 @@ from types import FrameType
 from ...models.generation.conversation import Conversation
 from ...runtime.base.errors import Error
 from .output import current
+from .status_line import PROMPT, busy
 
 ASK = "> "
 ENDS = ("/exit", "/quit", "/bye")
@@ -80,11 +81,15 @@ class _Chat:
 
     def _answer(self, text: str) -> bool:
         """Show an answer; whether there was one."""
+        busy().start(PROMPT)
         try:
             for piece in self._conversation.say(text, stopped=lambda: self._interrupts > 0):
+                busy().stop()
                 self._show(piece)
         except Error as error:
             current().complain(str(error))
             return False
+        finally:
+            busy().stop()
         self._show("\n")
         return True

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.printable import printable
-from ...runtime.base.units import counted, human_size
+from ...runtime.base.units import human_size
 from .status_line import busy
 
 BYTES = "bytes"
@@ -104,12 +104,12 @@ class _Lines(NoProgress, ABC):
         self._unit = unit
         self._total = max(1, total)
         self._done = self._skipped = min(skipped, self._total)
-        self._shown, self._began = self._done * 20 // self._total, time.monotonic()
+        self._shown, self._watch = self._done * 20 // self._total, Stopwatch()
 
     def advance(self, count: int) -> None:
         self._done = min(self._total, self._done + max(0, count))
         step = self._done * 20 // self._total
-        seconds = time.monotonic() - self._began
+        seconds = self._watch.seconds
         if step > self._shown and seconds > 1:
             self._shown = step
             self._show(seconds)
@@ -138,31 +138,6 @@ class JsonProgress(_Lines):
     def _show(self, seconds: float) -> None:
         line = {"phase": self._name, "done": self._done, "total": self._total, "seconds": round(seconds, 3)}
         print(json.dumps(line), file=sys.stderr)
-
-
-class Compiling:
-    """Tells on standard error that kernels are compiled: a bar on a terminal, one line elsewhere, nothing where little
-    is to be said."""
-
-    def __init__(self) -> None:
-        self._bar: RichProgress | None = None
-
-    def __call__(self, done: int, total: int) -> None:
-        from .output import current
-
-        if current().json or current().quiet:
-            return
-        if done == 0 and not sys.stderr.isatty():
-            print(f"compiling {counted(total, 'kernel')} for this processor, once per machine", file=sys.stderr)
-        elif done == 0:
-            self._bar = RichProgress()
-            self._bar.phase("compiling")
-            self._bar.start(total, unit="kernels")
-        elif self._bar is not None:
-            self._bar.advance(1)
-            if done == total:
-                self._bar.finish()
-                self._bar = None
 
 
 STYLES: dict[str, Callable[[], Progress]] = {

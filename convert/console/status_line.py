@@ -17,6 +17,8 @@ DELAY = 0.6
 """Seconds of silence before something is shown."""
 INTERVAL = 0.25
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+PROMPT = "processing the prompt"
+"""The phase of a language model until its first text."""
 CLEAR = "\r\x1b[K"
 
 

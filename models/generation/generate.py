@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UsageError
 from .sampling import Sampler, Sampling
@@ -56,7 +56,7 @@ class Generation:
 
 @dataclass
 class Timing:
-    """Seconds and tokens of prompt processing and generation, without padding."""
+    """Seconds and tokens of prompt processing and generation, without padding and the compilation of kernels."""
 
     prompt_tokens: int = 0
     prompt_seconds: float = 0.0
@@ -180,24 +180,24 @@ def tokens(
     remote = model.sampler(sampling, len(prompts), vocabulary)
     sampler = Sampler(sampling, len(prompts)) if remote is None else remote
     advance = model.advance if remote is None else model.advance_on_device
-    began = time.perf_counter()
+    watch = Stopwatch()
     before = 0 if cache is None else cache.length
     if cache is None:
         logits, cache = prefill(model, prompts, on_device=remote is not None)
     else:
         logits = advance(np.array([prompts[0][before:]], np.int64), cache)
-    timing.prompt_tokens, timing.prompt_seconds = sum(map(len, prompts)) - before, time.perf_counter() - began
+    timing.prompt_tokens, timing.prompt_seconds = sum(map(len, prompts)) - before, watch.seconds
     while True:
-        began = time.perf_counter()
+        watch = Stopwatch()
         chosen = sampler.choose(logits[:, :vocabulary] if remote is None else logits, seen)
         for row, token in zip(seen, chosen, strict=True):
             row.append(int(token))
-        timing.generated_seconds += time.perf_counter() - began
+        timing.generated_seconds += watch.seconds
         timing.generated_tokens += len(prompts)
         yield chosen
-        began = time.perf_counter()
+        watch = Stopwatch()
         logits = advance(chosen[:, None], cache)
-        timing.generated_seconds += time.perf_counter() - began
+        timing.generated_seconds += watch.seconds
 
 
 def generate(

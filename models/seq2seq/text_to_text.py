@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.base.nearest_name import did_you_mean
@@ -180,7 +180,7 @@ def next_tokens(model: TextModel, request: Request, timing: Timing) -> Iterator[
     sampler = Sampler(request.sampling, len(sequences))
     constraints = request.limits.constraints
     while True:
-        began = time.perf_counter()
+        watch = Stopwatch()
         logits = _known(model, logits)
         if constraints != TokenConstraints():
             constraints.apply(
@@ -188,18 +188,18 @@ def next_tokens(model: TextModel, request: Request, timing: Timing) -> Iterator[
             )
         chosen = sampler.choose(logits, sequences.tolist() if request.sampling.repeat_penalty != 1 else [])
         sequences = np.concatenate([sequences, chosen[:, None]], 1)
-        timing.generated_seconds += time.perf_counter() - began
+        timing.generated_seconds += watch.seconds
         timing.generated_tokens += len(chosen)
         yield chosen
-        began = time.perf_counter()
+        watch = Stopwatch()
         logits = model.decoder.advance(chosen[:, None], cache)
-        timing.generated_seconds += time.perf_counter() - began
+        timing.generated_seconds += watch.seconds
 
 
 def searched(model: TextModel, request: Request, timing: Timing) -> list[Hypothesis]:
     """The best hypothesis of each text."""
     logits, cache, sequences = _begun(model, request, timing)
-    began = time.perf_counter()
+    watch = Stopwatch()
 
     def step(tokens: np.ndarray, parents: np.ndarray | None) -> np.ndarray:
         if parents is not None:
@@ -212,13 +212,13 @@ def searched(model: TextModel, request: Request, timing: Timing) -> list[Hypothe
         return logits
 
     found = beam_search(step, scored(logits), sequences, request.beams, request.limits, model.decoder.threads)
-    timing.generated_seconds += time.perf_counter() - began
+    timing.generated_seconds += watch.seconds
     return [best for best, *_ in found]
 
 
 def _begun(model: TextModel, request: Request, timing: Timing) -> tuple[np.ndarray, Cache, np.ndarray]:
     """Logits [batch, vocabulary] after the decoder's first token, the cache, and the sequences so far."""
-    began = time.perf_counter()
+    watch = Stopwatch()
     longest = max(map(len, request.texts))
     ids = np.full((len(request.texts), longest), model.settings.pad, np.int64)
     mask = np.zeros_like(ids)
@@ -229,7 +229,7 @@ def _begun(model: TextModel, request: Request, timing: Timing) -> tuple[np.ndarr
     sequences = np.full((len(ids), 1), request.start)
     logits = model.decoder.advance(sequences, cache)
     timing.prompt_tokens = sum(map(len, request.texts))
-    timing.prompt_seconds = time.perf_counter() - began
+    timing.prompt_seconds = watch.seconds
     return logits, cache, sequences
 
 

@@ -11,20 +11,28 @@ import functools
 import os
 import select
 import signal
+import struct
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..base.compile_progress import compiling
-from ..jit import code_cache, kernel_store
+from ..base.compile_progress import CompileProgress, compile_time, report
+from ..jit import code_cache, compile_cost, kernel_store
 from ..plan.kernel_api import cores
+from .compile_estimate import CompileEstimate, Work, work_of
 from .thread_team import HELPERS
 
 TIMEOUT_SECONDS = 120
-"""Seconds until the next kernel must be finished. A worker forked while a library thread held a lock may hang."""
+"""Seconds until the next stage of a kernel must be finished. A worker forked while a library thread held a lock may
+hang."""
+REPORT_SECONDS = 0.1
+"""Seconds between reports of progress."""
+RECORD = struct.Struct("<Hf")
+"""What a worker writes: the index of a task, and its share that is done."""
 _SIGNAL_WITH_PARENT = 1
 """`prctl` option: signal sent to a process when its parent ends. Source: prctl(2), PR_SET_PDEATHSIG."""
 
@@ -35,14 +43,17 @@ def prepare(kernels: Iterable[Any], others: Callable[[bool], Iterable[Any]]) -> 
     Kernels that cannot be compiled ahead are compiled when they are first called.
     """
     pending = _missing(kernels)
-    pending |= _missing(others(bool(pending)))
     if pending:
-        run_all(
-            [
-                functools.partial(kernel_store.store, kernel)
-                for kernel in sorted(pending.values(), key=_compile_cost, reverse=True)
-            ]
-        )
+        report(CompileProgress(0, 0))
+    with compile_time():
+        pending |= _missing(others(bool(pending)))
+    if pending:
+        works = sorted(((work_of(kernel), kernel) for kernel in pending.values()), key=_seconds, reverse=True)
+        run_all([functools.partial(kernel_store.store, kernel) for _, kernel in works], [work for work, _ in works])
+
+
+def _seconds(item: tuple[Work, Any]) -> float:
+    return item[0].seconds
 
 
 def _missing(kernels: Iterable[Any]) -> dict[Path, Any]:
@@ -53,31 +64,45 @@ def _missing(kernels: Iterable[Any]) -> dict[Path, Any]:
     return {path: kernel for path, kernel in places if path is not None and not path.exists()}
 
 
-def run_all(tasks: Sequence[Callable[[], Any]]) -> None:
+def run_all(tasks: Sequence[Callable[[], Any]], works: Sequence[Work] | None = None) -> None:
     """Run tasks whose only effect is a file in the cache, in parallel on all cores. One after the other they run in
-    this process, if it has loaded the compiler already."""
-    report, count = compiling.get() or _ignore_progress, min(cores(), len(tasks))
-    if count > ("numba" in sys.modules) and _can_fork():
-        _in_processes(tasks, count, report)
-        return
-    report(0, len(tasks))
-    for number, task in enumerate(tasks, 1):
-        task()
-        report(number, len(tasks))
+    this process, if it has loaded the compiler already.
+
+    Args:
+        works: estimate for each task, the dearest first.
+    """
+    works = [Work()] * len(tasks) if works is None else works
+    count = min(cores(), len(tasks))
+    with compile_time(len(tasks)):
+        if count > ("numba" in sys.modules) and _can_fork():
+            _in_processes(tasks, count, CompileEstimate(works, count))
+        else:
+            _in_this_process(tasks, CompileEstimate(works, 1))
 
 
-def _ignore_progress(done: int, total: int) -> None:
-    pass
+def _in_this_process(tasks: Sequence[Callable[[], Any]], estimate: CompileEstimate) -> None:
+    def advance(number: int, share: float) -> None:
+        estimate.advance(number, share)
+        report(estimate.progress())
+
+    report(estimate.progress())
+    for number, task in enumerate(tasks):
+        estimate.start(number)
+        with compile_cost.stages(_share_reporter(number, estimate, functools.partial(advance, number))):
+            task()
+        advance(number, 1.0)
+    estimate.store()
 
 
-def _compile_cost(kernel: Any) -> int:
-    """Estimated compile time: hand-written kernels have loops and call other functions."""
-    function = getattr(kernel, "function", None)
-    return (
-        0
-        if function is None
-        else len(function.__code__.co_code) * (1 if function.__module__.startswith("elementwise_") else 8)
-    )
+def _share_reporter(task: int, estimate: CompileEstimate, advance: Callable[[float], None]) -> Callable[[str], None]:
+    """What is called after each stage of a task."""
+
+    def on_stage(stage: str) -> None:
+        share = estimate.share_after(task, stage)
+        if share is not None:
+            advance(share)
+
+    return on_stage
 
 
 def _can_fork() -> bool:
@@ -85,11 +110,11 @@ def _can_fork() -> bool:
     return code_cache.supported() and set(threading.enumerate()) <= {threading.current_thread(), *HELPERS.threads}
 
 
-def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, report: Callable[[int, int], None]) -> None:
-    """Workers take task indices from one pipe and report each finished task in another."""
+def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, estimate: CompileEstimate) -> None:
+    """Workers take task indices from one pipe, and write a record of each finished stage and task to another."""
     HELPERS.dismiss()
     task_reader, task_writer = os.pipe()
-    done_reader, done_writer = os.pipe()
+    record_reader, record_writer = os.pipe()
     os.set_blocking(task_writer, False)  # tasks that do not fit the pipe are compiled on first call
     os.write(task_writer, b"".join(number.to_bytes(2, "little") for number in range(len(tasks))))
     os.close(task_writer)
@@ -97,26 +122,46 @@ def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, report: Callab
     try:
         with contextlib.suppress(OSError):  # process limit or memory reached
             while len(workers) < count:
-                workers.append(_forked(tasks, task_reader, done_writer))
+                workers.append(_forked(tasks, task_reader, record_writer, estimate))
         os.close(task_reader)
-        os.close(done_writer)
-        poll = select.poll()
-        poll.register(done_reader)
-        report(0, len(tasks))
-        for number in range(1, len(tasks) + 1):
-            if not poll.poll(1000 * TIMEOUT_SECONDS) or not os.read(done_reader, 1):
-                report(len(tasks), len(tasks))
-                break
-            report(number, len(tasks))
+        os.close(record_writer)
+        report(estimate.progress())
+        if _follow(record_reader, len(tasks), estimate):
+            estimate.store()
+        else:
+            report(CompileProgress(len(tasks), len(tasks), 1.0))
     finally:
-        os.close(done_reader)
+        os.close(record_reader)
         for worker in workers:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(worker, signal.SIGKILL)
                 os.waitpid(worker, 0)
 
 
-def _forked(tasks: Sequence[Callable[[], Any]], task_reader: int, done_writer: int) -> int:
+def _follow(reader: int, count: int, estimate: CompileEstimate) -> bool:
+    """Report progress until `count` tasks are finished; False if the workers end or hang before."""
+    poll = select.poll()
+    poll.register(reader)
+    heard = time.monotonic()
+    while count:
+        if poll.poll(1000 * min(REPORT_SECONDS, TIMEOUT_SECONDS)):
+            records = os.read(reader, 64 * RECORD.size)
+            if not records:
+                return False
+            heard = time.monotonic()
+            for task, share in RECORD.iter_unpack(records):
+                if share:
+                    estimate.advance(task, share)
+                else:
+                    estimate.start(task)
+                count -= share == 1
+        elif time.monotonic() - heard >= TIMEOUT_SECONDS:
+            return False
+        report(estimate.progress())
+    return True
+
+
+def _forked(tasks: Sequence[Callable[[], Any]], task_reader: int, record_writer: int, estimate: CompileEstimate) -> int:
     """Fork a worker that runs tasks and exits; returns its process id. Exceptions never leave the worker."""
     first = os.getpid()
     try:
@@ -129,8 +174,15 @@ def _forked(tasks: Sequence[Callable[[], Any]], task_reader: int, done_writer: i
         if os.getppid() != first:
             return 0
         while number := os.read(task_reader, 2):
-            tasks[int.from_bytes(number, "little")]()
-            os.write(done_writer, b".")
+            task = int.from_bytes(number, "little")
+
+            def record(share: float, task: int = task) -> None:
+                os.write(record_writer, RECORD.pack(task, share))
+
+            record(0.0)
+            with compile_cost.stages(_share_reporter(task, estimate, record)):
+                tasks[task]()
+            record(1.0)
         os._exit(0)
     finally:
         if os.getpid() != first:

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..base.compile_progress import compile_time
 from ..base.sha256 import sha256
 from . import isa, source_digest
 
@@ -80,7 +81,8 @@ class CachedKernel:
 
     def _compiled(self) -> int:
         kernel: _Kernel = getattr(importlib.import_module(self.module), self.name)
-        code = kernel.code() if supported() else None
+        with compile_time(1):
+            code = kernel.code() if supported() else None
         address = None if code is None else map_code(code)
         if code is None or address is None:
             return kernel.address

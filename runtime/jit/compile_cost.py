@@ -55,11 +55,13 @@ class KernelCost:
 
 
 class _Running(threading.local):
-    """The kernel that a thread compiles: seconds by stage and by pass, and those spent inside the open stages."""
+    """The kernel that a thread compiles: seconds by stage and by pass, those spent inside the open stages, and what is
+    called after each stage."""
 
     seconds: dict[str, float] | None = None
     passes: dict[str, float]
     inside: list[float]
+    on_stage: Callable[[str], None] | None = None
 
 
 _running = _Running()
@@ -100,7 +102,16 @@ def stage(name: str) -> Iterator[None]:
     """Charge processor time to a stage, without that of stages inside of it."""
     if _running.seconds is None:
         yield
-        return
+    else:
+        with _charged(name):
+            yield
+    if _running.on_stage is not None:
+        _running.on_stage(name)
+
+
+@contextlib.contextmanager
+def _charged(name: str) -> Iterator[None]:
+    assert _running.seconds is not None
     start = time.thread_time()
     _running.inside.append(0.0)
     try:
@@ -112,12 +123,22 @@ def stage(name: str) -> Iterator[None]:
             _running.inside[-1] += spent
 
 
+@contextlib.contextmanager
+def stages(on_stage: Callable[[str], None]) -> Iterator[None]:
+    """Call `on_stage` with the name of each stage that ends in this thread within the block."""
+    before, _running.on_stage = _running.on_stage, on_stage
+    try:
+        yield
+    finally:
+        _running.on_stage = before
+
+
 def optimize(manager: Any, builder: Any, module: Any) -> None:
     """Run LLVM's passes on a module, timed one by one if the kernel is recorded."""
-    if _running.seconds is None:
-        manager.run(module, builder)
-        return
     with stage("optimize"):
+        if _running.seconds is None:
+            manager.run(module, builder)
+            return
         builder.start_pass_timing()
         manager.run(module, builder)
         for seconds, name in set(_PASS.findall(builder.finish_pass_timing())):

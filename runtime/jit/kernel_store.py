@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..base.compile_progress import compile_time
 from . import code_cache, compile_cost, source_digest
 
 OUTSIDE = bytes(code_cache.WORD) + b"outside!"
@@ -51,7 +52,7 @@ def store(kernel: Kernel) -> bytes | None:
     path = path_of(kernel)
     if path is None:
         return None
-    with compile_cost.kernel(kernel.name, path.name) as record:
+    with compile_time(1), compile_cost.kernel(kernel.name, path.name) as record:
         code = kernel.code() or OUTSIDE
         record(code)
     code_cache.write_code(path, code)

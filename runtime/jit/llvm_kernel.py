@@ -8,6 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from ..base.compile_progress import compile_time
 from . import compile_cost
 from .kernel_arguments import Address, Parameters
 from .kernel_store import address_of
@@ -46,7 +47,8 @@ class EmittedKernel:
                 return kept
             from .linker import load_assembly
 
-            self._engine, address = load_assembly(self.text())
+            with compile_time():
+                self._engine, address = load_assembly(self.text())
             return address
 
     @functools.cached_property

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..base.compile_progress import compile_time
 from . import compile_cost, numba_lazy, source_digest
 from .code_cache import cache
 from .kernel_arguments import Parameters, parameters_of
@@ -57,10 +58,11 @@ class RangeKernel:
                 return kept
             from .linker import load_assembly
 
-            self._compiled = self._by_numba()
-            self._engine, address = load_assembly(
-                self._entry(f"inttoptr (i64 {_native_address(self._compiled)} to ptr)")
-            )
+            with compile_time():
+                self._compiled = self._by_numba()
+                self._engine, address = load_assembly(
+                    self._entry(f"inttoptr (i64 {_native_address(self._compiled)} to ptr)")
+                )
         return address
 
     @functools.cached_property

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.units import counted
 from .callback import Callback
 
@@ -30,11 +31,12 @@ class ProgressBar(Callback):
         self._live = sys.stderr.isatty() if live is None else live
         self._first = first
         self._bar: Any = None
-        self._began = 0.0
+        self._watch = Stopwatch()
+        self._drawn = 0.0
 
     def on_train_epoch_start(self, trainer: Run, module: Any) -> None:
         """Begin a bar."""
-        self._began = time.monotonic()
+        self._watch = Stopwatch()
         if self._live:
             self._start(self._title(trainer), trainer.batches)
 
@@ -46,10 +48,12 @@ class ProgressBar(Callback):
         """End the bar with a line that stays."""
         text = _text(trainer.progress_bar_metrics)
         self._stop()
-        seconds = time.monotonic() - self._began
+        seconds = self._watch.seconds
         rate = trainer.batch_count / seconds if seconds else 0
         amount = f"{counted(trainer.batch_count, 'batch', 'batches')} in {seconds:.1f} s ({rate:.1f}/s)"
-        print("  ".join(each for each in (self._title(trainer), amount, text) if each), file=sys.stderr)
+        print(
+            "  ".join(each for each in (self._title(trainer), amount, text, self._compiled()) if each), file=sys.stderr
+        )
 
     def on_exception(self, trainer: Run, module: Any, error: BaseException) -> None:
         """Take the bar away."""
@@ -59,6 +63,13 @@ class ProgressBar(Callback):
         number = trainer.current_epoch + self._first
         of = "" if trainer.epochs is None else f"/{trainer.epochs + self._first - 1}"
         return f"epoch {number}{of}"
+
+    def _compiled(self) -> str:
+        """What the epoch compiled, whose seconds its rate leaves out."""
+        watch = self._watch
+        if not watch.kernels:
+            return ""
+        return f"(compiled {counted(watch.kernels, 'kernel')} in {watch.compile_seconds:.1f} s, once per machine)"
 
     def _start(self, title: str, total: int | None) -> None:
         from rich.console import Console
@@ -71,13 +82,17 @@ class ProgressBar(Callback):
             TimeRemainingColumn(),
             TextColumn("{task.fields[metrics]}", markup=False),
         )
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=REFRESHES)
+        # without rich's thread: where a thread runs, no processes are forked to compile kernels in parallel
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
         self._task = self._bar.add_task(title, total=total, metrics="")
         self._bar.start()
 
     def _advance(self, metrics: str, count: int) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, completed=count, metrics=metrics)
+            now = time.monotonic()
+            due = now - self._drawn >= 1 / REFRESHES
+            self._drawn = now if due else self._drawn
+            self._bar.update(self._task, completed=count, metrics=metrics, refresh=due)
 
     def _stop(self) -> None:
         if self._bar is not None:

@@ -1,7 +1,10 @@
 """Benchmarks: engines whose threads spin on do not while others run, and runs are shared out over the turns."""
 
+import time
+
 import pytest
 from candle_convert.convert.benchmark import measure
+from candle_convert.runtime.base import compile_progress
 from candle_convert.tests.builders import spinning_engine
 
 
@@ -18,3 +21,32 @@ def test_turns_share_the_runs(runs):
     assert sum(turns) == runs
     assert len(turns) == min(runs, measure.TURNS)
     assert max(turns) - min(turns) <= 1
+
+
+def test_an_engine_neither_reports_compiling_nor_is_charged_for_it(monkeypatch):
+    def run(feeds):
+        with compile_progress.compile_time(1):
+            compile_progress.report(compile_progress.CompileProgress(0, 1, 0.0, 9.0))
+            time.sleep(0.3)
+
+    class Pipe:
+        def __init__(self):
+            self.sent, self.requests = [], iter(["peak"])
+
+        def recv(self):
+            return next(self.requests)
+
+        def send(self, answer):
+            self.sent.append(answer)
+
+    heard, pipe = [], Pipe()
+    monkeypatch.setitem(measure.ENGINES, "fake", lambda *settings: run)
+    before = compile_progress.on_compile(heard.append)
+    try:
+        measure._serve(pipe, "fake", "m", {}, None, {})
+    finally:
+        compile_progress.on_compile(before)
+    (load, first), _ = pipe.sent
+    assert load < 0.3
+    assert first < 0.3
+    assert heard == []

@@ -6,6 +6,7 @@ import re
 import select
 import subprocess
 import sys
+import time
 
 import pytest
 from candle_convert.convert.console import progress, status_line
@@ -19,7 +20,7 @@ PATIENCE = 120
 )
 def test_more_than_the_total_is_the_total(style, total, skipped, steps, capsys, monkeypatch):
     ticks = iter(range(0, 10_000, 10))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(ticks))
+    monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
     shown = progress.STYLES[style]()
     shown.phase("reading")
     shown.start(total, skipped)
@@ -36,7 +37,7 @@ def test_more_than_the_total_is_the_total(style, total, skipped, steps, capsys, 
 
 def test_plain_lines_have_units(capsys, monkeypatch):
     ticks = iter(range(0, 100, 2))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(ticks))
+    monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
     shown = progress.PlainProgress()
     shown.phase("writing")
     shown.start(4 * 2**30)

@@ -48,11 +48,11 @@ assert not {"numba", "llvmlite.binding"} & set(sys.modules)
 IN_PROCESSES = """
 import os, pathlib, sys
 from candle_convert.runtime.execute import compile_ahead as preparing
-from candle_convert.runtime.base.compile_progress import compiling
+from candle_convert.runtime.base.compile_progress import on_compile
 
 folder, told = pathlib.Path(sys.argv[1]), []
 preparing.cores = lambda: 2
-compiling.set(lambda done, total: told.append((done, total)))
+on_compile(lambda progress: told.append((progress.compiled, progress.total)))
 
 
 def task(number):
@@ -71,18 +71,18 @@ assert told[-1] == (6, 6)
 STUCK = """
 import os, pathlib, sys, threading
 from candle_convert.runtime.execute import compile_ahead as preparing
-from candle_convert.runtime.base.compile_progress import compiling
+from candle_convert.runtime.base.compile_progress import on_compile
 
 folder, never = pathlib.Path(sys.argv[1]), threading.Lock()
 never.acquire()
 preparing.cores = lambda: 2
 
 
-def said(done, total):
-    preparing.TIMEOUT_SECONDS = 0.1 if done == 3 else 600
+def said(progress):
+    preparing.TIMEOUT_SECONDS = 0.1 if progress.compiled == 3 else 600
 
 
-compiling.set(said)
+on_compile(said)
 
 
 def task(number):
@@ -212,7 +212,7 @@ def test_after_warming_nothing_is_compiled_for_any_shape(tmp_path):
     min(asked, key=lambda path: path.stat().st_size).unlink()
     warm = command(["-m", "candle_convert.convert", "cache", "warm", model], tmp_path)
     assert "lm.gguf: " in warm.stdout
-    assert "for this processor, once per machine" in warm.stderr
+    assert "compiling 1 kernel for this processor, once per machine" in warm.stderr
     kept = sorted(kernels.iterdir())
     assert [path for path in kept if path.is_file()] == asked
     command(["-c", AGAIN, model], tmp_path)

@@ -4,13 +4,15 @@ generate."""
 import io
 import json
 import sys
+import time
 
 import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
 from candle_convert.convert.cli.main import run
-from candle_convert.models.generation.generate import StopStringFilter
+from candle_convert.models.generation.generate import StopStringFilter, Timing
+from candle_convert.runtime.base.compile_progress import compile_time
 from candle_convert.tests.builders.tiny_llama import TOKENS, written
 
 
@@ -169,3 +171,18 @@ def test_files_that_cannot_generate(tmp_path, capsys, changes, code, exit_code):
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["code"].startswith(code)
     assert exit_code != 4 or "llama" in error["hint"]
+
+
+def test_compiling_is_no_part_of_tokens_per_second(model, monkeypatch):
+    advance = model.advance
+
+    def compiling(*arguments, **options):
+        with compile_time(1):
+            time.sleep(0.5)
+        return advance(*arguments, **options)
+
+    monkeypatch.setattr(model, "advance", compiling)
+    timing = Timing()
+    model.generate_batch(["Hello"], max_tokens=3, temperature=0, timing=timing)
+    assert timing.prompt_seconds < 0.5
+    assert timing.generated_seconds < 0.5

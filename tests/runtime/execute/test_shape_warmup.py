@@ -17,14 +17,24 @@ import json
 import sys
 import numpy as np
 from candle_convert.runtime.execute import compile_ahead as preparing
-from candle_convert.runtime.base import compile_progress
+from candle_convert.runtime.base.compile_progress import on_compile
 from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.session import Session
 
 preparing.cores = lambda: 2
-compile_progress.compiling.set(lambda done, total: print(f"{done} of {total}"))
+said = []
+
+
+def say(progress):
+    state = f"{progress.compiled} of {progress.total}"
+    if progress.total and state not in said[-1:]:
+        print(state)
+        said.append(state)
+
+
+on_compile(say)
 graph = Graph(name="g")
 x = graph.values["x"] = Value("x", DTYPES["f32"], tuple(json.loads(sys.argv[1])))
 graph.inputs.append(x)

@@ -1,10 +1,14 @@
 """Models with Keras' methods: digits are learned; histories, losses and metrics are those of torch and scikit-learn."""
 
+import re
+import time
+
 import candle_convert as cc
 import numpy as np
 import onnxruntime
 import pytest
 import torch
+from candle_convert.runtime.base.compile_progress import compile_time
 from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.metrics import accuracy_score
@@ -217,3 +221,23 @@ def compiled():
     model = mlp()
     model.compile("adam", "cross_entropy")
     return model
+
+
+def test_an_epoch_says_what_it_compiled_and_leaves_it_out_of_its_rate(capsys):
+    class Compiles:
+        def on_epoch_begin(self, epoch, logs):
+            if epoch == 0:
+                with compile_time(2):
+                    time.sleep(1.5)
+
+    model = mlp()
+    model.compile("adamw", "cross_entropy")
+    model.fit(X[:64], Y[:64], epochs=1, verbose=0)
+    model.fit(X[:64], Y[:64], epochs=2, verbose=2, callbacks=[Compiles()])
+    first, second = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"epoch 1/2  2 batches in [01]\.\d s \(.*/s\)  loss .*  \(compiled 2 kernels in 1\.\d s, once per machine\)",
+        first,
+    )
+    assert float(first.partition(" in ")[2].partition(" s")[0]) < 1.4
+    assert "compiled" not in second
