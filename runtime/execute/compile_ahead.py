@@ -71,16 +71,16 @@ def run_all(tasks: Sequence[Callable[[], Any]], works: Sequence[Work] | None = N
     Args:
         works: estimate for each task, the dearest first.
     """
-    works = [Work()] * len(tasks) if works is None else works
     count = min(cores(), len(tasks))
+    parallel = count > ("numba" in sys.modules) and _can_fork()
+    estimate = CompileEstimate(works or [Work()] * len(tasks), count if parallel else 1)
     with compile_time(len(tasks)):
-        if count > ("numba" in sys.modules) and _can_fork():
-            _in_processes(tasks, count, CompileEstimate(works, count))
-        else:
-            _in_this_process(tasks, CompileEstimate(works, 1))
+        complete = _in_processes(tasks, count, estimate) if parallel else _in_this_process(tasks, estimate)
+    if complete and works is not None:
+        estimate.store()
 
 
-def _in_this_process(tasks: Sequence[Callable[[], Any]], estimate: CompileEstimate) -> None:
+def _in_this_process(tasks: Sequence[Callable[[], Any]], estimate: CompileEstimate) -> bool:
     def advance(number: int, share: float) -> None:
         estimate.advance(number, share)
         report(estimate.progress())
@@ -91,7 +91,7 @@ def _in_this_process(tasks: Sequence[Callable[[], Any]], estimate: CompileEstima
         with compile_cost.stages(_share_reporter(number, estimate, functools.partial(advance, number))):
             task()
         advance(number, 1.0)
-    estimate.store()
+    return True
 
 
 def _share_reporter(task: int, estimate: CompileEstimate, advance: Callable[[float], None]) -> Callable[[str], None]:
@@ -110,8 +110,9 @@ def _can_fork() -> bool:
     return code_cache.supported() and set(threading.enumerate()) <= {threading.current_thread(), *HELPERS.threads}
 
 
-def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, estimate: CompileEstimate) -> None:
-    """Workers take task indices from one pipe, and write a record of each finished stage and task to another."""
+def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, estimate: CompileEstimate) -> bool:
+    """Workers take task indices from one pipe, and write a record of each finished stage and task to another. False if
+    they end or hang before all tasks are finished."""
     HELPERS.dismiss()
     task_reader, task_writer = os.pipe()
     record_reader, record_writer = os.pipe()
@@ -126,10 +127,10 @@ def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, estimate: Comp
         os.close(task_reader)
         os.close(record_writer)
         report(estimate.progress())
-        if _follow(record_reader, len(tasks), estimate):
-            estimate.store()
-        else:
+        complete = _follow(record_reader, len(tasks), estimate)
+        if not complete:
             report(CompileProgress(len(tasks), len(tasks), 1.0))
+        return complete
     finally:
         os.close(record_reader)
         for worker in workers:

@@ -15,16 +15,17 @@ import time
 import types
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..base.compile_progress import CompileProgress
 from ..base.dataclass import dataclass
 from ..jit import code_cache
 
-IMPORT_SECONDS = 0.8
-"""Numba's import and LLVM's start in a process that compiles for the first time."""
-IMPORT_WEIGHT = 0.4
-"""By what the speed of imports counts: they wait for the disk."""
+WARM_UP_SECONDS = 2.0
+"""Until a process has typed its first function: it imports Numba, which registers all types that it knows."""
+WARM_UP_WEIGHT = 0.4
+"""By what the speed of the warm-up counts: it waits for the disk."""
 KERNEL_SECONDS, BYTE_SECONDS = 0.08, 2.4e-4
 """Seconds of any Numba kernel, and of a byte of its bytecode; fitted to 164 kernels of five models (AVX-512)."""
 EMITTED_SECONDS, EMITTED_BYTE_SECONDS = 0.03, 6e-5
@@ -33,7 +34,7 @@ UNKNOWN_SECONDS = 0.7
 """Seconds of a kernel whose module is not imported."""
 FRONT_END, OPTIMIZED = 0.45, 0.85
 """Shares of a kernel's seconds until its LLVM module is built, and until it is optimized."""
-PRIOR_SECONDS = 1.0
+PRIOR_SECONDS = 1.5
 """Weight of the speed of earlier runs, in estimated seconds of this run."""
 EPSILON = 1e-6
 """Shares that differ by less are equal: workers write them as f32."""
@@ -86,7 +87,7 @@ class _Running:
     """A task that a worker compiles.
 
     Attributes:
-        began: when its worker took it or had imported Numba; since: when its last stage ended.
+        began: when its worker took it or was warm; since: when its last stage ended.
         first, share: shares of the task that were done at these times.
     """
 
@@ -105,9 +106,9 @@ class CompileEstimate:
 
     def __init__(self, works: Sequence[Work], workers: int, speed: float | None = None) -> None:
         imported = "numba" in sys.modules
-        self._imports = [0.0 if imported or task >= workers else IMPORT_SECONDS for task in range(len(works))]
+        self._warm_ups = [0.0 if imported or task >= workers else WARM_UP_SECONDS for task in range(len(works))]
         self._works = works
-        self._seconds = [work.seconds + first for work, first in zip(works, self._imports, strict=True)]
+        self._seconds = [work.seconds + first for work, first in zip(works, self._warm_ups, strict=True)]
         self._workers = workers
         self._contention = _contention(workers)
         self._prior = (stored_speed() if speed is None else speed) * self._contention
@@ -124,9 +125,9 @@ class CompileEstimate:
     def advance(self, task: int, share: float) -> None:
         """A share of a task is done; 1 ends it."""
         now, running = time.monotonic(), self._running[task]
-        if share <= self._import_share(task) + EPSILON:
-            self._spent += IMPORT_WEIGHT * (now - running.began)
-            self._estimated += IMPORT_WEIGHT * IMPORT_SECONDS
+        if share <= self._warm_up_share(task) + EPSILON:
+            self._spent += WARM_UP_WEIGHT * (now - running.began)
+            self._estimated += WARM_UP_WEIGHT * WARM_UP_SECONDS
             self._running[task] = _Running(now, share)
             return
         running.since, running.share = now, share
@@ -138,12 +139,12 @@ class CompileEstimate:
 
     def share_after(self, task: int, stage: str) -> float | None:
         """The share of a task that is done after a stage of `compile_cost`; None if that is not known."""
-        first = self._import_share(task)
+        first = self._warm_up_share(task)
         if stage == "type":  # once a function, those that it calls before it
             self._typed[task] += 1
+        typed = self._typed[task] - (first > 0)
         done = {
-            "import": 0.0 if first else None,
-            "type": FRONT_END * min(1.0, self._typed[task] / (self._works[task].functions + 1)),
+            "type": FRONT_END * min(1.0, typed / (self._works[task].functions + 1)),
             "parse and link": FRONT_END,
             "optimize": OPTIMIZED,
         }.get(stage)
@@ -168,12 +169,12 @@ class CompileEstimate:
             with contextlib.suppress(OSError):
                 code_cache.write_text(path, f"{self._speed(time.monotonic()) / self._contention:.3f}\n")
 
-    def _import_share(self, task: int) -> float:
-        return self._imports[task] / self._seconds[task]
+    def _warm_up_share(self, task: int) -> float:
+        return self._warm_ups[task] / self._seconds[task]
 
     def _next_share(self, task: int, share: float) -> float:
         """The share at which the next stage ends."""
-        first = self._import_share(task)
+        first = self._warm_up_share(task)
         ends = (first, first + FRONT_END * (1 - first), first + OPTIMIZED * (1 - first))
         return next((end for end in ends if end > share + EPSILON), 1.0)
 
@@ -237,6 +238,6 @@ def stored_speed() -> float:
     return 1.0
 
 
-def _speed_file() -> Any:
+def _speed_file() -> Path | None:
     kernels = code_cache.folder()
     return None if kernels is None else kernels.with_name(SPEED_FILE)

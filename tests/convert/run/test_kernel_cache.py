@@ -256,7 +256,8 @@ def test_info_and_clear(tmp_path, monkeypatch, capsys):
 @pytest.mark.skipif(not code_cache.supported(), reason="processes are copied on Linux")
 def test_tasks_are_done_in_other_processes_and_told(tmp_path):
     # other tests load libraries with threads, beside which nothing is forked
-    command(["-c", IN_PROCESSES, tmp_path], tmp_path)
+    (tmp_path / "tasks").mkdir()
+    command(["-c", IN_PROCESSES, tmp_path / "tasks"], tmp_path)
 
 
 @pytest.mark.skipif(not code_cache.supported(), reason="processes are copied on Linux")
@@ -266,7 +267,8 @@ def test_where_no_process_can_be_started_nothing_is_done_beforehand(tmp_path):
 
 @pytest.mark.skipif(not code_cache.supported(), reason="processes are copied on Linux")
 def test_a_process_that_never_ends_is_not_waited_for(tmp_path):
-    command(["-c", STUCK, tmp_path], tmp_path)
+    (tmp_path / "tasks").mkdir()
+    command(["-c", STUCK, tmp_path / "tasks"], tmp_path)
 
 
 @pytest.mark.skipif(not code_cache.supported(), reason="processes are copied on Linux")
