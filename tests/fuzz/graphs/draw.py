@@ -79,11 +79,11 @@ class Draw:
             return self.numbers.integers(low, high, shape).astype(kind)
         return np.asarray(self.numbers.standard_normal(shape) * scale).astype(kind)
 
-    def input(self, shape: tuple[int, ...], dtype: Any = None) -> str:
-        """A new input, some dims of which are symbols."""
+    def input(self, shape: tuple[int, ...], dtype: Any = None, known: tuple[int, ...] = ()) -> str:
+        """A new input, some dims of which are symbols, but not those of the axes `known`."""
         name, dims = self.name("x"), list[int | str](shape)
         for axis, length in enumerate(shape):
-            if self.chance(0.5):
+            if axis not in known and self.chance(0.5):
                 dims[axis] = self.symbols.setdefault(length, f"n{length}")
         second = tuple(
             self.other(length) if isinstance(dim, str) else dim for length, dim in zip(shape, dims, strict=True)

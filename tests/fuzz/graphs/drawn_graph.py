@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from candle_convert.tests.fuzz.graphs.arithmetic import ARITHMETIC
+from candle_convert.tests.fuzz.graphs.convolutions import grow_network
 from candle_convert.tests.fuzz.graphs.draw import Draw, Rejected, Template, finished
 from candle_convert.tests.fuzz.graphs.movement import MOVEMENTS
 from candle_convert.tests.fuzz.graphs.patterns import PATTERNS
 from candle_convert.tests.fuzz.graphs.products import PRODUCTS
 from candle_convert.tests.fuzz.graphs.small_graph import SmallGraph
 
+NETWORKS = 0.2
+"""Share of networks of convolutions among graphs."""
 TRIES = 8
 """Templates that may be tried for each node wanted."""
 
@@ -78,6 +81,10 @@ def grow(draw: Draw, count: int) -> None:
 def drawn(seed: int) -> SmallGraph:
     """The graph of a seed."""
     draw = Draw(seed)
+    if draw.chance(NETWORKS):
+        draw.wide, draw.float = False, "float32"
+        grow_network(draw, draw.random.choice((3, 5, 8)))
+        return finished(draw)
     if draw.wide:
         for _ in range(8):
             draw.input(tuple(draw.length() for _ in range(draw.random.choice((1, 2, 3, 3, 4, 4, 5)))))

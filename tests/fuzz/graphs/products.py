@@ -149,8 +149,8 @@ def recurrent(draw: Draw) -> None:
     x = draw.pick(lambda array: array.ndim == 3 and array.dtype == np.float32 and array.size > 0 and array.shape[0] < 9)
     width, size = draw.shape(x)[2], 4
     op, gates = draw.random.choice((("LSTM", 4), ("GRU", 3)))
-    w, r = (draw.const(draw.array((1, gates * size, terms), scale=0.3)) for terms in (width, size))
-    bias = draw.const(draw.array((1, 2 * gates * size), scale=0.3))
+    w, r = (draw.const(draw.array((1, gates * size, terms), np.float32, 0.3)) for terms in (width, size))
+    bias = draw.const(draw.array((1, 2 * gates * size), np.float32, 0.3))
     draw.add(op, x, w, r, bias, hidden_size=size, outputs=2)
 
 
