@@ -13,17 +13,25 @@ import runpy
 
 import numpy as np
 import pytest
-from candle_convert.tests.fuzz.graphs import compare, rewrite
+from candle_convert.tests.fuzz.graphs import compare, quantize, rewrite
 from candle_convert.tests.fuzz.graphs.drawn_graph import drawn
 from candle_convert.tests.fuzz.graphs.minimize import minimized
 from candle_convert.tests.fuzz.graphs.small_graph import Input, Node, SmallGraph
 from candle_convert.tests.fuzz.harness import seeds
+
+
+def setting(seed):
+    """How the graph of a seed is quantized."""
+    return quantize.SETTINGS[seed % len(quantize.SETTINGS)]
+
 
 CHECKS = {
     "passes": (lambda graph, seed: compare.fault(graph, native=False), 40),
     "native": (lambda graph, seed: compare.fault(graph), 4),
     "shapes": (lambda graph, seed: compare.shape_fault(graph), 40),
     "onnxruntime": (lambda graph, seed: compare.oracle_fault(graph), 16),
+    "quantized": (lambda graph, seed: quantize.fault(graph, setting(seed), native=False), 13),
+    "quantized natively": (lambda graph, seed: quantize.fault(graph, setting(seed), native=True), 2),
     "files": (lambda graph, seed: rewrite.fault(graph, rewrite.KINDS[seed % len(rewrite.KINDS)]), 20),
 }
 """What is compared, and how many graphs in CI."""

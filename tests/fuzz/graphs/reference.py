@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from candle_convert.formats.containers.onnx.reader import graph_of
@@ -59,35 +59,55 @@ def _without_subgraphs(graph: Any, feeds: Sequence[Any]) -> list[Any]:
     raise AssertionError
 
 
-def evaluate(graph: SmallGraph, feeds: Mapping[str, np.ndarray], noise: np.random.Generator | None = None) -> Values:
+class Noise(Protocol):
+    """Random changes of what nodes read and compute."""
+
+    def read(self, node: Node, name: str, array: np.ndarray) -> np.ndarray:
+        """An input of a node, changed."""
+
+    def result(self, node: Node, array: np.ndarray, first: np.ndarray | None) -> np.ndarray:
+        """An output of a node, changed; `first` is the node's first input."""
+
+
+def evaluate(graph: SmallGraph, feeds: Mapping[str, np.ndarray], noise: Noise | None = None) -> Values:
     """Every value of a graph."""
     values: Values = {**graph.constants, **feeds}
     for node in graph.nodes:
-        rounds = noise is not None and node.op not in MOVING
-        read = {name: _moved(values[name], noise) if rounds else values[name] for name in node.read}
-        results = computed(node, read)
-        for name, result in zip(filter(None, node.outputs), results, strict=True):
-            terms = np.abs(read[node.inputs[0]]) if node.op in DIFFERENCES else 0
-            values[name] = _moved(result, noise, terms) if rounds else result
+        read = {name: values[name] if noise is None else noise.read(node, name, values[name]) for name in node.read}
+        first = read.get(node.inputs[0]) if node.inputs else None
+        for name, result in zip(filter(None, node.outputs), computed(node, read), strict=True):
+            values[name] = result if noise is None else noise.result(node, result, first)
     return values
 
 
-def _moved(array: np.ndarray, noise: np.random.Generator | None, terms: Any = 0) -> np.ndarray:
-    """Elements changed by some units in the last place of theirs, or of the terms that they are the difference of."""
-    if noise is None or array.dtype.kind != "f":
-        return array
-    change = noise.uniform(-ULPS, ULPS, array.shape) * float(np.finfo(array.dtype).eps)
-    with np.errstate(all="ignore"):
-        return (array + np.maximum(np.abs(array), terms) * change).astype(array.dtype)
+class Rounding:
+    """Elements change by some units in their last place, or in that of the terms that they are the difference of."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(0)
+
+    def read(self, node: Node, name: str, array: np.ndarray) -> np.ndarray:
+        return self._moved(node, array)
+
+    def result(self, node: Node, array: np.ndarray, first: np.ndarray | None) -> np.ndarray:
+        return self._moved(node, array, np.abs(first) if first is not None and node.op in DIFFERENCES else 0)
+
+    def _moved(self, node: Node, array: np.ndarray, terms: Any = 0) -> np.ndarray:
+        if array.dtype.kind != "f" or node.op in MOVING:
+            return array
+        change = self._random.uniform(-ULPS, ULPS, array.shape) * float(np.finfo(array.dtype).eps)
+        with np.errstate(all="ignore"):
+            return (array + np.maximum(np.abs(array), terms) * change).astype(array.dtype)
 
 
 class Bounds:
-    """The reference outputs of one run, and how far a result may be from them."""
+    """The reference outputs of one run, and how far a result may be from them: by default, as far as rounding moves
+    it."""
 
-    def __init__(self, graph: SmallGraph, feeds: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, graph: SmallGraph, feeds: Mapping[str, np.ndarray], noise: Noise | None = None) -> None:
         self._graph, self._feeds = graph, feeds
         self.values = evaluate(graph, feeds)
-        self._noise = np.random.default_rng(0)
+        self._noise = noise or Rounding()
         self._samples: list[Values] = []
 
     def fault(self, name: str, found: Any) -> str | None:

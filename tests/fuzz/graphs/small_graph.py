@@ -62,13 +62,14 @@ class Input:
 
 @dataclass(frozen=True)
 class SmallGraph:
-    """A graph whose values are named; `types` has dtype and rank of inputs without arrays, and of outputs."""
+    """A graph whose values are named; `types` has dtype and rank (None if unknown) of inputs without arrays, and of
+    outputs."""
 
     nodes: tuple[Node, ...]
     inputs: Mapping[str, Input | None]
     constants: Mapping[str, np.ndarray]
     outputs: tuple[str, ...]
-    types: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    types: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)
 
     @property
     def captured(self) -> set[str]:
@@ -147,14 +148,44 @@ class SmallGraph:
         return SCRIPT.format(graph=self, fault=fault.replace('"""', "'''"))
 
 
-def _described(name: str, dtype: Any, rank: int, dims: Sequence[int | str | None] | None = None) -> onnx.ValueInfoProto:
+def _described(
+    name: str, dtype: Any, rank: int | None, dims: Sequence[int | str | None] | None = None
+) -> onnx.ValueInfoProto:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    return helper.make_tensor_value_info(name, kind, [None] * rank if dims is None else dims)
+    return helper.make_tensor_value_info(name, kind, [None] * rank if dims is None and rank is not None else dims)
 
 
 def type_of(array: np.ndarray) -> tuple[str, int]:
     """Dtype and rank."""
     return array.dtype.name, array.ndim
+
+
+def of_model(model: onnx.ModelProto, inputs: Mapping[str, Input | None]) -> SmallGraph:
+    """A model as a small graph, whose inputs have the arrays of `inputs`."""
+    return _of_graph(model.graph, inputs)
+
+
+def _of_graph(graph: onnx.GraphProto, inputs: Mapping[str, Input | None]) -> SmallGraph:
+    types: dict[str, tuple[str, int | None]] = {}
+    for value in (*graph.input, *graph.output):
+        tensor = value.type.tensor_type
+        rank = len(tensor.shape.dim) if tensor.HasField("shape") else None
+        types[value.name] = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name, rank
+    nodes = []
+    for node in graph.node:
+        attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+        attributes = {
+            key: _of_graph(value, {}) if isinstance(value, onnx.GraphProto) else value
+            for key, value in attributes.items()
+        }
+        nodes.append(Node(node.op_type, tuple(node.input), tuple(node.output), attributes, node.domain))
+    return SmallGraph(
+        tuple(nodes),
+        {value.name: inputs.get(value.name) for value in graph.input},
+        {item.name: numpy_helper.to_array(item) for item in graph.initializer},
+        tuple(value.name for value in graph.output),
+        types,
+    )
 
 
 def _node(node: Node) -> onnx.NodeProto:
