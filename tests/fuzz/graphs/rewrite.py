@@ -45,14 +45,14 @@ def fault(graph: SmallGraph, kind: str) -> str | None:
         except Error as error:
             return f"{kind}: {error}"
         model = onnx.load(target)
-    refused = _refused(model)
-    if refused and not _refused(graph.model()):
+    refused = refused(model)
+    if refused and not refused(graph.model()):
         return f"{kind}: onnx.checker: {refused}"
     types = {name: type_of(bounds[0].values[name]) for name in wanted}
     return _ran(model, kind, replace(graph, outputs=wanted, types={**graph.types, **types}), bounds)
 
 
-def _refused(model: Any) -> str:
+def refused(model: Any) -> str:
     """What onnx's checker says of a model."""
     try:
         onnx.checker.check_model(model, full_check=True)
