@@ -45,9 +45,9 @@ def fault(graph: SmallGraph, kind: str) -> str | None:
         except Error as error:
             return f"{kind}: {error}"
         model = onnx.load(target)
-    refused = refused(model)
-    if refused and not refused(graph.model()):
-        return f"{kind}: onnx.checker: {refused}"
+    refusal = refused(model)
+    if refusal and not refused(graph.model()):
+        return f"{kind}: onnx.checker: {refusal}"
     types = {name: type_of(bounds[0].values[name]) for name in wanted}
     return _ran(model, kind, replace(graph, outputs=wanted, types={**graph.types, **types}), bounds)
 
