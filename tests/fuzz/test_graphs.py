@@ -1,5 +1,5 @@
-"""Random graphs: what passes, plans, kernels and written files compute of them, against the NumPy reference and
-onnxruntime.
+"""Random graphs: what passes, plans, kernels, and written and quantized files compute of them, against the NumPy
+reference and onnxruntime.
 
 ``CANDLE_FULL=1 pytest tests/fuzz/test_graphs.py -k native`` goes on for CANDLE_FUZZ_SECONDS; CANDLE_CPU chooses the
 instructions. A graph that fails is minimized and printed as a program.
@@ -12,12 +12,14 @@ import random
 import runpy
 
 import numpy as np
+import onnx
 import pytest
 from candle_convert.tests.fuzz.graphs import compare, quantize, rewrite
 from candle_convert.tests.fuzz.graphs.drawn_graph import drawn
 from candle_convert.tests.fuzz.graphs.minimize import minimized
 from candle_convert.tests.fuzz.graphs.small_graph import Input, Node, SmallGraph
 from candle_convert.tests.fuzz.harness import seeds
+from onnx import numpy_helper
 
 
 def setting(seed):
@@ -80,6 +82,27 @@ def test_a_graph_as_a_program(tmp_path, capsys):
     runpy.run_path(str(tmp_path / "failing.py"))
     printed = capsys.readouterr().out
     assert printed.count("onnxruntime") == printed.count("native") == 2
+
+
+def test_wrong_quantization_is_noticed(monkeypatch):
+    """A scale of a weight that is four times too large, in files of every setting."""
+    right = quantize._written
+
+    def wrong(graph, request):
+        model = right(graph, request)
+        scale = [item for item in model.graph.initializer if item.data_type == onnx.TensorProto.FLOAT][-1]
+        scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(4), scale.name))
+        return model
+
+    weight = np.random.default_rng(0).standard_normal((16, 48), np.float32)
+    x = np.random.default_rng(1).standard_normal((8, 16), np.float32)
+    product = Node("MatMul", ("x", "w"), ("y",))
+    graph = SmallGraph((product,), {"x": Input(("n", 16), (x, x[:5]))}, {"w": weight}, ("y",), {"y": ("float32", 2)})
+    for item in quantize.SETTINGS:
+        assert quantize.fault(graph, item, native=False) is None
+    monkeypatch.setattr(quantize, "_written", wrong)
+    for item in quantize.SETTINGS:
+        assert "elements are wrong" in quantize.fault(graph, item, native=False)
 
 
 def test_wrong_results_are_noticed():

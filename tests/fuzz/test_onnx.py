@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.fuzz import onnx_corpus
-from candle_convert.tests.fuzz.harness import Case, sweep
+from candle_convert.tests.fuzz.actions import NATIVE
+from candle_convert.tests.fuzz.harness import Case, Forkserver, sweep
 from candle_convert.tests.fuzz.protobuf import garbled, mutate
 
-SEEDS = 20
+SEEDS, NATIVE_SEEDS = 20, 10
+MEMORY, SECONDS = 3 << 30, 120
+"""Address space and processor seconds of runs that compile kernels."""
 MODEL = "{dir}/m.onnx"
 ACTIONS = (
     ("inspect", MODEL, "--nodes"),
@@ -66,3 +69,16 @@ def test_the_corpus_is_valid(make, tmp_path):
 
 def test_changed_models(full):
     sweep(case, full, count=SEEDS)
+
+
+def changed(draw: random.Random) -> Case:
+    """A model with one to three changes, run with kernels."""
+    made, donor = onnx_corpus.drawn(draw), onnx_corpus.drawn(draw)
+    for _ in range(draw.choice((1, 1, 1, 2, 3))):
+        mutate(made, donor, draw)
+    return Case({"m.onnx": made.SerializeToString(), onnx_corpus.OUTSIDE: BESIDE}, [(NATIVE, MODEL)])
+
+
+def test_kernels_of_changed_models(full):
+    with Forkserver(MEMORY, seconds=SECONDS) as server:
+        sweep(changed, full, count=NATIVE_SEEDS, seconds=SECONDS, peak=MEMORY, server=server)

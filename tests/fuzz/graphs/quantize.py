@@ -31,6 +31,10 @@ class Setting:
     request: Request
     steps: float
 
+    @property
+    def weights_only(self) -> bool:
+        return self.request.kind in ("blocks", "float8")
+
 
 SETTINGS = (
     Setting(Request("int8", "dynamic"), 100),
@@ -52,13 +56,13 @@ SETTINGS = (
 class Coarse:
     """What quantized nodes read is rounded to a few steps; those that only pass elements on round too."""
 
-    def __init__(self, graph: SmallGraph, steps: float) -> None:
+    def __init__(self, graph: SmallGraph, setting: Setting) -> None:
         self._random = np.random.default_rng(0)
-        self._steps = steps
+        self._steps = setting.steps
         self._largest: dict[str, float] = {}
         for feeds in graph.feeds():
             for name, array in evaluate(graph, feeds).items():
-                if array.dtype.kind == "f":
+                if array.dtype.kind == "f" and (name in graph.constants or not setting.weights_only):
                     largest = float(np.abs(array).max(initial=0))
                     self._largest[name] = max(self._largest.get(name, 0.0), largest)
 
@@ -90,7 +94,7 @@ def fault(graph: SmallGraph, setting: Setting, native: bool) -> str | None:
     quantized = of_model(model, graph.inputs)
     types = {name: type_of(array) for name, array in evaluate(graph, graph.feeds()[0]).items() if name in graph.outputs}
     quantized = replace(quantized, types={**quantized.types, **types})
-    wrong = _not_as_onnxruntime(model, quantized) or _too_far(graph, quantized, setting.steps)
+    wrong = _not_as_onnxruntime(model, quantized) or _too_far(graph, quantized, setting)
     if not wrong and native:
         wrong = compare.fault(quantized)
     return wrong and f"{setting.request}: {wrong}"
@@ -127,12 +131,12 @@ def _not_as_onnxruntime(model: onnx.ModelProto, quantized: SmallGraph) -> str | 
     return None
 
 
-def _too_far(graph: SmallGraph, quantized: SmallGraph, steps: float) -> str | None:
+def _too_far(graph: SmallGraph, quantized: SmallGraph, setting: Setting) -> str | None:
     """What is further from the original than rounding moves it."""
     if any(node.subgraphs for node in graph.nodes):
         return None
     for run, feeds in enumerate(graph.feeds()):
-        bounds, values = Bounds(graph, feeds, Coarse(graph, steps)), evaluate(quantized, feeds)
+        bounds, values = Bounds(graph, feeds, Coarse(graph, setting)), evaluate(quantized, feeds)
         for name in graph.outputs:
             wrong = bounds.fault(name, values[name])
             if wrong:
