@@ -101,8 +101,9 @@ class _Process:
 
     def _await_stop(self) -> None:
         """Wait until its last thread has stopped (or it has ended): on a busy machine that is later than the signal."""
-        if hasattr(os, "waitid") and self._process.is_alive():
-            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        identity = self._process.pid
+        if hasattr(os, "waitid") and identity is not None and self._process.is_alive():
+            os.waitid(os.P_PID, identity, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _answer(self) -> Any:
         try:
