@@ -13,6 +13,7 @@ from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ..kernels.conv.banded_gemm import plan_banded_gemm
 from ..kernels.conv.channels_vectorized import plan_channels_vectorized
 from ..kernels.conv.depthwise import plan_depthwise
+from ..kernels.conv.direct_rows import plan_direct_rows
 from ..kernels.conv.im2col import pack_columns
 from ..kernels.conv.implicit_gemm import plan_implicit_gemm
 from ..kernels.conv.problem import Convolution, ConvPlan, Problem, problem
@@ -154,6 +155,7 @@ def plan_conv(step: Step) -> Planned:
     before, last = (
         plan_winograd(found)
         or plan_channels_vectorized(found)
+        or plan_direct_rows(found)
         or plan_banded_gemm(found)
         or plan_by_phases(found)
         or plan_im2row(found)
