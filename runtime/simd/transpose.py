@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from ..jit.numba_lazy import cgutils, intrinsic, types
+from .memory import SLOW_MASKS
 from .vector import LANES
 
 _VECTOR, _WORD = ir.VectorType(ir.FloatType(), LANES), ir.IntType(64)
@@ -69,12 +70,26 @@ def _block(text: str, part_of_source: bool) -> Callable[..., Any]:
                 ]
             else:
                 found = [_loaded(builder, place) for place in places]
-            for row, value in enumerate(_transpose_tile(builder, found)):
-                place = _at(builder, target, target_step, row)
-                if part_of_source:
-                    builder.store(value, place, align=4)
-                else:
-                    _write_some(builder, value, place, _mask(builder, rows, row, lanes))
+            columns = _transpose_tile(builder, found)
+
+            def write(masked: bool) -> None:
+                for row, value in enumerate(columns):
+                    place = _at(builder, target, target_step, row)
+                    if masked:
+                        _write_some(builder, value, place, _mask(builder, rows, row, lanes))
+                    else:
+                        builder.store(value, place, align=4)
+
+            if part_of_source or not SLOW_MASKS:
+                write(masked=not part_of_source)
+            else:
+                every = builder.icmp_signed(">=", rows, ir.Constant(_WORD, LANES))
+                full = builder.icmp_unsigned("==", builder.trunc(lanes, ir.IntType(LANES)), ir.IntType(LANES)(-1))
+                with builder.if_else(builder.and_(every, full)) as (whole, partial):
+                    with whole:
+                        write(masked=False)
+                    with partial:
+                        write(masked=True)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 6), lower
