@@ -76,7 +76,6 @@ def _kernel(blocked: bool, apart: int) -> Any:
                     conv.pad_x * block,
                     padded + plane * pitch,
                     wide,
-                    np.float32(0),
                 )
             for panel in range(count):
                 top = panel * PANEL

@@ -48,25 +48,28 @@ def fill(target: Any, count: Any, value: Any) -> None:
 
 
 @inner
-def copy_rows(
-    source: Any, height: Any, width: Any, first: Any, rows: Any, pad: Any, target: Any, wide: Any, value: Any
-) -> None:
-    """Copy rows of a plane from `first` on, `pad` elements after the row starts of a target filled with `value`; rows
-    outside the plane are filled too."""
+def copy_rows(source: Any, height: Any, width: Any, first: Any, rows: Any, pad: Any, target: Any, wide: Any) -> None:
+    """Copy rows of a plane from `first` on, `pad` elements after the row starts of a target of zeros; rows outside the
+    plane are zeros too. The end of a row is stored as a full vector, zeros of which reach into the rows after it: these
+    are copied later."""
     held = max(0, min(width, wide - pad))
     whole = held - held % LANES
     rest = (1 << (held - whole)) - 1
+    zeros = splat(np.float32(0))
     for index in range(rows):
         at, line = first + index, target + 4 * (index * wide + pad)
-        row = source + 4 * at * width
+        row, end = source + 4 * at * width, zeros
         if at < 0 or at >= height:
             for j in range(0, whole, LANES):
-                store_f32(line + 4 * j, splat(value))
-            store_masked(line + 4 * whole, splat(value), rest)
-            continue
-        for j in range(0, whole, LANES):
-            store_f32(line + 4 * j, load_f32(row + 4 * j))
-        store_masked(line + 4 * whole, load_masked(row + 4 * whole, rest), rest)
+                store_f32(line + 4 * j, zeros)
+        else:
+            for j in range(0, whole, LANES):
+                store_f32(line + 4 * j, load_f32(row + 4 * j))
+            end = load_masked(row + 4 * whole, rest)
+        if (rows - index) * wide >= pad + whole + LANES:
+            store_f32(line + 4 * whole, end)
+        else:
+            store_masked(line + 4 * whole, end, rest)
 
 
 @inner
@@ -154,11 +157,12 @@ four_squares, four_squares_apart = _four_squares(1), _four_squares(2)
 
 
 @inner
-def _store(target: Any, count: Any, vector: Any, low: Any, high: Any) -> None:
-    """Clamp and store the first `count` lanes."""
+def _store(target: Any, count: Any, room: Any, vector: Any, low: Any, high: Any) -> None:
+    """Clamp and store the first `count` lanes, or all where there is `room` for them: what they overwrite is stored
+    later."""
     vector = select(vector < low, low, vector)
     vector = select(vector > high, high, vector)
-    if count >= LANES:
+    if room >= LANES:
         store_f32(target, vector)
     else:
         store_masked(target, vector, (1 << count) - 1)
@@ -193,7 +197,6 @@ def depthwise(conv: Convolution, part: int, parts: int) -> None:
             pad_x,
             scratch,
             wide,
-            zero,
         )
         weights = w + 4 * channel * kernel_y * kernel_x
         start = f32(bias)[channel] if bias_row != 0 else np.float32(0)
@@ -203,16 +206,12 @@ def depthwise(conv: Convolution, part: int, parts: int) -> None:
         while row < rows:
             if four:
                 row = min(row, rows - 4)
-            for j in range(0, out_width, LANES):
+            for j in range((out_width - 1) // LANES * LANES, -1, -LANES):
                 source, target = scratch + row * down + 4 * j * stride_x, base + 4 * (row * out_width + j)
+                count, room = out_width - j, (rows - row) * out_width - j
                 if not four:
-                    _store(
-                        target,
-                        out_width - j,
-                        window_sums(source, stride_x, weights, start, kernel_y, kernel_x, step_y, step_x),
-                        low,
-                        high,
-                    )
+                    total = window_sums(source, stride_x, weights, start, kernel_y, kernel_x, step_y, step_x)
+                    _store(target, count, room, total, low, high)
                     continue
                 if square and stride_x == 1:
                     a, b, c, d = four_squares(source, weights, start, step_y)
@@ -222,10 +221,10 @@ def depthwise(conv: Convolution, part: int, parts: int) -> None:
                     a, b, c, d = four_rows(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
                 else:
                     a, b, c, d = four_rows_apart(source, down, weights, start, kernel_y, kernel_x, step_y, step_x)
-                _store(target, out_width - j, a, low, high)
-                _store(target + 4 * out_width, out_width - j, b, low, high)
-                _store(target + 8 * out_width, out_width - j, c, low, high)
-                _store(target + 12 * out_width, out_width - j, d, low, high)
+                _store(target, count, room, a, low, high)
+                _store(target + 4 * out_width, count, room - out_width, b, low, high)
+                _store(target + 8 * out_width, count, room - 2 * out_width, c, low, high)
+                _store(target + 12 * out_width, count, room - 3 * out_width, d, low, high)
             row += 4 if four else 1
         apply_epilogue(conv.epilogue, y, base - y, 0, 1, rows * out_width)
 
