@@ -31,7 +31,7 @@ BAND = 4096
 """Maximum number of input vectors of a band."""
 SHORT_ROW = 12
 """Row length in outputs up to which vectors along the row would be mostly empty."""
-TILES = (8, 7, 4, 1)
+TILES = (8, 7, 4, 1) if WIDE else (7, 4, 1)
 """Outputs of a row that are summed at a time; results of a last tile that overlaps the one before are written twice."""
 
 
