@@ -28,6 +28,8 @@ BLOCK = 16
 TRANSPOSE_COST, RESTORE_COST = 1.0, 2.0
 """What turning an element of a convolution's result costs, and undoing the layout of one: 0.15 ns on Zen 4, and about
 twice that."""
+FEW_OUTPUTS = 8
+"""Output channels of dense convolutions up to which products of 16 of them are slower than turning the input back."""
 MAX_PADDING = 4 / 3
 """Padded channels for each channel."""
 KEEPS_PADDING_FINITE = frozenset(
@@ -59,7 +61,8 @@ def _heavy(graph: Graph, node: Node) -> bool:
     weight, others, group = constant(graph, node.inputs[1]), node.inputs[2:], node.attributes.get("group", 1)
     if weight is None or weight.dtype is not F32 or len(weight.shape) != 4:
         return False
-    plain = group == 1 or (group == weight.shape[0] and weight.shape[1] == 1 and group >= BLOCK)
+    dense = group == 1 and weight.shape[0] > FEW_OUTPUTS
+    plain = dense or (group == weight.shape[0] and weight.shape[1] == 1 and group >= BLOCK)
     biases = [constant(graph, value) for value in others if value is not None]
     return plain and all(bias is not None and bias.shape == weight.shape[:1] for bias in biases)
 
