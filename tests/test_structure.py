@@ -53,7 +53,7 @@ FLOORS = (
     ("ops/reduce", "ops/nn", "ops/collective", "ops/quants"),
     ("ops/norm", "ops/loss", "ops/quants/llvm", "ops/quants/cuda", "ops/quants/schemes"),
     ("ops/kernels", "ops/kernels/gemm", "ops/kernels/attention", "ops/kernels/conv", "ops/kernels/pool"),
-    ("ops/kernels/gemm/columns",),
+    ("ops/kernels/gemm/columns", "ops/kernels/conv/winograd"),
     ("ops/shape", "ops/gather", "ops/sort", "ops/generator"),
     ("ops/linalg", "ops/conv", "ops/attention", "ops/control", "ops/image", "ops/ml", "ops/signal", "ops/text"),
     ("ops/pool", "ops/quantized", "ops/recurrent", "ops/sequence"),

@@ -17,7 +17,7 @@ from ..kernels.conv.direct_rows import plan_direct_rows
 from ..kernels.conv.im2col import pack_columns
 from ..kernels.conv.implicit_gemm import plan_implicit_gemm
 from ..kernels.conv.problem import Convolution, ConvPlan, Problem, problem
-from ..kernels.conv.winograd import plan_winograd
+from ..kernels.conv.winograd.winograd import plan_winograd
 from ..kernels.gemm.epilogue import Epilogue, apply_epilogue, launch_with_epilogue, prefetch_rows
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL

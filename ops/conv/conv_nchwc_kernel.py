@@ -10,7 +10,7 @@ from ..kernels.conv.channel_scale import scaled_input
 from ..kernels.conv.channels_vectorized import plan_channels_vectorized
 from ..kernels.conv.implicit_gemm import plan_implicit_gemm
 from ..kernels.conv.problem import problem
-from ..kernels.conv.winograd import plan_winograd
+from ..kernels.conv.winograd.winograd import plan_winograd
 from ..kernels.gemm.epilogue import launch_with_epilogue
 from .conv_nchwc import blocked_conv
 

@@ -14,13 +14,12 @@ from ....runtime.jit.range_kernel import range_kernel
 from ....runtime.plan.kernel_api import Buffer, Launch
 from ..gemm.epilogue import Epilogue, apply_epilogue, prefetch_rows
 from ..gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE
-from ..gemm.register_tile import PANEL
+from ..gemm.register_tile import PANEL, VECTOR
 from .depthwise import copy_rows, fill
 from .implicit_gemm import STRIDES, ends_with_rows, is_faster, pack_weights, results_bytes, transpose_results
 from .indirection import LINE, crosses_edge, reach_of, windows_of
 from .microkernel_f32 import microkernel_column
 from .problem import Convolution, ConvPlan, Problem
-from .winograd_transform import VECTOR
 
 BAND_BYTES = 128 << 10
 """Bytes of a band's padded input."""

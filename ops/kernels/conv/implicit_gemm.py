@@ -18,12 +18,11 @@ from ....runtime.simd.memory import DTYPE_CODES, F32_CODE, widen
 from ....runtime.simd.transpose import store_columns
 from ..gemm.epilogue import Epilogue, apply_epilogue, prefetch_rows
 from ..gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, panels
-from ..gemm.register_tile import PANEL
+from ..gemm.register_tile import PANEL, VECTOR
 from .channel_scale import scaled_panels
 from .indirection import indirection
 from .microkernel_f32 import CHUNK, microkernel_column
 from .problem import PARTS_FACTOR, Convolution, ConvPlan, Problem
-from .winograd_transform import VECTOR
 
 SMALL_PLANE = 12
 """Output positions up to which this algorithm is always faster."""

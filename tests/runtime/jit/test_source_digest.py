@@ -12,7 +12,7 @@ from pathlib import Path
 import candle_convert
 import pytest
 from candle_convert.ops.conv import conv, conv_kernel
-from candle_convert.ops.kernels.conv import winograd
+from candle_convert.ops.kernels.conv.winograd import winograd
 from candle_convert.ops.kernels.gemm import gemv, gemv_int8, packed_gemm
 from candle_convert.ops.nn import softmax, softmax_kernel
 from candle_convert.ops.quants.encoders import q8_1_q8_k

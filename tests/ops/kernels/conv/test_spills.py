@@ -43,7 +43,7 @@ KERNELS = (
     "kernels.conv.banded_gemm:_KERNELS[True, 1]",
     "kernels.conv.channels_vectorized:convolve_channels",
     "kernels.conv.direct_rows:direct_rows",
-    "kernels.conv.winograd:_KERNELS[4].fused",
+    "kernels.conv.winograd.winograd:_KERNELS[4].fused",
 )
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.base.dataclass import dataclass
-from ....runtime.jit.range_kernel import inner
-from ....runtime.simd.memory import load_f32, store_f32
-from ....runtime.simd.vector import LANES, select, splat
-from ..gemm.register_tile import PANEL
+from .....runtime.base.dataclass import dataclass
+from .....runtime.jit.range_kernel import inner
+from .....runtime.simd.memory import load_f32, store_f32
+from .....runtime.simd.vector import LANES, select, splat
+from ...gemm.register_tile import PANEL
 
 NEAR, FAR = 2 / 3, 3 / 2
 """The polynomials of 4 x 4 are known at 0, at these two numbers and their negatives, and at infinity. Errors are a

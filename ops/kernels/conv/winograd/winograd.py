@@ -15,21 +15,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....runtime.base.dataclass import dataclass
-from ....runtime.jit.address import share
-from ....runtime.jit.isa import features
-from ....runtime.jit.kernel_arguments import Address
-from ....runtime.jit.range_kernel import inner, range_kernel
-from ....runtime.plan.kernel_api import Buffer, Launch
-from ....runtime.simd.memory import DTYPE_CODES, F32_CODE, load_f32, store_f32
-from ....runtime.simd.transpose import load_columns, store_columns
-from ....runtime.simd.vector import LANES, splat
-from ..gemm.epilogue import Epilogue, apply_epilogue, prefetch_rows
-from ..gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, column_of_tiles
-from ..gemm.register_tile import PANEL
-from .problem import Convolution, ConvPlan, Problem
-from .winograd_half_weights import pack_kernels, panel_transform
-from .winograd_transform import F2, F4, VECTOR, TileTransform
+from .....runtime.base.dataclass import dataclass
+from .....runtime.jit.address import share
+from .....runtime.jit.isa import features
+from .....runtime.jit.kernel_arguments import Address
+from .....runtime.jit.range_kernel import inner, range_kernel
+from .....runtime.plan.kernel_api import Buffer, Launch
+from .....runtime.simd.memory import DTYPE_CODES, F32_CODE, load_f32, store_f32
+from .....runtime.simd.transpose import load_columns, store_columns
+from .....runtime.simd.vector import LANES, splat
+from ...gemm.epilogue import Epilogue, apply_epilogue, prefetch_rows
+from ...gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, column_of_tiles
+from ...gemm.register_tile import PANEL
+from ..problem import Convolution, ConvPlan, Problem
+from .half_weights import pack_kernels, panel_transform
+from .transform import F2, F4, VECTOR, TileTransform
 
 MIN_CHANNELS = 16
 """Minimum number of channels and of outputs for Winograd to pay."""

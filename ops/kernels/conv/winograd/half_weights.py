@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.jit.range_kernel import inlined, inner
-from ....runtime.simd.memory import F16_CODE, load_bf16, load_f16, load_f32
-from ....runtime.simd.vector import address_of, stack_array
-from ..gemm.register_tile import PANEL
-from .winograd_transform import VECTOR, TileTransform
+from .....runtime.jit.range_kernel import inlined, inner
+from .....runtime.simd.memory import F16_CODE, load_bf16, load_f16, load_f32
+from .....runtime.simd.vector import address_of, stack_array
+from ...gemm.register_tile import PANEL
+from .transform import VECTOR, TileTransform
 
 CHANNEL_BLOCK = 8
 """Channels that are transformed together, so that intermediates stay in L1 and writes are long."""

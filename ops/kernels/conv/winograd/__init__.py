@@ -1,0 +1,1 @@
+"""Winograd convolution: transforms of tiles and kernels, and products of transformed tiles."""
