@@ -11,6 +11,7 @@ from ...runtime.jit.address import f32, share
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ..kernels.conv.banded_gemm import plan_banded_gemm
+from ..kernels.conv.blocked_copy import plan_blocked_copy
 from ..kernels.conv.channels_vectorized import plan_channels_vectorized
 from ..kernels.conv.depthwise import plan_depthwise
 from ..kernels.conv.direct_rows import plan_direct_rows
@@ -160,6 +161,7 @@ def plan_conv(step: Step) -> Planned:
         or plan_by_phases(found)
         or plan_im2row(found)
         or plan_in_place(found)
+        or plan_blocked_copy(found)
         or plan_implicit_gemm(found)
         or plan_depthwise(found)
         or plan_im2col(found)
