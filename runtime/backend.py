@@ -38,8 +38,9 @@ class Backend(Protocol):
     def repeated(self, program: Any, arrays: list[Any], options: RunOptions, output: int) -> Callable[[], Any] | None:
         """A function that computes one output from the current contents of the arrays; None if `run` is as fast."""
 
-    def expect(self, program: Any, others: Callable[[Sequence[Any]], Iterable[Sequence[Any]]]) -> None:
-        """Set what may be fed later: a function of the arrays of the first run."""
+    def expect(self, program: Any, others: Callable[[Sequence[Any]], Iterable[Sequence[Any]]], imminent: int) -> None:
+        """Set what may be fed later, a function of the arrays of the first run, and how many of these follow it at
+        once."""
 
     def prepare(self, program: Any, arrays: list[Any], options: RunOptions) -> None:
         """Plan a run, and compile the kernels of this and expected runs where the backend can do so ahead."""

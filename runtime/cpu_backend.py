@@ -45,8 +45,10 @@ class CpuBackend:
 
         return repeated(program, arrays, options, output)
 
-    def expect(self, program: Program, others: Callable[[Sequence[Any]], Iterable[Sequence[Any]]]) -> None:
-        program.warmup.expected_feeds = others
+    def expect(
+        self, program: Program, others: Callable[[Sequence[Any]], Iterable[Sequence[Any]]], imminent: int
+    ) -> None:
+        program.warmup.expected_feeds, program.warmup.imminent = others, imminent
 
     def prepare(self, program: Program, arrays: list[Any], options: RunOptions) -> None:
         program.prepare(arrays, options)

@@ -159,17 +159,17 @@ class Session:
         fitting = self._program_inputs(list(feeds))
         return replay(self.program, fitting, self._options(fitting), self._input_positions)
 
-    def expect(self, others: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+    def expect(self, others: Callable[[], Iterable[Mapping[str, Any]]], imminent: int = 0) -> None:
         """Set the feeds expected later (by default other lengths of symbolic dimensions); CPU only.
 
-        Their kernels are compiled with those of the first run.
+        Kernels of the first `imminent` of them are compiled with those of the first run, the others in the background.
         """
         from .feeds import checked
 
         def arrays(first: Sequence[Any]) -> Iterable[Sequence[Any]]:
             return (self._program_inputs(checked(self.graph, each, self._defaults)) for each in others())
 
-        self._backend.expect(self.program, arrays)
+        self._backend.expect(self.program, arrays, imminent)
 
     def prepare(self, feeds: Mapping[str, Any]) -> None:
         """Plan a run for the dtypes and shapes of `feeds`; compile these and expected kernels; CPU only."""

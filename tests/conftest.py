@@ -7,13 +7,14 @@ import signal
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from candle_convert.runtime.cuda.device.device import cuda_support
 from candle_convert.runtime.execute import compile_ahead
+from candle_convert.runtime.execute.run_options import RunOptions
 from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
 from candle_convert.runtime.jit import numba_lazy
 from candle_convert.tests.builders import packaged_models, sampling
@@ -109,17 +110,16 @@ def needed_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
     """Runs of other shapes that may follow are planned in one test of four, by its name, and their kernels are not
     compiled beforehand, unless sweeps are exhaustive: few tests have such runs, and kernels that cannot be compiled are
     no error before. Processes that tests start compile them."""
-    planned = ShapeWarmup.kernels
 
-    def kernels(*arguments: Any) -> list[Any]:
+    def compile_later(warmup: ShapeWarmup, feeds: Sequence[Any], run: RunOptions, missing: bool) -> None:
         name = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-        return (
-            [] if (zlib.crc32(name.encode(errors="surrogateescape")) - sampling.turn()) % 4 else planned(*arguments)[:0]
-        )
+        if not (zlib.crc32(name.encode(errors="surrogateescape")) - sampling.turn()) % 4 and run.taps is None:
+            warmup.expected_kernels(warmup.expected_feeds(feeds), feeds, run)
 
     with pytest.MonkeyPatch.context() as patch:
         if not _full(request.config):
-            patch.setattr(ShapeWarmup, "kernels", kernels)
+            patch.setattr(ShapeWarmup, "compile_later", compile_later)
+            patch.setattr(ShapeWarmup, "imminent_kernels", lambda warmup, feeds, run: [])
         yield
 
 

@@ -60,6 +60,8 @@ class Placement:
 
 
 ON_CPU = Placement()
+FIRST_STEPS = 2
+"""Runs of one token, without and with a past: what follows a first prompt."""
 
 
 class LanguageModel(TextModel):
@@ -153,7 +155,7 @@ class LanguageModel(TextModel):
                 activations=self._activations[output],
                 **self._options,
             )
-            made.expect(functools.partial(self._warm_up_feeds, output))
+            made.expect(functools.partial(self._warm_up_feeds, output), imminent=FIRST_STEPS)
             self._sessions[output] = made
         return self._sessions[output]
 
@@ -261,7 +263,8 @@ class LanguageModel(TextModel):
             )
 
     def _warm_up_feeds(self, output: str) -> Iterator[dict[str, Any]]:
-        """Feeds of runs over prompts of several lengths and over single tokens."""
+        """Feeds of runs over prompts of several lengths and over single tokens; the first `FIRST_STEPS` are those of
+        decoding."""
         for batch, lengths in ((1, LENGTHS), (2, BATCHED_LENGTHS)):
             for length in (length for length in lengths if self.context is None or length < self.context):
                 cache = self.start(batch)

@@ -88,7 +88,7 @@ class CudaBackend:
     def repeated(self, program: Any, arrays: list[Any], options: RunOptions, output: int) -> Callable[[], Any] | None:
         return None
 
-    def expect(self, program: Any, others: Callable[[Sequence[Any]], Iterable[Sequence[Any]]]) -> None:
+    def expect(self, program: Any, others: Callable[[Sequence[Any]], Iterable[Sequence[Any]]], imminent: int) -> None:
         """Nothing is compiled ahead for a device."""
 
     def prepare(self, program: Any, arrays: list[Any], options: RunOptions) -> None:

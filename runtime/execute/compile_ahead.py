@@ -37,16 +37,24 @@ _SIGNAL_WITH_PARENT = 1
 """`prctl` option: signal sent to a process when its parent ends. Source: prctl(2), PR_SET_PDEATHSIG."""
 
 
-def prepare(kernels: Iterable[Any], others: Callable[[bool], Iterable[Any]]) -> None:
-    """Compile missing kernels, and those that later runs need: `others` is called with whether any are missing.
+def prepare(kernels: Iterable[Any], others: Callable[[], Iterable[Any]]) -> bool:
+    """Compile missing kernels, and with them those of `others`, which is called only if any are missing. Returns
+    whether any were.
 
     Kernels that cannot be compiled ahead are compiled when they are first called.
     """
-    pending = _missing(kernels)
-    if pending:
-        report(CompileProgress(0, 0))
+    pending = missing(kernels)
+    if not pending:
+        return False
+    report(CompileProgress(0, 0))
     with compile_time():
-        pending |= _missing(others(bool(pending)))
+        pending |= missing(others())
+    compile_all(pending)
+    return True
+
+
+def compile_all(pending: dict[Path, Any]) -> None:
+    """Compile kernels in parallel, those that take longest first."""
     if pending:
         works = sorted(((work_of(kernel), kernel) for kernel in pending.values()), key=_seconds, reverse=True)
         run_all([functools.partial(kernel_store.store, kernel) for _, kernel in works], [work for work, _ in works])
@@ -56,7 +64,7 @@ def _seconds(item: tuple[Work, Any]) -> float:
     return item[0].seconds
 
 
-def _missing(kernels: Iterable[Any]) -> dict[Path, Any]:
+def missing(kernels: Iterable[Any]) -> dict[Path, Any]:
     """Kernels whose code is not in the store, by path."""
     places = (
         (kernel_store.path_of(kernel), kernel) for kernel in dict.fromkeys(kernels) if "address" not in vars(kernel)
@@ -72,7 +80,7 @@ def run_all(tasks: Sequence[Callable[[], Any]], works: Sequence[Work] | None = N
         works: estimate for each task, the dearest first.
     """
     count = min(cores(), len(tasks))
-    parallel = count > ("numba" in sys.modules) and _can_fork()
+    parallel = count > ("numba" in sys.modules) and can_fork()
     estimate = CompileEstimate(works or [Work()] * len(tasks), count if parallel else 1)
     with compile_time(len(tasks)):
         complete = _in_processes(tasks, count, estimate) if parallel else _in_this_process(tasks, estimate)
@@ -105,7 +113,7 @@ def _share_reporter(task: int, estimate: CompileEstimate, advance: Callable[[flo
     return on_stage
 
 
-def _can_fork() -> bool:
+def can_fork() -> bool:
     """Whether this process can fork safely: no Python threads but this one and sleeping helpers."""
     return code_cache.supported() and set(threading.enumerate()) <= {threading.current_thread(), *HELPERS.threads}
 
@@ -123,7 +131,7 @@ def _in_processes(tasks: Sequence[Callable[[], Any]], count: int, estimate: Comp
     try:
         with contextlib.suppress(OSError):  # process limit or memory reached
             while len(workers) < count:
-                workers.append(_forked(tasks, task_reader, record_writer, estimate))
+                workers.append(forked(functools.partial(_work, tasks, task_reader, record_writer, estimate)))
         os.close(task_reader)
         os.close(record_writer)
         report(estimate.progress())
@@ -162,9 +170,27 @@ def _follow(reader: int, count: int, estimate: CompileEstimate) -> bool:
     return True
 
 
-def _forked(tasks: Sequence[Callable[[], Any]], task_reader: int, record_writer: int, estimate: CompileEstimate) -> int:
-    """Fork a worker that runs tasks and exits; returns its process id. Exceptions never leave the worker."""
+def _work(
+    tasks: Sequence[Callable[[], Any]], task_reader: int, record_writer: int, estimate: CompileEstimate
+) -> None:
+    """Run tasks by their indices until none is left, and report their stages."""
+    while number := os.read(task_reader, 2):
+        task = int.from_bytes(number, "little")
+
+        def record(share: float, task: int = task) -> None:
+            os.write(record_writer, RECORD.pack(task, share))
+
+        record(0.0)
+        with compile_cost.stages(_share_reporter(task, estimate, record)):
+            tasks[task]()
+        record(1.0)
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Fork a worker that calls `work` and exits, or ends with this thread; returns its process id. Exceptions never
+    leave the worker."""
     first = os.getpid()
+    status = 1
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # threads that are not Python's sleep meanwhile
@@ -174,17 +200,9 @@ def _forked(tasks: Sequence[Callable[[], Any]], task_reader: int, record_writer:
         ctypes.CDLL(None).prctl(_SIGNAL_WITH_PARENT, signal.SIGKILL)
         if os.getppid() != first:
             return 0
-        while number := os.read(task_reader, 2):
-            task = int.from_bytes(number, "little")
-
-            def record(share: float, task: int = task) -> None:
-                os.write(record_writer, RECORD.pack(task, share))
-
-            record(0.0)
-            with compile_cost.stages(_share_reporter(task, estimate, record)):
-                tasks[task]()
-            record(1.0)
-        os._exit(0)
+        work()
+        status = 0
     finally:
         if os.getpid() != first:
-            os._exit(0)
+            os._exit(status)
+    return 0

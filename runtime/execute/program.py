@@ -18,6 +18,7 @@ from ..plan.layout import check, layout_of
 from ..plan.plan import Plan
 from ..plan.planner import Planner
 from ..region.region import HostWeight, Region
+from .background_compile import BACKGROUND
 from .compile_ahead import prepare
 from .region_program import RegionProgram
 from .run_options import RunOptions
@@ -35,7 +36,7 @@ class Program(RegionProgram[HostWeight, Runner]):
         specialized: whether to make one plan per value of inputs that control flow depends on.
 
     Attributes:
-        warmup: compiles kernels of expected shapes with those of the first run.
+        warmup: compiles kernels of expected shapes after the first run.
     """
 
     def __init__(self, region: Region[HostWeight], specialized: bool = False) -> None:
@@ -62,20 +63,21 @@ class Program(RegionProgram[HostWeight, Runner]):
         runner = self._plans.get(key)
         if runner is None:
             runner = Runner(self._planned(key[0], feeds, run), self.region.packed, Program)
-            self.warmup.note()
         elif current().chosen:
             check(runner.plan, run.threads)
         return runner if runner is self._newest else self._used(key, runner)
 
     def _planned(self, signatures: Sequence[Any], feeds: Sequence[Any], run: RunOptions) -> Plan:
-        """A plan; its kernels and those of expected shapes are compiled."""
+        """A plan; its kernels are compiled, and those of expected shapes in the background."""
         planner = Planner(self.region, signatures, run.threads, run.native, run.taps)
         planner.run()
         layout = layout_of(planner)
         if layout.kernels:
             from .interpreter import help_team, walk
 
-            prepare([*layout.kernels, walk, help_team], functools.partial(self.warmup.kernels, feeds, run))
+            own = [*layout.kernels, walk, help_team]
+            missing = prepare(own, functools.partial(self.warmup.imminent_kernels, feeds, run))
+            self.warmup.compile_later(feeds, run, missing)
         return encoded(layout)
 
     def _used(self, key: Hashable, runner: Runner) -> Runner:
@@ -101,8 +103,8 @@ class Program(RegionProgram[HostWeight, Runner]):
 
     def prepare_others(self, feeds: Sequence[Any], run: RunOptions) -> None:
         """Compile kernels of expected shapes."""
-        prepare((), functools.partial(self.warmup.kernels, feeds, run))
-        self.warmup.note()
+        BACKGROUND.pause()
+        self.warmup.compile_now(feeds, run)
 
     def _run(self, runner: Runner, feeds: Sequence[Any], run: RunOptions) -> list[Any]:
         try:

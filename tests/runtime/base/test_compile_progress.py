@@ -1,4 +1,4 @@
-"""Seconds of compiling are left out of measurements; the notice is one line on a terminal, and can be turned off."""
+"""Seconds of compiling are left out of measurements; the notice is one line on a terminal, and can be disabled."""
 
 import io
 import sys
