@@ -149,7 +149,7 @@ def _flash_decode(
     gathering = step.parts(batch * groups * rows, units * rows * width / 4)
     return [
         Launch(
-            flash_decode.decode_blocks,
+            flash_decode.decode_kernel(k.kind, v.kind),
             parts,
             query_rows=q,
             key_rows=k,

@@ -2,53 +2,52 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ....runtime.jit.address import f32, share, u8
 from ....runtime.jit.kernel_arguments import Address
-from ....runtime.jit.range_kernel import inner, range_kernel
+from ....runtime.jit.range_kernel import RangeKernel, inner, range_kernel
 from ....runtime.simd.branchless_math import exp
-from ....runtime.simd.memory import BF16_CODE, F16_CODE, F32_CODE, load_one, narrow, widen
+from ....runtime.simd.memory import F32_CODE, load_one, narrow, widen
 from ....runtime.simd.vector import LANES
 from .grouped_heads import KEYS, query_key_dots, weighted_sums
 from .score_row import BOOL_MASK, NO_MASK, AttentionArguments, HeadRows, key_count, softmax_row, visible_keys
 
-_dots_single, _dots_half, _dots_bf16 = query_key_dots(F32_CODE), query_key_dots(F16_CODE), query_key_dots(BF16_CODE)
-_sums_single, _sums_half, _sums_bf16 = weighted_sums(F32_CODE), weighted_sums(F16_CODE), weighted_sums(BF16_CODE)
+
+def _products(kind: int) -> Callable[..., None]:
+    """Products of queries with keys of a kind, of any size."""
+    whole_vectors, width = query_key_dots(kind), 4 if kind == F32_CODE else 2
+
+    @inner
+    def products(keys: Any, step: Any, count: Any, queries: Any, rows: Any, size: Any, scores: Any) -> None:
+        whole_vectors(keys, step, count, queries, rows, size, scores)
+        for row in range(rows):
+            line, query = f32(scores + 4 * KEYS * row), f32(queries + 4 * size * row)
+            for k in range(size - size % LANES, size):
+                for j in range(count):
+                    line[j] += query[k] * load_one(kind, keys + j * step + k * width)
+
+    return products
 
 
-@inner
-def _products(kind: Any, keys: Any, step: Any, count: Any, queries: Any, rows: Any, size: Any, scores: Any) -> None:
-    if kind == F16_CODE:
-        _dots_half(keys, step, count, queries, rows, size, scores)
-    elif kind == BF16_CODE:
-        _dots_bf16(keys, step, count, queries, rows, size, scores)
-    else:
-        _dots_single(keys, step, count, queries, rows, size, scores)
-    width = 4 if kind == 0 else 2
-    for row in range(rows):
-        line, query = f32(scores + 4 * KEYS * row), f32(queries + 4 * size * row)
-        for k in range(size - size % LANES, size):
-            for j in range(count):
-                line[j] += query[k] * load_one(kind, keys + j * step + k * width)
+def _value_sums(kind: int) -> Callable[..., None]:
+    """Sums of values of a kind times their powers, of any size."""
+    whole_vectors, width = weighted_sums(kind), 4 if kind == F32_CODE else 2
 
+    @inner
+    def add_values(values: Any, step: Any, count: Any, powers: Any, rows: Any, size: Any, sums: Any) -> None:
+        whole_vectors(values, step, count, powers, rows, size, sums)
+        for row in range(rows):
+            line, made = f32(powers + 4 * KEYS * row), f32(sums + 4 * size * row)
+            for k in range(size - size % LANES, size):
+                for j in range(count):
+                    made[k] += line[j] * load_one(kind, values + j * step + k * width)
 
-@inner
-def _add_values(kind: Any, values: Any, step: Any, count: Any, powers: Any, rows: Any, size: Any, sums: Any) -> None:
-    if kind == F16_CODE:
-        _sums_half(values, step, count, powers, rows, size, sums)
-    elif kind == BF16_CODE:
-        _sums_bf16(values, step, count, powers, rows, size, sums)
-    else:
-        _sums_single(values, step, count, powers, rows, size, sums)
-    width = 4 if kind == 0 else 2
-    for row in range(rows):
-        line, made = f32(powers + 4 * KEYS * row), f32(sums + 4 * size * row)
-        for k in range(size - size % LANES, size):
-            for j in range(count):
-                made[k] += line[j] * load_one(kind, values + j * step + k * width)
+    return add_values
 
 
 @inner
@@ -74,101 +73,117 @@ def _trim_masks(
     return first, last
 
 
-@range_kernel
-def decode_blocks(
-    query_rows: HeadRows,
-    key_rows: HeadRows,
-    value_rows: HeadRows,
-    problem: AttentionArguments,
-    partial: Address,
-    scratch: Address,
-    part: int,
-    parts: int,
-) -> None:
-    """Sums over blocks of keys for all queries, into `partial`."""
-    q, q_kind, q_batch, q_head, q_row = (
-        query_rows.at,
-        query_rows.kind,
-        query_rows.batch,
-        query_rows.head,
-        query_rows.row,
-    )
-    k, k_kind, k_batch, k_head, k_row = key_rows.at, key_rows.kind, key_rows.batch, key_rows.head, key_rows.row
-    v, v_kind, v_batch, v_head, v_row = (
-        value_rows.at,
-        value_rows.kind,
-        value_rows.batch,
-        value_rows.head,
-        value_rows.row,
-    )
-    batch, heads, groups, queries, keys = problem.batch, problem.heads, problem.groups, problem.queries, problem.keys
-    size, width = problem.size, problem.width
-    mask, form, mask_batch, mask_head = problem.mask, problem.form, problem.mask_batch, problem.mask_head
-    mask_row, masked, lengths, length_width = problem.mask_row, problem.masked, problem.lengths, problem.length_width
-    more, before, causal, left, right = problem.more, problem.before, problem.causal, problem.left, problem.right
-    scale, softcap = np.float32(problem.scale), np.float32(problem.softcap)
-    each = heads // groups
-    rows, blocks = each * queries, (keys + KEYS - 1) // KEYS
-    f32_queries = scratch + part * 4 * rows * (size + KEYS)
-    scores = f32_queries + 4 * rows * size
-    for unit in range(part, batch * groups * blocks, parts):
-        block, group, image = unit % blocks, unit // blocks % groups, unit // blocks // groups
-        length = key_count(lengths, length_width, more, keys, image)
-        offset = before if lengths == 0 else length - queries
-        made = partial + unit * 4 * rows * (width + 2)
-        tops, totals = f32(made + 4 * rows * width), f32(made + 4 * rows * (width + 1))
-        begin: Any = block * KEYS
-        lowest, highest = np.int64(keys), np.int64(0)
-        for row in range(rows):
-            tops[row], totals[row] = np.float32(-np.inf), np.float32(0)
-            first, last = visible_keys(offset + row % queries, length, causal, left, right)
-            lowest, highest = min(lowest, first), max(highest, last)
-        lowest, highest = max(lowest, begin), min(highest, begin + KEYS)
-        if highest <= lowest:
-            continue
-        if form != NO_MASK:
-            reach = mask + image * mask_batch + group * each * mask_head
-            lowest, highest = _trim_masks(
-                form, reach, mask_head, each, mask_row, queries, lowest, min(highest, np.int64(masked))
-            )
+@functools.cache
+def decode_kernel(key_kind: int, value_kind: int) -> RangeKernel:
+    """The kernel for keys and values of two dtypes: code for one is a third of that for all."""
+    products, add_values = _products(key_kind), _value_sums(value_kind)
+
+    @range_kernel
+    def decode_blocks(
+        query_rows: HeadRows,
+        key_rows: HeadRows,
+        value_rows: HeadRows,
+        problem: AttentionArguments,
+        partial: Address,
+        scratch: Address,
+        part: int,
+        parts: int,
+    ) -> None:
+        """Sums over blocks of keys for all queries, into `partial`."""
+        q, q_kind, q_batch, q_head, q_row = (
+            query_rows.at,
+            query_rows.kind,
+            query_rows.batch,
+            query_rows.head,
+            query_rows.row,
+        )
+        k, k_batch, k_head, k_row = key_rows.at, key_rows.batch, key_rows.head, key_rows.row
+        v, v_batch, v_head, v_row = value_rows.at, value_rows.batch, value_rows.head, value_rows.row
+        batch, heads, groups, queries, keys = (
+            problem.batch,
+            problem.heads,
+            problem.groups,
+            problem.queries,
+            problem.keys,
+        )
+        size, width = problem.size, problem.width
+        mask, form, mask_batch, mask_head = problem.mask, problem.form, problem.mask_batch, problem.mask_head
+        mask_row, masked, lengths, length_width = (
+            problem.mask_row,
+            problem.masked,
+            problem.lengths,
+            problem.length_width,
+        )
+        more, before, causal, left, right = problem.more, problem.before, problem.causal, problem.left, problem.right
+        scale, softcap = np.float32(problem.scale), np.float32(problem.softcap)
+        each = heads // groups
+        rows, blocks = each * queries, (keys + KEYS - 1) // KEYS
+        f32_queries = scratch + part * 4 * rows * (size + KEYS)
+        scores = f32_queries + 4 * rows * size
+        for unit in range(part, batch * groups * blocks, parts):
+            block, group, image = unit % blocks, unit // blocks % groups, unit // blocks // groups
+            length = key_count(lengths, length_width, more, keys, image)
+            offset = before if lengths == 0 else length - queries
+            made = partial + unit * 4 * rows * (width + 2)
+            tops, totals = f32(made + 4 * rows * width), f32(made + 4 * rows * (width + 1))
+            begin: Any = block * KEYS
+            lowest, highest = np.int64(keys), np.int64(0)
+            for row in range(rows):
+                tops[row], totals[row] = np.float32(-np.inf), np.float32(0)
+                first, last = visible_keys(offset + row % queries, length, causal, left, right)
+                lowest, highest = min(lowest, first), max(highest, last)
+            lowest, highest = max(lowest, begin), min(highest, begin + KEYS)
             if highest <= lowest:
                 continue
-        count = highest - lowest
-        for row in range(rows):
-            head, query = group * each + row // queries, row % queries
-            widen(
-                q_kind, q + image * q_batch + head * q_head + query * q_row, f32_queries + 4 * size * row, size, scale
+            if form != NO_MASK:
+                reach = mask + image * mask_batch + group * each * mask_head
+                lowest, highest = _trim_masks(
+                    form, reach, mask_head, each, mask_row, queries, lowest, min(highest, np.int64(masked))
+                )
+                if highest <= lowest:
+                    continue
+            count = highest - lowest
+            for row in range(rows):
+                head, query = group * each + row // queries, row % queries
+                widen(
+                    q_kind,
+                    q + image * q_batch + head * q_head + query * q_row,
+                    f32_queries + 4 * size * row,
+                    size,
+                    scale,
+                )
+            products(
+                k + image * k_batch + group * k_head + lowest * k_row, k_row, count, f32_queries, rows, size, scores
             )
-        _products(
-            k_kind, k + image * k_batch + group * k_head + lowest * k_row, k_row, count, f32_queries, rows, size, scores
-        )
-        for row in range(rows):
-            head, query = group * each + row // queries, row % queries
-            first, last = visible_keys(offset + query, length, causal, left, right)
-            line = mask + image * mask_batch + head * mask_head + query * mask_row + lowest * (1 if form == 1 else 4)
-            top, power = softmax_row(
-                scores + 4 * KEYS * row,
-                count,
-                first - lowest,
-                min(last, highest) - lowest,
-                softcap,
-                form,
-                line,
-                masked - lowest,
-                np.float32(-np.inf),
-            )
-            tops[row], totals[row] = top, power
-        sums = f32(made)
-        for j in range(rows * width):
-            sums[j] = np.float32(0)
-        _add_values(
-            v_kind, v + image * v_batch + group * v_head + lowest * v_row, v_row, count, scores, rows, width, made
-        )
+            for row in range(rows):
+                head, query = group * each + row // queries, row % queries
+                first, last = visible_keys(offset + query, length, causal, left, right)
+                line = (
+                    mask + image * mask_batch + head * mask_head + query * mask_row + lowest * (1 if form == 1 else 4)
+                )
+                top, power = softmax_row(
+                    scores + 4 * KEYS * row,
+                    count,
+                    first - lowest,
+                    min(last, highest) - lowest,
+                    softcap,
+                    form,
+                    line,
+                    masked - lowest,
+                    np.float32(-np.inf),
+                )
+                tops[row], totals[row] = top, power
+            sums = f32(made)
+            for j in range(rows * width):
+                sums[j] = np.float32(0)
+            add_values(v + image * v_batch + group * v_head + lowest * v_row, v_row, count, scores, rows, width, made)
+
+    return decode_blocks
 
 
 @range_kernel
 def combine_blocks(output_rows: HeadRows, problem: AttentionArguments, partial: Address, part: int, parts: int) -> None:
-    """What the blocks of `decode_blocks` add up to. Arguments as there."""
+    """What the blocks of `decode_kernel` add up to. Arguments as there."""
     y, y_kind, y_batch, y_head, y_row = (
         output_rows.at,
         output_rows.kind,
