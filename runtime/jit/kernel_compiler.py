@@ -57,7 +57,6 @@ PASSES = {
     BranchesOfAssignments: "translate",
     typed_passes.NopythonTypeInference: "type",
     typed_passes.PreLowerStripPhis: "lower",
-    typed_passes.IRLegalization: "lower",
     _Lowering: "lower",
     typed_passes.NoPythonBackend: "lower",
 }
@@ -77,7 +76,7 @@ class KernelCompiler(CompilerBase):
     """The compiler of kernels and of the functions that only kernels call."""
 
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, names: Any) -> None:
-        flags.no_compile = True
+        flags.no_compile, flags.nrt = True, False
         super().__init__(kernel_typing(typing), target, library, args, result, flags, names)
 
     def define_pipelines(self) -> list[Any]:

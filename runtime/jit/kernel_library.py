@@ -36,7 +36,7 @@ class KernelLibrary(JITCodeLibrary):
 
     def add_linking_library(self, library: CodeLibrary) -> None:
         """Keep a callee's library; Numba's reference counting is left out."""
-        if library is not rtsys.library:
+        if library is not getattr(rtsys, "_library", None):
             self._callees.append(library)
 
     def finalize(self) -> None:
