@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.compile_progress import CompileProgress, compile_time, report
-from ..jit import code_cache, compile_cost, kernel_store
+from ..jit import code_cache, compile_cost, kernel_store, numba_lazy
 from ..plan.kernel_api import cores
 from .compile_estimate import CompileEstimate, Work, work_of
 from .thread_team import HELPERS
@@ -174,6 +174,7 @@ def _work(
     tasks: Sequence[Callable[[], Any]], task_reader: int, record_writer: int, estimate: CompileEstimate
 ) -> None:
     """Run tasks by their indices until none is left, and report their stages."""
+    numba_lazy.compile_only()
     while number := os.read(task_reader, 2):
         task = int.from_bytes(number, "little")
 

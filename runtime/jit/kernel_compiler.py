@@ -20,6 +20,7 @@ from numba.core.registry import cpu_target
 from . import compile_cost
 from .kernel_library import KernelLibrary
 from .kernel_typing import kernel_typing
+from .lean_numba import lean_passes
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -96,7 +97,7 @@ def lower(function: Callable[..., Any], signature: Any, options: dict[str, Any])
     """
     flags, contexts = Flags(), (cpu_target.typing_context, cpu_target.target_context)
     cpu_target.options.parse_as_flags(flags, {**options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True})
-    with global_compiler_lock:
+    with global_compiler_lock, lean_passes():
         compiled = compile_extra(
             *contexts, function, signature.args, signature.return_type, flags, {}, pipeline_class=KernelCompiler
         )

@@ -36,6 +36,13 @@ def _deferred(name: str) -> _Deferred:
 types, cgutils, binding = _deferred("numba.types"), _deferred("numba.core.cgutils"), _deferred("llvmlite.binding")
 arrays = _deferred("numba.np.arrayobj")
 _pending: list[Callable[[], object]] = []
+_compiles_only = False
+
+
+def compile_only() -> None:
+    """This process compiles kernels and then ends: Numba is imported without what kernels do not use."""
+    global _compiles_only
+    _compiles_only = True
 
 
 def declaring(load: Callable[[], ModuleType]) -> Any:
@@ -99,6 +106,10 @@ def numba() -> Any:
     """The numba module, after all functions of loaded modules have been declared to it. UsageError where variables of
     the environment keep it from compiling."""
     try:
+        if _compiles_only:
+            from .lean_numba import import_lean
+
+            import_lean()
         compiler = importlib.import_module("numba")
     except ValueError as error:
         raise _unusable(f"Numba cannot be imported: {str(error).rstrip('.')}") from error
