@@ -3,6 +3,7 @@
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..jit.range_kernel import inlined
@@ -10,6 +11,28 @@ from ..jit.range_kernel import inlined
 LANES = 64
 BLOCK = 4096
 """Elements after which partial results are added in the wider type."""
+
+
+@functools.cache
+def _folds(compute_type: Any, combine: Any) -> tuple[Any, Any]:
+    """What combines 64 partial results to 16, and 16 to one: typed once for all reductions of a kernel."""
+
+    @inlined
+    def to_sixteen(lanes: Any) -> None:
+        for k in range(32):
+            lanes[k] = compute_type(combine(lanes[k], lanes[k + 32]))
+        for k in range(16):
+            lanes[k] = compute_type(combine(lanes[k], lanes[k + 16]))
+
+    @inlined
+    def to_one(lanes: Any) -> Any:
+        for k in range(8):
+            lanes[k] = compute_type(combine(lanes[k], lanes[k + 8]))
+        for k in range(4):
+            lanes[k] = compute_type(combine(lanes[k], lanes[k + 4]))
+        return combine(combine(lanes[0], lanes[1]), combine(lanes[2], lanes[3]))
+
+    return to_sixteen, to_one
 
 
 def along(load: Any, compute_type: Any, sum_type: Any, start: Any, combine: Any) -> Any:
@@ -21,6 +44,8 @@ def along(load: Any, compute_type: Any, sum_type: Any, start: Any, combine: Any)
         compute_type, sum_type: of an `Element`.
         start: the neutral element of `combine`.
     """
+
+    to_sixteen, to_one = _folds(compute_type, combine)
 
     @inlined
     def reduced(x: Any, given: Any, count: Any, lanes: Any) -> Any:
@@ -38,22 +63,14 @@ def along(load: Any, compute_type: Any, sum_type: Any, start: Any, combine: Any)
                     for k in range(LANES):
                         lanes[k] = compute_type(combine(lanes[k], load(x, given, j + k)))
                 at = whole
-                for k in range(32):
-                    lanes[k] = compute_type(combine(lanes[k], lanes[k + 32]))
-                for k in range(16):
-                    lanes[k] = compute_type(combine(lanes[k], lanes[k + 16]))
+                to_sixteen(lanes)
             whole = at + (stop - at) // 16 * 16
             for j in range(at, whole, 16):
                 for k in range(16):
                     lanes[k] = compute_type(combine(lanes[k], load(x, given, j + k)))
             for k in range(stop - whole):
                 lanes[k] = compute_type(combine(lanes[k], load(x, given, whole + k)))
-            for k in range(8):
-                lanes[k] = compute_type(combine(lanes[k], lanes[k + 8]))
-            for k in range(4):
-                lanes[k] = compute_type(combine(lanes[k], lanes[k + 4]))
-            folded = combine(combine(lanes[0], lanes[1]), combine(lanes[2], lanes[3]))
-            found = sum_type(combine(found, sum_type(folded)))
+            found = sum_type(combine(found, sum_type(to_one(lanes))))
             at = stop
         return found
 
