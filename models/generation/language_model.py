@@ -60,8 +60,8 @@ class Placement:
 
 
 ON_CPU = Placement()
-FIRST_STEPS = 2
-"""Runs of one token, without and with a past: what follows a first prompt."""
+FIRST_STEPS = 1
+"""Runs that follow a first prompt at once: one of a token, with a past."""
 
 
 class LanguageModel(TextModel):
@@ -263,18 +263,18 @@ class LanguageModel(TextModel):
             )
 
     def _warm_up_feeds(self, output: str) -> Iterator[dict[str, Any]]:
-        """Feeds of runs over prompts of several lengths and over single tokens; the first `FIRST_STEPS` are those of
-        decoding."""
+        """Feeds of runs over prompts of several lengths, each after those of a token that follows it."""
         for batch, lengths in ((1, LENGTHS), (2, BATCHED_LENGTHS)):
             for length in (length for length in lengths if self.context is None or length < self.context):
                 cache = self.start(batch)
-                yield self._feeds(output, np.zeros((batch, length, *self._columns), np.int64), cache, None, None)
+                prompt = self._feeds(output, np.zeros((batch, length, *self._columns), np.int64), cache, None, None)
                 if not self._fixed:
                     cache.states = {
                         value.name: np.zeros(state_shape(value, batch, length), numpy_dtype(value))
                         for value in self._states
                     }
                 yield self._feeds(output, np.zeros((batch, 1, *self._columns), np.int64), cache, None, None)
+                yield prompt
 
     def _run(
         self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None

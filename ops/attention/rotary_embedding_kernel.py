@@ -41,7 +41,7 @@ def _rotate_pairs(x: Any, cos: Any, sin: Any, half: Any) -> None:
         row[2 * j], row[2 * j + 1] = cosines[j] * a - sines[j] * b, sines[j] * a + cosines[j] * b
 
 
-@range_kernel
+@range_kernel(unroll=False)
 def rotate_heads(
     source: HeadRows,
     target: HeadRows,

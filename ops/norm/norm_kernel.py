@@ -47,7 +47,7 @@ def _normalizing(kind: Element) -> RangeKernel:
     total, squares = along(_element, real, np.float64, 0, add), along(_square, real, np.float64, 0, add)
     stored, nbytes = kind.stored, np.dtype(kind.compute_type).itemsize
 
-    @range_kernel(fastmath={"contract"})
+    @range_kernel(fastmath={"contract"}, unroll=False)
     def normalized(
         source: Address,
         target: Address,

@@ -73,7 +73,7 @@ def compile_object(text: str) -> bytes:
     return compile_module(module, speed_level=2)
 
 
-def compile_module(module: Any, speed_level: int = 3) -> bytes:
+def compile_module(module: Any, speed_level: int = 3, unroll: bool = True) -> bytes:
     """Optimize an LLVM module with a function `ENTRY` and compile it to an object file without unused functions."""
     machine = target()
     for function in module.functions:
@@ -82,7 +82,9 @@ def compile_module(module: Any, speed_level: int = 3) -> bytes:
     for variable in module.global_variables:
         if not variable.is_declaration and variable.linkage.name != "private":
             variable.linkage = "internal"
-    builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level))
+    options = binding.create_pipeline_tuning_options(speed_level)
+    options.loop_unrolling = unroll
+    builder = binding.create_pass_builder(machine, options)
     compile_cost.optimize(builder.getModulePassManager(), builder, module)
     with compile_cost.stage("emit"):
         return bytes(machine.emit_object(module))

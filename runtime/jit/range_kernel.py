@@ -106,14 +106,18 @@ class RangeKernel:
                 signature = self.parameters.signature(numba_lazy.numba().types)
                 from .kernel_compiler import lower
 
-            module, callee = lower(self.function, signature, {**EXACT, **self.options})
+            module, callee = lower(self.function, signature, {**EXACT, **self._numba_options})
         try:
             module.link_in(numba_lazy.binding.parse_assembly(self._entry(f'@"{callee}"')))
-            code = compile_module(module)
+            code = compile_module(module, unroll=self.options.get("unroll", True))
             with compile_cost.stage("relocate"):
                 return link(code)
         except (RuntimeError, OutsideError):
             return None
+
+    @property
+    def _numba_options(self) -> dict[str, Any]:
+        return {name: value for name, value in self.options.items() if name != "unroll"}
 
     def _entry(self, callee: str) -> str:
         from .linker import ENTRY
@@ -128,7 +132,8 @@ class RangeKernel:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(folder or before)
         try:
-            return numba.cfunc(signature, cache=folder is not None, **{**EXACT, **self.options})(self.function)
+            options = {**EXACT, **self._numba_options}
+            return numba.cfunc(signature, cache=folder is not None, **options)(self.function)
         finally:
             config.CACHE_DIR = before
 
@@ -137,7 +142,8 @@ class RangeKernel:
 
 
 def range_kernel(function: Callable[..., None] | None = None, **options: Any) -> Any:
-    """Make a range kernel; options override `EXACT`, for example ``fastmath={"contract"}``."""
+    """Make a range kernel; options override `EXACT`, for example ``fastmath={"contract"}``. Without ``unroll`` LLVM
+    unrolls no loops: half the code of kernels whose inner loops are emitted as they shall be."""
     return RangeKernel(function, options) if function is not None else lambda inner: RangeKernel(inner, options)
 
 

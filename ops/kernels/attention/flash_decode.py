@@ -78,7 +78,7 @@ def decode_kernel(key_kind: int, value_kind: int) -> RangeKernel:
     """The kernel for keys and values of two dtypes: code for one is a third of that for all."""
     products, add_values = _products(key_kind), _value_sums(value_kind)
 
-    @range_kernel
+    @range_kernel(unroll=False)
     def decode_blocks(
         query_rows: HeadRows,
         key_rows: HeadRows,
@@ -181,7 +181,7 @@ def decode_kernel(key_kind: int, value_kind: int) -> RangeKernel:
     return decode_blocks
 
 
-@range_kernel
+@range_kernel(unroll=False)
 def combine_blocks(output_rows: HeadRows, problem: AttentionArguments, partial: Address, part: int, parts: int) -> None:
     """What the blocks of `decode_kernel` add up to. Arguments as there."""
     y, y_kind, y_batch, y_head, y_row = (

@@ -99,7 +99,7 @@ def pack_values(
                     f32(to)[column] = np.float32(0)
 
 
-@range_kernel
+@range_kernel(unroll=False)
 def prefill_blocks(
     query_rows: HeadRows,
     output_rows: HeadRows,

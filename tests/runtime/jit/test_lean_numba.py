@@ -1,4 +1,4 @@
-"""Compile workers import a part of Numba: the machine code is that of all of Numba, and other code can use all of it."""
+"""Compile workers import a part of Numba: the machine code is that of all of it, and other code can use all of it."""
 
 import hashlib
 import subprocess
