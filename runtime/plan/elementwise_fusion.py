@@ -178,7 +178,7 @@ def source(
         dtype_name = str(step.compute)
         lines.append(f"# {code_digest(scalar_function(step.key))}")
         lines.append(f"function{index} = element_function({step.key!r}, {dtype_name!r})")
-    lines += ["", "@range_kernel", f"def compute({PARAMETERS}):", f"    y = {POINTERS[str(result)]}(y)"]
+    lines += ["", "@range_kernel(unroll=False)", f"def compute({PARAMETERS}):", f"    y = {POINTERS[str(result)]}(y)"]
     lines += [f"    x{k} = {POINTERS[str(operand.dtype)]}(inputs[{k}])" for k, operand in enumerate(operands)]
     lines += [f"    s{k} = strides[{k}]" for k in range(count) if layout[k] == "g"]
     scalars = [
