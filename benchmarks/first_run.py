@@ -4,9 +4,10 @@
 
 MODEL is an ONNX file, or a language model as GGUF file or directory; default: the nine light models of the ONNX suite.
 Every figure is of a whole process. First run: a prompt and some tokens, with an empty cache; second run: the same in a
-new process; other shapes: a process that runs other lengths and batch sizes, which should compile none; cache warm:
-the command ``cache warm`` with an empty cache, then the kernels that a run with other shapes compiles. CPU s are those
-of all compiling processes; reported: whether standard error mentions the compilation.
+new process; other shapes: a process that runs other lengths and batch sizes, whose kernels the background process of
+the first two may not have reached; cache warm: the command ``cache warm`` with an empty cache, then the kernels that a
+run with other shapes compiles. CPU s are those of all compiling processes; reported: whether standard error mentions
+the compilation.
 """
 
 import argparse

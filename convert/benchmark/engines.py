@@ -12,11 +12,18 @@ Runner = Callable[[Mapping[str, Any]], object]
 
 
 def _ours(path: str, threads: int | None, placed: Mapping[str, Any]) -> Runner:
+    from ...runtime.execute.background_compile import BACKGROUND
     from ...runtime.session import Session
     from ..api import convert
 
     session = Session(convert.open(path), threads=threads, **placed)
-    return lambda feeds: session.run(None, feeds)
+
+    def run(feeds: Mapping[str, Any]) -> object:
+        results = session.run(None, feeds)
+        BACKGROUND.pause()  # of kernels for other shapes, which would take a core from the engines
+        return results
+
+    return run
 
 
 def _onnxruntime(path: str, threads: int | None, placed: Mapping[str, Any]) -> Runner:

@@ -11,6 +11,7 @@ from dataclasses import asdict, field
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.execute.background_compile import BACKGROUND
 from ...runtime.execute.timing import Clock, Event
 from ...runtime.ir.graph import Node, Value
 from ...runtime.jit.llvm_kernel import EmittedKernel
@@ -95,6 +96,7 @@ def profile(session: Session, feeds: Mapping[str, Any], *, runs: int, warmup: in
     """Run `warmup` times, then `runs` times with the clock."""
     for _ in range(warmup):
         session.run(None, feeds)
+    BACKGROUND.pause()
     clock = Clock()
     made = Profile([], [])
     for _ in range(runs):

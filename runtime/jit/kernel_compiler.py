@@ -1,26 +1,67 @@
 """Numba's front end as kernels use it: from a function to the LLVM module of it and all that it calls.
 
 Passes that kernels do not need are left out: those for closures, comprehensions, inlining on Numba's level, array
-expressions and annotations.
+expressions, reference counting and annotations. Signatures of built-in functions are remembered: Numba tries dozens of
+templates each time it types ``a + b``.
 """
 
 # mypy: disable-error-code="misc,no-untyped-call,untyped-decorator"
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from numba._dynfunc import make_function
-from numba.core import typed_passes, untyped_passes
+from numba.core import typed_passes, types, untyped_passes
 from numba.core.compiler import CompilerBase, Flags, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.registry import cpu_target
+from numba.core.typing import Context
 
 from . import compile_cost
 from .kernel_library import KernelLibrary
-from .kernel_typing import kernel_typing
 from .lean_numba import lean_passes
+
+_signatures: dict[Any, Any] = {}
+
+
+@functools.cache
+def kernel_typing(context: Any) -> Any:
+    """The typing context of kernels that shares all state with a context of Numba's: one for each, since compiled
+    functions are found by their context."""
+    return _KernelTyping(context)
+
+
+class _KernelTyping(Context):
+    """Numba's typing context, with the signatures of built-in functions remembered by argument types."""
+
+    def __init__(self, context: Any) -> None:
+        self.__dict__ = context.__dict__
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        """The signature of a function for argument types."""
+        key = func, tuple(args)
+        try:
+            signature = None if kws else _signatures.get(key)
+        except TypeError:  # the types of literal slices cannot be hashed
+            return super().resolve_function_type(func, args, kws)
+        if signature is None:
+            signature = super().resolve_function_type(func, args, kws)
+            if not kws and _is_builtin(func, signature):
+                _signatures[key] = signature
+        return signature
+
+
+def _is_builtin(function: Any, signature: Any) -> bool:
+    """Whether the signature depends on argument types alone: those of functions that are compiled for a caller depend
+    on its options, too."""
+    return (
+        signature is not None
+        and isinstance(function, types.Function)
+        and function.get_impl_key(signature) is function.typing_key
+    )
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
