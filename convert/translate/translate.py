@@ -304,10 +304,12 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     from .held_files import held_keys
     from .lossy_check import check_expressible
     from .model_card_writer import carried_keys
+    from .required_weights import with_required_weights
     from .reranker import ranking_keys
     from .sentence_files import pooling_key
     from .tokenizer import keys_for_gguf
 
+    model = with_required_weights(graph, model)
     check_expressible(graph, model)
     graph.weights = unbind(model.architecture, model.config, model.weights, GGUF)
     own = {key: value for key, value in graph.metadata.items() if key.startswith("general.")}

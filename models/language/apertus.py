@@ -18,7 +18,7 @@ from ..layers.linear import linear
 from ..layers.norm import norm
 from ..layers.rope import LLAMA3_FACTORS, Rotary, Scaling, settle_llama3
 from ..schema.decoder_weights import EMBED, HEAD, NORM, QK_NORM, UNGATED, attention
-from ..schema.gguf.deviations import OWN_HEAD
+from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     HEADS,
@@ -117,6 +117,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         settle=settle,
-        deviations=(OWN_HEAD,),
+        gguf_required=OWN_HEAD,
     ),
 )

@@ -23,7 +23,8 @@ from ..layers.norm import norm
 from ..layers.recurrent.mamba import GROUPS, STEP_LIMITS, head_mixer, head_weights, quotient
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM
-from ..schema.gguf.deviations import RECURRENT_BIAS, TAPS, Unread
+from ..schema.gguf.deviations import RECURRENT_BIAS, Unread
+from ..schema.gguf.required import CONVOLUTION_BIAS
 from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, RMS_EPS_5, THETA, TOKENS, Fixed, act, matrix
 
 
@@ -188,6 +189,7 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         settle=settle,
-        deviations=(Unread(RECURRENT_BIAS), TAPS, _output_bias),
+        gguf_required=CONVOLUTION_BIAS,
+        deviations=(Unread(RECURRENT_BIAS), _output_bias),
     ),
 )

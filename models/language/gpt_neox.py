@@ -11,7 +11,7 @@ from ..layers.decoder import Decoder
 from ..layers.mlp import plain
 from ..layers.norm import bias_norm
 from ..layers.rope import Rotary, Scaling
-from ..schema.gguf.deviations import OWN_HEAD, Required
+from ..schema.gguf.required import OUTPUT_BIAS, OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     FREQUENCY_BASE,
@@ -79,6 +79,6 @@ ARCHITECTURES = (
         decoder_tasks(build),
         prefixes=("gpt_neox.",),
         ignored=(*Architecture.ignored, r"attention\.(masked_)?bias$"),
-        deviations=(OWN_HEAD, Required(r"attn_qkv\.bias$", "biases of attention")),
+        gguf_required={**OWN_HEAD, **OUTPUT_BIAS, "layers.{i}.attn.qkv.bias": None},
     ),
 )

@@ -19,7 +19,7 @@ from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, NORM, attention
 from ..schema.fused_weight_layout import EveryOther, TransposedExperts
-from ..schema.gguf.deviations import OWN_HEAD, Required
+from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
@@ -131,6 +131,6 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
-        deviations=(OWN_HEAD, Required(r"attn_q\.bias$", "biases of attention")),
+        gguf_required={**OWN_HEAD, **{f"layers.{{i}}.attn.{part}.bias": None for part in "qkvo"}},
     ),
 )

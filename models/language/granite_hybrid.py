@@ -19,7 +19,8 @@ from ..layers.norm import norm
 from ..layers.recurrent.mamba import GROUPS, STEP_LIMITS, head_mixer, head_weights, quotient
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
-from ..schema.gguf.deviations import RECURRENT_BIAS, TAPS, Unread
+from ..schema.gguf.deviations import RECURRENT_BIAS, Unread
+from ..schema.gguf.required import CONVOLUTION_BIAS
 from ..schema.hyperparameters import DECODER, HF_HEAD_DIM, RMS_EPS, THETA, TOKENS, Fixed, act, matrix
 from ..schema.layer_kinds import AttentionLayers, HybridKVHeads, attends, recurs
 from ..schema.weight_layout import Chunk
@@ -159,6 +160,7 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
-        deviations=(Unread(RECURRENT_BIAS), TAPS),
+        gguf_required=CONVOLUTION_BIAS,
+        deviations=(Unread(RECURRENT_BIAS),),
     ),
 )

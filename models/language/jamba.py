@@ -20,7 +20,8 @@ from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
 from ..layers.recurrent.mamba import Rank, selective_mixer, selective_weights
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, attention
-from ..schema.gguf.deviations import RECURRENT_BIAS, TAPS, Unread
+from ..schema.gguf.deviations import RECURRENT_BIAS, Unread
+from ..schema.gguf.required import CONVOLUTION_BIAS
 from ..schema.hyperparameters import DECODER, EXPERTS_USED, HF_HEAD_DIM, INTERMEDIATE, RMS_EPS, act, experts, matrix
 from ..schema.layer_kinds import AttentionLayers, Every, HybridKVHeads, attends, recurs
 
@@ -141,6 +142,7 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         settle=settle,
-        deviations=(Unread(RECURRENT_BIAS), TAPS),
+        gguf_required=CONVOLUTION_BIAS,
+        deviations=(Unread(RECURRENT_BIAS),),
     ),
 )

@@ -20,7 +20,8 @@ from ..layers.recurrent.mamba import (
     selective_mixer,
     selective_weights,
 )
-from ..schema.gguf.deviations import RECURRENT_BIAS, TAPS, Unread
+from ..schema.gguf.deviations import RECURRENT_BIAS, Unread
+from ..schema.gguf.required import CONVOLUTION_BIAS
 
 KEYS = (
     *STATE_SPACE, INNER, Key("state", ("state_size", "ssm_cfg.d_state"), "ssm.state_size", 16, COUNT), Rank(),
@@ -55,7 +56,8 @@ ARCHITECTURES = (
         prefixes=PREFIXES,
         implied=lambda source, graph: named(source, "Mamba1", "mamba"),
         accepts=lambda source: not source.get("mamba.ssm.dt_b_c_rms"),
-        deviations=(Unread(RECURRENT_BIAS), TAPS),
+        gguf_required=CONVOLUTION_BIAS,
+        deviations=(Unread(RECURRENT_BIAS),),
     ),
     Architecture(
         "falcon_mamba",
@@ -66,6 +68,7 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         prefixes=PREFIXES,
-        deviations=(Unread(RECURRENT_BIAS), TAPS),
+        gguf_required=CONVOLUTION_BIAS,
+        deviations=(Unread(RECURRENT_BIAS),),
     ),
 )

@@ -23,7 +23,8 @@ from ..layers.recurrent.mamba import (
     named,
     quotient,
 )
-from ..schema.gguf.deviations import RECURRENT_BIAS, TAPS, Unread
+from ..schema.gguf.deviations import RECURRENT_BIAS, Unread
+from ..schema.gguf.required import CONVOLUTION_BIAS
 
 KEYS = (
     *STATE_SPACE,
@@ -56,5 +57,6 @@ def build(net: Decoder) -> None:
 ARCHITECTURES = (
     Architecture("mamba2", "Mamba 2", ("mamba2",), ("mamba2",), KEYS, WEIGHTS, decoder_tasks(build), prefixes=PREFIXES,
                  implied=lambda source, graph: named(source, "Mamba2", "mamba2"),
-                 deviations=(Unread(RECURRENT_BIAS), TAPS)),
+                 gguf_required=CONVOLUTION_BIAS,
+                 deviations=(Unread(RECURRENT_BIAS),)),
 )  # fmt: skip

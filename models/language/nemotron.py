@@ -12,7 +12,8 @@ from ..layers.mlp import plain
 from ..layers.norm import bias_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import EMBED, HEAD, UNGATED, attention
-from ..schema.gguf.deviations import OWN_HEAD, fixed_head_size
+from ..schema.gguf.deviations import fixed_head_size
+from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import DECODER, HEADS, INTERMEDIATE, ROTARY, THETA, TOKENS, act, partial
 from ..schema.weight_layout import Plus
 
@@ -62,6 +63,7 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
-        deviations=(OWN_HEAD, fixed_head_size),
+        gguf_required=OWN_HEAD,
+        deviations=(fixed_head_size,),
     ),
 )

@@ -15,7 +15,8 @@ from ..layers.net import Net
 from ..layers.norm import layer_norm, norm
 from ..layers.rope import Rotary, Scaling, rotaries
 from ..schema.decoder_weights import AFTER_ATTN, AFTER_MLP, EMBED, GATED, HEAD, NORM, WHOLE_QK_NORM, attention
-from ..schema.gguf.deviations import BIAS, OWN_HEAD, Unread
+from ..schema.gguf.deviations import BIAS, Unread
+from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     FREQUENCY_BASE,
@@ -105,7 +106,8 @@ ARCHITECTURES = (
         OLMO2_WEIGHTS,
         decoder_tasks(build_olmo2),
         accepts=lambda source: not source.get("olmo2.attention.sliding_window"),
-        deviations=(OWN_HEAD, Unread(BIAS)),
+        gguf_required=OWN_HEAD,
+        deviations=(Unread(BIAS),),
     ),
     Architecture(
         "olmo3",
@@ -118,6 +120,7 @@ ARCHITECTURES = (
         accepts=lambda source: (
             source.get("model_type") == "olmo3" or bool(source.get("olmo2.attention.sliding_window"))
         ),
-        deviations=(OWN_HEAD, Unread(BIAS)),
+        gguf_required=OWN_HEAD,
+        deviations=(Unread(BIAS),),
     ),
 )

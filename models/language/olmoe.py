@@ -14,7 +14,8 @@ from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, WHOLE_QK_NORM, attention, mixture
-from ..schema.gguf.deviations import BIAS, OWN_HEAD, Unread
+from ..schema.gguf.deviations import BIAS, Unread
+from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
@@ -80,6 +81,7 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
-        deviations=(OWN_HEAD, Unread(BIAS)),
+        gguf_required=OWN_HEAD,
+        deviations=(Unread(BIAS),),
     ),
 )

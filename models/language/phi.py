@@ -11,7 +11,9 @@ from ..layers.decoder import Decoder
 from ..layers.mlp import plain
 from ..layers.norm import bias_norm, head_layer_norm
 from ..layers.rope import Rotary, Scaling
+from ..schema.decoder_weights import HEAD
 from ..schema.gguf.deviations import Unread
+from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     FUSED,
@@ -70,7 +72,7 @@ WEIGHTS = (
     *matrix("layers.{i}.mlp.up", "model.layers.{i}.mlp.fc1", "blk.{i}.ffn_up", shape=("intermediate", "hidden")),
     *matrix("layers.{i}.mlp.down", "model.layers.{i}.mlp.fc2", "blk.{i}.ffn_down", shape=("hidden", "intermediate")),
     *matrix("norm", "model.final_layernorm", "output_norm", shape=("hidden",)),
-    *matrix("head", "lm_head", "output", shape=("vocab", "hidden")),
+    *HEAD,
 )
 MSFT_WEIGHTS = (
     *matrix("embed", "transformer.embd.wte", "token_embd", shape=("vocab", "hidden")),
@@ -110,6 +112,7 @@ ARCHITECTURES = (
         PHI_KEYS,
         WEIGHTS,
         decoder_tasks(build),
+        gguf_required=OWN_HEAD,
         deviations=(Unread(r"\.attn_q_norm\."),),
     ),
     Architecture(

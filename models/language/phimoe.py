@@ -19,6 +19,7 @@ from ..layers.norm import bias_norm
 from ..layers.rope import LONGROPE, LONGROPE_FACTORS, Rotary, Scaling, settle_longrope
 from ..schema.decoder_weights import ATTN_NORM, BLOCK_SPARSE, EMBED, HEAD, MLP_NORM, NORM, attention
 from ..schema.gguf.deviations import ignored_windows
+from ..schema.gguf.required import OUTPUT_BIAS, OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     HF_HEAD_DIM,
@@ -110,6 +111,7 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         settle=settle_longrope,
+        gguf_required={**OWN_HEAD, **OUTPUT_BIAS, "head.bias": None},
         deviations=(ignored_windows, _norms_and_experts),
     ),
 )

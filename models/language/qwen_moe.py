@@ -12,7 +12,7 @@ from ..layers.moe import softmax_mixture
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, QK_NORM, attention
-from ..schema.gguf.deviations import OWN_HEAD
+from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     EXPERTS_USED,
@@ -82,7 +82,7 @@ ARCHITECTURES = (
         QWEN2_KEYS,
         (*WEIGHTS, *SHARED),
         decoder_tasks(build),
-        deviations=(OWN_HEAD,),
+        gguf_required=OWN_HEAD,
     ),
     Architecture(
         "qwen3_moe",

@@ -12,7 +12,7 @@ from ..layers.mlp import gated
 from ..layers.norm import bias_norm, own_head_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, NORM, attention
-from ..schema.gguf.deviations import OWN_HEAD
+from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
     HF_HEAD_DIM,
@@ -87,6 +87,6 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
-        deviations=(OWN_HEAD,),
+        gguf_required=OWN_HEAD,
     ),
 )

@@ -12,6 +12,7 @@ from ..layers.norm import bias_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, attention
 from ..schema.gguf.deviations import ignored_windows
+from ..schema.gguf.required import OUTPUT_BIAS
 from ..schema.hyperparameters import DECODER, HF_HEAD_DIM, INTERMEDIATE, THETA, Windows, act, kv_heads_key, matrix
 
 KEYS = (
@@ -47,6 +48,7 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
+        gguf_required={**OUTPUT_BIAS, "layers.{i}.mlp.up.bias": None, "layers.{i}.mlp.down.bias": None},
         deviations=(ignored_windows,),
     ),
 )

@@ -8,8 +8,12 @@ from .net import STORAGE_ONLY, Net
 
 def linear(net: Net, x: Value, name: str) -> Value:
     """x W^T + b with ``NAME.weight`` [out, in] and, if the model has it, ``NAME.bias`` [out]."""
-    y: Value = net.MatMul(x, net.Transpose(net.matrix(f"{name}.weight"), perm=[1, 0]))
-    return net.Add(y, net.vector(f"{name}.bias")) if net.has(f"{name}.bias") else y
+    return _linear(net, x, name, name)
+
+
+def _linear(net: Net, x: Value, weight: str, bias: str) -> Value:
+    y: Value = net.MatMul(x, net.Transpose(net.matrix(f"{weight}.weight"), perm=[1, 0]))
+    return net.Add(y, net.vector(f"{bias}.bias")) if net.has(f"{bias}.bias") else y
 
 
 def embedding(net: Net, ids: Value, name: str) -> Value:
@@ -20,8 +24,8 @@ def embedding(net: Net, ids: Value, name: str) -> Value:
 
 
 def head(net: Net, x: Value, name: str = "head", tied: str = "embed") -> Value:
-    """Logits: a linear layer, or the tied embedding if the model has no separate head."""
-    return linear(net, x, name if net.has(f"{name}.weight") else tied)
+    """Logits: a linear layer, whose weight is the tied embedding if the model has no separate head."""
+    return _linear(net, x, name if net.has(f"{name}.weight") else tied, name)
 
 
 def capped(net: Net, logits: Value) -> Value:

@@ -431,6 +431,8 @@ class Architecture:
             file, and the graphs use all of them. A function makes them of a convention and the names in a file, where
             the number of layers decides what modules are called.
         deviations: what llama.cpp does differently with some of the models.
+        gguf_required: weights without which llama.cpp loads no model of the architecture, by the name of their row:
+            GGUF files of models that lack them have zeros there, or a copy of the weight named.
         nested_defaults: by `model_type`, what config.json leaves out where it is an object inside another one: the
             defaults of transformers' classes.
         folder_files: contents of JSON files, by name, that a folder has next to the parts, for what no file of weights
@@ -454,6 +456,7 @@ class Architecture:
     wide_activations: bool = False
     modules: tuple[ModuleNames, ...] | Callable[[str, Collection[str]], tuple[ModuleNames, ...]] = ()
     deviations: tuple[Deviation, ...] = ()
+    gguf_required: Mapping[str, str | None] = field(default_factory=dict)
     nested_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     folder_files: Callable[[Graph], dict[str, Any]] | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)

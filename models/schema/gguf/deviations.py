@@ -11,7 +11,7 @@ from ....runtime.contract.architecture import Config
 
 BIAS, OUTPUT = r"\.bias$", r"^output\.weight$"
 PROJECTION_BIAS = r"\.(attn_(q|k|v|qkv|output)|ffn_\w+)\.bias$"
-RECURRENT_BIAS, TAPS_BIAS = r"\.ssm_(in|out)\.bias$", r"\.ssm_conv1d\.bias$"
+RECURRENT_BIAS = r"\.ssm_(in|out)\.bias$"
 """Patterns of names in GGUF files."""
 
 
@@ -29,27 +29,6 @@ class Unread:
     def __call__(self, config: Config, names: Collection[str]) -> str | None:
         name = next((name for name in names if re.search(self.pattern, name)), None)
         return None if name is None else f"does not load models of this architecture with {name}"
-
-
-@dataclass(frozen=True)
-class Required:
-    """Deviation of architectures of which llama.cpp loads no model without a weight.
-
-    Attributes:
-        pattern: of the names of such weights.
-        what: what they are, for the message.
-    """
-
-    pattern: str
-    what: str
-
-    def __call__(self, config: Config, names: Collection[str]) -> str | None:
-        present = any(re.search(self.pattern, name) for name in names)
-        return None if present else f"does not load models of this architecture without {self.what}"
-
-
-OWN_HEAD = Required(OUTPUT, "output.weight, which is tied to the embedding here")
-TAPS = Required(TAPS_BIAS, "biases of their convolutions")
 
 
 def fixed_head_size(config: Config, names: Collection[str]) -> str | None:
