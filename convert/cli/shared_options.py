@@ -354,19 +354,21 @@ def open_input(
     dequantized: bool = True,
     parts: bool = False,
     running: bool = False,
+    whole: bool = False,
 ) -> Graph:
     """Open an input as the reading options say, and show its notes; nodes `upgraded` to the newest opset or as the file
     has them.
 
     Weights of models that were quantized elsewhere are `dequantized`, or as the file has them too. `parts`: whether the
     model may have several graphs, as for `open_model`. `running`: whether it is opened to run, by one graph and by the
-    names of `canonical_names`.
+    names of `canonical_names`. `whole`: whether one shard stands for its model, as it does for models that run.
     """
     from ..open.graph_files import decoder_of
     from ..open.open_model import open_model
+    from ..open.shard_set import whole_model
 
     graph = open_model(
-        path,
+        whole_model(path) if whole or running else path,
         read_options(values),
         format=values["source_format"],
         revision=values["revision"],

@@ -138,7 +138,7 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
     language, other = (
         None
         if path is None
-        else load_language_model(shared_options.open_input(path, values), values["threads"], **placed)
+        else load_language_model(shared_options.open_input(path, values, whole=True), values["threads"], **placed)
         for path in (model, against)
     )
     assert language is not None

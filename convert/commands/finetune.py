@@ -134,7 +134,7 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     progress = shared_options.progress(values)
     out = current()
     with warned(UserWarning, "W-TRAIN") as notes:
-        session = Session(shared_options.open_input(model, values), model, rows, wanted)
+        session = Session(shared_options.open_input(model, values, whole=True), model, rows, wanted)
         training, (trained, every) = session.training, session.parameters
         out.say(f" model    {session.title} · {trained:,} of {every:,} parameters are trained")
         learned, steps = counted(len(session.learned), "row"), counted(training.steps, "step")

@@ -122,7 +122,7 @@ def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tupl
     from ..quantize.observe_speech import heard_pieces
 
     placed = shared_options.device(values)
-    graph = shared_options.open_input(model, values)
+    graph = shared_options.open_input(model, values, whole=True)
     threads, progress, found = values["threads"], shared_options.progress(values), modelled(graph)
     cut: list[Piece]
     if found.task.name == SPEECH_RECOGNITION:

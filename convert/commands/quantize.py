@@ -148,13 +148,12 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     int4 or fp8 (weights only), fp16, bf16.
     """
     from ..cli.suggest import refuse_order
-    from ..open.shard_set import whole_models
     from ..quantize.plan import plan
     from ..write.plan import refuse_graphs, target_format
     from ..write.shard import refuse_inputs
 
     refuse_order(source, output, type_name, _types() if values["recipe"] is None and not _is_automatic(values) else ())
-    graph = shared_options.open_input(whole_models([source])[0], values, parts=True)
+    graph = shared_options.open_input(source, values, parts=True, whole=True)
     format = target_format(output, shared_options.convert_options({**values, "tensor_type": ()}))
     refuse_graphs(graph, format, Path(output))
     if (graph.nodes or graph.parts) and format.graphs:

@@ -19,6 +19,7 @@ from ..open.companion import companion_weights
 from ..open.graph_files import decoder_of
 from ..open.model_files import made_of
 from ..open.open_model import open_model
+from ..open.shard_set import whole_model
 from .attached_files import tokenizer_of
 from .bind import built, modelled
 from .canonical_names import canonical_names
@@ -106,7 +107,7 @@ def load(
             activations=activations,
             placement=Placement(device, device_memory, gpu_layers),
         )
-    graph = decoder_of(canonical_names(path if isinstance(path, Graph) else open_model(path, parts=True)))
+    graph = decoder_of(canonical_names(path if isinstance(path, Graph) else open_model(whole_model(path), parts=True)))
     options = RunOptions(
         threads,
         activations,

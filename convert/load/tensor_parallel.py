@@ -22,6 +22,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.passes.parallel.tensor_parallel import ShardAcrossRanks
 from ..console.child_process import start
 from ..open.open_model import open_model
+from ..open.shard_set import whole_model
 from .attached_files import tokenizer_of
 from .bind import built, modelled
 from .memory_map import mapped
@@ -42,7 +43,8 @@ class Opening:
 
     def graph(self) -> Graph:
         """What was read."""
-        return open_model(self.path, self.options, format=self.format, revision=self.revision, offline=self.offline)
+        path = whole_model(self.path)
+        return open_model(path, self.options, format=self.format, revision=self.revision, offline=self.offline)
 
 
 def load_ranked(

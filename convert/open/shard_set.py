@@ -67,13 +67,18 @@ def whole_set(path: str) -> list[str]:
 
 def whole_models(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The paths with a model in place of its shards: their index, or their folder."""
-    found: list[str] = []
-    for path in [os.fspath(given) for given in paths]:
-        if hub.is_uri(path) or os.path.isdir(path) or not is_shard(Path(path).name):
-            found.append(path)
-            continue
-        located(path)
-        members(path)
-        index = index_of(path)
-        found.append(str(index if index.exists() else index.parent))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(map(whole_model, paths)))
+
+
+def whole_model(path: str | os.PathLike[str]) -> str:
+    """The path, or for one of several shards their index, else their folder.
+
+    Raises FormatError and FileAccessError as `members`.
+    """
+    path = os.fspath(path)
+    if hub.is_uri(path) or os.path.isdir(path) or not is_shard(Path(path).name):
+        return path
+    located(path)
+    members(path)
+    index = index_of(path)
+    return str(index if index.exists() else index.parent)

@@ -18,7 +18,7 @@ from ...runtime.ir.graph import Graph
 from ..console.atomic_replace import replacing
 from ..console.progress import Progress
 from ..open.open_model import open_model
-from ..open.shard_set import whole_models
+from ..open.shard_set import whole_model
 from ..translate import gguf_file_type
 from ..write import pipeline
 from ..write.conversion_options import Changes, Options, changed, takes_options
@@ -211,10 +211,8 @@ class QuantizationPlan:
 
 
 def _opened(path: PathLike, options: Options) -> Graph:
-    (whole,) = whole_models([path])
-    return open_model(
-        whole, options.read, format=options.source_format, revision=options.revision, offline=options.offline
-    )
+    where = {"format": options.source_format, "revision": options.revision, "offline": options.offline}
+    return open_model(whole_model(path), options.read, **where)
 
 
 @memory_limited

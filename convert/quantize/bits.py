@@ -10,7 +10,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Graph
 from ..console.progress import Progress
 from ..open.open_model import open_model
-from ..open.shard_set import whole_models
+from ..open.shard_set import whole_model
 from ..write import pipeline
 from ..write.conversion_options import Options
 from ..write.graph_variants import VARIANTS
@@ -39,7 +39,7 @@ def quantize_network(
     """
     if not target_format(os.fspath(output), options).graphs:
         return None
-    graph = model if isinstance(model, Graph) else open_model(whole_models([model])[0], parts=True)
+    graph = model if isinstance(model, Graph) else open_model(whole_model(model), parts=True)
     if graph.nodes or graph.parts:
         from .network.quantize_network import quantize, simplified
 

@@ -22,6 +22,7 @@ from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.graph_function import GraphFunction
 from ...tensors.operations.creation import as_tensor
 from ..open.open_model import open_model
+from ..open.shard_set import whole_model
 from .adapters import LowRank, adapter_rules, add_adapters, merged, save_adapters
 from .class_names import AUTO, ClassName, class_name
 from .losses import labeled_loss
@@ -120,7 +121,7 @@ class PretrainedModel(Module):
         """
         if num_labels is not None and "id2label" not in changes:
             changes["id2label"] = {number: f"LABEL_{number}" for number in range(num_labels)}
-        graph = open_model(pretrained_model_name_or_path, revision=revision, offline=offline)
+        graph = open_model(whole_model(pretrained_model_name_or_path), revision=revision, offline=offline)
         return cls.from_graph(graph, quantized=quantized, new_head=new_head, **changes)
 
     @classmethod

@@ -170,9 +170,7 @@ def _follow(reader: int, count: int, estimate: CompileEstimate) -> bool:
     return True
 
 
-def _work(
-    tasks: Sequence[Callable[[], Any]], task_reader: int, record_writer: int, estimate: CompileEstimate
-) -> None:
+def _work(tasks: Sequence[Callable[[], Any]], task_reader: int, record_writer: int, estimate: CompileEstimate) -> None:
     """Run tasks by their indices until none is left, and report their stages."""
     numba_lazy.compile_only()
     while number := os.read(task_reader, 2):

@@ -6,6 +6,7 @@ import shutil
 import candle_convert as cc
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from candle_convert import models
 from candle_convert.convert.cli.main import run
@@ -56,6 +57,34 @@ def test_shards_on_the_command_line_are_their_model(folder, sharded, tmp_path, n
 def test_a_quantized_shard_is_its_model(folder, tmp_path):
     assert run(["quantize", str(shards(folder)[0]), str(tmp_path / "q.gguf"), "F32", "-q"]) == 0
     assert cc.open(tmp_path / "q.gguf").metadata["general.architecture"] == "llama"
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["index", "no index"])
+def test_a_shard_runs_as_its_model(folder, sharded, index):
+    if not index:
+        (folder / INDEX).unlink()
+    same_logits(shards(folder)[1], sharded[1])
+    trainable = cc.models.AutoModelForCausalLM.from_pretrained(str(shards(folder)[0]))
+    got = trainable(IDS).logits.detach().numpy()
+    assert np.abs(got - sharded[1]).max() <= 3e-5 * np.abs(sharded[1]).max()
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["index", "no index"])
+def test_commands_that_run_models_take_one_shard(folder, tmp_path, index, capsys):
+    letters = dict.fromkeys(["<unk>", "<s>", "</s>"]) | dict.fromkeys("abcdefghijklmnopqrstuvwxyz ")
+    vocabulary = {piece: number for number, piece in enumerate(letters)}
+    tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [], unk_token="<unk>")).save(str(folder / "tokenizer.json"))
+    if not index:
+        (folder / INDEX).unlink()
+    (tmp_path / "text.txt").write_text("one two three four " * 40)
+    shard, text, answers = str(shards(folder)[0]), str(tmp_path / "text.txt"), []
+    for given in (shard, str(folder)):
+        capsys.readouterr()
+        assert run(["generate", given, "-p", "one two", "--max-tokens", "4", "--temp", "0", "-q"]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+    assert run(["eval", shard, "--data", text, "--metric", "ppl", "--context", "16", "-q"]) == 0
+    assert run(["imatrix", shard, "-d", text, "-o", str(tmp_path / "i.gguf"), "--context", "16", "-q"]) == 0
 
 
 @pytest.mark.parametrize("index", [True, False], ids=["index", "no index"])
