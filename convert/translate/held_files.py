@@ -24,6 +24,7 @@ from ...models.schema.network_hyperparameters import (
     OBJECT_DETECTION,
 )
 from ...models.tokenizer.readers.locate import HELD, json_value, text
+from ...models.tokenizer.writers.sentencepiece_json import sentencepiece_json
 from ...runtime.ir.graph import Graph, Meta
 from ...runtime.tensor.storage import Held, Storage
 from ..load.whisper_names import TIKTOKEN
@@ -57,12 +58,12 @@ def held_keys(graph: Graph, model: Model) -> dict[str, Meta]:
 
 def lacking_files(graph: Graph, model: Model, *, exported: bool) -> dict[str, Storage]:
     """The files that programs take beside transformers' checkpoints, or beside `exported` graphs, and that the source
-    lacks: all of Whisper's, and the tokenizer.json of a vocabulary of CTC."""
+    lacks: all of Whisper's, and the tokenizer.json of a vocabulary of CTC or of a SentencePiece model."""
     if model.architecture in whisper.ARCHITECTURES:
         made = whisper_files(graph, model.config)
     else:
         content = ctc_tokenizer_json(graph) if exported and model.task.name == SPEECH_RECOGNITION else None
-        made = {} if content is None else {TOKENIZER: content}
+        made = ({} if content is None else {TOKENIZER: content}) or (sentencepiece_json(graph) if exported else {})
     return {name: Held(content) for name, content in made.items()}
 
 

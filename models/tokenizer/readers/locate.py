@@ -52,7 +52,7 @@ def _languages(graph: Graph, vocabulary: Vocabulary) -> Languages | None:
     source, target = (
         code if isinstance(code, str) else None for code in (config.get("src_lang"), config.get("tgt_lang"))
     )
-    named, usual = _class_of(graph), _usual_class(graph)
+    named, usual = class_of(graph), _usual_class(graph)
     name = named if named in MARKINGS else usual
     return languages_of(name, vocabulary, config.get("legacy_behaviour") is True, source, target)
 
@@ -69,7 +69,7 @@ ENDED = ("PegasusTokenizer", "T5Tokenizer", "XLMRobertaTokenizer")
 """Classes of transformers that end every text, whatever `add_eos_token` says."""
 
 
-def _class_of(graph: Graph) -> str:
+def class_of(graph: Graph) -> str:
     """The model's tokenizer class, as transformers names it, without ``Fast``; empty if it is not known."""
     companions = companion_files(graph)
     for settings in (companions.config, companions.model):
@@ -111,7 +111,7 @@ def _sentencepiece(graph: Graph, name: str) -> Tokenizer:
         return _tiktoken(graph, name)
     model = sentencepiece.parsed(content, _path(graph))
     config = companion_files(graph).config
-    kind = _class_of(graph)
+    kind = class_of(graph)
     if kind in chatglm.CLASSES:
         return chatglm.from_chatglm(model, added(graph), templates(graph), _path(graph))
     if kind == "M2M100Tokenizer" and "vocab.json" in graph.attachments:
@@ -187,7 +187,7 @@ def _byte_level(graph: Graph, name: str) -> Tokenizer:
             "vocab.json is without merges.txt",
             hint="Download merges.txt into the same folder",
         )
-    companions, marked = companion_files(graph), _class_of(graph) in vocab_merges.ROBERTA
+    companions, marked = companion_files(graph), class_of(graph) in vocab_merges.ROBERTA
     if marked:
         companions = replace(companions, config={**vocab_merges.ROBERTA_TOKENS, **companions.config})
     engine = vocab_merges.byte_level_bpe(

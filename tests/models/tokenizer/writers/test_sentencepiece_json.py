@@ -1,0 +1,62 @@
+"""tokenizer.json made of SentencePiece models: the tokenizers library gives the ids that transformers gives of the
+model's own files, and exported directories have it."""
+
+import json
+
+import candle_convert as cc
+import numpy as np
+import pytest
+import tokenizers
+import transformers
+from candle_convert.models.tokenizer.writers.sentencepiece_json import sentencepiece_json
+from candle_convert.runtime.tensor.storage import Held
+from candle_convert.tests.builders.trained_tokenizers import SAMPLE, sentencepiece
+
+NORMALIZED = {"byte_fallback": False, "normalization_rule_name": "nmt_nfkc", "remove_extra_whitespaces": True}
+T5 = {**NORMALIZED, "pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+GEMMA = {
+    "pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3, "add_dummy_prefix": False,
+    "bos_piece": "<bos>", "eos_piece": "<eos>",
+}  # fmt: skip
+BOS = {"add_bos_token": True}
+CASES = {
+    "LlamaTokenizer": ("bpe", {}, "tokenizer.model", {**BOS, "legacy": False}),
+    "LlamaTokenizer legacy": ("bpe", {}, "tokenizer.model", {**BOS, "legacy": True}),
+    "GemmaTokenizer": ("bpe", GEMMA, "tokenizer.model", BOS),
+    "T5Tokenizer": ("unigram", T5, "spiece.model", {}),
+    "XLMRobertaTokenizer": ("unigram", NORMALIZED, "sentencepiece.bpe.model", {}),
+    "PegasusTokenizer": ("unigram", T5, "spiece.model", {}),
+}
+TEXTS = [*(text.replace("\0", "") for text in SAMPLE), "[INST] Hi </s> you", "a</s>b </s> c"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ids_are_those_of_transformers(case, tmp_path):
+    kind, options, name, config = CASES[case]
+    cls, model = case.split(" ")[0], sentencepiece(kind, **options)
+    config = {"tokenizer_class": cls, **config}
+    (tmp_path / name).write_bytes(model)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    theirs = getattr(transformers, cls).from_pretrained(tmp_path)
+    graph = cc.Graph(attachments={name: Held(model), "tokenizer_config.json": Held(json.dumps(config).encode())})
+    made = sentencepiece_json(graph)
+    assert list(made) == ["tokenizer.json"]
+    ours = tokenizers.Tokenizer.from_str(made["tokenizer.json"].decode())
+    for text in TEXTS:
+        ids = theirs(text).input_ids
+        assert ours.encode(text).ids == ids, text
+        assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def test_exported_directories_have_it(tmp_path):
+    model = sentencepiece("unigram", **T5)
+    config = transformers.T5Config(
+        vocab_size=700, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_decoder_layers=1, num_heads=2
+    )
+    transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path / "t5")
+    (tmp_path / "t5" / "spiece.model").write_bytes(model)
+    cc.convert(tmp_path / "t5", tmp_path / "onnx", to="onnx")
+    theirs = transformers.T5Tokenizer.from_pretrained(tmp_path / "t5")
+    ours = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "onnx")
+    for text in TEXTS:
+        np.testing.assert_array_equal(ours(text).input_ids, theirs(text).input_ids)
