@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...models.generation.chat_template import prompt, writes_bos
+from ...models.generation.chat_template import prompt
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, UsageError
 from ..trainable.losses import IGNORED
@@ -119,9 +120,6 @@ def language_examples(rows: Rows, tokenizer: Tokenizer, limit: int) -> list[Exam
 
 
 def _language_example(rows: Rows, row: Row, tokenizer: Tokenizer, limit: int) -> Example:
-    end = [] if tokenizer.eos is None else [tokenizer.eos]
-    ids: list[int] = []
-    labels: list[int] = []
     chat = rows.kind == MESSAGES or (rows.kind == ALPACA and bool(tokenizer.templates))
     if chat:
         messages = row.fields["messages"] if rows.kind == MESSAGES else alpaca_messages(row.fields)
@@ -133,16 +131,41 @@ def _language_example(rows: Rows, row: Row, tokenizer: Tokenizer, limit: int) ->
     else:
         assert rows.kind == TEXT
         pieces = iter([(row.fields["text"], True)])
-    for text, learned in pieces:
-        first = not ids and not (chat and writes_bos(tokenizer, text))
-        if not text and not first:
-            continue
-        tokens = tokenizer.encode(text, add_bos=None if first else False, add_eos=False)
-        ids += tokens
-        labels += tokens if learned else [IGNORED] * len(tokens)
-    if not chat:
-        ids, labels = [*ids, *end], [*labels, *end]
+    ids, labels = _labeled(list(pieces), functools.partial(_encoded, tokenizer, chat=chat))
+    if not chat and tokenizer.eos is not None:
+        ids, labels = [*ids, tokenizer.eos], [*labels, tokenizer.eos]
     return Example(labels[:limit], ids[:limit], row=row)
+
+
+def _encoded(tokenizer: Tokenizer, text: str, *, chat: bool) -> list[int]:
+    """The tokens of a text, with BOS unless a chat template has written all that the model expects."""
+    return tokenizer.encode(text, add_bos=False if chat else None, add_eos=False)
+
+
+def _labeled(pieces: Sequence[tuple[str, bool]], encoded: Callable[[str], list[int]]) -> tuple[list[int], list[int]]:
+    """The tokens of a text, which is encoded as one, and their labels: those of its learned pieces, else `IGNORED`.
+    A token on the border of a learned piece is learned."""
+    text = "".join(piece for piece, _ in pieces)
+    ids = encoded(text)
+    labels, at = [IGNORED] * len(ids), 0
+    for piece, learned in pieces:
+        start, at = at, at + len(piece)
+        if learned and piece:
+            first, _ = _border(ids, encoded(text[:start]))
+            _, last = _border(ids, encoded(text[:at]))
+            labels[first:last] = ids[first:last]
+    return ids, labels
+
+
+def _border(ids: Sequence[int], before: Sequence[int]) -> tuple[int, int]:
+    """How many tokens of a text lie before a border, without and with one across it.
+
+    Args:
+        before: the tokens of the text up to the border.
+    """
+    equal = next((n for n, (one, other) in enumerate(zip(ids, before, strict=False)) if one != other), None)
+    count = min(len(ids), len(before)) if equal is None else equal
+    return count, count if count == len(before) else count + 1
 
 
 def _chat(row: Row, messages: list[dict[str, Any]], tokenizer: Tokenizer) -> Iterator[tuple[str, bool]]:

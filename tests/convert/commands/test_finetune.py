@@ -16,10 +16,12 @@ from candle_convert.convert.finetune.examples import language_examples
 from candle_convert.convert.finetune.rows import read_rows
 from candle_convert.convert.load.attached_files import tokenizer_of
 from candle_convert.convert.open.open_model import open_model
+from candle_convert.convert.translate.open_tokenizer import open_tokenizer
 from candle_convert.tests.builders import timm_outputs, tiny_llama
 from candle_convert.tests.builders.image_checkpoints import image_model, saved
 from candle_convert.tests.builders.mobilenet_v2 import mobilenet_v2
 from candle_convert.tests.builders.text_checkpoints import checkpoint
+from candle_convert.tests.builders.trained_tokenizers import sentencepiece
 from candle_convert.training.checkpoint.nested_file import load_nested
 from PIL import Image
 from safetensors.numpy import load_file
@@ -170,6 +172,43 @@ def test_sharegpt_and_alpaca_rows_are_chats(folder, row, text, learned):
     assert _joined(tokenizer.decode(list(example.ids))) == _joined(text)
     predicted = [token for token, label in zip(example.ids, example.labels, strict=True) if label != -100]
     assert [line.strip() for line in tokenizer.decode(predicted).split("\n")] == [*learned, ""]
+
+
+LLAMA_2 = (
+    "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token + '[INST] ' + m.content + ' [/INST]' }}"
+    "{% else %}{{ ' ' + m.content + ' ' + eos_token }}{% endif %}{% endfor %}"
+)
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+PLAIN = CHAT_TEMPLATE + "{% if add_generation_prompt %}<assistant>{% endif %}"
+CHAT = [
+    {"role": "user", "content": "Where is the module?"},
+    {"role": "assistant", "content": "In the package."},
+    {"role": "user", "content": "And the class"},
+    {"role": "assistant", "content": "There, too"},
+]
+
+
+@pytest.mark.parametrize("files", ["tokenizer.json", "tokenizer.model"])
+@pytest.mark.parametrize("template", [LLAMA_2, CHATML, PLAIN], ids=["llama 2", "chatml", "plain"])
+def test_chats_have_the_ids_of_transformers(folder, template, files):
+    """SentencePiece puts a space before every text that it encodes: a chat is one text, and the template writes BOS."""
+    (folder / "tokenizer.model").write_bytes(sentencepiece("bpe", control_symbols="<|im_start|>,<|im_end|>"))
+    settings = {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_bos_token": True, "chat_template": template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    theirs = transformers.LlamaTokenizer.from_pretrained(folder)
+    if files == "tokenizer.json":
+        theirs.save_pretrained(folder)
+        (folder / "tokenizer.model").unlink()
+    tokenizer = open_tokenizer(str(folder))[1]
+    rows(folder / "d.jsonl", [{"messages": CHAT}])
+    (example,) = language_examples(read_rows("d.jsonl"), tokenizer, 512)
+    assert list(example.ids) == theirs.apply_chat_template(CHAT, tokenize=True, return_dict=False)
+    learned = [token for token, label in zip(example.ids, example.labels, strict=True) if label != -100]
+    said = theirs.decode(learned).replace("<|im_end|>", "").replace("</s>", "").split()
+    assert said == ["In", "the", "package.", "There,", "too"]
 
 
 @pytest.mark.parametrize(
