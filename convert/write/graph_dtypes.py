@@ -15,6 +15,7 @@ from ...runtime.passes.pattern.replace_nodes import graphs
 from ...runtime.passes.precision.cast_weights import AUTO, Cast
 from ...runtime.passes.precision.f16_analysis import ValueOrigins
 from ...runtime.passes.precision.mixed_precision import MixedPrecision, paired_states
+from ...runtime.passes.precision.transposed_half_products import UnfuseHalfProducts
 from ...runtime.passes.precision.weight_casts import CastStoredWeights, widen_to_f32
 from ...runtime.tensor.dtype import BF16, DTYPES, F16, F32, F64, DType, dtype_named
 from ...runtime.tensor.tensor import Tensor
@@ -90,6 +91,8 @@ def retype(graph: Graph, casts: Cast, *, built: bool, f32_borders: bool = False)
     CastStoredWeights(wanted, lambda name, tensor, stored: casts.change(name, whole.get(name, tensor), stored)).run(
         graph
     )
+    if dtype is F16 and not wide:
+        UnfuseHalfProducts().run(graph)
     infer(graph)
 
 

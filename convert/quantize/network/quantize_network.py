@@ -14,6 +14,7 @@ from ....runtime.ir.shape_inference import infer
 from ....runtime.passes.pattern.dead_code import RemoveDeadCode
 from ....runtime.passes.pattern.replace_nodes import constant, graphs
 from ....runtime.passes.precision.half import HalfPrecision
+from ....runtime.passes.precision.transposed_half_products import UnfuseHalfProducts
 from ....runtime.passes.quantize import dynamic_int8, float8_weights, static_qdq_int8, weight_only
 from ....runtime.passes.quantize.qdq_fusion import FuseQDQ
 from ....runtime.passes.simplification import Simplify
@@ -144,6 +145,8 @@ def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
     made.run(graph)
     if request.kind == "static" and request.form == "qoperator":
         FuseQDQ().run(graph)
+    if request.kind == "half":
+        UnfuseHalfProducts().run(graph)
     return made.changed
 
 
