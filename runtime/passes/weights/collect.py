@@ -34,7 +34,8 @@ def weights_only(graph: Graph) -> bool:
     if not graph.nodes and not graph.inputs:
         return False
     graph.weights = collect_weights(graph)
-    graph.note("W-NODES", f"only weights are written; {counted(len(graph.nodes), 'node', verb='is')} dropped")
+    dropped = counted(len(graph.nodes), "node", verb="is")
+    graph.note("W-NODES", f"only weights are written, by name: {dropped} dropped, and the file cannot be run")
     graph.nodes, graph.inputs, graph.outputs, graph.training = [], [], [], []
     graph.values, graph.functions, graph.constants = {}, {}, {}
     return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...base.dataclass import dataclass
 from ...base.errors import UsageError
 from ...base.untrusted.regex import compiled
@@ -54,3 +56,20 @@ class Select:
             weights[new] = graph.weights[name]
         graph.weights = weights
         return list(weights) != before
+
+    def split(self, names: Iterable[str]) -> tuple[Select, Select]:
+        """What renames some of these names, and the rest: names of the output and which weights to keep."""
+        exact = dict(self.names)
+        current = list(names)
+        own = {name: new for name, new in exact.items() if name in set(current)}
+        current = [own.get(name, name) for name in current]
+        early, late = [], []
+        for pattern, replacement in self.rename:
+            renamed = compiled(pattern).replaced(replacement, current)
+            (late if renamed == current else early).append((pattern, replacement))
+            current = renamed
+        rest = tuple((name, new) for name, new in self.names if name not in own)
+        return (
+            Select(rename=tuple(early), names=tuple(own.items())),
+            Select(self.include, self.exclude, tuple(late), rest),
+        )

@@ -27,6 +27,7 @@ from candle_convert.tests.oracles.libllama import NAME, Libllama
 from candle_convert.tests.oracles.libllama_encoder import CLS, EncoderInLibllama
 from candle_convert.tests.oracles.transformers import cases, difference, expected, made
 from PIL import Image
+from safetensors.numpy import load_file, save_file
 
 FILES = ("config.json", "tokenizer.json", "preprocessor_config.json")
 PICTURE, SOUND = "{picture}", "{sound}"
@@ -303,10 +304,32 @@ def test_answers(build, media, tmp_path, capsys):
         source.library(path)
 
 
-def test_nodes_are_not_part_of_gguf_files(tmp_path, capsys):
-    """A network of nodes: its weights alone are written, which is said."""
-    source = timm(tmp_path)
-    assert run(["convert", str(source.path), str(tmp_path / "net.onnx")]) == 0
-    capsys.readouterr()
-    assert run(["convert", str(tmp_path / "net.onnx"), str(tmp_path / "net.gguf")]) == 0
-    assert "nodes are dropped" in capsys.readouterr().err
+def test_weights_of_nodes_do_not_pass_for_a_model(tmp_path, capsys):
+    """A network of nodes: where its weights alone would look like a model, they are written only if asked for."""
+    (tmp_path / "source").mkdir()
+    assert run(["convert", str(vit(tmp_path / "source").path), str(tmp_path / "net"), "--to", "onnx", "-q"]) == 0
+    network = str(tmp_path / "net")
+    for words in (("net.gguf",), ("weights", "--to", "safetensors")):
+        capsys.readouterr()
+        assert run(["convert", network, str(tmp_path / words[0]), *words[1:]]) == 4
+        assert "E-OUT-NODES" in capsys.readouterr().err
+        assert not (tmp_path / words[0]).exists()
+        assert run(["convert", network, str(tmp_path / words[0]), *words[1:], "--weights-only"]) == 0
+        assert "nodes are dropped" in capsys.readouterr().err
+    kept = cc.load_file(tmp_path / "net.gguf")
+    for name in ("file.safetensors", "file.npz"):
+        assert run(["convert", network, str(tmp_path / name)]) == 0
+        assert "the file cannot be run" in capsys.readouterr().err
+        assert cc.load_file(tmp_path / name).keys() == kept.keys()
+
+
+def test_names_that_are_renamed_become_a_models(tmp_path):
+    """--rename applies to the names of the input before its architecture is recognized."""
+    source = _llama(tmp_path)[1]
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file({f"net/{name.replace('self_attn', 'sa')}": array for name, array in weights.items()},
+              tmp_path / "model.safetensors")  # fmt: skip
+    words = ["--rename", "^net/=", "--rename", r"\.sa\.=.self_attn.", "--rename", r"^output\.weight$=output.weight"]
+    assert run(["convert", str(tmp_path), str(tmp_path / "m.gguf"), *words]) == 0
+    logits = cc.models.load(tmp_path / "m.gguf", threads=1).logits(source.feeds["input_ids"])
+    assert difference(logits, source.expected["logits"]) < 1e-4
