@@ -54,7 +54,7 @@ COHERE_KEYS: tuple[Row, ...] = (
 COHERE2_KEYS: tuple[Row, ...] = (
     *KEYS, THETA, HEAD_DIM, VALUE_DIM, Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 4,
                                            COUNT),
-    Windows(lambda config, i: (i + 1) % config.pattern != 0, period=4),
+    Windows(lambda config, i: (i + 1) % config.pattern != 0, period=4, usual=4096),
     WHOLE_ROTARY, TOKENS,
 )  # fmt: skip
 WEIGHTS = (*EMBED, *ATTN_NORM, *attention(), *GATED, *NORM, *HEAD)

@@ -55,7 +55,7 @@ class Pattern:
 KEYS = (
     *DECODER, *HEADS, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("silu"), WHOLE_ROTARY,
     ROTARY_PAIRS, TOKENS, Pattern(),
-    Windows(lambda config, i: config.pattern[i % len(config.pattern)] == "L", period=4, explicit=True),
+    Windows(lambda config, i: config.pattern[i % len(config.pattern)] == "L", period=4, explicit=True, usual=4096),
 )  # fmt: skip
 WEIGHTS = (
     LLAMA3_FACTORS, *EMBED, *attention(), *QK_NORM, *AFTER_ATTN, *GATED, *AFTER_MLP, *NORM, *HEAD,

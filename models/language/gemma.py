@@ -39,7 +39,7 @@ def _integral(value: Any) -> float:
 KEYS = (*DECODER, *HEADS, INTERMEDIATE, RMS_EPS)
 GEMMA_KEYS = (*KEYS, act("gelu_tanh"), THETA, Scaling())
 GEMMA2_KEYS = (
-    *KEYS, GEMMA_ACT, THETA, Scaling(), Windows(lambda config, i: i % 2 == 0, period=2),
+    *KEYS, GEMMA_ACT, THETA, Scaling(), Windows(lambda config, i: i % 2 == 0, period=2, usual=4096),
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 46), _integral),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", 50.0, NOT_NEGATIVE, null=0.0),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", 30.0, NOT_NEGATIVE, null=0.0),
@@ -48,7 +48,7 @@ GEMMA3_KEYS = (
     *KEYS,
     GEMMA_ACT,
     Key("pattern", ("sliding_window_pattern", "_sliding_window_pattern"), (), 6, COUNT),
-    Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6),
+    Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6, usual=4096),
     *TWO_ROPES,
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), _integral),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, NOT_NEGATIVE),

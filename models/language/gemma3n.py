@@ -95,7 +95,7 @@ class Width:
 
 KEYS = (
     *DECODER, *HEADS, RMS_EPS, Width(), GEMMA_ACT,
-    Windows(lambda config, i: (i + 1) % 5 != 0, period=5, explicit=True), *TWO_ROPES,
+    Windows(lambda config, i: (i + 1) % 5 != 0, period=5, explicit=True, usual=512), *TWO_ROPES,
     SharedLayers("shared", "num_kv_shared_layers", "attention.shared_kv_layers", 15, at_most=("layers",)),
     Sparsity(), *INPUT_KEYS,
     Key("copies", "altup_num_inputs", "altup.num_inputs", 4, Integer(2, 64)),

@@ -234,7 +234,7 @@ class LogitCap(Key):
 CAP = "final_logit_softcapping"
 KEYS = (
     *DECODER, RMS_EPS, GEMMA_ACT, Key("head_dim", "head_dim", "attention.key_length_swa", 256, EVEN),
-    Windows(lambda config, i: (i + 1) % 6 != 0, period=6, explicit=True), KVHeadsOf("kv_heads", False),
+    Windows(lambda config, i: (i + 1) % 6 != 0, period=6, explicit=True, usual=512), KVHeadsOf("kv_heads", False),
     KVHeadsOf("full_kv_heads", True), FullHeadDim(),
     Key("theta", f"{WHOLE}.rope_theta", "rope.freq_base", 1e6, FREQUENCY_BASE),
     Key("local_theta", f"{LOCAL}.rope_theta", "rope.freq_base_swa", 1e4, FREQUENCY_BASE), Proportion(),

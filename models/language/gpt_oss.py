@@ -40,7 +40,7 @@ KEYS: tuple[Row, ...] = (
     *DECODER, *HEADS, INTERMEDIATE,
     Key("expert_intermediate", (), "expert_feed_forward_length", lambda config: config.intermediate, COUNT), RMS_EPS_5,
     frequency_base(150000.0), Scaling(section=ROPE),
-    Windows(lambda config, i: i % 2 == 0, period=2),
+    Windows(lambda config, i: i % 2 == 0, period=2, usual=128),
     Key("experts", "num_local_experts", "expert_count", kind=COUNT), EXPERTS_USED,
     Fixed("limit", "swiglu_limit", 7.0), Fixed("steep", "swiglu_alpha", 1.702),
 )  # fmt: skip

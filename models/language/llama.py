@@ -45,12 +45,14 @@ class MistralWindows(Windows):
         return super().read(names, source, config)
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
+        if names == HF and not any(config.windows):
+            return {}
         said = super().write(names, config)
-        return {**said, "model_type": "mistral"} if names == HF and said else said
+        return {**said, "model_type": "mistral"} if names == HF else said
 
 
 KEYS = (
-    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), MistralWindows(), act("silu"),
+    *DECODER, *HEADS, INTERMEDIATE, RMS_EPS, THETA, Scaling(), MistralWindows(usual=4096), act("silu"),
     WHOLE_ROTARY, ROTARY_PAIRS, TOKENS, CAUSAL,
 )  # fmt: skip
 

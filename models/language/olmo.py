@@ -49,7 +49,7 @@ OLMO3_KEYS = (
     FrequencyBase("theta", "rope_theta", "rope.freq_base", 5e5, FREQUENCY_BASE, section=FULL_LAYERS),
     FrequencyBase("local_theta", (), (), _local_theta, FREQUENCY_BASE, section=SLIDING_LAYERS),
     Scaling(section=FULL_LAYERS), Scaling("local_scaling", SLIDING_LAYERS, gguf_keys=None),
-    RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0, period=4, explicit=True),
+    RMS_EPS_5, Windows(lambda config, i: (i + 1) % 4 != 0, period=4, explicit=True, usual=4096),
 )  # fmt: skip
 WEIGHTS = (*EMBED, *attention(pairs=True), *GATED, *HEAD)
 OLMO2_WEIGHTS = (*EMBED, *attention(), *WHOLE_QK_NORM, *AFTER_ATTN, *GATED, *AFTER_MLP, *NORM, *HEAD)

@@ -213,18 +213,20 @@ class Windows:
         always: whether GGUF files state 0 for models without windows.
         period: default of GGUF files: every period-th layer has full attention; None if GGUF keys cannot express it.
         explicit: whether GGUF files always list the layers with windows.
+        usual: window of a config.json that does not mention it; null there is none.
     """
 
     slides: Callable[[Config, int], bool] = lambda config, i: True
     always: bool = False
     period: int | None = None
     explicit: bool = False
+    usual: int | None = None
     name: str = "windows"
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
         hf = names == HF
         key = "sliding_window" if hf else "attention.sliding_window"
-        window = checked(key, source.get(key) or 0, SIZE)
+        window = checked(key, source.get(key, self.usual if hf else None) or 0, SIZE)
         if not window or (hf and source.get("use_sliding_window") is False):
             return [None] * config.layers
         kinds = source.get("layer_types") if hf else None
@@ -242,9 +244,11 @@ class Windows:
     def write(self, names: str, config: Config) -> dict[str, Any]:
         sizes = {window for window in config.windows if window is not None}
         slides = [window is not None for window in config.windows]
+        if names == HF and not sizes:
+            return {} if self.usual is None else {"sliding_window": None}
         if names == HF:
             kinds = ["sliding_attention" if each else "full_attention" for each in slides]
-            return {"sliding_window": max(sizes), **({} if all(slides) else {"layer_types": kinds})} if sizes else {}
+            return {"sliding_window": max(sizes), **({} if all(slides) else {"layer_types": kinds})}
         if not sizes:
             return {"attention.sliding_window": 0} if self.always else {}
         usual = self.period is None or (slides == sliding_layers(self.period, config.layers) and not self.explicit)

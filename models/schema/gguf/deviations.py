@@ -39,8 +39,8 @@ def fixed_head_size(config: Config, names: Collection[str]) -> str | None:
 
 
 def ignored_windows(config: Config, names: Collection[str]) -> str | None:
-    """Deviation of architectures whose sliding windows llama.cpp ignores."""
+    """Deviation of architectures whose sliding windows llama.cpp ignores, where texts may be longer than windows."""
     sizes = {window for window in config.windows if window is not None}
-    if not sizes:
+    if not sizes or min(sizes) >= config.context:
         return None
     return f"ignores sliding windows; texts of up to {counted(min(sizes), 'token')} are not affected"

@@ -28,6 +28,8 @@ SETTINGS = {
         {**YARN, "mscale": 0.7, "mscale_all_dim": 0.9},
         {**YARN, "original_max_position_embeddings": 4096, "beta_fast": 8.0, "beta_slow": 4.0},
         {**YARN, "original_max_position_embeddings": 4096, "truncate": False},
+        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 16},
     ),
     "partial_rotary_factor": (0.25,),
     **dict.fromkeys(("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"), EPSILON),
@@ -47,11 +49,29 @@ SETTINGS = {
     "scale_attn_by_inverse_layer_idx": (True,), "mamba_conv_bias": FLIP, "mamba_proj_bias": (True,),
     "mamba_rms_norm": FLIP, "mamba_norm_before_gate": (True,), "use_conv_bias": FLIP, "num_kv_shared_layers": (2,),
     "rope_interleave": (False,), "activation_sparsity_pattern": (0.5,), "conv_bias": FLIP,
+    "use_bidirectional_attention": (True,), "no_rope_layers": ([1, 0, 1],), "swiglu_alpha": (1.2,),
+    "lm_head_bias": FLIP, "qkv_bias": FLIP, "attention_out_bias": FLIP, "interleave_moe_layer_step": (2,),
+    "mixer_rms_eps": EPSILON, "position_embedding_type": ("nope", "rope"), "attention_in_multiplier": (0.4,),
+    "attention_out_multiplier": (0.4,), "ssm_in_multiplier": (0.4,), "ssm_out_multiplier": (0.4,),
+    "mlp_multipliers": ([0.5, 0.7],), "ssm_multipliers": ([0.5, 0.6, 0.7, 0.8, 0.9],), "projectors_bias": (True,),
+    "num_ln_in_parallel_attn": (1, 2), "attention_k_eq_v": FLIP, "use_double_wide_mlp": (True,),
+    "altup_active_idx": (1,), "altup_coef_clip": (0.1,), "altup_correct_scale": (False,), "no_bias": (False,),
+    "attn_config": ({"softmax_scale": 0.5}, {"alibi_bias_max": 4}, {"clip_qkv": 0.3}),
+    "time_step_limit": ([0.0, 0.2],), "n_shared_experts": (2,), "max_window_layers": (1,),
+    "layer_types": (["full_attention", "sliding_attention", "full_attention"],), "sliding_window_pattern": ("LG", 2),
+    "expert_layer_period": (1,), "attn_layer_period": (3,),
 }  # fmt: skip
 """Telling values by the key of config.json; a model has those that transformers' configuration has."""
-WITH = {"sliding_window": {"use_sliding_window": True, "max_window_layers": 0}, "topk_group": {"n_group": 2}}
+WITH = {
+    "sliding_window": {"use_sliding_window": True, "max_window_layers": 0},
+    "max_window_layers": {"use_sliding_window": True, "sliding_window": 5},
+    "layer_types": {"sliding_window": 5}, "sliding_window_pattern": {"sliding_window": 5}, "topk_group": {"n_group": 2},
+}  # fmt: skip
 """Keys that go with another."""
-WITHOUT = {"sliding_window": ("layer_types",), "rope_scaling": ("rope_parameters",)}
+WITHOUT = {
+    "sliding_window": ("layer_types",), "max_window_layers": ("layer_types",),
+    "sliding_window_pattern": ("layer_types",), "rope_scaling": ("rope_parameters",),
+}  # fmt: skip
 """Keys that another takes the place of."""
 REPLACED = {"exaone4": "exaone4_small", "gemma3n_text": "gemma3n_own_keys", "bitnet": "bitnet_silu"}
 """Cases that stand for a model, where libllama expects other sizes of the first."""
