@@ -77,10 +77,37 @@ def _widened(node: Node, build: Builder) -> bool:
     return True
 
 
+SCALES = {"QLinearMatMul": (1, 4, 6), "DequantizeLinear": (1,)}
+"""Indices of the inputs that are f32 in older definitions."""
+
+
+def _scaled_in_f32(node: Node, build: Builder) -> bool:
+    """Products of integers and 16-bit scales: the same with f32 scales, rounded once."""
+    inputs = list(node.inputs)
+    narrow = [at for at in SCALES[node.op.name] if at < len(inputs) and _is_16_bit(inputs[at])]
+    if not narrow:
+        return False
+    for at in narrow:
+        inputs[at] = build.add("Cast", [inputs[at]], {"to": CAST["f32"]})
+    attributes = {name: value for name, value in node.attributes.items() if name != "output_dtype"}
+    result, dtype = node.outputs[0], node.outputs[0].dtype
+    if dtype is None or not _is_16_bit(result):
+        build.add(node.op.name, inputs, attributes, outputs=node.outputs, name=node.name)
+        return True
+    wide = build.add(node.op.name, inputs, attributes, name=node.name)
+    build.add("Cast", [wide], {"to": dtype.onnx}, outputs=node.outputs)
+    return True
+
+
+def _is_16_bit(value: Value | None) -> bool:
+    return value is not None and value.dtype is not None and value.dtype.name in ("f16", "bf16")
+
+
 EXPRESSIONS: dict[str, Callable[[Node, Builder], bool]] = {
     "Pad": _pad,
     "Split": _split,
     "Shape": _shape,
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Relu", "IsInf"), _widened),
+    **dict.fromkeys(SCALES, _scaled_in_f32),
 }
 """How a node is written where its definition is newer than the opset."""

@@ -60,6 +60,14 @@ CASES = {
                             {"a": (X * 90).astype(dtype), "b": (np.abs(X) * 50 + 1).astype(dtype)}, {}, 18)
         for name in ("Add", "Sub", "Mul", "Div") for dtype in ("int8", "int16", "uint8", "uint16")
     },
+    "QLinearMatMul float16": (
+        helper.make_node("QLinearMatMul", ["a", "as", "az", "b", "bs", "bz", "ys", "yz"], ["y"]),
+        {"a": RNG.integers(0, 255, (5, 4)).astype(np.uint8)},
+        {"as": np.float16(0.02), "az": np.uint8(128), "b": RNG.integers(0, 255, (4, 3)).astype(np.uint8),
+         "bs": np.float16(0.01), "bz": np.uint8(120), "ys": np.float16(0.05), "yz": np.uint8(100)}, 21),
+    "DequantizeLinear float16": (helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"], axis=1),
+                                 {"x": RNG.integers(0, 255, (5, 4)).astype(np.uint8)},
+                                 {"s": np.float16([0.01, 0.3, 1.7, 0.02]), "z": np.uint8([3, 128, 0, 255])}, 21),
 }  # fmt: skip
 
 
