@@ -245,6 +245,11 @@ def _fixed_sharing(config: Config, names: Collection[str]) -> str | None:
     return f"does not load models of this architecture whose first {OWN_LAYERS} layers share keys and values"
 
 
+def _first_copy(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models whose active copy of the hidden state is not the first."""
+    return f"computes altup_active_idx 0 in place of {config.active}" if config.active else None
+
+
 ARCHITECTURES = (
     Architecture(
         "gemma3n",
@@ -255,6 +260,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         wide_activations=True,
-        deviations=(Unread(BIAS), _fixed_sharing),
+        deviations=(Unread(BIAS), _fixed_sharing, _first_copy),
     ),
 )

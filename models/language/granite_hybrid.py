@@ -107,7 +107,7 @@ WEIGHTS = (
     *EMBED,
     *ATTN_NORM,
     *head_weights(f"{LAYER}mamba.", recurs),
-    *attention(when=attends),
+    *attention(pairs=True, when=attends),
     *MLP_NORM,
     *matrix(f"{OURS}router", f"{MIXTURE}router.layer", f"{GGUF}gate_inp", shape=("experts", "hidden"), when=mixes),
     *(

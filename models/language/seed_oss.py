@@ -42,6 +42,6 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
-        deviations=(Unread(r"\.ffn_\w+\.bias$"),),
+        deviations=(Unread(r"\.(ffn_\w+|attn_output)\.bias$"),),
     ),
 )

@@ -56,7 +56,7 @@ SETTINGS = {
     "mlp_multipliers": ([0.5, 0.7],), "ssm_multipliers": ([0.5, 0.6, 0.7, 0.8, 0.9],), "projectors_bias": (True,),
     "num_ln_in_parallel_attn": (1, 2), "attention_k_eq_v": FLIP, "use_double_wide_mlp": (True,),
     "altup_active_idx": (1,), "altup_coef_clip": (0.1,), "altup_correct_scale": (False,), "no_bias": (False,),
-    "attn_config": ({"softmax_scale": 0.5}, {"alibi_bias_max": 4}, {"clip_qkv": 0.3}),
+    "attn_config": ({"softmax_scale": 0.5}, {"clip_qkv": 0.3}),
     "time_step_limit": ([0.0, 0.2],), "n_shared_experts": (2,), "max_window_layers": (1,),
     "layer_types": (["full_attention", "sliding_attention", "full_attention"],), "sliding_window_pattern": ("LG", 2),
     "expert_layer_period": (1,), "attn_layer_period": (3,),
