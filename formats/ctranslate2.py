@@ -12,6 +12,7 @@ import math
 import struct
 
 from ..runtime.base.errors import FormatError, UnsupportedError
+from ..runtime.base.units import counted
 from ..runtime.contract.format import Format, ReadOptions
 from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import BF16, F16, F32, I8, I16, I32
@@ -91,7 +92,7 @@ def _variable(fields: Fields) -> tuple[str, Tensor]:
         raise UnsupportedError("E-CT2-TYPE", fields.source.path, f"{name!r} has the unknown type {kind}", at=at)
     dtype = TYPES[kind]
     if nbytes != math.prod(shape) * dtype.block_nbytes:
-        why = f"{name!r}, {dtype} {list(shape)}, has {nbytes:,} bytes"
+        why = f"{name!r}, {dtype} {list(shape)}, has {counted(nbytes, 'byte')}"
         raise FormatError("E-CT2-SIZE", fields.source.path, why, at=at)
     return name, Tensor(dtype, shape, Region(fields.source, fields.skip(nbytes, f"variable {name!r}"), nbytes))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..runtime.base.dataclass import dataclass
 from ..runtime.base.errors import FormatError, UnsupportedError
+from ..runtime.base.units import counted
 from ..runtime.contract.format import Format, ReadOptions
 from ..runtime.ir.graph import Graph, Meta
 from ..runtime.tensor.file import Source, contained
@@ -147,7 +148,7 @@ def _check_complete(part: _Part) -> None:
         raise FormatError(
             "E-GGML-TRUNCATED",
             part.source.path,
-            f"tensor {missing!r} is missing: the file ends after {len(have):,} tensors",
+            f"tensor {missing!r} is missing: the file ends after {counted(len(have), 'tensor')}",
             at=part.source.size,
             expected=f"{total:,} tensors for {layers:,} layers",
             hint="The file is truncated; download it again",

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from ..runtime.base.dataclass import dataclass
 from ..runtime.base.errors import FormatError, UnsupportedError
+from ..runtime.base.units import counted
 from ..runtime.contract.format import Format, ReadOptions
 from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import F32, I8, DType
@@ -146,7 +147,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
             source.path,
             why,
             at=min(source.size, header.nbytes),
-            expected=f"{header.nbytes:,} bytes",
+            expected=f"{counted(header.nbytes, 'byte')}",
             found=f"{source.size:,}",
             hint="Download the file again",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..runtime.base.errors import UnsupportedError
+from ..runtime.base.units import counted
 from ..runtime.contract.format import FileLayout, Finding, Format, Piece, ReadOptions, WriteOptions, shards
 from ..runtime.ir.graph import Graph, Meta
 from ..runtime.ir.opset_upgrade import upgrade
@@ -64,7 +65,7 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
             raise UnsupportedError(
                 "E-ONNX-SIZE",
                 None,
-                f"the model needs {model.nbytes:,} bytes, one file holds {MAX_MESSAGE:,}",
+                f"the model needs {counted(model.nbytes, 'byte')}, one file holds {MAX_MESSAGE:,}",
                 hint="Use --external-data auto",
             )
     places: dict[int, tuple[str, int]] = {}

@@ -13,6 +13,7 @@ from typing import Any
 from ...formats.containers.gguf.template_scan import MAX_CHARACTERS, suspicions
 from ...runtime.base.errors import FormatError
 from ...runtime.base.limits import Budget
+from ...runtime.base.units import counted
 from ...runtime.base.untrusted.json import parse
 from ...runtime.contract.format import Finding
 from ...runtime.tensor.file import Source
@@ -99,7 +100,7 @@ def template(text: str, member: str | None) -> Iterator[Finding]:
     """A chat template, which is a program: what it is made of, and whether rendering it ends."""
     if len(text) > MAX_CHARACTERS:
         yield Finding(
-            "E-SCAN-TEMPLATE", "error", f"a template of {len(text):,} characters is not scanned", member=member
+            "E-SCAN-TEMPLATE", "error", f"a template of {counted(len(text), 'character')} is not scanned", member=member
         )
         return
     found = suspicions(text)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ...runtime.base.errors import printable
+from ...runtime.base.units import counted
 from ..cli import shared_options
 from ..cli.number import Number
 from ..console.output import current
@@ -113,5 +114,5 @@ def clear(unused: float, **values: Any) -> None:
     from ..run.kernel_cache import delete_unused
 
     gone = delete_unused(unused)
-    current().say(f"{gone.files:,} files deleted, {gone.nbytes:,} bytes")
+    current().say(f"{gone.files:,} files deleted, {counted(gone.nbytes, 'byte')}")
     current().emit({"files": gone.files, "bytes": gone.nbytes})

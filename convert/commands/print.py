@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.errors import printable
+from ...runtime.base.units import counted
 from ..cli import shared_options
 from ..console.output import current
 
@@ -104,7 +105,7 @@ def _show_statistics(found: Statistics) -> None:
         if getattr(found, name) is not None
     )
     say(
-        f"{numbers or 'no finite values'}  ({found.count:,} values: {found.nan:,} NaN, {found.inf:,} Inf, "
+        f"{numbers or 'no finite values'}  ({counted(found.count, 'value')}: {found.nan:,} NaN, {found.inf:,} Inf, "
         f"{found.zeros:,} zeros)"
     )
     most = max(found.counts, default=0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...runtime.base.errors import FileAccessError, FormatError, UsageError
+from ...runtime.base.units import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +40,11 @@ def pieces(
     if len(ids) < 2 * context:
         hint = f"Use a longer text, or --context {max(SHORTEST, len(ids) // 2)}"
         raise UsageError(
-            "E-EVAL-TEXT", paths[0], f"gives {len(ids):,} tokens", expected=f"at least {2 * context:,}", hint=hint
+            "E-EVAL-TEXT",
+            paths[0],
+            f"gives {counted(len(ids), 'token')}",
+            expected=f"at least {2 * context:,}",
+            hint=hint,
         )
     whole = ids[: len(ids) // context * context].reshape(-1, context)[:count]
     if tokenizer.opening:

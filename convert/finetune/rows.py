@@ -11,6 +11,7 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.base.units import counted
 from ...runtime.base.untrusted.json import parse
 from ...runtime.tensor.file import Source
 from ..pictures.picture_inputs import pictures_by_folder
@@ -202,7 +203,7 @@ def split(rows: Rows, share: float, order: Iterable[int]) -> tuple[Rows, Rows]:
     if not count:
         return rows, rows
     if count >= len(rows.rows):
-        why = f"an --eval-split of {share:g} leaves nothing of {len(rows.rows)} rows to train with"
+        why = f"an --eval-split of {share:g} leaves nothing of {counted(len(rows.rows), 'row')} to train with"
         raise UsageError("E-DATA-SPLIT", rows.path, why)
     held = set(list(order)[:count])
     parts = [tuple(row for n, row in enumerate(rows.rows) if (n in held) == there) for there in (False, True)]

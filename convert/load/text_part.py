@@ -85,5 +85,5 @@ def _outer(stated: Mapping[str, Any]) -> dict[str, Any]:
 def _told(stated: Mapping[str, Any], graph: Graph, left: list[str]) -> str:
     nbytes = sum(graph.weights[name].nbytes for name in left)
     parts = sorted({name.removeprefix("model.").split(".")[0] for name in left})
-    what = f"{counted(len(left), 'weight')} of {', '.join(parts)} ({nbytes:,} bytes) are skipped"
+    what = f"{counted(len(left), 'weight')} of {', '.join(parts)} ({counted(nbytes, 'byte')}) are skipped"
     return f"only the text part of {stated.get('model_type')} is used; {what}"

@@ -206,7 +206,7 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
         raise FormatError(
             "E-INDEX-TENSORS",
             path,
-            f"tensor {min(missing)!r} is in none of the {len(shards)} shards",
+            f"tensor {min(missing)!r} is in none of the {counted(len(shards), 'shard')}",
             hint="Check that all shards are from one download",
         )
     graph = merged(shards.values(), "a shard")

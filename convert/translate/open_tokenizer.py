@@ -13,6 +13,7 @@ from ...models.tokenizer.writers.gguf_keys import gguf_metadata
 from ...models.tokenizer.writers.hf_files import hf_files
 from ...models.tokenizer.writers.tokenizer_differences import differing
 from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Held, Region
@@ -102,7 +103,7 @@ def mismatch(graph: Graph, tokenizer: Tokenizer) -> str | None:
     if rows is None or rows == len(tokenizer):
         return None
     if rows < len(tokenizer):
-        return f"the tokenizer has {len(tokenizer):,} tokens, the embedding has only {rows:,} rows"
+        return f"the tokenizer has {counted(len(tokenizer), 'token')}, the embedding has only {rows:,} rows"
     return (
         f"the embedding has {rows:,} rows, {rows - len(tokenizer):,} more than the tokenizer has tokens"
         if graph.format == "gguf"

@@ -227,7 +227,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         files = list(part.files)
     else:
         if not beside:
-            several = f"the model has {len(sources)} graphs, each of which is a file: {', '.join(sources)}"
+            several = f"the model has {counted(len(sources), 'graph')}, each of which is a file: {', '.join(sources)}"
             why = "--dtypes writes a file for each variant" if options.dtypes else several
             raise UsageError("E-OUT-GRAPHS", output, why, hint=f"Choose a directory: -o DIR/ --to {format.name}")
         made: dict[graph_variants.Variant, list[Part]] = {variant: [] for variant in variants}
@@ -440,7 +440,8 @@ def refuse_graphs(graph: Graph, format: Format, output: Path) -> None:
         raise UsageError(
             "E-OUT-GRAPHS",
             output,
-            f"{format.name} files hold weights, and the model is {len(graph.parts)} graphs: {', '.join(graph.parts)}",
+            f"{format.name} files hold weights, and the model is {counted(len(graph.parts), 'graph')}: "
+            f"{', '.join(graph.parts)}",
             hint=f"Convert the checkpoint that it was exported from, or one of its files, such as {first.files[0]}",
         )
 

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsafeFileError, UnsupportedError, UsageError
+from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import BF16, DTYPES, ELEMENT_TYPES, DType, plain_name
 from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Derived, Region, Storage, Stream
@@ -183,7 +184,7 @@ def _header_text(storage: Region | Stream, place: ArrayLocation) -> tuple[str, i
     if length > min(MAX_HEADER, storage.nbytes - begin):
         raise place.malformed(
             "E-NPZ-HEADER-LENGTH",
-            f"has {storage.nbytes:,} bytes and a header of {length:,}",
+            f"has {counted(storage.nbytes, 'byte')} and a header of {length:,}",
             expected=f"at most {MAX_HEADER:,}",
             hint="The file is truncated, or was not written by numpy",
         )
@@ -231,7 +232,7 @@ def _shape(text: str, place: ArrayLocation) -> tuple[int, ...]:
     shape = tuple(int(match[1]) for match in found if match is not None)
     if len(shape) > MAX_DIMS or math.prod(length for length in shape if length) >= 1 << 63:
         raise place.malformed(
-            "E-NPZ-SHAPE", f"has {len(shape)} dimensions of too many elements", found=f"({text[:80]})"
+            "E-NPZ-SHAPE", f"has {counted(len(shape), 'dimension')} of too many elements", found=f"({text[:80]})"
         )
     return shape
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ...runtime.base.errors import LimitError, UsageError
+from ...runtime.base.units import counted
 from ...runtime.base.untrusted import limited_process
 
 MAX_CHARACTERS = 1 << 20
@@ -27,7 +28,7 @@ def rendered(
         LimitError: the template exceeds the limits of time, memory or output.
     """
     if len(source) > MAX_CHARACTERS:
-        why = f"the chat template has {len(source):,} characters, the limit is {MAX_CHARACTERS:,}"
+        why = f"the chat template has {counted(len(source), 'character')}, the limit is {MAX_CHARACTERS:,}"
         raise LimitError(f"{CODE}-SIZE", path, why, hint=HINT)
     try:
         plain = _plain(dict(values))

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import HF, Architecture, Config, Key, Stored, Weight
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, SIZE, Listed, checked, flag, word
 from ...runtime.ir.graph import Value
@@ -55,7 +56,7 @@ class Chunks:
         kinds = checked("layer_types", (source.get("layer_types") if hf else None) or [], Listed(word))
         chunked = [kind == "chunked_attention" for kind in kinds] or config.uses_rope
         if len(chunked) < config.layers:
-            raise ValueError(f"layer_types lists {len(chunked):,} layers of {config.layers:,}")
+            raise ValueError(f"layer_types lists {counted(len(chunked), 'layer')} of {config.layers:,}")
         return [size if size and each else None for each in chunked[: config.layers]]
 
     def write(self, names: str, config: Config) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import CANDLE, GRAPH, HF, MODEL, Architecture, Config, Task
 from ...runtime.contract.darknet_cfg import Section, check_length, sections_of
 from ...runtime.contract.hyperparameter import checked, word
@@ -111,7 +112,7 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
     net, *layers = config.network.sections
     heads = [section for section in layers if section.kind == "yolo"]
     if not heads or len(layers) > MAX_LAYERS:
-        why = f"has {len(layers):,} layers, {len(heads)} of them [yolo]"
+        why = f"has {counted(len(layers), 'layer')}, {len(heads)} of them [yolo]"
         expected = f"at most {MAX_LAYERS:,} layers, and [yolo] among them"
         raise UnsupportedError("E-DARKNET-LAYER", config.path, why, expected=expected)
     config.values["labels"] = heads[0].integer("classes", 20, 1)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ...runtime.base.units import counted
 from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.base.nearest_name import nearest
 from ...runtime.tensor.dtype import DType
@@ -208,7 +209,7 @@ class VarBuilder:
         return FormatError(code, self._file, why, **{"hint": "The model and the file are not of one kind", **facts})
 
     def __repr__(self) -> str:
-        return f"VarBuilder(prefix={self.prefix!r}, dtype={self.dtype}, {len(self._tensors)} tensors)"
+        return f"VarBuilder(prefix={self.prefix!r}, dtype={self.dtype}, {counted(len(self._tensors), 'tensor')})"
 
 
 class _Everything(Mapping[str, Any]):

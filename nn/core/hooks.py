@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import mapped
 
@@ -93,6 +94,6 @@ class _Watched:
             if changed is not None:
                 gradients = replaced = changed if isinstance(changed, tuple) else (changed,)
                 if len(gradients) != self._count:
-                    why = f"a hook of {type(self._module).__name__} returns {len(gradients)} gradients"
+                    why = f"a hook of {type(self._module).__name__} returns {counted(len(gradients), 'gradient')}"
                     raise UsageError("E-NN-HOOK", None, why, expected=self._count)
         return replaced

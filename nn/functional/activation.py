@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...tensors.core.expression import apply, op_named
 from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.registry import FUNCTIONS
@@ -66,7 +67,7 @@ def prelu(input: LazyTensor, weight: LazyTensor) -> LazyTensor:
     """x, and below 0 x times the weight of its channel (dim 1), or times the only weight."""
     if weight.numel() > 1:
         if input.ndim < 2 or input.shape[1] != weight.numel():
-            why = f"prelu of {weight.numel()} weights for a tensor of shape {list(input.shape)}"
+            why = f"prelu of {counted(weight.numel(), 'weight')} for a tensor of shape {list(input.shape)}"
             raise UsageError("E-TENSOR-SHAPE", None, why, expected="one weight, or one for each channel of dim 1")
         weight = weight.reshape([-1] + [1] * (input.ndim - 2))
     elif not input.ndim:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...runtime.base.errors import FormatError
+from ...runtime.base.units import counted
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import op
@@ -39,9 +40,9 @@ def infer_if(node: Inference) -> None:
     for name in names:
         graph, depth = node.subgraph(name), len(node.facts.graphs)
         if graph.inputs:
-            node.fail(f"{name} has {len(graph.inputs)} inputs, a branch takes no inputs")
+            node.fail(f"{name} has {counted(len(graph.inputs), 'input')}, a branch takes no inputs")
         if len(graph.outputs) != len(node.node.outputs):
-            node.fail(f"{name} has {len(graph.outputs)} outputs, the node {len(node.node.outputs)}")
+            node.fail(f"{name} has {counted(len(graph.outputs), 'output')}, the node {len(node.node.outputs)}")
         try:
             node.infer_subgraph(graph)
         except FormatError as error:

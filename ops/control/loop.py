@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.base.errors import LimitError
 from ...runtime.base.limits import current
+from ...runtime.base.units import counted
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.ir.op import op
@@ -35,7 +36,8 @@ def infer_loop(node: Inference) -> None:
         or len(node.node.outputs) < count
     ):
         node.fail(
-            f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node"
+            f"its body has {counted(len(body.inputs), 'input')} and {counted(len(body.outputs), 'output')}, "
+            "which are not those of the node"
         )
     for value, dtype in zip(body.inputs, (I64, BOOL), strict=False):
         value.dtype, value.shape = value.dtype or dtype, () if value.shape is None else value.shape

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Dim, Graph, Node, Value
@@ -30,7 +31,8 @@ def infer_scan(node: Inference) -> None:
         or len(body.outputs) < states
     ):
         node.fail(
-            f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node"
+            f"its body has {counted(len(body.inputs), 'input')} and {counted(len(body.outputs), 'output')}, "
+            "which are not those of the node"
         )
     axes = _given(node.attributes["scan_input_axes"], scans)
     length: Dim = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
@@ -25,7 +26,7 @@ def infer_gather(node: Inference) -> None:
     data = None
     if known is not None and wanted is not None and len(shape) == 1 and len(indices) <= 1:
         if any(not -len(known) <= index < len(known) for index in wanted):
-            node.fail(f"indices {list(wanted)} are outside of {len(known)} elements")
+            node.fail(f"indices {list(wanted)} are outside of {counted(len(known), 'element')}")
         data = [known[index] for index in wanted]
     node.set(0, node.dtype(0), (*shape[:at], *indices, *shape[at + 1 :]), data=data)
 
@@ -73,7 +74,7 @@ def infer_gather_elements(node: Inference) -> None:
     """The shape of the indices."""
     shape, indices = node.shape(0), node.shape(1)
     if shape is not None and indices is not None and len(shape) != len(indices):
-        node.fail(f"the data has {len(shape)} dims, the indices have {len(indices)}")
+        node.fail(f"the data has {counted(len(shape), 'dim')}, the indices have {len(indices)}")
     if shape is not None:
         axis_of(node, node.attributes["axis"], len(shape))
     node.set(0, node.dtype(0), indices)
@@ -117,7 +118,7 @@ def infer_gather_nd(node: Inference) -> None:
         node.set(0, node.dtype(0), None)
         return
     if not 0 < depth <= len(shape) - batch or batch >= len(indices):
-        node.fail(f"tuples of {depth} indices with {batch} batch dims into {len(shape)} dims")
+        node.fail(f"tuples of {depth} indices with {batch} batch dims into {counted(len(shape), 'dim')}")
     shared: list[Dim] = [
         one if isinstance(one, int) else other for one, other in zip(shape[:batch], indices[:batch], strict=True)
     ]

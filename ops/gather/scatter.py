@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
@@ -100,7 +101,7 @@ def infer_scatter_nd(node: Inference) -> None:
         if not indices:
             node.fail("the indices are a scalar")
         if isinstance(indices[-1], int) and indices[-1] > len(shape):
-            node.fail(f"tuples of {indices[-1]} indices into {len(shape)} dims")
+            node.fail(f"tuples of {indices[-1]} indices into {counted(len(shape), 'dim')}")
     node.set(0, node.dtype(0), shape)
 
 

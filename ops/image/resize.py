@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import FormatError
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node, Value
 from ...runtime.ir.op import case, op, upgrade
@@ -67,7 +68,7 @@ def _infer(node: Inference) -> None:
     )
     counts = [len(given) for given in (scales, sizes) if given is not None and len(given)]
     if any(count != len(axes) for count in counts):
-        node.fail(f"{counts[0]} scales or sizes are given for {len(axes)} axes")
+        node.fail(f"{counts[0]} scales or sizes are given for {counted(len(axes), 'axis', 'axes')}")
     found: list[Dim] = [None] * len(axes)
     if scales is not None and scales.size:
         found = [scaled(shape[axis], float(scale)) for axis, scale in zip(axes, scales, strict=True)]
@@ -104,7 +105,7 @@ def axes_to_resample(
     shape = [before[dim] for dim in dims]
     for name, given, count in (("scales", scales, len(dims)), ("sizes", sizes, len(dims)), ("roi", roi, 2 * len(dims))):
         if given is not None and given.shape != (count,):
-            raise resize_error(f"{name} of shape {given.shape} do not fit {len(dims)} axes")
+            raise resize_error(f"{name} of shape {given.shape} do not fit {counted(len(dims), 'axis', 'axes')}")
     if sizes is not None:
         lengths, factors = by_policy(shape, [int(size) for size in sizes], policy)
     else:
@@ -285,7 +286,7 @@ def constant(value: Value | None, build: Builder) -> np.ndarray | None:
 def infer_upsample(node: Inference) -> None:
     shape, scales = node.shape(0), node.array(1)
     if shape is not None and scales is not None and len(scales) != len(shape):
-        node.fail(f"{len(scales)} scales are given for {len(shape)} axes")
+        node.fail(f"{len(scales)} scales are given for {counted(len(shape), 'axis', 'axes')}")
     known = (
         None
         if shape is None

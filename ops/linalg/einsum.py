@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import CHECK, Inference, Shape
@@ -52,7 +53,7 @@ def summed(node: Inference) -> None:
     """Lengths of the indices of the output term."""
     terms, output = parsed(node.attributes["equation"])
     if len(terms) != len(node):
-        node.fail(f"the equation has {len(terms)} terms, there are {len(node)} inputs")
+        node.fail(f"the equation has {counted(len(terms), 'term')}, there are {counted(len(node), 'input')}")
     lengths: dict[str, Dim] = {}
     stack: Shape | None = ()
     for index, term in enumerate(terms):
@@ -62,7 +63,7 @@ def summed(node: Inference) -> None:
             continue
         found = labelled(term, shape)
         if found is None:
-            node.fail(f"term {term!r} does not fit an input of {len(shape)} dims")
+            node.fail(f"term {term!r} does not fit an input of {counted(len(shape), 'dim')}")
         for letter, length in found[0].items():
             lengths[letter] = broadcast_dim(lengths.get(letter, 1), length)
         stack = broadcast(stack, found[1])

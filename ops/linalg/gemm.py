@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
@@ -18,7 +19,7 @@ def product(node: Inference) -> None:
     shapes = [node.shape(0), node.shape(1)]
     for shape in shapes:
         if shape is not None and len(shape) != 2:
-            node.fail(f"its inputs are matrices, one has {len(shape)} dims")
+            node.fail(f"its inputs are matrices, one has {counted(len(shape), 'dim')}")
     a, b = (shape or (None, None) for shape in shapes)
     rows, inner = a[::-1] if node.attributes["transA"] else a
     other, columns = b[::-1] if node.attributes["transB"] else b

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op
@@ -24,7 +25,7 @@ GROUP = 32
 def _infer(node: Inference) -> None:
     x, weight = node.shape(0), node.shape(1)
     if weight is not None and len(weight) != 2:
-        node.fail(f"its weight has {len(weight)} dims, not 2")
+        node.fail(f"its weight has {counted(len(weight), 'dim')}, not 2")
     if x is not None and not x:
         node.fail("the first input is a scalar")
     out, inner = weight or (None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op
@@ -20,13 +21,13 @@ from .linear import activated, decoded_rows
 def _infer(node: Inference) -> None:
     x, weight, ids = node.shape(0), node.shape(1), node.shape(2)
     if weight is not None and len(weight) != 3:
-        node.fail(f"its weight has {len(weight)} dims, not 3")
+        node.fail(f"its weight has {counted(len(weight), 'dim')}, not 3")
     if ids is None or x is None:
         node.set(0, node.dtype(0), None)
         return
     each = bool(node.attributes["each"])
     if not ids or len(x) != len(ids) + each:
-        node.fail(f"rows of {len(x)} dims for choices of {len(ids)} dims, each={int(each)}")
+        node.fail(f"rows of {counted(len(x), 'dim')} for choices of {counted(len(ids), 'dim')}, each={int(each)}")
     out, inner = weight[1:] if weight else (None, None)
     if isinstance(x[-1], int) and isinstance(inner, int) and x[-1] != inner:
         node.fail(f"rows of the first input have {x[-1]} elements, those of the weight {inner}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
@@ -31,7 +32,7 @@ def lost(node: Inference) -> None:
         node.fail(f"reduction {node.attributes['reduction']!r} is none of {', '.join(REDUCTIONS)}")
     scores = node.shape(0)
     if scores is not None and len(scores) < 2:
-        node.fail(f"its scores have {len(scores)} dims, they need a batch and classes")
+        node.fail(f"its scores have {counted(len(scores), 'dim')}, they need a batch and classes")
     each = node.shape(1) or (None if scores is None else (scores[0], *scores[2:]))
     node.set(0, node.dtype(0), each if node.attributes["reduction"] == "none" else ())
     node.set(1, node.dtype(0), scores)
@@ -56,8 +57,8 @@ def _loss(
             found=labels.shape,
             hint="Compare them",
         )
-    counted = np.ones(labels.shape, bool) if ignore_index is None else labels != ignore_index
-    chosen = np.where(counted, labels, 0).astype(np.intp)
+    used = np.ones(labels.shape, bool) if ignore_index is None else labels != ignore_index
+    chosen = np.where(used, labels, 0).astype(np.intp)
     if chosen.size and (chosen.min() < 0 or chosen.max() >= logs.shape[1]):
         raise UsageError(
             "E-OP-VALUE",
@@ -67,13 +68,13 @@ def _loss(
             found=int(chosen.max()),
             hint="Check the labels",
         )
-    share = counted.astype(logs.dtype) if weights is None else np.where(counted, weights[chosen], 0).astype(logs.dtype)
+    share = used.astype(logs.dtype) if weights is None else np.where(used, weights[chosen], 0).astype(logs.dtype)
     each = (
         -np.take_along_axis(logs, chosen[:, None], axis=1)[:, 0]
         if logs.shape[1]
         else np.zeros(labels.shape, logs.dtype)
     )
-    each = np.where(counted, each * share, 0).astype(logs.dtype)
+    each = np.where(used, each * share, 0).astype(logs.dtype)
     if reduction == "none":
         return each
     return (

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
@@ -90,7 +91,7 @@ def feature_vectorizer(*inputs: np.ndarray, inputdimensions: Sequence[int] | Non
     widths = [item.shape[1] for item in rows] if not inputdimensions else list(inputdimensions)
     if len(widths) != len(rows) or min(widths, default=0) < 0 or len({len(item) for item in rows}) != 1:
         raise input_error(
-            "FeatureVectorizer", "widths and inputs do not fit", expected=f"{len(rows)} widths", found=widths
+            "FeatureVectorizer", "widths and inputs do not fit", expected=f"{counted(len(rows), 'width')}", found=widths
         )
     result = np.zeros((len(rows[0]), sum(widths)), np.float32)
     start = 0

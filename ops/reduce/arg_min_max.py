@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
@@ -35,7 +36,7 @@ def indexed(node: Inference) -> None:
         node.set(0, I64, None)
         return
     if not -len(shape) <= axis < len(shape):
-        node.fail(f"axis {axis} does not exist in {len(shape)} dims")
+        node.fail(f"axis {axis} does not exist in {counted(len(shape), 'dim')}")
     taken = axis % len(shape)
     left: list[Dim] = [
         1 if index == taken else dim for index, dim in enumerate(shape) if node.attributes["keepdims"] or index != taken

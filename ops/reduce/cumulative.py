@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.kernel_api import BaseStep
@@ -50,7 +51,7 @@ def along_input(node: Inference) -> None:
     """As the first input, which has the axis that the second one gives."""
     shape, axis = node.shape(0), node.data(1)
     if shape is not None and axis and isinstance(axis[0], int) and not -len(shape) <= axis[0] < len(shape):
-        node.fail(f"axis {axis[0]} does not exist in {len(shape)} dims")
+        node.fail(f"axis {axis[0]} does not exist in {counted(len(shape), 'dim')}")
     same_as_input(node)
 
 

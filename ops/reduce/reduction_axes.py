@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import Example, Op, op, upgrade
@@ -104,7 +105,7 @@ def reduced(node: Inference, data: Callable[[Sequence[int]], int] | None = None)
         return
     wanted = [int(axis) for axis in chosen.reshape(-1)]
     if any(not -len(shape) <= axis < len(shape) for axis in wanted):
-        node.fail(f"axes {wanted} do not exist in {len(shape)} dims")
+        node.fail(f"axes {wanted} do not exist in {counted(len(shape), 'dim')}")
     taken = {axis % len(shape) for axis in wanted}
     if not wanted and not node.attributes["noop_with_empty_axes"]:
         taken = set(range(len(shape)))

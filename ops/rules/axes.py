@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import STRING, DType, of_numpy
@@ -92,7 +93,7 @@ def matrices(node: Inference) -> None:
     """The input's dtype and shape, which has at least two dims."""
     shape = node.shape(0)
     if shape is not None and len(shape) < 2:
-        node.fail(f"the input has {len(shape)} dims, at least 2 are needed")
+        node.fail(f"the input has {counted(len(shape), 'dim')}, at least 2 are needed")
     node.set(0, node.dtype(0), shape)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Graph
 from ...runtime.ir.op import case, op
@@ -211,7 +212,8 @@ def infer_sequence_map(node: Inference) -> None:
     body = node.subgraph("body")
     if len(body.inputs) != len(node) or len(body.outputs) != len(node.node.outputs):
         node.fail(
-            f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, which are not those of the node"
+            f"its body has {counted(len(body.inputs), 'input')} and {counted(len(body.outputs), 'output')}, "
+            "which are not those of the node"
         )
     for index, inner in enumerate(body.inputs):
         outer = node.value(index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
@@ -25,7 +26,7 @@ def infer_concat(node: Inference) -> None:
     result: tuple[Dim, ...] | None = (None,) * rank
     for shape in known:
         if len(shape) != rank:
-            node.fail(f"inputs have {rank} and {len(shape)} dims")
+            node.fail(f"inputs have {rank} and {counted(len(shape), 'dim')}")
         result = merged(result, (*shape[:axis], None, *shape[axis + 1 :]), f"inputs of {node.node.op.name}")
     assert result is not None
     lengths = [shape[axis] for shape in known]

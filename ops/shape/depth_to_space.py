@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
@@ -25,7 +26,7 @@ def _multiplied(length: Dim, by: int) -> Dim:
 def _blocks(node: Inference) -> tuple[tuple[Dim, ...], int]:
     shape, block = node.shape(0), int(node.attributes["blocksize"])
     if block < 1 or (shape is not None and len(shape) != 4):
-        node.fail(f"blocks of {block} in {len(shape or ())} dims")
+        node.fail(f"blocks of {block} in {counted(len(shape or ()), 'dim')}")
     return shape or (None,) * 4, block
 
 

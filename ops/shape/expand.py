@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
@@ -69,7 +70,7 @@ def infer_tile(node: Inference) -> None:
         return
     repeats = (None,) * len(shape) if repeats is None else repeats
     if len(repeats) != len(shape):
-        node.fail(f"{len(repeats)} repeats for {len(shape)} dims")
+        node.fail(f"{counted(len(repeats), 'repeat')} for {counted(len(shape), 'dim')}")
     node.set(0, node.dtype(0), [_times(length, times) for length, times in zip(shape, repeats, strict=True)])
 
 

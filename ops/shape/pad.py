@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
@@ -27,7 +28,7 @@ def infer_pad(node: Inference) -> None:
         node.set(0, node.dtype(0), [None] * len(shape))
         return
     if len(pads) != 2 * len(axes):
-        node.fail(f"{len(pads)} pads for {len(axes)} axes")
+        node.fail(f"{counted(len(pads), 'pad')} for {counted(len(axes), 'axis', 'axes')}")
     result = list(shape)
     for index, axis in enumerate(axes_of(node, axes, len(shape))):
         result[axis] = _sum(shape[axis], pads[index], pads[index + len(axes)])
@@ -154,7 +155,7 @@ def infer_center_crop_pad(node: Inference) -> None:
     chosen = axes_of(node, range(len(shape)) if axes is None else axes, len(shape))
     asked = (None,) * len(chosen) if asked is None else asked
     if len(asked) != len(chosen):
-        node.fail(f"{len(asked)} lengths for {len(chosen)} axes")
+        node.fail(f"{counted(len(asked), 'length')} for {counted(len(chosen), 'axis', 'axes')}")
     result = list(shape)
     for axis, length in zip(chosen, asked, strict=True):
         result[axis] = length

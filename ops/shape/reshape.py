@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
@@ -42,7 +43,7 @@ def _copied(node: Inference, index: int, dim: Dim, shape: Shape | None) -> Dim:
     if shape is None:
         return None
     if index >= len(shape):
-        node.fail(f"the shape copies dim {index} of an input of {len(shape)} dims")
+        node.fail(f"the shape copies dim {index} of an input of {counted(len(shape), 'dim')}")
     return shape[index]
 
 
@@ -94,7 +95,7 @@ def infer_flatten(node: Inference) -> None:
         node.set(0, node.dtype(0), (None, None))
         return
     if not -len(shape) <= axis <= len(shape):
-        node.fail(f"axis {axis} does not exist in {len(shape)} dims")
+        node.fail(f"axis {axis} does not exist in {counted(len(shape), 'dim')}")
     at = axis + len(shape) if axis < 0 else axis
     node.set(0, node.dtype(0), (product(shape[:at]), product(shape[at:])))
 

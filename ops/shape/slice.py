@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import case, op, upgrade
@@ -39,7 +40,7 @@ def infer_slice(node: Inference) -> None:
     missing = (None,) * len(axes)
     triples = list(zip(starts or missing, ends or missing, steps or missing, strict=False))
     if len(triples) != len(axes):
-        node.fail(f"{len(axes)} axes and {len(triples)} windows")
+        node.fail(f"{counted(len(axes), 'axis', 'axes')} and {counted(len(triples), 'window')}")
     result = list(shape)
     for axis, (start, end, step) in zip(axes_of(node, axes, len(shape)), triples, strict=True):
         if step == 0:

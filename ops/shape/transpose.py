@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import input_error
@@ -19,7 +20,7 @@ def infer_transpose(node: Inference) -> None:
         return
     order = range(len(shape))[::-1] if order is None else order
     if sorted(order) != list(range(len(shape))):
-        node.fail(f"perm {list(order)} is not a permutation of {len(shape)} axes")
+        node.fail(f"perm {list(order)} is not a permutation of {counted(len(shape), 'axis', 'axes')}")
     node.set(0, node.dtype(0), [shape[axis] for axis in order], data=node.data(0) if len(shape) <= 1 else None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import Tolerance, case, op, upgrade
@@ -47,7 +48,7 @@ def infer_dft(node: Inference) -> None:
         return
     axis = axes[0] % len(shape) if -len(shape) <= axes[0] < len(shape) else len(shape)
     if axis >= len(shape) - 1:
-        node.fail(f"axis {axes[0]} is none of the signal's in {len(shape)} dims")
+        node.fail(f"axis {axes[0]} is none of the signal's in {counted(len(shape), 'dim')}")
     length: Dim = shape[axis]
     asked = node.data(1) if node.value(1) is not None else None
     if node.value(1) is not None:

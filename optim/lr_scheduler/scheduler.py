@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ..core.optimizer import Group, Optimizer
 from ..core.saved_value import MOST, checked, mismatch
 
@@ -155,7 +156,8 @@ def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
         return [value] * count
     if len(value) != count:
-        raise UsageError("E-OPTIM-SCHEDULE", None, f"{name} has {len(value)} entries", expected=f"{count}, one a group")
+        why = f"{name} has {counted(len(value), 'entry', 'entries')}"
+        raise UsageError("E-OPTIM-SCHEDULE", None, why, expected=f"{count}, one a group")
     return list(value)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import enable_grad, no_grad
 from ...tensors.core.lazy_tensor import LazyTensor
@@ -52,7 +53,7 @@ class LBFGS(Optimizer):
         }  # fmt: skip
         super().__init__(params, options)
         if len(self.param_groups) != 1:
-            why = f"LBFGS of {len(self.param_groups)} groups of parameters"
+            why = f"LBFGS of {counted(len(self.param_groups), 'group')} of parameters"
             raise UsageError("E-OPTIM-PARAMS", None, why, expected="one group")
         self._iterations = 0
         self._steps: list[np.ndarray] = []

@@ -7,6 +7,7 @@ import re
 
 from ..base.dataclass import dataclass
 from ..base.errors import FormatError, LimitError
+from ..base.units import counted
 
 MAX_CFG = 1 << 18
 """Limit of the bytes of a configuration."""
@@ -62,7 +63,7 @@ class Section:
 def check_length(nbytes: int, path: str | None) -> None:
     """LimitError for a configuration of more than `MAX_CFG` bytes."""
     if nbytes > MAX_CFG:
-        why = f"is a configuration of {nbytes:,} bytes"
+        why = f"is a configuration of {counted(nbytes, 'byte')}"
         raise LimitError("E-LIMIT-HEADER", path, why, expected=f"at most {MAX_CFG:,}")
 
 

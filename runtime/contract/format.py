@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
 from ..base.dataclass import dataclass
+from ..base.units import counted
 from ..ir.graph import Graph, Meta
 from ..tensor.dtype import DType
 from ..tensor.file import Source
@@ -84,7 +85,7 @@ class FileLayout:
     pieces: tuple[Piece, ...]
 
     def __repr__(self) -> str:
-        return f"<FileLayout {self.name}: {self.nbytes} bytes in {len(self.pieces)} pieces>"
+        return f"<FileLayout {self.name}: {counted(self.nbytes, 'byte')} in {len(self.pieces)} pieces>"
 
 
 @dataclass(frozen=True)

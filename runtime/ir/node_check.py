@@ -7,6 +7,7 @@ import inspect
 import re
 from typing import Any
 
+from ..base.units import counted
 from .graph import Function, Graph, Node, Reference, Value
 from .op import Op
 from .operand_types import most_outputs
@@ -33,13 +34,13 @@ def invalid_reason(node: Node) -> str | None:
     if not len(least) <= len(node.inputs) <= most:
         fewest = len(least)
         more = "" if fewest == most else " or more" if most > 1000 else f" to {most}"
-        return f"it has {len(node.inputs)} inputs, the operator takes {fewest}{more}"
+        return f"it has {counted(len(node.inputs), 'input')}, the operator takes {fewest}{more}"
     absent = next((index for index, needed in enumerate(least) if needed and node.inputs[index] is None), None)
     if absent is not None:
         return f"input {absent}, which the operator needs, is absent"
     if not node.outputs or len(node.outputs) > most_outputs(node.op):
         return (
-            f"it has {len(node.outputs)} outputs, "
+            f"it has {counted(len(node.outputs), 'output')}, "
             f"the operator has 1{'' if most_outputs(node.op) == 1 else f' to {most_outputs(node.op)}'}"
         )
     for name in required:

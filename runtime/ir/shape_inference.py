@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ..base.errors import FormatError
+from ..base.units import counted
 from ..tensor.dtype import F32, BlockType, DType
 from .function import check_expansion, instance
 from .graph import Dim, Function, Graph, Node, Value
@@ -111,7 +112,7 @@ class Inference:
             return
         value = self.node.outputs[index]
         if shape is not None and len(shape) > MAX_RANK:
-            self.fail(f"output {index} has {len(shape):,} dims, {MAX_RANK} are the most that an array has")
+            self.fail(f"output {index} has {counted(len(shape), 'dim')}, {MAX_RANK} are the most that an array has")
         value.dtype = dtype or value.dtype
         value.container = container or value.container
         if shape is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from ..base.dataclass import dataclass
 from ..base.errors import Error
 from ..base.memory_check import check_memory
+from ..base.units import counted
 from ..ir.clone import captures, needed
 from ..ir.cost import operations
 from ..ir.evaluate import locate
@@ -223,7 +224,7 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
         results = self.results_of(node)
         nbytes = sum(dtype.itemsize * math.prod(shape) for dtype, shape in filter(None, results))
         if nbytes > sum(buffer.nbytes for buffer in filter(None, inputs)):  # before a planner lists its places
-            check_memory(nbytes, 0, f"{described(node)} with {nbytes:,} bytes")
+            check_memory(nbytes, 0, f"{described(node)} with {counted(nbytes, 'byte')}")
         attributes = {**node.op.defaults, **node.attributes}
         step = Step(
             node,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import FormatError, UsageError
+from ..base.units import counted
 from .dtype import F32, BlockType, DType, dtype_named, of_numpy
 from .element_packing import exact_nbytes, nbytes, pack, unpack
 from .storage import Held, Storage, window
@@ -37,7 +38,7 @@ class Tensor:
         self.dtype = dtype
         self.shape = shape
         self.storage = storage
-        assert storage.nbytes == nbytes(dtype, shape), f"{dtype} {shape} does not fit {storage.nbytes} bytes"
+        assert storage.nbytes == nbytes(dtype, shape), f"{dtype} {shape} does not fit {counted(storage.nbytes, 'byte')}"
 
     @staticmethod
     def of(array: np.ndarray) -> Tensor:

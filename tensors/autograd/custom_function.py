@@ -21,6 +21,7 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import Op, Undecomposable
@@ -150,7 +151,7 @@ class Function:
             made = body(given if several else given[0], *values, **options)
             parts = made if isinstance(made, tuple) else (made,)
             if len(parts) != len(values):
-                raise _wrong(name, f"{len(parts)} gradients of {len(values)} arguments")
+                raise _wrong(name, f"{counted(len(parts), 'gradient')} of {counted(len(values), 'argument')}")
             found = tuple([_fitting(parts[index], inputs[index][1], index, name) for index in moving])
             return found if len(found) > 1 else found[0]
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import Op
@@ -120,7 +121,8 @@ class Function:
             parts = cls.backward(ctx, *grads)
             parts = parts if isinstance(parts, tuple) else (parts,)
             if len(parts) != len(arguments):
-                why = f"{cls.__name__}.backward returns {len(parts)} gradients of {len(arguments)} arguments"
+                found = f"{counted(len(parts), 'gradient')} of {counted(len(arguments), 'argument')}"
+                why = f"{cls.__name__}.backward returns {found}"
                 raise UsageError(CODE, None, why, hint="Return None for arguments without a gradient")
             for part, argument, moves in zip(parts, arguments, moving, strict=True):
                 if moves and part is not None and part.shape != argument.shape:

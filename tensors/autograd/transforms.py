@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...runtime.base.errors import UsageError, UsageValueError
+from ...runtime.base.units import counted
 from ..core.grad_mode import GRAD_MODE, set_grad_enabled
 from ..core.lazy_tensor import LazyTensor
 from ..core.nested import flattened, mapped, restored
@@ -163,7 +164,7 @@ def vmap(
     def batched(*arguments: Any, **options: Any) -> Any:
         dims = (in_dims,) * len(arguments) if in_dims is None or isinstance(in_dims, int) else tuple(in_dims)
         if len(dims) != len(arguments):
-            raise UsageError(CODE, None, f"vmap has {len(dims)} in_dims for {len(arguments)} arguments")
+            raise UsageError(CODE, None, f"vmap has {len(dims)} in_dims for {counted(len(arguments), 'argument')}")
         lengths: set[int] = set()
 
         def note(tensor: LazyTensor, place: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError, UsageIndexError
+from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import BOOL, I64, U8
 from ..core.expression import Expression, apply, cast, leaf, op_named, shape_error
 from ..core.lazy_tensor import LazyTensor
@@ -95,7 +96,7 @@ def _expanded(index: Any, x: LazyTensor) -> list[Any]:
                 found.append(cast(array.expression, I64))
     given = sum(item is not None and item is not Ellipsis for item in found)
     if given > x.ndim:
-        raise IndexError(f"{given} indices for a tensor of {x.ndim} dims")
+        raise IndexError(f"{given} indices for a tensor of {counted(x.ndim, 'dim')}")
     missing = [slice(None)] * (x.ndim - given)
     places = [place for place, item in enumerate(found) if item is Ellipsis]
     if len(places) > 1:
@@ -336,7 +337,7 @@ def along(index: LazyTensor, axis: int, source: LazyTensor) -> LazyTensor:
     numbers = LazyTensor(_numbers(index, "the index of a dim"))
     if index.numel() != source.shape[axis]:
         shapes = f"an index {index.expression.type} of dim {axis} of {source.expression.type}"
-        raise shape_error(f"{shapes}: {index.numel()} places for {source.shape[axis]} entries")
+        raise shape_error(f"{shapes}: {counted(index.numel(), 'place')} for {source.shape[axis]} entries")
     return numbers.reshape([-1 if other == axis else 1 for other in range(source.ndim)]).broadcast_to(source.shape)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import I64
 from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import DEFAULT, named
@@ -189,7 +190,7 @@ def randint(
     check_device(device)
     given = [*bounds, *[each for each in (low, high, size) if each is not None]]
     if len(given) not in (2, 3):
-        why = f"randint takes high and size, or low, high and size, not {len(given)} arguments"
+        why = f"randint takes high and size, or low, high and size, not {counted(len(given), 'argument')}"
         raise UsageError("E-TENSOR-VALUE", None, why, hint="randint(0, 10, (2, 3))")
     *ends, size = given
     low, high = ends if len(ends) == 2 else (0, *ends)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ..core.expression import apply, cast, op_named, shape_error
 from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import named
@@ -65,7 +66,7 @@ def permute(input: LazyTensor, *dims: Any) -> LazyTensor:
     """The dims in another order."""
     order = [dim_of(dim, input.ndim) for dim in lengths_of(dims)]
     if sorted(order) != list(range(input.ndim)):
-        why = f"permute: dims {list(lengths_of(dims))} are not an order of {input.ndim} dims"
+        why = f"permute: dims {list(lengths_of(dims))} are not an order of {counted(input.ndim, 'dim')}"
         raise UsageError("E-TENSOR-DIM", None, why)
     if order == sorted(order):
         return LazyTensor(input.expression)

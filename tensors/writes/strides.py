@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ..core.expression import leaf
 from ..core.lazy_tensor import LazyTensor
 from ..core.registry import function, method
@@ -75,7 +76,7 @@ def _strided(x: LazyTensor, size: Sequence[int], stride: Sequence[int], offset: 
     for length, step in zip(size, stride, strict=True):
         places = places[..., None] + np.arange(length) * step
     if places.size and not 0 <= places.min() <= places.max() < x.numel():
-        raise UsageError("E-TENSOR-SHAPE", None, f"as_strided reads beyond {x.numel()} elements")
+        raise UsageError("E-TENSOR-SHAPE", None, f"as_strided reads beyond {counted(x.numel(), 'element')}")
     return x.reshape(-1)[made(places)]
 
 

@@ -12,6 +12,7 @@ from ... import nn
 from ...nn.layers.norm import _BatchNorm as BatchNorm
 from ...runtime.base.errors import UsageError
 from ...runtime.base.nearest_name import did_you_mean
+from ...runtime.base.units import counted
 from ...tensors.core.conversion import array_of
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad
@@ -79,7 +80,7 @@ class Layers(nn.Module):
         """
         own, given = _weights(self), [array_of(each) for each in weights]
         if len(given) != len(own):
-            raise UsageError("E-NN-STATE", None, f"there are {len(given)} weights", expected=len(own))
+            raise UsageError("E-NN-STATE", None, f"there are {counted(len(given), 'weight')}", expected=len(own))
         for number, (mine, array) in enumerate(zip(own, given, strict=True)):
             if mine.shape != array.shape:
                 why = f"weight {number} has another shape"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ....runtime.base.printable import printable
+from ....runtime.base.units import counted
 from ....runtime.ir.graph import Graph, Value
 from ....runtime.ir.shape_inference import infer
 from ....runtime.tensor.tensor import Tensor
@@ -184,7 +185,7 @@ def _said(value: Any) -> str:
         return str(value)  # the shortest digits that are this number in its own type
     plain = readable(value)
     if isinstance(plain, list) and len(plain) > ITEMS:
-        return f"{str(plain[:ITEMS])[:-1][:TEXT]}, … {len(plain):,} items]"
+        return f"{str(plain[:ITEMS])[:-1][:TEXT]}, … {counted(len(plain), 'item')}]"
     return str(plain)[:TEXT]
 
 

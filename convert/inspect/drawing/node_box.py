@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....runtime.base.units import counted
 from ....runtime.ir.graph import Graph, Node, Value
 from ....runtime.tensor.tensor import Tensor
 from ..graph_summary import type_text
@@ -91,7 +92,7 @@ def _number(value: Any) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, Graph):
-        return f"graph of {len(value.nodes)} nodes"
+        return f"graph of {counted(len(value.nodes), 'node')}"
     if hasattr(value, "tolist"):
         shown = value.tolist() if value.size <= 64 else f"{value.dtype}{list(value.shape)}"
         return str(shown)[:TEXT]

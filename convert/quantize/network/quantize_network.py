@@ -188,7 +188,7 @@ def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> 
     blocks = request.kind in ("blocks", "float8")
     matrix = blocks if node.op.name == "MatMul" else request.kind != "static" and node.op.name not in ("Conv", "LSTM")
     if len(shape) != 2 and matrix:
-        return f"its weight has {len(shape)} dimensions"
+        return f"its weight has {counted(len(shape), 'dimension')}"
     if request.kind == "static":
         return "its input has no calibrated range"
     if node.op.name == "Gather" and request.kind == "blocks" and shape[1] % request.block:

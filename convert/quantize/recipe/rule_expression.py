@@ -10,6 +10,7 @@ from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UsageError
+from ....runtime.base.units import counted
 
 LONGEST = 400
 """Characters of an expression, which also bounds how deep it can be nested."""
@@ -74,7 +75,7 @@ class Expression:
 def parse(text: str, names: frozenset[str]) -> Expression:
     """An expression that uses no other names than `names`."""
     if len(text) > LONGEST:
-        raise _refuse(text[:40] + "...", f"has {len(text)} characters, {LONGEST} are allowed")
+        raise _refuse(text[:40] + "...", f"has {counted(len(text), 'character')}, {LONGEST} are allowed")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError) as error:

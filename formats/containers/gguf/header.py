@@ -10,6 +10,7 @@ from dataclasses import field
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError, UnsupportedError
+from ....runtime.base.units import counted
 from ....runtime.ir.graph import Meta
 from ....runtime.tensor.dtype import BY_GGML, BlockType, DType
 from ....runtime.tensor.element_packing import nbytes
@@ -221,7 +222,7 @@ def _tensor_info(cursor: Cursor, alignment: int) -> TensorInfo:
     n_dims = cursor.u32()
     if n_dims > MAX_DIMS:
         raise cursor.malformed(
-            "E-GGUF-DIMS", f"tensor {name!r} has {n_dims:,} dimensions", at, expected=f"at most {MAX_DIMS}"
+            "E-GGUF-DIMS", f"tensor {name!r} has {counted(n_dims, 'dimension')}", at, expected=f"at most {MAX_DIMS}"
         )
     shape = tuple(reversed([cursor.count() for _ in range(n_dims)]))
     dtype = _dtype(cursor, name)

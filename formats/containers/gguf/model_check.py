@@ -11,6 +11,7 @@ from typing import Any
 
 from ....runtime.base.errors import FormatError
 from ....runtime.base.string_array import StringArray
+from ....runtime.base.units import counted
 from ....runtime.contract.format import Finding
 from .header import Header
 
@@ -88,7 +89,7 @@ def _tokenizer(header: Header) -> Iterator[tuple[str, str, str, str]]:
                 "E-GGUF-TOKENIZER",
                 severity,
                 key,
-                f"{key} is {metadata[key]}, the vocabulary has {len(tokens):,} tokens",
+                f"{key} is {metadata[key]}, the vocabulary has {counted(len(tokens), 'token')}",
             )
     kinds = metadata.get(PER_TOKEN[1][0])
     broken = _broken_byte_tokens(tokens, kinds)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import LimitError
+from ....runtime.base.units import counted
 from ....runtime.base.untrusted import limited_process
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def suspicions(text: str) -> list[Suspicion]:
     """What a template does that no chat template needs to do. It is parsed in the child of limited calls, and not
     rendered."""
     if len(text) > MAX_CHARACTERS:
-        return [Suspicion("error", f"has {len(text):,} characters and was not analysed")]
+        return [Suspicion("error", f"has {counted(len(text), 'character')} and was not analysed")]
     work = limited_process.Work("E-TEMPLATE", "the chat template", None, "")
     try:
         rows = limited_process.call(__name__, "analysis", text, work)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ....runtime.base.errors import UnsupportedError, UsageError
+from ....runtime.base.units import counted
 from ....runtime.contract.format import FileLayout, Piece, WriteOptions, shards
 from ....runtime.contract.metadata import TYPED_KEY, to_json
 from ....runtime.ir.graph import Graph
@@ -46,7 +47,7 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
     if len(groups) == 1:
         return [_file(f"{options.stem}.gguf", pairs, groups[0], alignment)]
     if len(groups) > MAX_SHARDS:
-        why = f"the tensors need {len(groups):,} shards"
+        why = f"the tensors need {counted(len(groups), 'shard')}"
         raise UnsupportedError("E-GGUF-SPLIT", None, why, expected=f"at most {MAX_SHARDS:,}", hint="Use larger shards")
     import numpy
 

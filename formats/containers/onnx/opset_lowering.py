@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import Error, UnsupportedError
+from ....runtime.base.units import counted
 from ....runtime.ir.builder import Builder
 from ....runtime.ir.function import nodes_below
 from ....runtime.ir.graph import Function, Graph, Node, Value
@@ -269,7 +270,8 @@ def _fit(form: Form, schema: OpSchema, newer: OpSchema) -> None:
     while form.inputs and form.inputs[-1] is None:
         form.inputs.pop()
     if not schema.min_input <= len(form.inputs) <= schema.max_input or not len(form.node.outputs) <= schema.max_output:
-        raise CannotError(f"it has {len(form.inputs)} inputs and {len(form.node.outputs)} outputs")
+        outputs = counted(len(form.node.outputs), "output")
+        raise CannotError(f"it has {counted(len(form.inputs), 'input')} and {outputs}")
     for values, formal in ((form.inputs, schema.inputs), (form.node.outputs, schema.outputs)):
         for index, value in enumerate(values):
             parameter = formal[min(index, len(formal) - 1)]

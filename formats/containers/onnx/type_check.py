@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ....runtime.base.units import counted
 from ....runtime.contract.format import Finding
 from ....runtime.ir.graph import Function, Graph, Value
 from ....runtime.passes.pattern.replace_nodes import graphs
@@ -85,7 +86,8 @@ def wrong_ranks(graph: Graph) -> Iterator[Finding]:
                 value = node.inputs[index] if index < len(node.inputs) else None
                 if value is not None and value.shape is not None and len(value.shape) not in ranks:
                     named = " or ".join(map(str, ranks))
-                    why = f"{node.op.name} node: {value.name!r} has {len(value.shape)} dimensions, {named} are needed"
+                    found = counted(len(value.shape), "dimension")
+                    why = f"{node.op.name} node: {value.name!r} has {found}, {named} are needed"
                     yield Finding("E-ONNX-RANK", "error", why, member=node.name or value.name)
 
 

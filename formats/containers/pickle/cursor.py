@@ -9,6 +9,7 @@ from typing import Any
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError
 from ....runtime.base.limits import Budget
+from ....runtime.base.units import counted
 from ....runtime.tensor.storage import Held, Region, Storage
 
 WINDOW = 1 << 14
@@ -157,7 +158,7 @@ def _text(cursor: Cursor, nbytes: int) -> str:
 def _long(cursor: Cursor, nbytes: int) -> int:
     if nbytes > LONG:
         cursor.check(nbytes)
-        raise cursor.malformed("E-PKL-LONG", f"an integer has {nbytes:,} bytes", expected=f"at most {LONG:,}")
+        raise cursor.malformed("E-PKL-LONG", f"an integer has {counted(nbytes, 'byte')}", expected=f"at most {LONG:,}")
     return int.from_bytes(cursor.take(nbytes), "little", signed=True)
 
 
@@ -177,7 +178,7 @@ def _lines(cursor: Cursor) -> tuple[str, str]:
     module, name = cursor.line(), cursor.line()
     if len(module) + len(name) > NAME:
         raise cursor.malformed(
-            "E-PKL-NAME", f"a name has {len(module) + len(name):,} bytes", expected=f"at most {NAME:,}"
+            "E-PKL-NAME", f"a name has {counted(len(module) + len(name), 'byte')}", expected=f"at most {NAME:,}"
         )
     try:
         return module.decode(), name.decode()

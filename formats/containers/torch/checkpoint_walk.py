@@ -12,6 +12,7 @@ from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import LimitError
+from ....runtime.base.units import counted
 from ..pickle.builders import NAMESPACES
 from ..pickle.cursor import Span
 from ..pickle.machine import Global, Persistent, Record, Value
@@ -193,7 +194,7 @@ class Walk:
             raise LimitError(
                 "E-PKL-NAME",
                 self.file,
-                f"a key has {len(name):,} characters",
+                f"a key has {counted(len(name), 'character')}",
                 hint="Tensor names of this length are not read",
             )
         return (*path, name)

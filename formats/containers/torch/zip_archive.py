@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....runtime.base.errors import FormatError, UnsupportedError
+from ....runtime.base.units import counted
 from ....runtime.base.untrusted.json import parse
 from ....runtime.tensor.file import Source
 from ....runtime.tensor.storage import Storage
@@ -57,7 +58,7 @@ def pickle_member(archive: Archive) -> Member:
         raise FormatError(
             "E-PTH-ARCHIVE",
             path,
-            f"is a zip archive with {len(found)} members {PICKLE}",
+            f"is a zip archive with {counted(len(found), 'member')} {PICKLE}",
             hint="It is damaged, or two models in one",
         )
     if any(name.endswith("/model.json") for name in names):

@@ -11,6 +11,7 @@ import zlib
 from dataclasses import dataclass
 
 from ....runtime.base.errors import LimitError
+from ....runtime.base.units import counted
 from ....runtime.tensor.file import Source
 from ....runtime.tensor.storage import Region, Stream
 from .directory import Listed, entries, find
@@ -92,7 +93,7 @@ class Archive:
         """All bytes of a member, charged to the file's budget, the checksum compared; LimitError above `limit`
         bytes."""
         if limit is not None and member.nbytes > limit:
-            why = f"member {member.name!r} has {member.nbytes:,} bytes"
+            why = f"member {member.name!r} has {counted(member.nbytes, 'byte')}"
             raise LimitError(
                 "E-ZIP-SIZE",
                 self.source.path,

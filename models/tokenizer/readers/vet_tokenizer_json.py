@@ -19,6 +19,7 @@ from typing import Any
 
 from ....runtime.base.errors import FormatError, LimitError
 from ....runtime.base.gc_pause import unsearched
+from ....runtime.base.units import counted
 from ....runtime.base.untrusted import limited_process
 from ....runtime.base.untrusted.json import unique
 from ..algorithm import library_gate
@@ -199,7 +200,8 @@ def check_parts(parts: Mapping[str, Any], path: str | None) -> None:
             elif isinstance(item, str):
                 longest = LARGEST_CHARSMAP if key == "precompiled_charsmap" else LONGEST_STRING
                 if len(item) > longest:
-                    why = f"{name} of tokenizer.json has a {key} of {len(item):,} characters, at most {longest:,}"
+                    length = counted(len(item), "character")
+                    why = f"{name} of tokenizer.json has a {key} of {length}, at most {longest:,}"
                     raise _oversized(f"{why} are taken", path)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....runtime.base.errors import FormatError
+from ....runtime.base.units import counted
 from ....runtime.ir.graph import Graph, Meta
 from ..core.tokenizer import Tokenizer
 from ..core.vocabulary import UNUSED
@@ -119,7 +120,7 @@ def _filled(rows: Rows, wanted: int | None, path: str | None) -> Rows:
     if wanted is None:
         return rows
     if len(rows) > wanted:
-        why = f"has an embedding of {wanted:,} rows, and its tokenizer has {len(rows):,} tokens"
+        why = f"has an embedding of {wanted:,} rows, and its tokenizer has {counted(len(rows), 'token')}"
         hint = (
             "Is the tokenizer another model's? --tokenizer DIR takes one from elsewhere, --no-tokenizer leaves it out"
         )

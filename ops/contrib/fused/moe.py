@@ -9,6 +9,7 @@ import numpy as np
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UnsupportedError
+from ....runtime.base.units import counted
 from ....runtime.ir.op import Tolerance, case, op
 from ...elementwise.exponential_activation import gelu, sigmoid_of
 from ...nn.softmax import softmax
@@ -80,7 +81,8 @@ def mixed(
     or with `mixing`."""
     tokens = x.reshape(-1, x.shape[-1])
     if scores.ndim != 2 or len(scores) != len(tokens) or not 1 <= k <= scores.shape[1]:
-        raise shape_error("MoE", f"router scores of shape {scores.shape} for {len(tokens)} tokens and {k} experts each")
+        why = f"router scores of shape {scores.shape} for {counted(len(tokens), 'token')} and {k} experts each"
+        raise shape_error("MoE", why)
     assert softmax.compute is not None
     chosen = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     shares = np.take_along_axis(softmax.compute(scores, axis=1) if mixing is None else mixing, chosen, 1)

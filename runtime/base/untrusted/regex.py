@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import UsageError
+from ..units import counted
 from . import limited_process
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def compiled(text: str, linear: bool = False) -> Pattern:
         linear: whether what RE2 lacks is an error, too, as it is for the patterns of files, which may be many.
     """
     if len(text) > LONGEST:
-        why = f"a regular expression has {len(text):,} characters, and {LONGEST:,} are the limit"
+        why = f"a regular expression has {counted(len(text), 'character')}, and {LONGEST:,} are the limit"
         raise UsageError(CODE, None, why, hint="Give several shorter ones")
     engine = None if DIFFERENT in text else _re2(text)
     pattern = Pattern(text, engine)

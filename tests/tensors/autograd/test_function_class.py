@@ -59,7 +59,7 @@ class _Wrong(cc.autograd.Function):  # type: ignore[misc, name-defined]
 
 def test_grads_that_do_not_fit_the_arguments() -> None:
     x = cc.ones(2, requires_grad=True)
-    with pytest.raises(cc.UsageError, match="1 gradients of 2 arguments"):
+    with pytest.raises(cc.UsageError, match="1 gradient of 2 arguments"):
         _Wrong.apply(x, x).sum().backward()
     with pytest.raises(cc.UsageError, match="does not depend"):
         cc.autograd.grad(x.sum(), cc.ones(1, requires_grad=True))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .....runtime.base.errors import FormatError, UsageError
+from .....runtime.base.units import counted
 from .....runtime.contract.architecture import RunOptions
 from ....generation.sampling import Sampler, Sampling
 from ....preprocess.audio.sound import samples_of
@@ -85,7 +86,7 @@ class MetaVoiceModel(SynthesisModel):
         text, voice = self._text(request.text), self._voice(request.speech.speaker)
         room = min((self.first.options.config.positions - len(text)) // 2, self._room(len(text)))
         if room < 1:
-            found, hint = f"{len(text):,} tokens", "Shorten the text"
+            found, hint = f"{counted(len(text), 'token')}", "Shorten the text"
             raise UsageError(
                 "E-LM-CONTEXT", None, "the text is longer than the model's positions", found=found, hint=hint
             )

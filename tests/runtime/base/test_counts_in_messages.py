@@ -1,0 +1,43 @@
+"""Counts in messages: one thing is named in the singular, several in the plural."""
+
+import ast
+import re
+from pathlib import Path
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+ROOT = Path(cc.__file__).parent
+PARTS = ("convert", "formats", "models", "nn", "ops", "optim", "runtime", "tensors", "training")
+NOUNS = "dims|axes|elements|inputs|outputs|rows|entries|dimensions|shards|gradients|arguments|characters|tokens|graphs"
+VERBS = "are|cannot|do|fit|follow|have|leave|were|which|whose"
+PLURAL = re.compile(rf" (?:{NOUNS})\b(?! (?:{VERBS})\b)(?!, (?:of )?(?:which|whose)\b)")
+KERNELS = re.compile(r"_(kernel|cuda)\.py$|/(kernels|cuda)/")
+LONGEST = 120
+
+
+def plurals_of_lengths(path):
+    """Lines of f-strings that write ``len(...)`` with a plural noun."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        for value, text in zip(node.values, node.values[1:], strict=False) if isinstance(node, ast.JoinedStr) else ():
+            number = value.value if isinstance(value, ast.FormattedValue) else None
+            length = isinstance(number, ast.Call) and ast.unparse(number.func) == "len"
+            if length and isinstance(text, ast.Constant) and PLURAL.match(text.value):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+def test_lengths_are_counted_by_one_function():
+    paths = [path for part in PARTS for path in (ROOT / part).rglob("*.py") if not KERNELS.search(str(path))]
+    assert not [line for path in paths for line in plurals_of_lengths(path)]
+
+
+def test_shape_inference_says_1_dim(tmp_path):
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph([node], "g", [info("x", TensorProto.FLOAT, [3])], [info("y", TensorProto.FLOAT, [3])])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString())
+    with pytest.raises(cc.FormatError, match=r"\b1 axis\b"):
+        cc.InferenceSession(path).run(None, {"x": np.zeros(3, np.float32)})
