@@ -211,8 +211,13 @@ class QuantizationPlan:
 
 
 def _opened(path: PathLike, options: Options) -> Graph:
-    where = {"format": options.source_format, "revision": options.revision, "offline": options.offline}
-    return open_model(whole_model(path), options.read, **where)
+    return open_model(
+        whole_model(path),
+        options.read,
+        format=options.source_format,
+        revision=options.revision,
+        offline=options.offline,
+    )
 
 
 @memory_limited

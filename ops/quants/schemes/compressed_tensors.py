@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.errors import UnsupportedError
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
 from ....runtime.tensor.strided import strided
 from ....runtime.tensor.tensor import Tensor
@@ -60,7 +61,11 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
             packed = four_bit_floats if checkpoint.tensors[name].dtype.name == "u8" else integers
             packed(checkpoint, stem, groups, found)
         elif name.endswith(f".{SCALE}") and f"{stem}.{PACKED}" not in checkpoint.tensors:
-            plain(checkpoint, stem, groups, found)
+            plain(checkpoint, f"{stem}.weight", groups, found)
+        elif name.endswith("_scale") and _is_stacked(checkpoint, name.removesuffix("_scale")):
+            plain(checkpoint, name.removesuffix("_scale"), groups, found)
+        elif name.endswith("_packed"):
+            raise _of_stacked(checkpoint, name)
         elif name.endswith((*UNUSED, ".input_zero_point", ".input_global_scale", ".output_zero_point")):
             found.unused.append(name)
     return found
@@ -101,7 +106,7 @@ def _group(checkpoint: Checkpoint, weights: Mapping[str, Any]) -> Group:
 def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
     """``weight_packed`` [out, words] of codes from the lowest one up; ``weight_zero_point`` is packed along the
     outputs."""
-    packed = checkpoint.matrix(f"{stem}.{PACKED}", ("i32",))
+    packed = _packed(checkpoint, stem, "i32")
     shape = tuple(int(length) for length in checkpoint.note(f"{stem}.{SHAPE}", ("i64", "i32")).reshape(-1))
     outputs, inputs = shape if len(shape) == 2 else (-1, -1)
     bits = next((group.bits for group in groups if math.ceil(inputs * group.bits / 32) == packed.shape[1]), None)
@@ -109,7 +114,8 @@ def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpa
         known = " or ".join(sorted({str(group.bits) for group in groups}))
         why = f"tensor {stem + '.' + PACKED!r} does not hold a weight {list(shape)} of {known} bits"
         raise checkpoint.error("E-PACKED-SHAPE", why, found=list(packed.shape))
-    scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, _block(checkpoint, stem, shape, groups), f"{stem}.weight")
+    block = _block(checkpoint, f"{stem}.weight", shape, groups)
+    scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, block, f"{stem}.weight")
     order = _order(checkpoint, stem, inputs, scales)
     names = [f"{stem}.{part}" for part in (PACKED, SCALE, SHAPE, ZERO, ORDER) if f"{stem}.{part}" in checkpoint.tensors]
     least = np.float32(1 << bits - 1)
@@ -124,16 +130,36 @@ def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpa
     found.add(f"{stem}.weight", computed((outputs, inputs), rows, (packed,)), names)
 
 
-def _block(checkpoint: Checkpoint, stem: str, shape: tuple[int, ...], groups: list[Group]) -> tuple[int, int] | None:
+def _packed(checkpoint: Checkpoint, stem: str, dtype: str) -> Tensor:
+    """The codes of a matrix."""
+    name = f"{stem}.{PACKED}"
+    if len(checkpoint.part(name, (dtype,)).shape) > 2:
+        raise _of_stacked(checkpoint, name)
+    return checkpoint.matrix(name, (dtype,))
+
+
+def _of_stacked(checkpoint: Checkpoint, name: str) -> UnsupportedError:
+    """The error for packed codes of experts in one tensor, of which no library defines the order."""
+    shape = list(checkpoint.tensors[name].shape)
+    return checkpoint.unsupported(f"tensor {name!r} {shape} packs stacked experts", ["one matrix for each expert"])
+
+
+def _is_stacked(checkpoint: Checkpoint, name: str) -> bool:
+    """Whether a tensor holds the 8-bit weights of experts, which are parameters of one module."""
+    tensor = checkpoint.tensors.get(name)
+    return tensor is not None and tensor.dtype.name in PLAIN and len(tensor.shape) > 2
+
+
+def _block(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], groups: list[Group]) -> tuple[int, int] | None:
     """The lengths of the blocks that share a scale, None for one scale per row or matrix."""
-    counted = checkpoint.part(f"{stem}.{SCALE}", None, of=f"{stem}.weight").shape
-    if math.prod(counted) == 1 or (counted and counted[-1] == 1) or len(counted) < 2:
+    counted = checkpoint.part(f"{name}_scale", None, of=name).shape
+    if math.prod(counted) == 1 or (counted and counted[-1] == 1) or len(counted) < 2 or counted == shape[:-1]:
         return None
     known = [group.block or (1, group.size) for group in groups if group.block or group.size]
     fitting = [(rows, columns) for rows, columns in known if columns and counted[-1] == math.ceil(shape[-1] / columns)]
     if not fitting:
         sizes = ", ".join(str(columns) for _, columns in known) or "none"
-        why = f"the scales of {stem!r} are of groups that the configuration does not have"
+        why = f"the scales of {name!r} are of groups that the configuration does not have"
         raise checkpoint.error("E-PACKED-SHAPE", why, expected=f"of {sizes} columns", found=list(counted))
     rows, columns = fitting[0]
     assert columns is not None
@@ -180,21 +206,23 @@ def _zeros(checkpoint: Checkpoint, stem: str, bits: int, shape: tuple[int, int])
     return rows
 
 
-def plain(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
+def plain(checkpoint: Checkpoint, name: str, groups: list[Group], found: Unpacked) -> None:
     """``weight`` of 8-bit integers or floats, unpacked."""
-    weight = checkpoint.part(f"{stem}.weight", PLAIN, of=f"{stem}.{SCALE}")
-    names = [f"{stem}.{part}" for part in ("weight", SCALE, ZERO) if f"{stem}.{part}" in checkpoint.tensors]
-    block = _block(checkpoint, stem, weight.shape, groups)
-    tensor = scaled(checkpoint, names[0], PLAIN, names[1], block, f"{stem}.{ZERO}" if len(names) > 2 else None)
+    weight = checkpoint.part(name, PLAIN, of=f"{name}_scale")
+    parts = (name, f"{name}_scale", f"{name}_zero_point")
+    names = [part for part in parts if part in checkpoint.tensors]
+    block = _block(checkpoint, name, weight.shape, groups)
+    tensor = scaled(checkpoint, names[0], PLAIN, names[1], block, names[2] if len(names) > 2 else None)
     found.add(names[0], tensor, names)
 
 
 def four_bit_floats(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
     """``weight_packed`` [out, in / 2] of E2M1 floats, the first in the low half; a global scale divides. MXFP4 stays
     blocks."""
-    packed = checkpoint.matrix(f"{stem}.{PACKED}", ("u8",))
+    packed = _packed(checkpoint, stem, "u8")
     shape = (packed.shape[0], packed.shape[1] * 2)
-    scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, _block(checkpoint, stem, shape, groups), f"{stem}.weight")
+    block = _block(checkpoint, f"{stem}.weight", shape, groups)
+    scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, block, f"{stem}.weight")
     whole = f"{stem}.weight_global_scale"
     exponents = (
         scales.tensor.dtype.name in mxfp4.EXPONENTS

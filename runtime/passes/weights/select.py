@@ -63,7 +63,8 @@ class Select:
         current = list(names)
         own = {name: new for name, new in exact.items() if name in set(current)}
         current = [own.get(name, name) for name in current]
-        early, late = [], []
+        early: list[tuple[str, str]] = []
+        late: list[tuple[str, str]] = []
         for pattern, replacement in self.rename:
             renamed = compiled(pattern).replaced(replacement, current)
             (late if renamed == current else early).append((pattern, replacement))

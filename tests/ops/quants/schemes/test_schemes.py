@@ -161,6 +161,31 @@ def test_scales_of_stacked_matrices(shape):
     np.testing.assert_array_equal(found.numpy(), (weight.float() * spread).numpy())
 
 
+COMPRESSED = {
+    "quant_method": "compressed-tensors", "format": "float-quantized",
+    "config_groups": {"g": {"weights": {"num_bits": 8, "type": "float"}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["experts.gate_up_proj", "experts.weight"])
+@pytest.mark.parametrize("shape", [(1,), (2,), (2, 1, 1), (2, 40, 1), (2, 40)])
+def test_compressed_stacked_experts_are_scaled(name, shape):
+    """Experts of one parameter (``gate_up_proj`` with ``gate_up_proj_scale``) as those of modules."""
+    weight, scales = torch.randn(2, 40, 24).to(torch.float8_e4m3fn), torch.rand(shape)
+    found = unpacked(COMPRESSED, {name: weight, f"{name}_scale": scales})
+    assert list(found.weights) == [name]
+    spread = scales.reshape(*shape, *[1] * (3 - len(shape))) if shape != (1,) else scales
+    np.testing.assert_array_equal(found.weights[name].numpy(), (weight.float() * spread).numpy())
+
+
+@pytest.mark.parametrize("name", ["experts.gate_up_proj", "experts.weight"])
+def test_compressed_packed_codes_of_stacked_experts_are_refused(name):
+    config = {**COMPRESSED, "format": "pack-quantized", "config_groups": {"g": {"weights": {"num_bits": 4}}}}
+    codes = torch.randint(0, 2**31 - 1, (2, 40, 3), dtype=torch.int32)
+    with pytest.raises(cc.UnsupportedError, match="packs stacked experts"):
+        unpacked(config, {f"{name}_packed": codes, f"{name}_scale": torch.rand(2, 40, 1)})
+
+
 def test_modelopt_by_its_definition():
     levels = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
     codes, scales, whole = torch.randint(0, 16, (24, 64)), torch.rand(24, 4).to(torch.float8_e4m3fn), torch.tensor(0.37)
