@@ -17,9 +17,9 @@ from ..kernels.gemm.microkernel_u8s8 import (
     SIGN_OFFSET,
     TILE_QUADS,
     TILES,
+    BytePanels,
     TileColumn,
-    column_kernel,
-    pack_panels_u8,
+    byte_panels,
     tile_column,
 )
 from ..kernels.gemm.register_tile import PANEL
@@ -34,9 +34,10 @@ SPARE_ROWS = 15
 
 
 @range_kernel
-def signed_rows(
+def byte_rows(
     source: Address,
     signed: int,
+    unsigned: int,
     rows: int,
     depth: int,
     wide: int,
@@ -47,20 +48,21 @@ def signed_rows(
     part: int,
     parts: int,
 ) -> None:
-    """Rows of bytes as lines of `wide` signed bytes, padded with zeros, their zero points and sums."""
+    """Rows of bytes as lines of `wide` signed or `unsigned` bytes, padded with zeros, their zero points and sums."""
     turn = np.uint8(0 if signed != 0 else SIGN_OFFSET)
     own = load_zero_point(zero, signed) - (0 if signed != 0 else SIGN_OFFSET)
+    flip, moved_by = np.uint8(SIGN_OFFSET if unsigned != 0 else 0), np.int32(SIGN_OFFSET if unsigned != 0 else 0)
     first, last = share(rows, part, parts)
     for row in range(first, last):
         line, made = u8(source + row * depth), u8(lines + row * wide)
-        total = np.int32(0)
+        total = moved_by * np.int32(depth)
         for k in range(depth):
             moved = line[k] ^ turn
-            made[k] = moved
+            made[k] = moved ^ flip
             total += np.int32(np.int8(moved))
         for k in range(depth, wide):
             made[k] = 0
-        i32(zeros)[row], i32(sums)[row] = own, total
+        i32(zeros)[row], i32(sums)[row] = own + moved_by, total
 
 
 class Multiplier(NamedTuple):
@@ -69,11 +71,13 @@ class Multiplier(NamedTuple):
     Attributes:
         kernel: for rows and panels of a multiple of `quads` words.
         narrow: for others.
+        panels: that both read.
     """
 
     kernel: Any
     narrow: Any
     quads: int
+    panels: BytePanels
 
 
 @inner
@@ -83,10 +87,11 @@ def _nothing() -> None:
 
 def product_by(path: str) -> Multiplier:
     """The kernels of a row of `INTEGERS`."""
-    narrow = _product_kernel(TileColumn(_nothing, column_kernel(path), _nothing))
+    panels = byte_panels(path)
+    narrow = _product_kernel(TileColumn(_nothing, panels.column, _nothing))
     if path not in TILES:
-        return Multiplier(narrow, narrow, 1)
-    return Multiplier(_product_kernel(tile_column(path)), narrow, TILE_QUADS)
+        return Multiplier(narrow, narrow, 1, panels)
+    return Multiplier(_product_kernel(tile_column(path)), narrow, TILE_QUADS, panels)
 
 
 def _product_kernel(functions: TileColumn) -> Any:
@@ -102,6 +107,7 @@ def _product_kernel(functions: TileColumn) -> Any:
         rows: int,
         columns: int,
         wide: int,
+        panel_bytes: int,
         column_zeros: Address,
         column_terms: Address,
         b_scale: Address,
@@ -118,7 +124,7 @@ def _product_kernel(functions: TileColumn) -> Any:
         part: int,
         parts: int,
     ) -> None:
-        """Rows, zero points and sums as `signed_rows` makes them, times panels; results have a form and a zero
+        """Rows, zero points and sums as `byte_rows` makes them, times panels; results have a form and a zero
         point."""
         common = np.float32(alpha)
         scratch = room + part * 4 * PANEL * (TALL + 1)
@@ -131,7 +137,7 @@ def _product_kernel(functions: TileColumn) -> Any:
         for unit in range(first, last):
             panel, start = unit // tall, unit % tall * TALL
             width, many = min(PANEL, columns - panel * PANEL), min(TALL, rows - start)
-            column(a + start * wide, wide, b + panel * wide * PANEL, wide // 4, scratch, many)
+            column(a + start * wide, wide, b + panel * panel_bytes, wide // 4, scratch, many)
             at = 4 * panel * PANEL
             if form != INTEGERS:
                 for j in range(PANEL):
@@ -227,12 +233,15 @@ def for_columns(values: np.ndarray, columns: int, otherwise: float) -> np.ndarra
     return whole
 
 
-def zero_terms(sums: np.ndarray, depth: int, dtype: np.dtype[Any], zeros: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def zero_terms(
+    sums: np.ndarray, depth: int, dtype: np.dtype[Any], zeros: np.ndarray, panels: BytePanels
+) -> tuple[np.ndarray, np.ndarray]:
     """For each column of the panels of a matrix whose columns have these sums: its zero point as panels have it, and
     what `requantize_columns` takes as its term."""
     terms = np.zeros(len(zeros), np.int64)
     terms[: len(sums)] = sums - depth * zeros[: len(sums)].astype(np.int64)
-    return (zeros + (0 if dtype == U8 else SIGN_OFFSET)).astype(np.int32), terms.astype(np.int32)
+    moved = (-SIGN_OFFSET if dtype == U8 else 0) if panels.unsigned_rows else (0 if dtype == U8 else SIGN_OFFSET)
+    return (zeros + moved).astype(np.int32), terms.astype(np.int32)
 
 
 def _scalar(buffer: Buffer | None) -> bool:
@@ -261,7 +270,7 @@ def product(step: Step, y: Buffer, factors: Factors, multiplier: Multiplier = pr
     panels = step.packed(
         factors.b,
         ("bytes", factors.transposed, multiplier.quads),
-        lambda array: pack_panels_u8(array.T if factors.transposed else array, multiplier.quads),
+        lambda array: multiplier.panels.pack(array.T if factors.transposed else array, multiplier.quads),
     )
     sums = step.derived_constant(
         factors.b, ("sums", factors.transposed), lambda array: array.sum(int(factors.transposed), dtype=np.int64)
@@ -275,8 +284,8 @@ def multiplied(
     """Launches of a product with a packed matrix."""
     a, depth, columns, scales, zeros = factors.a, factors.a.shape[-1], len(packed.sums), packed.scales, packed.zeros
     padding = (0, len(zeros) - columns)
-    moved, terms = zero_terms(packed.sums, depth, packed.dtype, zeros)
-    rows, wide = a.count // depth, packed.panels.count // len(zeros)
+    moved, terms = zero_terms(packed.sums, depth, packed.dtype, zeros, multiplier.panels)
+    rows, wide = a.count // depth, -(-depth // (4 * multiplier.quads)) * 4 * multiplier.quads
     lines, own = step.scratch((rows + SPARE_ROWS) * wide), step.scratch(8 * rows)
     units = -(-columns // PANEL) * -(-rows // TALL)
     parts = step.parts(units, rows * columns * depth / 64)
@@ -303,6 +312,7 @@ def multiplied(
             **known,
             b=packed.panels,
             columns=columns,
+            panel_bytes=multiplier.panels.panel_bytes(wide // 4),
             **of_columns,
             float_bias=held(epilogue.bias),
             y_scale=_or(factors.y_scale, 0),
@@ -315,11 +325,12 @@ def multiplied(
         )
 
     before = Launch(
-        signed_rows,
+        byte_rows,
         step.parts(rows, a.count / 8),
         source=a,
         depth=depth,
         signed=int(a.dtype == I8),
+        unsigned=int(multiplier.panels.unsigned_rows),
         zero=_or(factors.a_zero, 0),
         lines=lines,
         **known,

@@ -13,7 +13,7 @@ from ....runtime.jit.range_kernel import inlined, inner, range_kernel
 from ....runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ....runtime.simd.memory import fma, load_f32, maximum, store_f32
 from ....runtime.simd.vector import LANES, select, splat
-from ...kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, column_of_tiles_u8s8, pack_panels_u8
+from ...kernels.gemm.microkernel_u8s8 import BYTE_PANELS, SIGN_OFFSET, column_of_tiles_u8s8
 from ...kernels.gemm.register_tile import PANEL
 from ...kernels.gemm.requantize import FLOATS, requantize_columns, round_to_byte
 from ...quantized.matmul_integer_kernel import Factors, PackedBytes, for_columns, multiplied, zero_terms
@@ -26,6 +26,10 @@ from .dynamic_lstm import dynamic_quantize_lstm
 from .rational_activation import SIGMOID_ABOVE, SIGMOID_BELOW, SIGMOID_REACH, TANH_ABOVE, TANH_BELOW, TANH_REACH
 
 F32, U8, I8 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
+
+
+ROW_OFFSET = 0 if BYTE_PANELS.unsigned_rows else SIGN_OFFSET
+"""What rows of bytes are less than the codes of states."""
 
 
 def _polynomial(coefficients: Sequence[float]) -> Any:
@@ -99,7 +103,7 @@ def _row(
 def _rounded_states(
     h: Any, width: Any, rows: Any, hidden: Any, codes: Any, wide: Any, zeros: Any, sums: Any, lengths: Any, turn: Any
 ) -> Any:
-    """States [rows, width] as rows of signed bytes `wide` apart, their zero point and sums; the scale. Those of ended
+    """States [rows, width] as rows of bytes `wide` apart, their zero point and sums; the scale. Those of ended
     sequences do not count."""
     low, high = np.float32(0), np.float32(0)
     for row in range(rows):
@@ -116,12 +120,12 @@ def _rounded_states(
         state, line = f32(h + 4 * width * row), u8(codes + wide * row)
         added = np.int32(0)
         for j in range(hidden):
-            made = round_to_byte(state[j] / scale, zero, np.float32(0), np.float32(255)) - np.int32(SIGN_OFFSET)
+            made = round_to_byte(state[j] / scale, zero, np.float32(0), np.float32(255)) - np.int32(ROW_OFFSET)
             line[j] = made
             added += made
         for j in range(hidden, wide):
             line[j] = 0
-        i32(zeros)[row], i32(sums)[row] = code - np.int32(SIGN_OFFSET), added
+        i32(zeros)[row], i32(sums)[row] = code - np.int32(ROW_OFFSET), added
     return scale
 
 
@@ -131,6 +135,7 @@ def recurred_bytes(
     batch: int,
     directions: int,
     hidden: int,
+    panel_bytes: int,
     backwards: int,
     coupled: int,
     added: Address,
@@ -178,7 +183,7 @@ def recurred_bytes(
             for panel in range(count):
                 at = own + 4 * panel * PANEL
                 column_of_tiles_u8s8(
-                    codes, wide, weights + (direction * count + panel) * wide * PANEL, wide // 4, sums, batch
+                    codes, wide, weights + (direction * count + panel) * panel_bytes, wide // 4, sums, batch
                 )
                 for j in range(PANEL):
                     f32(factors)[j] = scale * f32(scales + at)[j]
@@ -287,8 +292,8 @@ def plan_dynamic_lstm(step: Step) -> Planned:
     if lengths is not None and (lengths.shape != (batch,) or lengths.dtype != np.int32):
         return None
     launches, added = _added(step, x, w.dtype, inputs)
-    terms = [zero_terms(sums, hidden, r.dtype, zeros) for sums, _, zeros in states]
-    panels = step.packed(2, "bytes", lambda array: np.stack([pack_panels_u8(matrix) for matrix in array]))
+    terms = [zero_terms(sums, hidden, r.dtype, zeros, BYTE_PANELS) for sums, _, zeros in states]
+    panels = step.packed(2, "bytes", lambda array: np.stack([BYTE_PANELS.pack(matrix, 1) for matrix in array]))
     width, wide = -(-hidden // LANES) * LANES, -(-hidden // 4) * 4
     room = batch * (8 * width + wide + 4 * LANES + 8 + 4 * (columns + LANES) + 4 * PANEL) + 4 * PANEL + 64
     parts = step.parts(count, times * batch * count * columns * hidden / 32)
@@ -302,6 +307,7 @@ def plan_dynamic_lstm(step: Step) -> Planned:
             batch=batch,
             directions=count,
             hidden=hidden,
+            panel_bytes=BYTE_PANELS.panel_bytes(wide // 4),
             backwards=2 if count == 2 else int(step.attributes["direction"] == "reverse"),
             coupled=step.attributes["input_forget"],
             added=added,
@@ -334,7 +340,7 @@ def _added(
     made = step.scratch(4 * (len(inputs) * rows * columns + LANES)).view(
         (len(inputs) * rows * columns + LANES,), dtype=F32
     )
-    panels = step.packed(1, "bytes", lambda array: np.stack([pack_panels_u8(matrix) for matrix in array]))
+    panels = step.packed(1, "bytes", lambda array: np.stack([BYTE_PANELS.pack(matrix, 1) for matrix in array]))
     one = panels.count // len(inputs)
     for index, (sums, scales, zeros) in enumerate(inputs):
         factors = Factors(codes, zero, 1, 9, FLOATS, scale)

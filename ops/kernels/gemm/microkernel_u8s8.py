@@ -1,8 +1,8 @@
 """U8 x s8 GEMM microkernel: int32 sums in registers, four elements of the common dimension per step (dot4).
 
 Rows are signed bytes, read where they lie; the other factor is unsigned, in panels of `PANEL` columns with four
-elements of a column together. Bytes of the other kind are moved by 128, and so are their zero points. Rows are
-zero-padded to a multiple of four.
+elements of a column together. By pairs of AVX2 rows are unsigned, and panels signed. Bytes of the other kind are moved
+by 128, and so are their zero points. Rows are zero-padded to a multiple of four.
 """
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
@@ -20,6 +20,7 @@ from ....runtime.jit.range_kernel import inner
 from ....runtime.simd import amx
 from ....runtime.simd.dot4_u8s8 import PATH, WORDS, dot
 from ....runtime.simd.llvm_vector import LANES, Code
+from .byte_pairs.panels import column_of_pairs, pack_panels_s8, panel_of_pairs_bytes
 from .register_tile import PANEL, VECTOR, Columns, Lines, accumulate, tiles_by_rows
 
 ROWS = 12 if "avx512f" in features() else 3
@@ -71,9 +72,6 @@ def column_kernel(path: str) -> Any:
             row += tiles(rows - row, a + row * a_row, a_row, b, quads, c + row * 4 * PANEL)
 
     return column_of_tiles_u8s8
-
-
-column_of_tiles_u8s8 = column_kernel(PATH)
 
 
 class TileColumn(NamedTuple):
@@ -167,3 +165,30 @@ def pack_rows_s8(matrix: np.ndarray) -> np.ndarray:
     """Rows of bytes [rows, depth] as int8, zero-padded to a multiple of four."""
     moved = matrix if matrix.dtype == np.int8 else (matrix.astype(np.int16) - SIGN_OFFSET).astype(np.int8)
     return np.pad(moved, [(0, 0), (0, -matrix.shape[1] % 4)])
+
+
+class BytePanels(NamedTuple):
+    """How a row of `INTEGERS` multiplies rows with panels.
+
+    Attributes:
+        column: sums [rows, PANEL] of rows of some words with one panel, as `column_kernel` makes it.
+        pack: panels of a matrix of bytes [depth, columns], padded to a multiple of some words.
+        panel_bytes: bytes of a panel of some words.
+        unsigned_rows: whether rows are unsigned and panels signed.
+    """
+
+    column: Any
+    pack: Callable[[np.ndarray, int], np.ndarray]
+    panel_bytes: Callable[[int], int]
+    unsigned_rows: bool
+
+
+def byte_panels(path: str) -> BytePanels:
+    """The panels of a row of `INTEGERS`."""
+    if path == "16-bit pairs":
+        return BytePanels(column_of_pairs, pack_panels_s8, panel_of_pairs_bytes, True)
+    return BytePanels(column_kernel(path), pack_panels_u8, lambda quads: 4 * PANEL * quads, False)
+
+
+BYTE_PANELS = byte_panels(PATH)
+column_of_tiles_u8s8 = BYTE_PANELS.column
