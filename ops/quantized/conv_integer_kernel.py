@@ -22,9 +22,17 @@ from ..kernels.conv.depthwise import band_elements, band_rows
 from ..kernels.conv.depthwise_dot4 import band_of, depthwise_kernel, pack_taps
 from ..kernels.conv.depthwise_u8 import MAX_TAPS, ByteConvolution, depthwise_u8
 from ..kernels.conv.direct_amx import fills_tiles, launch_tiles, pack_tiles, phases_of, tile_depth
-from ..kernels.conv.direct_u8 import STRIDES, DirectShape, is_faster, launch_direct, pack_output_panels
+from ..kernels.conv.direct_u8 import (
+    STRIDES,
+    DirectShape,
+    is_faster,
+    launch_direct,
+    order_output_panels,
+    pack_output_panels,
+    pack_sorted_panels,
+)
 from ..kernels.conv.problem import UNIT_AXIS, window_axes
-from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, TILES, column_kernel, pack_rows_s8
+from ..kernels.gemm.microkernel_u8s8 import BYTE_PAIRS, SIGN_OFFSET, TILES, column_kernel, pack_rows_s8
 from ..kernels.gemm.register_tile import PANEL
 from ..kernels.gemm.requantize import BYTES, INTEGERS, SIGNED_BYTES, load_zero_point, requantize_rows
 from ..rules.sliding_window import Axis
@@ -378,9 +386,16 @@ def launch_convolution(given: ByteProblem, kernel: Any = convolve_windows, path:
     source = step.scratch(4 * (count + 2 * LANES))
     before = [*prepared, _interleaved(given, source, geometry, padded)]
     if direct and axes[2].stride in STRIDES and is_faster(outputs, taps * quads, geometry[3:6]):
-        weights = step.packed(given.w_index, ("outputs", groups), lambda array: pack_output_panels(array, groups))
+        pairs = path == BYTE_PAIRS
+        pack = pack_sorted_panels if pairs else pack_output_panels
+        weights = step.packed(given.w_index, ("outputs", groups), lambda array: pack(array, groups))
+        order = (
+            step.derived_constant(given.w_index, ("order", groups), lambda array: order_output_panels(array, groups))
+            if pairs
+            else None
+        )
         shape = DirectShape(images, groups, outputs, quads, padded, axes)
-        return [*before, launch_direct(step, source, weights, y, shape, requantization | last)]
+        return [*before, launch_direct(step, source, weights, y, shape, requantization | last, order, path)]
     panels = images * groups * -(-math.prod(geometry[3:6]) // PANEL)
     slices = 1 if panels >= 4 * step.threads else max(1, min(outputs // 12, -(-4 * step.threads // panels)))
     parts = step.parts(panels * slices, y.count * channels * taps / 32)

@@ -1,6 +1,6 @@
 """Direct convolution of bytes: input positions are read in place and multiplied with panels of output channels.
 
-A tile of sums has a row for each of up to `MAX_TILE_ROWS` positions of a line and 32 output channels. Results of a few
+A tile of sums has a row for each of some positions of a line and 32 output channels. Results of a few
 lines are gathered by position, and transposed on their way out. For kernels with zero points in the middle, and strides
 along a line up to 2.
 """
@@ -8,6 +8,7 @@ along a line up to 2.
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -28,11 +29,15 @@ from ....runtime.simd.memory import load_f32
 from ....runtime.simd.vector import LANES, to_float
 from ...rules.sliding_window import Axis
 from ..byte_lookup import lookup_line
-from ..gemm.microkernel_u8s8 import ZERO, pack_rows_s8, store_sums
+from ..gemm.byte_pairs.microkernel import QUAD_BYTES, row_tiles
+from ..gemm.byte_pairs.saturation import FIELDS, WIDTH, order_quads, sort_quads
+from ..gemm.microkernel_u8s8 import BYTE_PAIRS, ZERO, pack_rows_s8, store_sums
 from ..gemm.register_tile import PANEL, Columns, Lines, accumulate, tiles_by_rows
 from ..gemm.requantize import SIGNED_BYTES, load_zero_point, round_to_bytes
 
 MAX_TILE_ROWS = 12 if "avx512f" in features() else 3
+MAX_PAIR_ROWS = 28
+"""Positions whose sums by pairs of bytes are stored before they are requantized, in tiles of a few."""
 POSITIONS = 192
 """Output positions per unit of work."""
 MIN_QUADS = 16
@@ -62,6 +67,25 @@ class PositionTile(NamedTuple):
     sums: Any
 
 
+def max_rows(path: str) -> int:
+    """Positions that are multiplied at a time."""
+    return MAX_PAIR_ROWS if path == BYTE_PAIRS else MAX_TILE_ROWS
+
+
+@inner
+def _pairs(
+    rows: Any, x: Any, x_row: Any, panel: Any, offsets: Any, taps: Any, quads: Any, plane: Any, channels: Any, sums: Any
+) -> None:
+    """Sums [rows, PANEL] by pairs of bytes; `offsets` has the order of the quads of each half of the panel."""
+    count = taps * quads
+    for half in range(1 if channels <= WIDTH else 2):
+        own, order = panel + half * count * QUAD_BYTES, offsets + half * 4 * (FIELDS + count)
+        row = 0
+        while row < rows:
+            at = sums + 4 * (PANEL * row + WIDTH * half)
+            row += row_tiles(rows - row, x + row * x_row, x_row, own, order + 4 * FIELDS, order, at)
+
+
 def _tiles(stride: int, path: str) -> Any:
     def multiply_add(code: Code, total: Any, position: Any, column: Any) -> Any:
         return dot(code, path, total, position, column)
@@ -79,7 +103,25 @@ def _tiles(stride: int, path: str) -> Any:
 
         store_sums(code, code.repeat(tile.taps, [tile.panel, *[ZERO] * (2 * rows)], tap)[1:], tile.sums)
 
-    return tiles_by_rows(range(1, MAX_TILE_ROWS + 1), PositionTile, write)
+    tiles = tiles_by_rows(range(1, MAX_TILE_ROWS + 1), PositionTile, write)
+
+    @inner
+    def positions(
+        rows: Any,
+        x: Any,
+        x_row: Any,
+        panel: Any,
+        offsets: Any,
+        taps: Any,
+        quads: Any,
+        plane: Any,
+        channels: Any,
+        sums: Any,
+    ) -> None:
+        """Sums [rows, PANEL] of positions."""
+        tiles(rows, x, panel, offsets, taps, quads, plane, sums)
+
+    return positions
 
 
 @intrinsic
@@ -134,9 +176,10 @@ def _store_lines(source: Any, count: Any, channels: Any, y: Any, line: Any, corn
                     u8(target + channel * line)[j] = u8(corner)[channel * LANES + j]
 
 
+@functools.cache
 def direct_kernel(stride: int, path: str) -> Any:
     """The kernel for a stride along lines and a dot4 implementation."""
-    tiles = _tiles(stride, path)
+    tiles, most = _pairs if path == BYTE_PAIRS else _tiles(stride, path), max_rows(path)
 
     @range_kernel
     def direct_u8(
@@ -144,6 +187,7 @@ def direct_kernel(stride: int, path: str) -> Any:
         weights_at: Address,
         target: Address,
         offsets: Address,
+        offsets_bytes: int,
         images: int,
         groups: int,
         outputs: int,
@@ -170,8 +214,8 @@ def direct_kernel(stride: int, path: str) -> Any:
         planes of `height` lines, computed in pieces; steps are in words."""
         lines = depth * height
         panels, blocks = (outputs + PANEL - 1) // PANEL, (lines + together - 1) // together * pieces
-        sums = scratch + part * (PANEL * (POSITIONS + 4 * MAX_TILE_ROWS) + 256)
-        gathered = sums + 4 * PANEL * MAX_TILE_ROWS
+        sums = scratch + part * (PANEL * (POSITIONS + 4 * most) + 256)
+        gathered = sums + 4 * PANEL * most
         zero = np.float32(load_zero_point(y_zero, 1 if form == SIGNED_BYTES else 0))
         first, last = share(images * groups * panels * blocks, part, parts)
         for unit in range(first, last):
@@ -180,7 +224,9 @@ def direct_kernel(stride: int, path: str) -> Any:
             begin, end = length * piece // pieces, length * (piece + 1) // pieces
             own = (image % groups) * outputs + panel * PANEL
             weights = weights_at + (image % groups * panels + panel) * taps * quads * 4 * PANEL
-            count, many = 0, (end - begin + MAX_TILE_ROWS - 1) // MAX_TILE_ROWS
+            places = offsets + (image % groups * panels + panel) * offsets_bytes
+            channels = min(PANEL, outputs - panel * PANEL)
+            count, many = 0, (end - begin + most - 1) // most
             for line in range(begin_line, min(lines, begin_line + together)):
                 source = (
                     source_at + image * quads * plane + 4 * (line // height * plane_step + line % height * line_step)
@@ -188,7 +234,8 @@ def direct_kernel(stride: int, path: str) -> Any:
                 for index in range(many):
                     at = begin + (end - begin) * index // many
                     rows = begin + (end - begin) * (index + 1) // many - at
-                    tiles(rows, source + 4 * stride * at, weights, offsets, taps, quads, plane, sums)
+                    x = source + 4 * stride * at
+                    tiles(rows, x, 4 * stride, weights, places, taps, quads, plane, channels, sums)
                     _requantize(
                         sums, rows, form, shifts + 4 * own, multipliers + 4 * own, zero, gathered + PANEL * count
                     )
@@ -196,14 +243,14 @@ def direct_kernel(stride: int, path: str) -> Any:
             if table != 0:
                 lookup_line(table, gathered, gathered, PANEL * count)
             y = target + (image // groups * groups * outputs + own) * lines * length + begin_line * length + begin
-            _store_lines(
-                gathered, count, min(PANEL, outputs - panel * PANEL), y, lines * length, gathered + PANEL * POSITIONS
-            )
+            _store_lines(gathered, count, channels, y, lines * length, gathered + PANEL * POSITIONS)
 
     return direct_u8
 
 
 KERNELS = {stride: direct_kernel(stride, PATH) for stride in STRIDES}
+COLUMNS = WIDTH if PATH == BYTE_PAIRS else PANEL
+"""Output channels that are computed together."""
 
 
 def is_faster(outputs: int, quads: int, lengths: Sequence[int]) -> bool:
@@ -212,7 +259,7 @@ def is_faster(outputs: int, quads: int, lengths: Sequence[int]) -> bool:
     positions = math.prod(lengths)
     return (
         quads >= MIN_QUADS
-        and -(-outputs // PANEL) * PANEL * positions <= -(-positions // PANEL) * PANEL * outputs * MAX_EXTRA_WORK
+        and -(-outputs // COLUMNS) * COLUMNS * positions <= -(-positions // PANEL) * PANEL * outputs * MAX_EXTRA_WORK
     )
 
 
@@ -239,15 +286,19 @@ def launch_direct(
     y: Buffer,
     shape: DirectShape,
     factors: dict[str, Any],
-    kernels: dict[int, Any] = KERNELS,
+    order: np.ndarray | None = None,
+    path: str = PATH,
 ) -> Launch:
-    """The launch of a convolution; `factors`: shifts, multipliers, zero point, table and form."""
+    """The launch of a convolution; `factors`: shifts, multipliers, zero point, table and form; `order`: of the quads of
+    panels, as `order_output_panels` gives it, for pairs of bytes."""
     images, groups, outputs, quads, padded, axes = shape
     (_, high, wide), taps = padded, math.prod(axis.kernel for axis in axes)
     places = np.stack(
         np.meshgrid(*(np.arange(axis.kernel) * axis.dilation for axis in axes), indexing="ij"), -1
     ).reshape(-1, 3)
     offsets = (places @ np.array([high * wide, wide, 1]) * 4).astype(np.int64)
+    if order is not None:
+        offsets = quad_offsets(order, offsets, quads, 4 * math.prod(padded))
     depth, height, length = (axis.out for axis in axes)
     if taps == 1 and all(axis.stride == 1 for axis in axes) and math.prod(padded) == depth * height * length:
         depth, height, length = 1, 1, depth * height * length
@@ -255,12 +306,13 @@ def launch_direct(
     units = images * groups * -(-outputs // PANEL) * -(-depth * height // together) * pieces
     parts = step.parts(units, y.count * quads * taps / 8)
     return Launch(
-        kernels[axes[2].stride],
+        direct_kernel(axes[2].stride, path),
         parts,
         source_at=source,
         weights_at=weights,
         target=y,
         offsets=step.constant_buffer(offsets),
+        offsets_bytes=0 if order is None else 2 * 4 * order.shape[1],
         images=images,
         groups=groups,
         outputs=outputs,
@@ -275,8 +327,34 @@ def launch_direct(
         plane_step=axes[0].stride * high * wide,
         line_step=axes[1].stride * wide,
         **factors,
-        scratch=step.scratch(parts * (PANEL * (POSITIONS + 4 * MAX_TILE_ROWS) + 256)),
+        scratch=step.scratch(parts * (PANEL * (POSITIONS + 4 * max_rows(path)) + 256)),
     )
+
+
+def quad_offsets(order: np.ndarray, taps: np.ndarray, quads: int, plane: int) -> np.ndarray:
+    """The counts of `order_output_panels`, and for each quad its bytes from a position: those of its tap, and `plane`
+    for each quad of channels before it."""
+    places = (taps[:, None] + plane * np.arange(quads)).reshape(-1)
+    return np.concatenate([order[:, :FIELDS], places[order[:, FIELDS:]].astype(np.int32)], 1)
+
+
+def order_output_panels(kernels: np.ndarray, groups: int) -> np.ndarray:
+    """Counts and orders of the quads of `_halves`: int32 [groups * halves, FIELDS + taps * channels / 4]."""
+    order, counts = order_quads(_halves(kernels, groups))
+    return np.concatenate([counts, order], 1)
+
+
+def pack_sorted_panels(kernels: np.ndarray, groups: int) -> np.ndarray:
+    """As `pack_output_panels`, in halves of 16 channels, each with its quads in the order of `order_output_panels`."""
+    halves = _halves(kernels, groups)
+    return sort_quads(halves, order_quads(halves).order)
+
+
+def _halves(kernels: np.ndarray, groups: int) -> np.ndarray:
+    """Kernels [out, channels, ...] as int8 [groups * halves, taps * channels / 4, WIDTH, 4]."""
+    whole = pack_output_panels(kernels, groups)
+    halves = whole.reshape(-1, whole.shape[2], 2, WIDTH, 4)
+    return np.ascontiguousarray(halves.transpose(0, 2, 1, 3, 4)).reshape(-1, whole.shape[2], WIDTH, 4)
 
 
 def pack_output_panels(kernels: np.ndarray, groups: int) -> np.ndarray:

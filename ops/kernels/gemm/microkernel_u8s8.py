@@ -26,6 +26,8 @@ from .register_tile import PANEL, VECTOR, Columns, Lines, accumulate, tiles_by_r
 ROWS = 12 if "avx512f" in features() else 3
 SIGN_OFFSET = 128
 """What the bytes of one kind are more than those of the other."""
+BYTE_PAIRS = "16-bit pairs"
+"""The row of `INTEGERS` whose pairs of products saturate at 16 bits."""
 ZERO = ir.Constant(WORDS, [0] * LANES)
 TILES: dict[str, Callable[[Code, Sequence[amx.Shape]], amx.Tiles]] = {"AMX": amx.Registers, "emulated": amx.Emulated}
 """What multiplies tiles, by the name of the way."""
@@ -185,7 +187,7 @@ class BytePanels(NamedTuple):
 
 def byte_panels(path: str) -> BytePanels:
     """The panels of a row of `INTEGERS`."""
-    if path == "16-bit pairs":
+    if path == BYTE_PAIRS:
         return BytePanels(column_of_pairs, pack_panels_s8, panel_of_pairs_bytes, True)
     return BytePanels(column_kernel(path), pack_panels_u8, lambda quads: 4 * PANEL * quads, False)
 

@@ -19,9 +19,7 @@ HALF = 8
 """Sums of a vector of 32 bytes."""
 HALVES = range(WIDTH // HALF)
 MAX_ROWS = 4
-"""Rows of the tallest tile, whose sums take 12 of 16 registers."""
-WIDENED_ROWS = 4
-"""Rows that are multiplied together where bytes are widened."""
+"""Rows of the tallest tile: 8 of 16 registers hold sums, and 4 the columns of a couple."""
 QUAD_BYTES = 4 * WIDTH
 SUMS, BYTES, SHORTS = vector_type(I32, HALF), vector_type(I8, 4 * HALF), vector_type(I16, 2 * HALF)
 ZERO = ir.Constant(SUMS, [0] * HALF)
@@ -51,12 +49,7 @@ def add_products(code: Code, rows: Sequence[Any], panel: Any, offsets: Any, coun
     couples, apart, widened = (build.sext(code.load(counts, I32, 4 * field), ir.IntType(64)) for field in range(FIELDS))
     held = code.repeat(couples, [offsets, panel, *sums], lambda _, held: _couple(code, rows, held))
     held = code.repeat(apart, held, lambda _, held: _quad(code, rows, held))
-    at, sums = held[:2], held[2:]
-    made = []
-    for begin in range(0, len(rows), WIDENED_ROWS):
-        some, own = rows[begin : begin + WIDENED_ROWS], sums[2 * begin : 2 * (begin + WIDENED_ROWS)]
-        made += code.repeat(widened, [*at, *own], lambda _, held, some=some: _widened_quad(code, some, held))[2:]
-    return made
+    return code.repeat(widened, held, lambda _, held: _widened_quad(code, rows, held))[2:]
 
 
 def _couple(code: Code, rows: Sequence[Any], held: list[Any]) -> list[Any]:
@@ -143,5 +136,5 @@ def _write(code: Code, rows: int, tile: ByteRows) -> None:
     store_sums(code, add_products(code, lines, tile.b, tile.offsets, tile.counts, [ZERO] * 2 * rows), tile.c)
 
 
-row_tiles = tiles_by_rows((4, 2, 1), ByteRows, _write)
+row_tiles = tiles_by_rows(range(1, MAX_ROWS + 1), ByteRows, _write)
 """A tile of as many rows as fit; gives how many."""

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from candle_convert.ops.kernels.gemm.byte_pairs import saturation
-from candle_convert.ops.quantized import matmul_integer_kernel
+from candle_convert.ops.quantized import conv_integer_kernel, matmul_integer_kernel
 from candle_convert.runtime.ir.op import Example
 from candle_convert.runtime.jit import isa
 from candle_convert.tests.oracles.native_vs_numpy import natively
@@ -72,3 +72,30 @@ def test_order_of_quads(spread):
         assert (low[single] >= -32768).all()
         rest = slice(2 * couples + apart, None)
         assert ((high[rest] > 32767) | (low[rest] < -32768)).any((1, 2)).all()
+
+
+@pytest.mark.parametrize("spread", [12, 40, 300])
+@pytest.mark.parametrize(
+    ("x", "w", "attributes"),
+    [
+        ((2, 9, 11, 13), (37, 9, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ((1, 69, 7, 7), (16, 69, 1, 1), {}),
+        ((1, 3, 33, 41), (50, 3, 5, 5), {"strides": [2, 2], "pads": [2, 1, 2, 2]}),
+        ((2, 30, 9, 8), (34, 15, 3, 2), {"group": 2, "dilations": [2, 3], "pads": [0, 1, 1, 0]}),
+        ((1, 5, 600), (20, 5, 3), {}),
+    ],
+)
+def test_convolutions(monkeypatch, by_pairs, spread, x, w, attributes):
+    """Convolutions whose positions are multiplied where they lie, with the largest and the smallest bytes."""
+    launch = conv_integer_kernel.launch_convolution
+    monkeypatch.setattr(launch, "__defaults__", (conv_integer_kernel.window_kernel(PATH), PATH))
+    monkeypatch.setattr(conv_integer_kernel, "is_faster", lambda outputs, quads, lengths: True)
+    rng = np.random.default_rng(spread)
+    kernels = np.clip(np.round(rng.normal(size=w) * spread), -128, 127).astype(np.int8)
+    kernels[0], kernels[-1] = 127, -128
+    data = rng.choice([0, 255, 128, 254], x).astype(np.uint8)
+    scales = rng.uniform(0.0005, 0.002, w[0]).astype(np.float32)
+    zeros, bias = np.zeros(w[0], np.int8), rng.integers(-999, 999, w[0]).astype(np.int32)
+    rest = (np.float32(0.2), np.uint8(100), bias)
+    inputs = (data, np.float32(0.03), np.uint8(7), kernels, scales, zeros, *rest)
+    natively("QLinearConv", Example(tuple(map(np.asarray, inputs)), attributes), 21, rtol=0, atol=0, constant=[3, 4, 5])
