@@ -40,10 +40,10 @@ MAX_PAIR_ROWS = 28
 """Positions whose sums by pairs of bytes are stored before they are requantized, in tiles of a few."""
 POSITIONS = 192
 """Output positions per unit of work."""
-MIN_QUADS = 16
+MIN_QUADS, MIN_PAIR_QUADS = 16, 1
 """Minimum number of quads per window for the sums to outweigh the transposition."""
-MAX_EXTRA_WORK = 1.05
-"""Maximum ratio of padded work to that of im2col."""
+MAX_EXTRA_WORK, MAX_EXTRA_PAIRS = 1.05, 1.4
+"""Maximum ratio of padded work to that of im2col, which has no products by pairs of bytes."""
 STRIDES = (1, 2)
 _INT, _BYTES = ir.IntType(64), ir.VectorType(ir.IntType(8), LANES)
 
@@ -249,8 +249,10 @@ def direct_kernel(stride: int, path: str) -> Any:
 
 
 KERNELS = {stride: direct_kernel(stride, PATH) for stride in STRIDES}
-COLUMNS = WIDTH if PATH == BYTE_PAIRS else PANEL
-"""Output channels that are computed together."""
+COLUMNS, LEAST_QUADS, EXTRA_WORK = (
+    (WIDTH, MIN_PAIR_QUADS, MAX_EXTRA_PAIRS) if PATH == BYTE_PAIRS else (PANEL, MIN_QUADS, MAX_EXTRA_WORK)
+)
+"""Output channels that are computed together, and the bounds of this processor."""
 
 
 def is_faster(outputs: int, quads: int, lengths: Sequence[int]) -> bool:
@@ -258,8 +260,8 @@ def is_faster(outputs: int, quads: int, lengths: Sequence[int]) -> bool:
     `quads` counts all taps."""
     positions = math.prod(lengths)
     return (
-        quads >= MIN_QUADS
-        and -(-outputs // COLUMNS) * COLUMNS * positions <= -(-positions // PANEL) * PANEL * outputs * MAX_EXTRA_WORK
+        quads >= LEAST_QUADS
+        and -(-outputs // COLUMNS) * COLUMNS * positions <= -(-positions // PANEL) * PANEL * outputs * EXTRA_WORK
     )
 
 
