@@ -77,7 +77,7 @@ _NARROW: tuple[tuple[str, frozenset[str]], ...] = (
 DENSE = KernelPath(
     "dense products of f32, convolutions", (("512-bit FMA", _AVX512), ("FMA", _AVX2), ("vectors", frozenset()))
 )
-BLOCKS = KernelPath("few rows with blocks", (("VNNI", _VNNI), ("FMA", _AVX2), ("vectors", frozenset())))
+BLOCKS = KernelPath("few rows with blocks", (*_NARROW[:2], ("FMA", _AVX2), ("vectors", frozenset())))
 PROMPTS = KernelPath("many rows of 8 bits with blocks", (("AMX", _AMX), *_NARROW, ("vectors", frozenset())))
 F16_ROWS = KernelPath("many rows with f16", (("AMX", _AMX_BF16), *_NARROW, ("vectors", frozenset())))
 BF16_ROWS = KernelPath(

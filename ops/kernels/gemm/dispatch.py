@@ -12,10 +12,10 @@ from ....runtime.simd.amx import Emulated, Registers
 from ....runtime.simd.llvm_vector import Code
 from ...quants.llvm import codes
 from .gemv import FloatProducts, Products, WeightRows
-from .gemv_int8 import RUN, Int8Products, ThreeDigitProducts
+from .gemv_int8 import RUN, AvxVnniInt8Products, Int8Products, PairProducts, ThreeDigitProducts, max_pairs
 from .panel_16bit import MAX_ACTIVATION, Avx2CodePairs, Avx2Pairs, AvxVnniPairs, Bf16Pairs, Int16Pairs, PairTile
 from .panel_amx import AmxBf16Panel, AmxInt8Panel
-from .panel_int8 import Avx2Panel, AvxVnniPanel, Int8Panel, Int8Tile, max_pairs
+from .panel_int8 import Avx2Panel, AvxVnniPanel, Int8Panel, Int8Tile
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ GEMM: dict[str, tuple[GemmVariant | None, ...]] = {
 """GEMM of rounded activations: instruction set x `KINDS`. ``emulated`` does what AMX does with vectors, for tests."""
 GEMV: dict[str, dict[bool, Products]] = {
     "VNNI": {True: Int8Products, False: ThreeDigitProducts},
-    "FMA": dict.fromkeys((True, False), FloatProducts),
+    "AVX-VNNI": {True: AvxVnniInt8Products, False: FloatProducts},
+    "FMA": {True: PairProducts, False: FloatProducts},
     "vectors": dict.fromkeys((True, False), FloatProducts),
 }
 """GEMV of codes: instruction set x whether activations are rounded to 8 bits."""
@@ -113,4 +114,5 @@ def available(name: str) -> bool:
 
 def gemv_products(name: str, rounded: bool) -> Products:
     """How a few rows are multiplied with a storage type on this processor; `rounded`: to 8 bits."""
-    return GEMV[BLOCKS.selected()][rounded] if name in codes() else FloatProducts
+    products = GEMV[BLOCKS.selected()][rounded] if name in codes() else FloatProducts
+    return FloatProducts if products is PairProducts and not max_pairs(name) else products

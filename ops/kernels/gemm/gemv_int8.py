@@ -1,4 +1,4 @@
-"""GEMV by dot4: quantized blocks times activations of one or three int8 digits (AVX512-VNNI).
+"""GEMV by dot4: quantized blocks times activations of one or three int8 digits (VNNI), or of one by pairs (AVX2).
 
 One digit rounds activations to int8 as llama.cpp does. Three digits keep f32 precision relative to the largest of 32
 elements. Activations are stored as records, one per step of blocks: digits, most significant first, 64 bytes for each
@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.jit.llvm_kernel import EmittedKernel
+from ....runtime.simd.dot_product import PAIR_LIMIT, add_pairs, dot2_u8s8, dot4_avx_vnni, dot4_vnni
 from ....runtime.simd.llvm_vector import F32, I8, I32, LANES, Code, Vector, vector_type
 from ...quants.llvm import Block, Codes, Numbers, build_mask, codes
 from .gemv import WeightRows, horizontal_sum, minimum, multiply_add, part_range
@@ -65,16 +66,16 @@ def rounded_nbytes(name: str, length: int, digits: int) -> int:
     return -(-length // layout.elements) * layout.nbytes
 
 
-def _dot(code: Code, start: Any, unsigned: Any, signed: Any) -> Any:
-    """Dot4: 16 sums of four byte products, added to `start`."""
-    one, other = (code.builder.bitcast(value, INTS) for value in (unsigned, signed))
-    return code.call("llvm.x86.avx512.vpdpbusd.512", INTS, start, one, other)
+def max_pairs(name: str) -> int:
+    """How many sums of two products of a code and 127 stay below 2^15; none of codes of 8 bits."""
+    return PAIR_LIMIT // (2 * 127 * codes()[name].top)
 
 
 class Int8Products:
     """Integer products of block codes with rows of one digit; same interface as `gemv.FloatProducts`."""
 
     digits = 1
+    dot = staticmethod(dot4_vnni)
 
     def __init__(self, code: Code, stored: WeightRows, xs: list[Any], length: Any, streams: int) -> None:
         self.code, self.stored, self.xs, self.length, self.streams = code, stored, xs, length, streams
@@ -134,12 +135,22 @@ class Int8Products:
         total = code.load(place, INTS, layout.starts + VECTOR * index) if self.kind.zero else NO_INTS
         for digit in reversed(range(self.digits)):
             shift = 8 * (self.digits - 1 - digit)
-            found = NO_INTS if shift else total
-            for number, vector in enumerate(numbers.codes[index], first):
-                found = _dot(
-                    code, found, vector.value, code.load(place, BYTES, digit * layout.elements + VECTOR * number)
-                )
+            found = self._add_dots(
+                NO_INTS if shift else total,
+                [
+                    (vector.value, code.load(place, BYTES, digit * layout.elements + VECTOR * number))
+                    for number, vector in enumerate(numbers.codes[index], first)
+                ],
+            )
             total = build.add(total, build.shl(found, ir.Constant(INTS, [shift] * LANES))) if shift else found
+        return total
+
+    def _add_dots(self, total: Any, vectors: list[tuple[Any, Any]]) -> Any:
+        """Add the products of codes and digits to 16 int32 lanes."""
+        for unsigned, signed in vectors:
+            total = self.dot(
+                self.code, total, *(self.code.builder.bitcast(value, INTS) for value in (unsigned, signed))
+            )
         return total
 
     def _spread(self, scales: Any, index: int) -> Any:
@@ -169,6 +180,23 @@ class ThreeDigitProducts(Int8Products):
     """Integer products with rows of three digits."""
 
     digits = 3
+
+
+class AvxVnniInt8Products(Int8Products):
+    """The same with vectors of 32 bytes."""
+
+    dot = staticmethod(dot4_avx_vnni)
+
+
+class PairProducts(Int8Products):
+    """Integer products of codes below 8 bits by AVX2: sums of pairs are added in 16 bits as long as they fit."""
+
+    def _add_dots(self, total: Any, vectors: list[tuple[Any, Any]]) -> Any:
+        limit = max_pairs(self.stored.name)
+        for first in range(0, len(vectors), limit):
+            sums = [dot2_u8s8(self.code, *vector) for vector in vectors[first : first + limit]]
+            total = add_pairs(self.code, total, functools.reduce(self.code.builder.add, sums))
+        return total
 
 
 def _max_magnitude(layout: Record) -> int:
@@ -317,6 +345,3 @@ def quantize_run(code: Code, vectors: list[Vector], max_magnitude: int) -> tuple
 
 def _integer_sum(code: Code, values: Any) -> Any:
     return code.call(f"llvm.vector.reduce.add.v{values.type.count}i32", I32, values)
-
-
-__all__ = ["Int8Products", "ThreeDigitProducts", "quantize_rows", "round_trip_rows", "rounded_nbytes"]

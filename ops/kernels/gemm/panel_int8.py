@@ -14,11 +14,11 @@ from typing import Any
 from llvmlite import ir
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.simd.dot_product import INTS, PAIR_LIMIT, add_pairs, dot2_u8s8, dot4_avx_vnni, dot4_vnni
+from ....runtime.simd.dot_product import INTS, add_pairs, dot2_u8s8, dot4_avx_vnni, dot4_vnni
 from ....runtime.simd.llvm_vector import F32, I8, I32, LANES, Code, Vector, vector_type
-from ...quants.llvm import Block, Codes, codes, runs
+from ...quants.llvm import Block, Codes, runs
 from .gemv import WeightRows
-from .gemv_int8 import RUN, _integer_sum, _part, _quads, quantize_run
+from .gemv_int8 import RUN, _integer_sum, _part, _quads, max_pairs, quantize_run
 from .panel import COLUMNS, VECTORS, Panel, Tile, line_stride
 from .register_tile import VECTOR
 
@@ -246,8 +246,3 @@ class Avx2Panel(Int8Panel):
                 sums[index] = made if sums[index] is None else code.builder.add(sums[index], made)
         for index, made in enumerate(sums):
             found[index] = add_pairs(code, found[index], made)
-
-
-def max_pairs(name: str) -> int:
-    """How many sums of two products of a code and 127 stay below 2^15; none of codes of 8 bits."""
-    return PAIR_LIMIT // (2 * 127 * codes()[name].top)
