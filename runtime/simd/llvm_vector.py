@@ -246,6 +246,8 @@ class Code:
         step = entries[1] - entries[0]
         if all(number == entries[0] + step * index for index, number in enumerate(entries)):
             return low.as_float() * step + entries[0]
+        if "avx2" in features():
+            return self._table_of_halves(low, entries)
         place = self.constant([float(number) for number in entries], F32)
         made = ir.Constant(vector_type(F32), ir.Undefined)
         for lane in range(LANES):
@@ -253,6 +255,18 @@ class Code:
             entry = self.load(self.builder.add(place, self.builder.mul(index, self.word(4))), F32)
             made = self.builder.insert_element(made, entry, ir.Constant(I32, lane))
         return Vector(self, made)
+
+    def _table_of_halves(self, indices: Vector, entries: Sequence[float]) -> Vector:
+        """As `table`, by AVX2, whose lookup takes eight entries and the lowest three bits of eight indices."""
+        build, eight = self.builder, vector_type(F32, 8)
+        tables = [ir.Constant(eight, [float(number) for number in entries[first : first + 8]]) for first in (0, 8)]
+        limit, parts = ir.Constant(vector_type(I32, 8), [7] * 8), []
+        for first in (0, 8):
+            order = ir.Constant(vector_type(I32, 8), list(range(first, first + 8)))
+            own = build.shuffle_vector(indices.value, indices.value, order)
+            low, high = (self.call("llvm.x86.avx2.permps", eight, table, own) for table in tables)
+            parts.append(build.select(build.icmp_signed(">", own, limit), high, low))
+        return Vector(self, build.shuffle_vector(*parts, ir.Constant(vector_type(I32), list(range(LANES)))))
 
     def constant(self, entries: Sequence[float], kind: Any) -> Any:
         """The address of a table that is part of the kernel."""
