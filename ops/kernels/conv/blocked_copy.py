@@ -15,6 +15,7 @@ from ....runtime.plan.kernel_api import Launch
 from ....runtime.simd.memory import load_f32, store_f32
 from ....runtime.simd.transpose import load_columns
 from ....runtime.simd.vector import LANES, splat
+from ..gemm.microkernel_f32 import WIDE
 from ..gemm.register_tile import VECTOR
 from .depthwise import fill
 from .implicit_gemm import is_faster, plan_implicit_gemm
@@ -63,8 +64,16 @@ def copy_to_blocks(
 
 
 def plan_blocked_copy(problem: Problem) -> ConvPlan | None:
-    """Launches of a convolution with constant kernels whose channels fill blocks; None if others are faster."""
-    if problem.blocked or not problem.constant or problem.groups > 1 or problem.pointwise or not problem.x.count:
+    """Launches of a convolution with constant kernels whose channels fill blocks; None if others are faster, and for
+    AVX-512, where the copy has not been measured."""
+    if (
+        WIDE
+        or problem.blocked
+        or not problem.constant
+        or problem.groups > 1
+        or problem.pointwise
+        or not problem.x.count
+    ):
         return None
     reach, channels, step = reach_of(problem), problem.channels, problem.step
     copied = problem.images * channels * math.prod(reach)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from candle_convert.ops.conv import conv_kernel
-from candle_convert.ops.kernels.conv.blocked_copy import plan_blocked_copy
+from candle_convert.ops.kernels.conv import blocked_copy
 from candle_convert.runtime.ir.op import Example
 from candle_convert.tests.oracles.native_vs_numpy import natively
 from torch.nn.functional import pad
@@ -22,10 +22,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions(name, monkeypatch):
     shape, kernel, strides, pads = CASES[name]
-    rng, plans = np.random.default_rng(0), []
-    monkeypatch.setattr(
-        conv_kernel, "plan_blocked_copy", lambda problem: plans.append(plan_blocked_copy(problem)) or plans[-1]
-    )
+    rng, plans, plan = np.random.default_rng(0), [], blocked_copy.plan_blocked_copy
+    monkeypatch.setattr(conv_kernel, "plan_blocked_copy", lambda problem: plans.append(plan(problem)) or plans[-1])
+    monkeypatch.setattr(blocked_copy, "WIDE", False)
     for earlier in ("plan_banded_gemm", "plan_direct_rows"):
         monkeypatch.setattr(conv_kernel, earlier, lambda problem: None)
     x, w, b = (rng.standard_normal(each).astype(np.float32) for each in (shape, kernel, kernel[:1]))
