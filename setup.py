@@ -3,7 +3,7 @@
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
-FOLDERS = ("convert", "formats", "models", "nn", "ops", "optim", "runtime", "tensors", "training")
+FOLDERS = ("convert", "formats", "models", "nn", "ops", "optim", "runtime", "tensors", "torch_compat", "training")
 
 
 class BuildPackage(build_py):

@@ -31,7 +31,7 @@ class _CallablePackage(types.ModuleType):
         return signature(self.convert)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), "convert"]
+        return ["convert"]
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from .layers.transformer import *  # noqa: F403
 
 _FOLDERS = ("functional", "init", "utils")
-_SECOND = {"modules": "torch_files", "parallel": "layers.parallel", "parameter": "core.parameter"}
-"""Modules under PyTorch's names."""
+_SECOND = ("modules", "parallel", "parameter")
+"""Modules under PyTorch's names, which `torch_compat` lists."""
 
 
 if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, misspelled ones too
@@ -47,7 +47,9 @@ if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, miss
         if name in _FOLDERS:
             return importlib.import_module(f".{name}", __name__)
         if name in _SECOND:
-            return importlib.import_module(f".{_SECOND[name]}", __name__)
+            return importlib.import_module(f"{__name__}.{name}")
+        if name == "__all__":
+            return __dir__()
         if name.startswith("__"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from .namespace import PUBLIC

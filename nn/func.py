@@ -12,3 +12,12 @@ from ..tensors.autograd.transforms import vjp as vjp
 from ..tensors.autograd.transforms import vmap as vmap
 from .utils.stateless import functional_call as functional_call
 from .utils.stateless import stack_module_state as stack_module_state
+
+__all__ = [
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp",
+    "vmap",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -27,9 +27,19 @@ from .optimizers.rprop import Rprop as Rprop
 from .optimizers.sgd import SGD as SGD
 from .optimizers.sparse_adam import SparseAdam as SparseAdam
 
+__all__ = [
+    "ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "Lion", "Muon", "NAdam",
+    "Optimizer", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam", "clip_grad_norm_", "clip_grad_value_",
+    "lr_scheduler",
+]  # fmt: skip
+
 if not TYPE_CHECKING:  # for mypy a module with __getattr__ has every name, misspelled ones too
 
     def __getattr__(name: str) -> Any:
         if name == "swa_utils":  # needs modules, which optimizers do not know
             return importlib.import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -7,7 +7,8 @@ from candle_convert.tests.builders.paths import REPOSITORY
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/KERNELS.md", "docs/FORMATS.md")
 WINGS = (
-    "runtime", "ops", "formats", "tensors", "nn", "optim", "training", "models", "convert", "tests", "benchmarks",
+    "runtime", "ops", "formats", "tensors", "nn", "optim", "torch_compat", "training", "models", "convert", "tests",
+    "benchmarks",
     "docs", "examples",
 )  # fmt: skip
 
@@ -42,7 +43,7 @@ def test_the_tree_of_the_architecture():
     assert all(any((REPOSITORY / path.split("/")[0]).rglob(path.split("/")[1])) for path in drawn)
     there = {
         f"{wing}/{path.name}"
-        for wing in ("runtime", "formats", "tensors", "nn", "optim", "training", "models", "convert")
+        for wing in ("runtime", "formats", "tensors", "nn", "optim", "torch_compat", "training", "models", "convert")
         for path in (REPOSITORY / wing).iterdir()
         if (path / "__init__.py").exists()
     }

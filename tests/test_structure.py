@@ -70,7 +70,6 @@ FLOORS = (
     ("tensors/core",),
     ("tensors/operations",),
     ("tensors/operations/numeric",),
-    ("tensors/operations/names",),
     ("tensors/writes",),
     ("tensors/autograd",),
     ("tensors/special",),
@@ -97,6 +96,7 @@ WINGS = {
     "nn": {"nn", "tensors", "ops", "runtime"},
     "training": {"training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
     "optim": {"optim", "tensors", "ops", "runtime"},
+    "torch_compat": {"torch_compat", "training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
     "models": {"models", "tensors", "ops", "runtime"},
     "convert": {"convert", "training", "optim", "nn", "formats", "models", "tensors", "ops", "runtime"},
 }

@@ -15,7 +15,7 @@ import pytest
 from candle_convert.tests.builders.paths import REPOSITORY
 
 GLOSSARY = REPOSITORY / "docs" / "GLOSSARY.md"
-WINGS = ("runtime", "ops", "formats", "tensors", "nn", "optim", "training", "models", "convert")
+WINGS = ("runtime", "ops", "formats", "tensors", "nn", "optim", "torch_compat", "training", "models", "convert")
 KERNELS = ("ops/kernels/", "ops/*_kernel.py", "runtime/simd/", "runtime/execute/")
 
 SCOPES = {

@@ -23,7 +23,7 @@ def repeated(a, b, c, last):
 def ours():
     import candle_convert as cc
 
-    return repeated(*map(cc.from_numpy, inputs()), cc.LazyTensor.numpy)
+    return repeated(*map(cc.from_numpy, inputs()), cc.Tensor.numpy)
 
 
 def of_torch():

@@ -27,17 +27,17 @@ class Functions:
     @staticmethod
     def layer_norm(x, scale, bias):
         found = apply(op_named("LayerNormalization"), [each.expression for each in (x, scale, bias)])
-        return cc.LazyTensor(found)
+        return cc.Tensor(found)
 
     @staticmethod
     def conv(x, weight, bias):
         inputs = [each.expression for each in (x, weight, bias)]
-        return cc.LazyTensor(apply(op_named("Conv"), inputs, {"pads": [1, 1, 1, 1]}))
+        return cc.Tensor(apply(op_named("Conv"), inputs, {"pads": [1, 1, 1, 1]}))
 
     @staticmethod
     def max_pool(x):
         pooled = apply(op_named("MaxPool"), [x.expression], {"kernel_shape": [2, 2], "strides": [2, 2]})
-        return cc.LazyTensor(pooled)
+        return cc.Tensor(pooled)
 
     @staticmethod
     def lstm(x, wi, wh, b):

@@ -218,7 +218,9 @@ def _tensor(name: str, value: Any) -> Tensor:
         return Tensor.of_torch(value)
     import numpy
 
-    if any(kind.__name__ == "LazyTensor" for kind in type(value).__mro__):
+    from ...tensors.core.lazy_tensor import LazyTensor
+
+    if isinstance(value, LazyTensor):
         value = value.numpy(force=True)
     if not isinstance(value, numpy.ndarray | numpy.generic):
         raise UsageError("E-TENSOR-TYPE", None, f"{name!r} is a {type(value).__name__}, not an array or tensor")

@@ -11,6 +11,7 @@ from ...runtime.ir import registry
 from ...runtime.ir.call import Call
 from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import Inference
+from ...tensors.core.lazy_tensor import LazyTensor
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ def register_op(
 
         cc.register_op("my.domain", "Swish")(lambda ctx, x: x * cc.sigmoid(x))
 
-    It gives an array, or a tuple with one for each output. Models that are opened afterwards can be run with it,
-    checked, and simplified.
+    It returns an array or tensor, or a tuple with one for each output. Models that are opened afterwards can be run
+    with it, checked, and simplified.
 
     Args:
         domain, name: as the nodes of a model have them; "ai.onnx" is "".
@@ -62,9 +63,16 @@ def register_op(
             )
 
         def compute(*inputs: Any, call: Call, **attributes: Any) -> Any:
-            return function(Context(attributes, call.node.name, call.used_outputs), *inputs)
+            return _arrays(function(Context(attributes, call.node.name, call.used_outputs), *inputs))
 
         registry.register(Op(name, domain, since, compute, infer))
         return function
 
     return registered
+
+
+def _arrays(result: Any) -> Any:
+    """What an operator returned, with arrays in place of tensors."""
+    if isinstance(result, tuple | list):
+        return type(result)(map(_arrays, result))
+    return result.numpy(force=True) if isinstance(result, LazyTensor) else result

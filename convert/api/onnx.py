@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ...optim import Optimizer
     from ...training.export.training_step import TrainingStep
 
+__all__ = ["Network", "export", "export_step", "read", "write"]
+
 
 class Network:
     """A graph that is changed in place; every method but `save` gives the network itself.
@@ -172,3 +174,7 @@ def read(path: str | os.PathLike[str]) -> Network:
     if not graph.outputs:
         raise UsageError("E-RUN-NODES", str(path), "holds weights only, without a graph", hint="Use an .onnx file")
     return Network(graph)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ...models.schema.encoder_hyperparameters import CLASSES_OF_TASKS
 from ...models.schema.network_hyperparameters import IMAGE_CLASSIFICATION
 from ...runtime.base.dataclass import dataclass
@@ -18,6 +20,19 @@ ENDS = {
     BASE: FEATURE_EXTRACTION,
 }
 """Tasks by the ends of names, longer ends first."""
+STEMS = {
+    "bitnet": "BitNet", "convnext": "ConvNext", "convnextv2": "ConvNextV2", "deit": "DeiT", "distilbert": "DistilBert",
+    "efficientnet": "EfficientNet", "ernie4_5": "Ernie4_5", "eurobert": "EuroBert", "gpt2": "GPT2",
+    "gpt_bigcode": "GPTBigCode", "gpt_neox": "GPTNeoX", "gptj": "GPTJ", "granitemoe": "GraniteMoe",
+    "granitemoehybrid": "GraniteMoeHybrid", "hunyuan_v1_dense": "HunYuanDenseV1", "m2m_100": "M2M100",
+    "mbart": "MBart", "mobilenet_v2": "MobileNetV2", "modernbert": "ModernBert", "mpnet": "MPNet", "mt5": "MT5",
+    "opt": "OPT", "qwen2_5_vl_text": "Qwen2_5_VLText", "qwen2_vl_text": "Qwen2VLText", "qwen3_5_text": "Qwen3_5Text",
+    "qwen3_vl_text": "Qwen3VLText", "RefinedWebModel": "RefinedWeb", "resnet": "ResNet", "smollm3": "SmolLM3",
+    "stablelm": "StableLm", "umt5": "UMT5", "vit": "ViT", "xlm-roberta": "XLMRoberta",
+}  # fmt: skip
+"""How transformers writes a family, where that is not its model type with capitals."""
+HEADS_OF_LANGUAGE_MODELS = {"GPT2": "LMHeadModel"}
+"""Families whose language model has an older end."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +59,9 @@ class ClassName:
 
     def fits(self, architecture: Architecture) -> bool:
         """Whether models of an architecture are of this class."""
-        return self.stem == AUTO or any(_plain(kind) == _plain(self.stem) for kind in architecture.model_types)
+        return self.stem == AUTO or any(
+            _plain(self.stem) in (_plain(kind), _plain(STEMS.get(kind, kind))) for kind in architecture.model_types
+        )
 
     def __str__(self) -> str:
         return f"{self.stem}{BASE if self.stem == AUTO and not self.is_base else ''}{self.end}"
@@ -57,6 +74,21 @@ def class_name(name: str) -> ClassName | None:
         return None
     known = found.stem == AUTO or any(found.fits(architecture) for architecture in architectures())
     return found if known else None
+
+
+def class_names() -> list[str]:
+    """A name for each family and task, as transformers writes it, and those for any family."""
+    ends = {task: end for end, task in reversed(ENDS.items())}
+    names = {BASE, *(f"{BASE}{end}" for end in ends.values() if end != BASE)}
+    found = {f"{AUTO}{name}" for name in names}
+    for architecture in architectures():
+        tasks = [task.name for task in architecture.tasks if task.name in ends]
+        for kind in architecture.model_types:
+            stem = STEMS.get(kind) or "".join(word[:1].upper() + word[1:] for word in re.split("[-_]", kind))
+            for task in tasks:
+                older = HEADS_OF_LANGUAGE_MODELS.get(stem) if task == TEXT_GENERATION else None
+                found.add(stem + (older or ends[task]))
+    return sorted(found)
 
 
 def with_end(name: str, end: str) -> str:

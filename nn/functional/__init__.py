@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from .pooling import *  # noqa: F403
     from .sparse import *  # noqa: F403
 else:
+    from ...tensors.public_function import public_function
     from ..core.public_names import public_names
 
     _PUBLIC = public_names("nn.functional")
-    globals().update(_PUBLIC)
+    globals().update({name: public_function(compute, name, __name__) for name, compute in _PUBLIC.items()})
     __all__ = sorted(_PUBLIC)
+
+    def __dir__() -> list[str]:
+        return list(__all__)

@@ -13,3 +13,13 @@ from .vectors import parameters_to_vector as parameters_to_vector
 from .vectors import vector_to_parameters as vector_to_parameters
 from .weight_norm import remove_weight_norm as remove_weight_norm
 from .weight_norm import weight_norm as weight_norm
+
+__all__ = [
+    "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "parametrizations", "parametrize", "prune",
+    "remove_spectral_norm", "remove_weight_norm", "rnn", "spectral_norm", "stateless", "vector_to_parameters",
+    "weight_norm",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -22,5 +22,16 @@ from .warmup import get_constant_schedule_with_warmup as get_constant_schedule_w
 from .warmup import get_cosine_schedule_with_warmup as get_cosine_schedule_with_warmup
 from .warmup import get_linear_schedule_with_warmup as get_linear_schedule_with_warmup
 
+__all__ = [
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR",
+    "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR",
+    "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR", "get_constant_schedule_with_warmup",
+    "get_cosine_schedule_with_warmup", "get_linear_schedule_with_warmup",
+]  # fmt: skip
+
 _LRScheduler = LRScheduler
 """The name of the base class in older scripts."""
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

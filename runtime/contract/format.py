@@ -1,6 +1,6 @@
 """Format contract: what a file format implements to be read, written and detected.
 
-A format is one module of `formats/` with a constant `FORMAT`. Reading returns a `Graph` of lazy tensors. Writing is
+A format is one module of `formats/` with a constant `FORMAT`. Reading returns a `Graph` of stored tensors. Writing is
 declarative: `layout` returns the files and the pieces of each before any byte is written, and the writer fills them in,
 in any order.
 """

@@ -1,7 +1,7 @@
 """Quantization scheme contract: how prequantized checkpoints store one weight as several tensors.
 
 Every module directly in `ops/quants/schemes/` is a scheme and defines a constant `SCHEME`. A scheme returns the weights
-under the names of the unquantized model, as lazy tensors: rows are dequantized when they are read.
+under the names of the unquantized model, as stored tensors: rows are dequantized when they are read.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Checkpoint:
 def computed(
     shape: tuple[int, ...], rows: Callable[[int, int], np.ndarray], parts: Iterable[Tensor], dtype: DType = F32
 ) -> Tensor:
-    """A lazy tensor whose rows are computed when they are read.
+    """A stored tensor whose rows are computed when they are read.
 
     Args:
         shape: at least one dimension; all but the last count rows.

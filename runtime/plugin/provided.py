@@ -17,20 +17,28 @@ class Provided:
         self._package = package
         self._loaders: dict[str, Callable[[], Any]] = {}
         self._search: Callable[[str], Any] | None = None
+        self._listed: Callable[[], list[str]] | None = None
 
     def provide(self, name: str, loader: Callable[[], Any]) -> None:
         """Give the package a name; `loader` returns the object."""
         self._loaders[name] = loader
 
-    def provide_classes(self, search: Callable[[str], Any]) -> None:
-        """Give the package classes; `search` returns that of a capitalized name, None for other names."""
-        self._search = search
+    def provide_classes(self, search: Callable[[str], Any], listed: Callable[[], list[str]]) -> None:
+        """Give the package classes; `search` returns that of a capitalized name, None for other names; `listed` returns
+        the names."""
+        self._search, self._listed = search, listed
+
+    def names(self) -> list[str]:
+        """All names, for ``dir``."""
+        return sorted([*self._loaders, *(self._listed() if self._listed is not None else ())])
 
     def get(self, name: str) -> Any:
         """The object of a name. Raises AttributeError for a name that was not provided."""
         if name in self._loaders:
             return self._loaders[name]()
-        found = self._search(name) if self._search is not None and name[:1].isupper() and "_" not in name else None
+        if name == "__all__":
+            return self.names()
+        found = self._search(name) if self._search is not None and name[:1].isupper() else None
         if found is None:
             raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
         return found

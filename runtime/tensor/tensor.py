@@ -195,3 +195,6 @@ class Tensor:
         from .block_codec import codec_of, decoded_storage
 
         return Tensor(F32, self.shape, decoded_storage(self.storage, codec_of(self.qtype), self.shape)).cast(dtype)
+
+
+StoredTensor = Tensor

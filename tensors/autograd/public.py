@@ -12,13 +12,18 @@ from ..core.grad_mode import no_grad as no_grad
 from ..core.grad_mode import set_grad_enabled as set_grad_enabled
 from ..core.lazy_tensor import LazyTensor
 from ..operations.creation import as_tensor
-from . import function_class as function  # noqa: F401 (torch's name)
-from . import jacobians as functional  # noqa: F401 (torch's name)
+from . import function_class as function
+from . import jacobians as functional
 from .backward import without_history
 from .checks import gradcheck as gradcheck
 from .checks import gradgradcheck as gradgradcheck
 from .function_class import Function as Function
 from .functional import gradients
+
+__all__ = [
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "function", "functional", "grad",
+    "gradcheck", "gradgradcheck", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+]  # fmt: skip
 
 
 def grad(
@@ -100,3 +105,7 @@ class detect_anomaly(set_detect_anomaly):  # noqa: N801 (torch's name)
 
     def __init__(self, check_nan: bool = True) -> None:
         super().__init__()
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -5,6 +5,7 @@ Methods that are operations live in `operations/` and `writes/` and are attached
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError, UsageTypeError, UsageValueError
 from ...runtime.tensor.dtype import DType
+from ...runtime.tensor.tensor import Tensor
 from .device import CPU, Device
 from .expression import Expression, alias, cast, leaf, shape_error
 from .grad_mode import GRAD_MODE
@@ -23,9 +25,14 @@ from .trace import TRACE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .tensor_methods import TensorMethods
+else:
+    TensorMethods = object
 
-class LazyTensor:
-    """A tensor on the CPU. `tensor`, `zeros`, `from_numpy` and others make it.
+
+class LazyTensor(TensorMethods):
+    """A tensor on the CPU. `tensor`, `zeros`, `from_numpy` and others make it; as PyTorch's class, ``Tensor([1, 2])``
+    has these numbers as f32, and ``Tensor(2, 3)`` has this shape.
 
     Writing into a view (``b = a[0]; b.add_(1)``) changes the tensor of which it was taken and all other views of it.
 
@@ -44,7 +51,8 @@ class LazyTensor:
     alias_set: Any
     shared: Any
 
-    def __init__(self, expression: Expression) -> None:
+    def __init__(self, data: Any = (), *lengths: int) -> None:
+        expression = data if type(data) is Expression else self._constructed(data, lengths)
         self._grad: LazyTensor | None = None
         self._keeps_grad = False
         if expression.depth > MAX_DEPTH and not expression.needs_grad and TRACE.changes is None:
@@ -54,6 +62,12 @@ class LazyTensor:
             expression.holder = weakref.ref(self)
         else:
             self.set_expression(expression)
+
+    @staticmethod
+    def of(array: np.ndarray) -> Tensor:
+        """A tensor of files, by the name that it had: use `StoredTensor.of`."""
+        warnings.warn("cc.Tensor.of is cc.StoredTensor.of now", DeprecationWarning, stacklevel=2)
+        return Tensor.of(array)
 
     @property
     def grad(self) -> LazyTensor | None:
@@ -286,24 +300,6 @@ class LazyTensor:
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if not self.ndim and spec else repr(self)
-
-    if TYPE_CHECKING:  # operations are attached
-        T: LazyTensor
-        mT: LazyTensor  # noqa: N815 (torch's name)
-
-        @property
-        def data(self) -> LazyTensor: ...
-        @data.setter
-        def data(self, value: LazyTensor) -> None: ...
-
-        def __getattr__(self, name: str) -> Callable[..., LazyTensor]: ...
-        def __getitem__(self, index: Any) -> LazyTensor: ...
-        def __neg__(self) -> LazyTensor: ...
-        def __add__(self, other: Any) -> LazyTensor: ...
-
-        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
-        __pow__ = __matmul__ = __floordiv__ = __mod__ = __add__
-        __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __xor__ = __add__
 
 
 def changed_leaf(why: str) -> UsageError:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ...runtime.base.errors import UsageError
+from ...runtime.base.errors import UsageError, UsageTypeError
 from .lazy_tensor import LazyTensor
 from .promotion import category
 
@@ -85,6 +85,9 @@ def in_place(made: Callable[..., LazyTensor], *names: str) -> None:
 
     @functools.wraps(made)
     def changed(self: LazyTensor, *others: Any, **options: Any) -> LazyTensor:
+        if not isinstance(self, LazyTensor):
+            why = f"{names[0]} changes a tensor, not {type(self).__name__}"
+            raise UsageTypeError("E-TENSOR-TYPE", None, why, hint=f"Use {made.__name__}, which returns a new tensor")
         found = made(self, *others, **options)
         if category(found.dtype) > category(self.dtype):
             why = f"{made.__name__}_ gives {found.dtype}, which a tensor of {self.dtype} cannot hold"
@@ -92,4 +95,4 @@ def in_place(made: Callable[..., LazyTensor], *names: str) -> None:
         return self.become(found)
 
     method(*names)(changed)
-    function(*names)(changed)
+    function(*(name for name in names if not name.startswith("__")))(changed)

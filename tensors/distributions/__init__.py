@@ -44,4 +44,15 @@ from .transforms import SigmoidTransform as SigmoidTransform
 from .transforms import TanhTransform as TanhTransform
 from .transforms import Transform as Transform
 
-__all__ = [name for name in dir() if name[0].isupper()] + ["kl_divergence", "register_kl"]
+__all__ = [
+    "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ComposeTransform",
+    "Dirichlet", "Distribution", "ExpTransform", "Exponential", "Gamma", "Geometric", "Gumbel", "HalfNormal",
+    "Independent", "Laplace", "LogNormal", "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical",
+    "OneHotCategoricalStraightThrough", "Poisson", "RelaxedBernoulli", "RelaxedOneHotCategorical",
+    "SigmoidTransform", "StudentT", "TanhTransform", "Transform", "TransformedDistribution", "Uniform",
+    "kl_divergence", "register_kl",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -31,7 +31,17 @@ from .products import norm as norm
 from .products import vander as vander
 from .products import vector_norm as vector_norm
 
+__all__ = [
+    "LinAlgError", "QR", "cholesky", "cond", "cross", "det", "eigh", "eigvalsh", "inv", "lstsq", "matmul",
+    "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet",
+    "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vander", "vector_norm",
+]  # fmt: skip
+
 
 def qr(A: LazyTensor, mode: str = "reduced") -> QR:  # noqa: N803 (torch's name)
     """Orthogonal Q and triangular R: "reduced", or "complete" with a square Q."""
     return _qr(A, mode != "complete")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

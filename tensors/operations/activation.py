@@ -80,8 +80,8 @@ def logsigmoid(input: LazyTensor) -> LazyTensor:
 
 
 @operation()
-def softmax(input: LazyTensor, dim: int, dtype: Any = None) -> LazyTensor:
-    """exp(x) over its sum along a dim."""
+def softmax(input: LazyTensor, dim: int = -1, dtype: Any = None) -> LazyTensor:
+    """exp(x) over its sum along a dim, by default the last."""
     return _normalized("Softmax", input, dim, dtype)
 
 

@@ -94,7 +94,14 @@ def defined(name: str, document: str, compute: Binary, *names: str, reflected: s
     words = [f"{word}_" for word in (name, *names) if not word.startswith("__")]
     in_place(made, *words, *([inplace] if inplace else []))
     if reflected:
-        method(reflected)(lambda other, input: made(input, other))
+        method(reflected)(_swapped(made))
+    return made
+
+
+def _swapped(compute: Callable[..., LazyTensor]) -> Binary:
+    def made(self: LazyTensor, other: Any) -> LazyTensor:
+        return compute(other, self)
+
     return made
 
 

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
-from ...runtime.tensor.dtype import I64, DType
+from ...runtime.base.errors import UsageError, UsageTypeError
+from ...runtime.tensor.dtype import F32, I64, DType
 from ..core.conversion import array_of
 from ..core.device import Device
-from ..core.expression import cast, leaf
+from ..core.expression import Expression, cast, leaf
 from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import DEFAULT, category, dtype_of_scalar, named
 from ..core.registry import function, method
@@ -34,6 +34,10 @@ WITHOUT_EFFECT = ("layout", "memory_format", "names", "pin_memory")
 """PyTorch's settings of memory."""
 
 
+CREATOR = "_makes_tensors"
+"""The attribute of functions that take these settings."""
+
+
 def creator(*names: str) -> Callable[[F], F]:
     """Register a function that makes tensors, which takes PyTorch's settings of devices, gradients and memory."""
 
@@ -53,10 +57,16 @@ def creator(*names: str) -> Callable[[F], F]:
             found = make(*arguments, **options)
             return found.requires_grad_() if requires_grad else found
 
+        vars(called)[CREATOR] = True
         function(*(names or (make.__name__,)))(called)
         return make
 
     return registered
+
+
+def is_creator(made: Any) -> bool:
+    """Whether a function was registered by `creator`."""
+    return CREATOR in vars(made)
 
 
 def made(array: np.ndarray, requires_grad: bool = False) -> LazyTensor:
@@ -84,6 +94,17 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> LazyTensor:
         wanted = data.dtype if dtype is None else named(dtype)
         return data if wanted is data.dtype else LazyTensor(cast(data.expression, wanted))
     return made(array_of(data, dtype))
+
+
+@method("_constructed")
+def constructed(self: LazyTensor, data: Any, lengths: tuple[int, ...]) -> Expression:
+    """What PyTorch's class makes of its arguments: numbers as f32, or zeros of a shape."""
+    if isinstance(data, DType):
+        why = "Tensor(dtype, shape, storage) is a tensor of files"
+        raise UsageTypeError("E-TENSOR-TYPE", None, why, hint="Use StoredTensor(dtype, shape, storage)")
+    if isinstance(data, int):
+        return leaf(np.zeros((data, *lengths), np.float32))
+    return as_tensor(data, F32).expression
 
 
 @method("__dlpack__")

@@ -128,7 +128,7 @@ def _test_of_floats(name: str, op: str, document: str) -> None:
     def made(input: Any) -> LazyTensor:
         x = expression_of(input)
         if category(x.type.dtype) < 2:
-            return LazyTensor(x) != LazyTensor(x)  # type: ignore[return-value]
+            return LazyTensor(x) != LazyTensor(x)
         return LazyTensor(apply_in(op_named(op), [x], back=False))
 
     made.__name__ = made.__qualname__ = name
@@ -181,7 +181,9 @@ def hypot(input: LazyTensor, other: LazyTensor) -> LazyTensor:
 
 
 @operation("clip")
-def clamp(input: LazyTensor, min: Any = None, max: Any = None) -> LazyTensor:
+def clamp(
+    input: LazyTensor, min: LazyTensor | float | None = None, max: LazyTensor | float | None = None
+) -> LazyTensor:
     """Elements below `min` raised to it, and those above `max` lowered to it; both are numbers or tensors."""
     if min is None and max is None:
         why = "clamp needs min or max"
@@ -206,19 +208,19 @@ def _both(bound: Any, x: LazyTensor) -> tuple[LazyTensor, LazyTensor]:
 
 
 @operation()
-def clamp_min(input: LazyTensor, min: Any) -> LazyTensor:
+def clamp_min(input: LazyTensor, min: LazyTensor | float) -> LazyTensor:
     """Elements below `min` raised to it."""
     return clamp(input, min)
 
 
 @operation()
-def clamp_max(input: LazyTensor, max: Any) -> LazyTensor:
+def clamp_max(input: LazyTensor, max: LazyTensor | float) -> LazyTensor:
     """Elements above `max` lowered to it."""
     return clamp(input, None, max)
 
 
 @operation()
-def lerp(input: LazyTensor, end: LazyTensor, weight: Any) -> LazyTensor:
+def lerp(input: LazyTensor, end: LazyTensor, weight: LazyTensor | float) -> LazyTensor:
     """input + weight * (end - input), from the nearer end."""
     step = end - input
     if isinstance(weight, LazyTensor):

@@ -213,7 +213,7 @@ def like(value: Any, x: LazyTensor) -> LazyTensor:
 
 
 @function()
-def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+def where(condition: LazyTensor, input: Any = None, other: Any = None) -> Any:
     """`input` where the condition is true, `other` elsewhere; alone, the indices where it is true."""
     if input is None:
         return condition.nonzero(as_tuple=True)

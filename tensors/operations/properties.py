@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.base.errors import UsageError
 from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import get_default_dtype
 from ..core.registry import attribute, function, method, operation
 from .creation import full, ones, tensor, zeros
+from .shape import to
+
+TYPE_NAMES = {
+    "f32": "FloatTensor", "f64": "DoubleTensor", "f16": "HalfTensor", "bf16": "BFloat16Tensor", "i64": "LongTensor",
+    "i32": "IntTensor", "i16": "ShortTensor", "i8": "CharTensor", "u8": "ByteTensor", "bool": "BoolTensor",
+}  # fmt: skip
+"""PyTorch's classes of tensors by dtype."""
 
 
 @function()
@@ -51,6 +59,16 @@ def is_signed(self: LazyTensor) -> bool:
 def element_size(self: LazyTensor) -> int:
     """Bytes of an element."""
     return self.dtype.as_numpy().itemsize
+
+
+@method("type")
+def type_(self: LazyTensor, dtype: Any = None, **options: Any) -> Any:
+    """The name of the class of this tensor's dtype, as ``torch.FloatTensor``; with a dtype the tensor in that dtype."""
+    if dtype is not None:
+        return to(self, dtype, **options)
+    if self.dtype.name not in TYPE_NAMES:
+        raise UsageError("E-TENSOR-DTYPE", None, f"{self.dtype} has no class of tensors", hint="Read dtype")
+    return f"torch.{TYPE_NAMES[self.dtype.name]}"
 
 
 @method("ndimension")

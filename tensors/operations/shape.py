@@ -252,9 +252,6 @@ def to(self: LazyTensor, *target: Any, dtype: Any = None, device: Any = None, **
     return self if wanted is self.dtype else LazyTensor(cast(self.expression, wanted))
 
 
-method("type")(to)
-
-
 @method()
 def type_as(self: LazyTensor, other: LazyTensor) -> LazyTensor:
     """Convert to the dtype of another tensor."""

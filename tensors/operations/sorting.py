@@ -59,7 +59,7 @@ def argsort(input: LazyTensor, dim: int = -1, descending: bool = False, stable: 
 
 
 @operation()
-def median(input: LazyTensor, dim: int | None = None, keepdim: bool = False) -> LazyTensor | Sorted:
+def median(input: LazyTensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The middle element, the lower one of two, or NaN if there is one; with `dim` of each row, and its index."""
     if dim is None:
         if not input.numel() and input.dtype.kind == "float":

@@ -249,7 +249,7 @@ def test_other_libraries_arrays():
     session = Session(graph_of(chain()))
     x = normal(90, 70)
     right = session.run(None, {"x": x})[0]
-    for fed in (torch.from_numpy(x), torch.from_numpy(x).requires_grad_(), cc.Tensor.of(x), np.asfortranarray(x)):
+    for fed in (torch.from_numpy(x), torch.from_numpy(x).requires_grad_(), cc.StoredTensor.of(x), np.asfortranarray(x)):
         assert np.array_equal(session.run(None, {"x": fed})[0], right)
 
 

@@ -19,3 +19,14 @@ from .progress_bar import RichProgressBar as RichProgressBar
 from .progress_bar import TQDMProgressBar as TQDMProgressBar
 from .stochastic_averages import StochasticWeightAveraging as StochasticWeightAveraging
 from .timer import Timer as Timer
+
+__all__ = [
+    "Callback", "EarlyStopping", "GradientAccumulationScheduler", "LambdaCallback", "LearningRateMonitor",
+    "LearningRateScheduler", "ModelCheckpoint", "ModelSummary", "OnExceptionCheckpoint", "ProgressBar",
+    "ReduceLROnPlateau", "RichModelSummary", "RichProgressBar", "StochasticWeightAveraging", "TQDMProgressBar",
+    "TerminateOnNaN", "Timer",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

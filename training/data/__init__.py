@@ -21,3 +21,13 @@ from .samplers import SubsetRandomSampler as SubsetRandomSampler
 from .samplers import WeightedRandomSampler as WeightedRandomSampler
 from .texts import TokenDataset as TokenDataset
 from .texts import Vocabulary as Vocabulary
+
+__all__ = [
+    "BatchSampler", "ConcatDataset", "DataLoader", "Dataset", "ImageFolder", "IterableDataset", "RandomSampler",
+    "Sampler", "SequentialSampler", "Subset", "SubsetRandomSampler", "TensorDataset", "TokenDataset", "Vocabulary",
+    "WeightedRandomSampler", "default_collate", "default_convert", "get_worker_info", "random_split",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -83,7 +83,7 @@ method("prelu")(prelu)
 
 
 @function()
-def result_type(tensor1: Any, tensor2: Any) -> Any:
+def result_type(tensor1: LazyTensor | float, tensor2: LazyTensor | float) -> Any:
     """The dtype of an operation on two tensors or numbers."""
     dims: list[DType] = []
     zero: list[DType] = []

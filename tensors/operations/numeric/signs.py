@@ -38,7 +38,7 @@ def heaviside(input: LazyTensor, values: LazyTensor) -> LazyTensor:
 
 
 @operation()
-def float_power(input: Any, exponent: Any) -> LazyTensor:
+def float_power(input: LazyTensor | float, exponent: LazyTensor | float) -> LazyTensor:
     """a to the power of b, in f64."""
     given = [each.to(F64) if isinstance(each, LazyTensor) else each for each in (input, exponent)]
     found: LazyTensor = FUNCTIONS["pow"](*given)

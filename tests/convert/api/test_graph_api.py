@@ -146,7 +146,7 @@ FUNCTIONS = [
 @pytest.mark.parametrize(("ours", "other"), FUNCTIONS)
 def test_functions_are_torchs(ours, other):
     found = ours(X)
-    assert found.dtype == np.float32
+    assert found.dtype == cc.float32
     np.testing.assert_allclose(found, other(torch.tensor(X)).numpy(), rtol=1e-5, atol=1e-6)
 
 

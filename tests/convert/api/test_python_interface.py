@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import json
 import pydoc
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -22,10 +23,12 @@ from candle_convert.convert.write.conversion_options import Changes, Options
 from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.tensors import namespace
+from candle_convert.tests.builders import typed_script
 from candle_convert.tests.builders.onnx_files import perceptron, save, value, weight
 from candle_convert.tests.builders.tiny_llama import written
 
-PUBLIC = [name for name in cc.__all__ if callable(getattr(cc, name))]
+PUBLIC = [name for name in cc.__all__ if name not in namespace.PUBLIC and callable(getattr(cc, name))]
 
 
 @pytest.fixture(scope="module")
@@ -191,10 +194,18 @@ SNIPPET = """
     graph = cc.open("x")
     size: int = graph["w"][1:3, ..., 0].ndim + len(graph.keys())
     cc.InferenceSession("x", providers=["CUDAExecutionProvider", ("CPUExecutionProvider", {})]).run([], {})
+    t: cc.Tensor = cc.tensor([1.0])
+    whole: int = t.mean()
+    t.meann()
+    cc.exps(t)
+    cc.zeros(2, dtyp=cc.f32)
+    cc.models.BertModell
+    cc.nn.Linear(2)
+    stored: cc.StoredTensor = t
 """
 
 
-def test_mypy_sees_a_misspelled_name(tmp_path):
+def test_mypy_sees_mistakes_and_accepts_a_script_without(tmp_path):
     pytest.importorskip("mypy")
     package = Path(cc.__file__).parent
     (tmp_path / "candle_convert").symlink_to(package)  # mypy does not see editable installations
@@ -202,10 +213,12 @@ def test_mypy_sees_a_misspelled_name(tmp_path):
     snippet.write_text(textwrap.dedent(SNIPPET))
     # the settings and the cache with which the package itself is checked
     options = ["--config-file", package / "pyproject.toml", "--cache-dir", package / ".mypy_cache"]
-    command = [sys.executable, "-m", "mypy", *options, snippet]
+    correct = shutil.copy(typed_script.__file__, tmp_path)
+    command = [sys.executable, "-m", "mypy", *options, snippet, correct]
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
     lines = [int(line.split(":")[1]) for line in said.splitlines() if ": error:" in line]
-    assert lines == [4, 5, 6], said
+    assert lines == [4, 5, 6, *range(15, 22)], said
+    assert "typed_script" not in said
 
 
 def test_blocks_are_dequantized_where_it_is_asked_for(path, folder):

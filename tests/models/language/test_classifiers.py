@@ -79,7 +79,7 @@ def test_head_for_tokens_is_not_needed_and_the_classifier_is(tmp_path):
 def test_classifier_of_another_width_is_refused(tmp_path):
     made(CASES[0], 0, tmp_path)
     graph = cc.open(tmp_path)
-    graph.weights["score.weight"] = cc.Tensor.of(np.zeros((3, 60), np.float32))
+    graph.weights["score.weight"] = cc.StoredTensor.of(np.zeros((3, 60), np.float32))
     with pytest.raises(cc.FormatError, match="E-ARCH-SHAPE"):
         models.load(graph)
 

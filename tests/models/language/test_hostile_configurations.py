@@ -153,7 +153,8 @@ def test_an_unknown_architecture_is_told_before_any_weight_is_read(llama):
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "qwen33"}))
     graph = cc.open(folder)
     graph.weights = {
-        name: cc.Tensor(each.dtype, each.shape, Derived(each.nbytes, 1, read)) for name, each in graph.weights.items()
+        name: cc.StoredTensor(each.dtype, each.shape, Derived(each.nbytes, 1, read))
+        for name, each in graph.weights.items()
     }
     with pytest.raises(cc.UnsupportedError) as caught:
         modelled(graph)
@@ -176,7 +177,7 @@ def test_factors_of_a_gguf_file_that_are_no_numbers(llama, tmp_path):
     for bad in (0.0, np.nan):
         factors = graph["rope_freqs.weight"].numpy().copy()
         factors[1] = bad
-        graph.weights["rope_freqs.weight"] = cc.Tensor.of(factors)
+        graph.weights["rope_freqs.weight"] = cc.StoredTensor.of(factors)
         with pytest.raises(cc.FormatError) as caught:
             modelled(graph)
         assert caught.value.code == "E-ARCH-ROPE"

@@ -89,20 +89,20 @@ def test_every_key_may_be_huge(architecture, tmp_path):
 )
 def test_factors_of_another_size(factors, tmp_path):
     graph = cc.open(written(tmp_path / "m.gguf"))
-    graph.weights["rope_freqs.weight"] = cc.Tensor.of(factors.astype(F32))
+    graph.weights["rope_freqs.weight"] = cc.StoredTensor.of(factors.astype(F32))
     with pytest.raises(cc.FormatError, match=r"rope_freqs\.weight is .*, not \[4\]"):
         modelled(graph)
 
 
 def test_factors_of_one_are_no_scaling_that_divides_by_zero(tmp_path):
     graph = cc.open(written(tmp_path / "m.gguf"))
-    graph.weights["rope_freqs.weight"] = cc.Tensor.of(np.ones(4, F32))
+    graph.weights["rope_freqs.weight"] = cc.StoredTensor.of(np.ones(4, F32))
     assert built(modelled(graph)).nodes
 
 
 @pytest.mark.parametrize("shape", [(0, 32), ()], ids=["no elements", "no axes"])
 def test_weights_without_elements(shape, tmp_path):
     graph = cc.open(written(tmp_path / "m.gguf"))
-    graph.weights["token_embd.weight"] = cc.Tensor.of(np.zeros(shape, F32))
+    graph.weights["token_embd.weight"] = cc.StoredTensor.of(np.zeros(shape, F32))
     with pytest.raises(cc.FormatError, match="token_embd"):
         modelled(graph)

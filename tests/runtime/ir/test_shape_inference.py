@@ -163,7 +163,7 @@ def test_kept_inferences_follow_changes():
         assert len(applied) == 1
         transpose.attributes["perm"] = [2, 1, 0]
         assert lengths() == ((4, 3, 2), (4,))
-        graph.weights["place"] = cc.Tensor.of(np.int64([1]))
+        graph.weights["place"] = cc.StoredTensor.of(np.int64([1]))
         assert lengths() == ((4, 3, 2), (3,))
         assert len(applied) == 2
         transpose.op, transpose.attributes = operator("Identity"), {}

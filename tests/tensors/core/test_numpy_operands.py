@@ -28,7 +28,7 @@ def both(name, scalar, values, left):
 @pytest.mark.parametrize("name", ARITHMETIC + COMPARISONS)
 def test_scalars(name, scalar, left):
     theirs, ours = both(name, scalar, [3.0, 2.0, -1.5], left)
-    assert isinstance(ours, cc.LazyTensor)
+    assert isinstance(ours, cc.Tensor)
     assert str(theirs.dtype) == f"torch.{TORCH_NAMES[ours.dtype.name]}"
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
 
@@ -37,7 +37,7 @@ def test_scalars(name, scalar, left):
 @pytest.mark.parametrize("name", BITS)
 def test_bits(name, scalar):
     theirs, ours = both(name, scalar, [3, 2, 6], True)
-    assert isinstance(ours, cc.LazyTensor)
+    assert isinstance(ours, cc.Tensor)
     assert ours.tolist() == theirs.tolist()
 
 
@@ -45,7 +45,7 @@ def test_bits(name, scalar):
 @pytest.mark.parametrize("name", [*ARITHMETIC, "lt", "ge", "eq"])
 def test_arrays(name, array):
     ours = getattr(operator, name)(array, cc.tensor([3.0, 2.0], dtype="f64"))
-    assert isinstance(ours, cc.LazyTensor)
+    assert isinstance(ours, cc.Tensor)
     np.testing.assert_allclose(ours.numpy(), getattr(operator, name)(array, np.array([3.0, 2.0])))
 
 

@@ -36,7 +36,7 @@ def trained():
 
 def same(theirs, ours):
     if isinstance(theirs, torch.Tensor):
-        assert isinstance(ours, cc.LazyTensor)
+        assert isinstance(ours, cc.Tensor)
         assert theirs.dtype is NAMES[ours.dtype.name]
         assert theirs.requires_grad == ours.requires_grad
         assert isinstance(theirs, torch.nn.Parameter) == isinstance(ours, cc.nn.Parameter)

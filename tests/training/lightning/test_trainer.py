@@ -73,7 +73,7 @@ class Losses(cc.callbacks.Callback):
         self.found = []
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        self.found.append(float(outputs if isinstance(outputs, cc.LazyTensor) else outputs["loss"]))
+        self.found.append(float(outputs if isinstance(outputs, cc.Tensor) else outputs["loss"]))
 
 
 def in_torch(epochs, accumulate=1, clip=None, by_value=False, schedule_steps=False, validated=False, mixed=False):

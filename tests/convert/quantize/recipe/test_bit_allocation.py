@@ -77,7 +77,7 @@ def model(tmp_path_factory):
             values = values * (1 + (number % 5) * np.abs(noise(values.size, number).reshape(values.shape)) ** 3).astype(
                 values.dtype
             )
-        graph.weights[name] = cc.Tensor.of(values)
+        graph.weights[name] = cc.StoredTensor.of(values)
     cc.save_file(graph.weights, folder / "model.gguf", metadata=graph.metadata)
     write_importance(folder / "imatrix.gguf", found)
     return folder

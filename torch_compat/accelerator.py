@@ -21,3 +21,7 @@ def device_count() -> int:
 
 def synchronize(device: object = None) -> None:
     """Wait for work of a device; there is none."""
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

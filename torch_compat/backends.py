@@ -8,3 +8,7 @@ from . import absent_backend as mkldnn
 from . import absent_backend as mps
 
 __all__ = ["cuda", "cudnn", "mkldnn", "mps"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from ..tensors.autograd import checkpoint as checkpoint
-from . import data as data
-from .loggers import summary_writer as tensorboard
+from ..training import data as data
+from ..training.loggers import summary_writer as tensorboard
 
 __all__ = ["checkpoint", "data", "tensorboard"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

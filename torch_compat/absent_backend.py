@@ -6,6 +6,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+__all__ = [
+    "allow_tf32", "benchmark", "deterministic", "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp",
+    "enable_mem_efficient_sdp", "enabled", "is_available", "is_built", "matmul", "version",
+]  # fmt: skip
+
 benchmark = False
 deterministic = False
 enabled = False
@@ -33,3 +38,7 @@ def enable_flash_sdp(enabled: bool) -> None:
 
 
 enable_mem_efficient_sdp = enable_math_sdp = enable_cudnn_sdp = enable_flash_sdp
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..tensors.operations.random import manual_seed as manual_seed
+from ..tensors.operations.random import manual_seed as manual_seed_all
 from . import amp as amp
-from .operations.random import manual_seed as manual_seed
-from .operations.random import manual_seed as manual_seed_all
 
 __all__ = [
     "amp", "current_device", "device_count", "empty_cache", "is_available", "manual_seed", "manual_seed_all",
@@ -49,3 +49,7 @@ memory_allocated = memory_reserved = max_memory_reserved = max_memory_allocated
 
 def reset_peak_memory_stats(device: object = None) -> None:
     """Forget how much memory of a device was used; there is none."""
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

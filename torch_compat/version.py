@@ -2,5 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = ["cuda", "hip"]
+
 cuda: str | None = None
 hip: str | None = None
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,4 +1,4 @@
-"""Memory formats, states of random numbers, and settings that scripts read and write."""
+"""Settings: how tensors print, threads, and the state of the default generator of random numbers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.base.errors import UsageError
-from ...core.autocast import AUTOCAST
-from ...core.lazy_tensor import LazyTensor
-from ...core.plan import THREADS
-from ...core.printing import PRINTED
-from ...core.promotion import category, named, set_default_dtype
-from ...core.registry import FUNCTIONS, function
-from ..creation import check_device, made
-from ..random import GENERATOR
-
-for _name in ("channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "strided"):
-    function(_name)(f"torch.{_name}")  # type: ignore[type-var]
+from ...runtime.base.errors import UsageError
+from ..core.autocast import AUTOCAST
+from ..core.lazy_tensor import LazyTensor
+from ..core.plan import THREADS
+from ..core.printing import PRINTED
+from ..core.promotion import category, named
+from ..core.registry import function
+from .creation import made
+from .random import GENERATOR
 
 PROFILES: dict[str, dict[str, Any]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
@@ -53,14 +50,6 @@ def set_printoptions(
     PRINTED.update({name: value for name, value in given.items() if value is not None})
     if sci_mode is not None:
         PRINTED["sci_mode"] = sci_mode
-
-
-@function("compile")
-def compiled(model: Any = None, **options: Any) -> Any:
-    """The module or function itself, also as a decorator: what it computes becomes plans, which are kept by their
-    structure and compiled once that pays, as it is. `options` are PyTorch's, without effect. See `jit` for functions
-    whose Python runs once."""
-    return (lambda made: made) if model is None else model
 
 
 @function()
@@ -115,33 +104,9 @@ def fork_rng(devices: Any = (), enabled: bool = True, **options: Any) -> Iterato
 
 
 @function()
-def are_deterministic_algorithms_enabled() -> bool:
-    """True: equal inputs give equal results."""
-    return True
-
-
-@function()
-def get_float32_matmul_precision() -> str:
-    """The precision of products of f32: "highest"."""
-    return "highest"
-
-
-@function()
-def set_float32_matmul_precision(precision: str) -> None:
-    """Take PyTorch's words; products of f32 are of the highest precision either way."""
-    if precision not in ("highest", "high", "medium"):
-        raise UsageError("E-TENSOR-VALUE", None, f"{precision!r} is not a precision", expected="highest, high, medium")
-
-
-@function()
-def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Equal inputs give equal results either way."""
-
-
-@function()
 def get_num_threads() -> int:
     """How many threads compute."""
-    from ....runtime.plan.kernel_api import cores
+    from ...runtime.plan.kernel_api import cores
 
     return THREADS.count or cores()
 
@@ -154,20 +119,6 @@ def set_num_threads(num: int) -> None:
     THREADS.count = num
 
 
-function("get_num_interop_threads")(get_num_threads)
-
-
-@function()
-def set_num_interop_threads(num: int) -> None:
-    """Expressions are computed one after the other, so that this has no effect."""
-
-
-@function()
-def get_default_device() -> Any:
-    """Where new tensors are: on the CPU."""
-    return FUNCTIONS["device"]("cpu")
-
-
 @function()
 def is_autocast_enabled(device_type: str = "cpu") -> bool:
     """Whether products compute in 16 bits, as inside of `autocast`."""
@@ -175,25 +126,6 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
 
 
 @function()
-def is_inference(input: LazyTensor) -> bool:
-    """Whether a tensor was made in inference mode: False, such tensors are as others here."""
-    return False
-
-
-@function()
 def can_cast(from_: Any, to: Any) -> bool:
     """Whether a dtype's elements may become elements of another by type promotion."""
     return category(named(from_)) <= category(named(to))
-
-
-@function()
-def set_default_tensor_type(t: Any) -> None:
-    """Set the dtype of new float tensors, by the name or object of a class of tensors such as `DoubleTensor`."""
-    name = t.rpartition(".")[2] if isinstance(t, str) else t.__name__
-    set_default_dtype(FUNCTIONS[name].dtype)  # type: ignore[attr-defined]
-
-
-@function()
-def set_default_device(device: Any) -> None:
-    """Tensors are on the CPU; UsageError for another device."""
-    check_device(device)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from .core.autocast import autocast as autocast
+from ..tensors.core.autocast import autocast as autocast
 
 if TYPE_CHECKING:
-    from .core.lazy_tensor import LazyTensor
+    from ..tensors.core.lazy_tensor import LazyTensor
 
 __all__ = ["GradScaler", "autocast"]
 
@@ -49,3 +49,7 @@ class GradScaler:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take an empty state."""
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
