@@ -42,7 +42,7 @@ _EXPORTS = {
     ),
     "runtime.ir.graph": ("Graph",),
     "runtime.base.limits": ("limits",),
-    "runtime.tensor.tensor": ("StoredTensor",),
+    "runtime.tensor.stored_tensor": ("StoredTensor",),
     "training.callbacks.callback": ("Callback",),
     "training.keras.model": ("Model", "Sequential"),
     "training.lightning.data_module": ("LightningDataModule",),

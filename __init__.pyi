@@ -76,7 +76,7 @@ from .runtime.base.errors import UsageError as UsageError
 from .runtime.base.limits import limits as limits
 from .runtime.ir.graph import Graph as Graph
 from .runtime.tensor.dtype import DType
-from .runtime.tensor.tensor import StoredTensor as StoredTensor
+from .runtime.tensor.stored_tensor import StoredTensor as StoredTensor
 from .tensors import distributions as distributions
 from .tensors import linalg as linalg
 from .tensors import random as random
@@ -90,10 +90,10 @@ from .tensors.core.grad_mode import inference_mode as inference_mode
 from .tensors.core.grad_mode import is_grad_enabled as is_grad_enabled
 from .tensors.core.grad_mode import no_grad as no_grad
 from .tensors.core.grad_mode import set_grad_enabled as set_grad_enabled
-from .tensors.core.lazy_tensor import LazyTensor as Tensor
 from .tensors.core.promotion import get_default_dtype as get_default_dtype
 from .tensors.core.promotion import promote_types as promote_types
 from .tensors.core.promotion import set_default_dtype as set_default_dtype
+from .tensors.core.tensor import Tensor as Tensor
 from .tensors.jit import jit as jit
 from .tensors.kernel import kernel as kernel
 from .tensors.linalg.decompositions import QR, SlogDet

@@ -187,7 +187,7 @@ def repeated_blocks(name, rows, columns):
     from candle_convert.runtime.tensor import block_codec
     from candle_convert.runtime.tensor.block_codec import codec_of
     from candle_convert.runtime.tensor.storage import Held
-    from candle_convert.runtime.tensor.tensor import Tensor
+    from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
     dtype = block_codec.block_type(name)
     few = np.random.default_rng(0).standard_normal((min(rows, 16), columns)).astype(np.float32) / 16
@@ -195,14 +195,14 @@ def repeated_blocks(name, rows, columns):
     importance = np.ones(columns, np.float32) if codec.needs_importance else None
     made = np.asarray(block_codec.encoded(codec, few, importance)).reshape(len(few), -1)
     blocks = np.tile(made, (-(-rows // len(few)), 1))[:rows]
-    return Tensor(dtype, (rows, columns), Held(blocks.tobytes()))
+    return StoredTensor(dtype, (rows, columns), Held(blocks.tobytes()))
 
 
 def quantized(report):
     """Quantized GEMV (one row, a generated token) and GEMM (many rows, a prompt), weights on the GPU."""
     from candle_convert.runtime.tensor.dtype import F32
     from candle_convert.runtime.tensor.storage import Held
-    from candle_convert.runtime.tensor.tensor import Tensor
+    from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
     rows, columns = report.size.weight
     for name in report.size.types:
@@ -213,7 +213,7 @@ def quantized(report):
 
                 def build(builder, x, weight=weight, activations=activations, number=number):
                     options = {"activations": activations}
-                    held = [Tensor(weight.dtype, weight.shape, Held(bytes(weight.raw()))) for _ in range(number)]
+                    held = [StoredTensor(weight.dtype, weight.shape, Held(bytes(weight.raw()))) for _ in range(number)]
                     found = [builder.add("Linear", [x, builder.weight(w)], options, domain="candle") for w in held]
                     return found[0] if number == 1 else builder.add("Max", found)
 

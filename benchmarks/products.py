@@ -26,7 +26,7 @@ from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.block_codec import codec_of, encoded
 from candle_convert.runtime.tensor.dtype import DTYPES, F32, BlockType
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 ROWS = 64
 Work = Callable[[], object]
@@ -70,7 +70,7 @@ def load(folder: Path) -> ctypes.CDLL:
     return library
 
 
-def weight(name: str, columns: int, mib: int) -> Tensor:
+def weight(name: str, columns: int, mib: int) -> StoredTensor:
     """A weight of about `mib` MiB: a block of Gaussian rows, repeated."""
     dtype = DTYPES[name]
     elements = np.random.default_rng(0).standard_normal((ROWS, columns), np.float32)
@@ -81,10 +81,10 @@ def weight(name: str, columns: int, mib: int) -> Tensor:
     else:
         data = elements.astype(dtype.as_numpy()).tobytes()
     times = max(1, (mib << 20) // len(data))
-    return Tensor(dtype, (ROWS * times, columns), Held(data * times))
+    return StoredTensor(dtype, (ROWS * times, columns), Held(data * times))
 
 
-def session(tensor: Tensor, activations: str) -> Session:
+def session(tensor: StoredTensor, activations: str) -> Session:
     """Session of one linear layer."""
     graph = Graph()
     x = graph.values["x"] = Value("x", F32, ("n", tensor.shape[1]))
@@ -95,12 +95,12 @@ def session(tensor: Tensor, activations: str) -> Session:
     return Session(graph, threads=1, native=True, activations=activations)
 
 
-def row(name: str, tensor: Tensor, columns: int, tokens: int, runs: int, library: ctypes.CDLL | None) -> str:
+def row(name: str, tensor: StoredTensor, columns: int, tokens: int, runs: int, library: ctypes.CDLL | None) -> str:
     """Row of the table for one storage type."""
     rng = np.random.default_rng(1)
     one, many = rng.standard_normal((1, columns), np.float32), rng.standard_normal((tokens, columns), np.float32)
     block = bytes(tensor.storage.read(0, tensor.nbytes // tensor.shape[0] * ROWS))
-    small = Tensor(tensor.dtype, (ROWS * 32, columns), Held(block * 32))
+    small = StoredTensor(tensor.dtype, (ROWS * 32, columns), Held(block * 32))
     f32, q8, prompt = session(tensor, "f32"), session(tensor, "q8"), session(small, "f32")
     data = np.frombuffer(tensor.raw(), np.uint64)
     decoded = rng.standard_normal((small.shape[0], columns), np.float32).T
@@ -120,7 +120,7 @@ def row(name: str, tensor: Tensor, columns: int, tokens: int, runs: int, library
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def dots(library: ctypes.CDLL, tensor: Tensor, x: np.ndarray) -> Work | None:
+def dots(library: ctypes.CDLL, tensor: StoredTensor, x: np.ndarray) -> Work | None:
     """libggml's vec_dot with every row, None if it has no such function for the type."""
     if tensor.dtype.ggml is None:
         return None

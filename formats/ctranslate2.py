@@ -18,7 +18,7 @@ from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import BF16, F16, F32, I8, I16, I32
 from ..runtime.tensor.file import Source
 from ..runtime.tensor.storage import Region
-from ..runtime.tensor.tensor import Tensor
+from ..runtime.tensor.stored_tensor import StoredTensor
 from .containers.binary_fields import Fields
 
 VERSIONS = range(4, 7)
@@ -80,7 +80,7 @@ def _text(fields: Fields, what: str) -> str:
     return data[:-1].decode("ascii")
 
 
-def _variable(fields: Fields) -> tuple[str, Tensor]:
+def _variable(fields: Fields) -> tuple[str, StoredTensor]:
     name = _text(fields, "the name of a variable")
     at = fields.at
     (rank,) = fields.bytes(1, "the rank of a variable")
@@ -94,10 +94,10 @@ def _variable(fields: Fields) -> tuple[str, Tensor]:
     if nbytes != math.prod(shape) * dtype.block_nbytes:
         why = f"{name!r}, {dtype} {list(shape)}, has {counted(nbytes, 'byte')}"
         raise FormatError("E-CT2-SIZE", fields.source.path, why, at=at)
-    return name, Tensor(dtype, shape, Region(fields.source, fields.skip(nbytes, f"variable {name!r}"), nbytes))
+    return name, StoredTensor(dtype, shape, Region(fields.source, fields.skip(nbytes, f"variable {name!r}"), nbytes))
 
 
-def _add(graph: Graph, source: Source, name: str, tensor: Tensor) -> None:
+def _add(graph: Graph, source: Source, name: str, tensor: StoredTensor) -> None:
     if name in graph.weights:
         raise FormatError("E-CT2-TWICE", source.path, f"the name {name!r} appears twice")
     graph.weights[name] = tensor

@@ -19,7 +19,7 @@ from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import F32
 from ..runtime.tensor.file import Source, contained
 from ..runtime.tensor.storage import Region
-from ..runtime.tensor.tensor import Tensor
+from ..runtime.tensor.stored_tensor import StoredTensor
 from .containers import darknet_cfg
 from .containers.binary_fields import Fields
 
@@ -85,7 +85,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
         "darknet.seen": seen,
     }
     if name is None or cfg is None:
-        graph.weights["weights"] = Tensor(F32, (fields.left // 4,), Region(source, fields.at, fields.left))
+        graph.weights["weights"] = StoredTensor(F32, (fields.left // 4,), Region(source, fields.at, fields.left))
         graph.note(
             "W-DARKNET-FLAT", "no .cfg of the same name beside the file: the weights are read as one flat tensor"
         )
@@ -122,7 +122,9 @@ def _assign(graph: Graph, source: Source, fields: Fields, layers: list[darknet_c
         fields.need(_nbytes(weights), f"layer {index} of {cfg}")
         for name, shape in weights:
             size = 4 * math.prod(shape)
-            graph.weights[f"layers.{index}.{name}"] = Tensor(F32, shape, Region(source, fields.skip(size, name), size))
+            graph.weights[f"layers.{index}.{name}"] = StoredTensor(
+                F32, shape, Region(source, fields.skip(size, name), size)
+            )
     if fields.left:
         raise FormatError(
             "E-DARKNET-TRAILING",

@@ -19,7 +19,7 @@ from ..runtime.base.units import counted
 from ..runtime.contract.format import Format, ReadOptions
 from ..runtime.ir.graph import Graph, Meta
 from ..runtime.tensor.file import Source, contained
-from ..runtime.tensor.tensor import Tensor
+from ..runtime.tensor.stored_tensor import StoredTensor
 from .containers import ggml_records
 from .containers.binary_fields import Fields
 from .containers.ggml_records import FTYPES, LLAMA, TYPES, UNVERSIONED, Record
@@ -216,15 +216,15 @@ def _check_alike(first: _Part, other: _Part) -> None:
         raise FormatError("E-GGML-PARTS", other.source.path, why, hint="Copy all parts from one download")
 
 
-def _joined(parts: list[_Part], name: str) -> Tensor:
+def _joined(parts: list[_Part], name: str) -> StoredTensor:
     tensors = [part.records[name].tensor for part in parts]
     first, storages = tensors[0], [tensor.storage for tensor in tensors]
     if len(parts) == 1 or len(first.shape) == 1:
         return first
     rows, columns = first.shape
     if BY_COLUMNS.fullmatch(name):
-        return Tensor(first.dtype, (rows, columns * len(parts)), concat_columns(storages, rows))
-    return Tensor(first.dtype, (rows * len(parts), columns), concat_rows(storages))
+        return StoredTensor(first.dtype, (rows, columns * len(parts)), concat_columns(storages, rows))
+    return StoredTensor(first.dtype, (rows * len(parts), columns), concat_rows(storages))
 
 
 FORMAT = Format(

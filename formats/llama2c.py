@@ -22,7 +22,7 @@ from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import F32, I8, DType
 from ..runtime.tensor.file import Source
 from ..runtime.tensor.storage import Region
-from ..runtime.tensor.tensor import Tensor
+from ..runtime.tensor.stored_tensor import StoredTensor
 
 MAGIC = b"24ka"
 SIZES = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
@@ -162,7 +162,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
     offset = HEADERS[header.version]
     for name, dtype, shape in _stored(header):
         size = math.prod(shape) * dtype.block_nbytes
-        graph.weights[name] = Tensor(dtype, shape, Region(source, offset, size))
+        graph.weights[name] = StoredTensor(dtype, shape, Region(source, offset, size))
         offset += size
     if header.group:
         _check_scales(graph.weights["tok_embeddings.weight.scale"], source)
@@ -238,7 +238,7 @@ def _stored(header: _Header) -> Iterator[tuple[str, DType, tuple[int, ...]]]:
             yield f"{name}.scale", F32, (rows, columns // header.group) if whole else (rows * columns // header.group,)
 
 
-def _check_scales(scales: Tensor, source: Source) -> None:
+def _check_scales(scales: StoredTensor, source: Source) -> None:
     """Raise FormatError if the first scales are implausible."""
     count = min(SAMPLE, scales.count)
     values = struct.unpack(f"<{count}f", scales.storage.read(0, 4 * count))

@@ -15,7 +15,7 @@ from ..runtime.ir.graph import Graph, Meta
 from ..runtime.ir.opset_upgrade import upgrade
 from ..runtime.tensor.dtype import BY_ONNX, STRING
 from ..runtime.tensor.file import Source
-from ..runtime.tensor.tensor import Tensor
+from ..runtime.tensor.stored_tensor import StoredTensor
 from .containers.onnx.protobuf import encode, looks_like
 from .containers.onnx.reader import read_graph
 from .containers.onnx.tensor import Sparse
@@ -78,9 +78,9 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
     return [model, *data]
 
 
-def _groups(graph: Graph, options: WriteOptions) -> list[tuple[str, list[tuple[str, Tensor]]]]:
+def _groups(graph: Graph, options: WriteOptions) -> list[tuple[str, list[tuple[str, StoredTensor]]]]:
     """The data files and the weights in each, those of subgraphs included; names may repeat there."""
-    found: list[tuple[str, Tensor]] = []
+    found: list[tuple[str, StoredTensor]] = []
     pending = [graph]
     while pending:
         inner = pending.pop()
@@ -95,11 +95,11 @@ def _groups(graph: Graph, options: WriteOptions) -> list[tuple[str, list[tuple[s
     ]
 
 
-def _goes_out(tensor: Tensor) -> bool:
+def _goes_out(tensor: StoredTensor) -> bool:
     return tensor.dtype != STRING and not isinstance(tensor, Sparse) and tensor.nbytes >= SMALL
 
 
-def _data_file(name: str, group: Sequence[tuple[str, Tensor]], places: dict[int, tuple[str, int]]) -> FileLayout:
+def _data_file(name: str, group: Sequence[tuple[str, StoredTensor]], places: dict[int, tuple[str, int]]) -> FileLayout:
     pieces = []
     at = 0
     for _, tensor in group:
@@ -110,7 +110,7 @@ def _data_file(name: str, group: Sequence[tuple[str, Tensor]], places: dict[int,
     return FileLayout(name, at, tuple(pieces))
 
 
-def _file(name: str, parts: Sequence[bytes | Tensor]) -> FileLayout:
+def _file(name: str, parts: Sequence[bytes | StoredTensor]) -> FileLayout:
     pieces = []
     at = 0
     for part in parts:

@@ -18,7 +18,7 @@ from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import BY_SAFETENSORS, DType
 from ..runtime.tensor.file import Source
 from ..runtime.tensor.storage import Region
-from ..runtime.tensor.tensor import Tensor
+from ..runtime.tensor.stored_tensor import StoredTensor
 from .containers.shard_index import sharded
 
 WIDEST_FIRST = (
@@ -69,7 +69,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
     entries = [_entry(source, name, value) for name, value in header.items()]
     _check_cover(source, entries, source.size - start)
     for name, dtype, shape, begin, end in sorted(entries, key=lambda entry: (entry[3], entry[4])):
-        graph.weights[name] = Tensor(dtype, shape, Region(source, start + begin, end - begin))
+        graph.weights[name] = StoredTensor(dtype, shape, Region(source, start + begin, end - begin))
     return graph
 
 
@@ -176,12 +176,12 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
     return sharded(graph, ordered(graph.weights), options, (".safetensors", ".safetensors"), _file)
 
 
-def ordered(weights: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
+def ordered(weights: dict[str, StoredTensor]) -> list[tuple[str, StoredTensor]]:
     """By dtype, widest first, so that every tensor is aligned; then by name."""
     return sorted(weights.items(), key=lambda item: (WIDEST_FIRST.index(str(item[1].dtype.safetensors)), item[0]))
 
 
-def _file(name: str, group: list[tuple[str, Tensor]], metadata: dict[str, str]) -> FileLayout:
+def _file(name: str, group: list[tuple[str, StoredTensor]], metadata: dict[str, str]) -> FileLayout:
     header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
     offsets = [0]
     for tensor_name, tensor in group:

@@ -15,7 +15,7 @@ from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import F32
 from ..runtime.tensor.file import Source
 from ..runtime.tensor.storage import Region
-from ..runtime.tensor.tensor import Tensor
+from ..runtime.tensor.stored_tensor import StoredTensor
 from .containers import ggml_records, whisper_writer
 from .containers.binary_fields import Fields
 from .containers.ggml_records import FTYPES, TYPES, UNVERSIONED, WHISPER
@@ -59,7 +59,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
             "E-GGML-FTYPE", source.path, why, at=4, expected=f"versions 0 to {len(TYPES) - 1}, kinds 0 to 18"
         )
     size = 4 * filters[0] * filters[1]
-    mel = Tensor(F32, filters, Region(source, fields.skip(size, "the mel filters"), size))
+    mel = StoredTensor(F32, filters, Region(source, fields.skip(size, "the mel filters"), size))
     (count,) = fields.ints(1, "the number of tokens")
     if not 0 <= count <= hparams["n_vocab"]:
         raise FormatError(

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from .execute.run_options import RunOptions
 from .ir.graph import Graph
-from .tensor.tensor import Tensor
+from .tensor.stored_tensor import StoredTensor
 
 
 class Backend(Protocol):
@@ -26,7 +26,7 @@ class Backend(Protocol):
     def program(self, graph: Graph) -> Any:
         """A program that runs a graph."""
 
-    def accept(self, arrays: list[Any], defaults: Mapping[int, Tensor]) -> list[Any]:
+    def accept(self, arrays: list[Any], defaults: Mapping[int, StoredTensor]) -> list[Any]:
         """The arrays moved to where the program needs them; `defaults`: tensors of unfed inputs, by position."""
 
     def run(self, program: Any, arrays: list[Any], options: RunOptions) -> list[Any]:

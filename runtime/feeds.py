@@ -10,12 +10,12 @@ import numpy as np
 from .base.errors import UsageError
 from .ir.graph import Graph, Value
 from .tensor.dtype import STRING
-from .tensor.tensor import Tensor
+from .tensor.stored_tensor import StoredTensor
 
 HINT = "get_inputs() lists names, dtypes and shapes"
 
 
-def checked(graph: Graph, feeds: Mapping[str, Any], defaults: Mapping[str, Tensor]) -> list[Any]:
+def checked(graph: Graph, feeds: Mapping[str, Any], defaults: Mapping[str, StoredTensor]) -> list[Any]:
     """Feeds in the order of the graph's inputs; UsageError where one is missing, unknown, or has another dtype, rank or
     length.
     """
@@ -50,7 +50,7 @@ def array_of(fed: Any) -> Any:
     """
     if isinstance(fed, np.ndarray) or fed is None or isinstance(fed, list | dict):
         return fed
-    if isinstance(fed, Tensor):
+    if isinstance(fed, StoredTensor):
         return fed.numpy()
     if hasattr(fed, "detach"):
         fed = fed.detach()

@@ -25,7 +25,7 @@ from ..runtime.session import Session
 from ..runtime.tensor.dtype import of_numpy
 from .autograd.traced import Traced
 from .core.expression import TensorType, apply_all, type_of
-from .core.lazy_tensor import LazyTensor
+from .core.tensor import Tensor
 from .operations.operands import default_float, expression_of, promoted
 
 DOMAIN, CODE = "kernel", "E-TENSOR-KERNEL"
@@ -83,7 +83,7 @@ class Kernel:
         if traced is None:
             count = len(given)
 
-            def of_tensors(*tensors: LazyTensor) -> Any:
+            def of_tensors(*tensors: Tensor) -> Any:
                 grad = tensors[:count] if several else tensors[0]
                 return derivative(grad, *tensors[count:], **node.attributes)
 
@@ -113,12 +113,12 @@ class ElementKernel(Kernel):
         self.op = Op(self.name, DOMAIN, compute=self._compute, infer=broadcast_to_one, scalar=body, gradients=[grads])
         self._arity = arity
 
-    def __call__(self, *arguments: Any) -> LazyTensor:
+    def __call__(self, *arguments: Any) -> Tensor:
         if len(arguments) != self._arity:
             why = f"{self.body.__name__} takes {self._arity} arguments, {len(arguments)} are given"
             raise UsageError(CODE, None, why, hint="Pass tensors or numbers")
         inputs = [default_float(each) for each in promoted(arguments)]
-        return LazyTensor(apply_all(self.op, inputs, None, 1)[0])
+        return Tensor(apply_all(self.op, inputs, None, 1)[0])
 
     def _compute(self, *arrays: np.ndarray) -> np.ndarray:
         shape = np.broadcast_shapes(*(each.shape for each in arrays))
@@ -160,7 +160,7 @@ class RowKernel(Kernel):
         if known is None:
             known = self._known[key] = self._operator([each.type for each in inputs], given)
         op, several = known
-        found = [LazyTensor(each) for each in apply_all(op, inputs, given, len(ROWS[op].results))]
+        found = [Tensor(each) for each in apply_all(op, inputs, given, len(ROWS[op].results))]
         return tuple(found) if several else found[0]
 
     def _operator(self, inputs: Sequence[TensorType], options: dict[str, Any]) -> tuple[Op, bool]:

@@ -12,10 +12,10 @@ from ..runtime.base.errors import UnsupportedError, UsageError
 from ..runtime.ir.graph import Graph, Node, Value
 from ..runtime.ir.shape_inference import MAX_DATA
 from ..runtime.tensor.dtype import BlockType
-from ..runtime.tensor.tensor import Tensor
+from ..runtime.tensor.stored_tensor import StoredTensor
 from ..runtime.tensor.weight_array import Blocks, load_weight
 from .core.expression import Expression, apply_all, block_leaf, cast, constant, leaf, placeholder
-from .core.lazy_tensor import LazyTensor
+from .core.tensor import Tensor
 from .operations.random import GENERATOR
 
 OF_SHAPES = ("Shape", "Size")
@@ -58,10 +58,10 @@ class GraphFunction:
 
     def __call__(
         self,
-        inputs: Mapping[str, LazyTensor],
-        weights: Mapping[str, LazyTensor] | None = None,
+        inputs: Mapping[str, Tensor],
+        weights: Mapping[str, Tensor] | None = None,
         outputs: Sequence[str] | None = None,
-    ) -> dict[str, LazyTensor]:
+    ) -> dict[str, Tensor]:
         """The outputs by name.
 
         Args:
@@ -88,7 +88,7 @@ class GraphFunction:
         wanted = (
             self.graph.outputs if outputs is None else [each for each in self.graph.outputs if each.name in outputs]
         )
-        return {value.name: LazyTensor(found[value]) for value in wanted}
+        return {value.name: Tensor(found[value]) for value in wanted}
 
     def _apply(self, node: Node, found: dict[Value, Expression]) -> None:
         inputs = [None if value is None else found[value] for value in node.inputs]
@@ -139,7 +139,7 @@ class GraphFunction:
         known.update((value, _expression(arrays[value])) for value in self.graph.outputs if value in arrays)
         return Trace(tuple(nodes), known)
 
-    def _constant(self, value: Value, tensor: Tensor) -> Expression:
+    def _constant(self, value: Value, tensor: StoredTensor) -> Expression:
         """A large weight, read once."""
         if value not in self._held:
             array = load_weight(tensor)

@@ -15,11 +15,11 @@ from ..runtime.ir.graph import Graph
 from .core.autocast import AUTOCAST
 from .core.expression import Expression, TensorType, apply, leaf, op_named, placeholder
 from .core.grad_mode import GRAD_MODE
-from .core.lazy_tensor import LazyTensor
 from .core.nested import count, flattened, restored
 from .core.plan import Plan, StepError
 from .core.realize import Structure, collected, located, realize, trim
 from .core.resident_state import ResidentState
+from .core.tensor import Tensor
 from .core.trace import TRACE, Changes
 
 MAX_TRACES, MAX_STEPS = 256, 1 << 17
@@ -40,7 +40,7 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     traces: dict[Any, list[Trace]] = {}
     latest: list[Trace] = []
 
-    def run(trace: Trace, tensors: Sequence[LazyTensor]) -> Any:
+    def run(trace: Trace, tensors: Sequence[Tensor]) -> Any:
         """The result of a trace; only the latest one keeps arrays."""
         for other in latest:
             if other is not trace:
@@ -52,7 +52,7 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     def traced(*arguments: Any, **options: Any) -> Any:
         if TRACE.changes is not None:
             return function(*arguments, **options)
-        tensors: list[LazyTensor] = []
+        tensors: list[Tensor] = []
         structure = flattened((arguments, options), tensors)
         types = [(each.expression.type, each.expression.needs_grad) for each in tensors]
         key = (structure, tuple(types), GRAD_MODE.enabled, AUTOCAST.dtype)
@@ -84,9 +84,9 @@ class Source:
         draw: makes new elements for each run, as of random numbers.
     """
 
-    array: Callable[[Sequence[LazyTensor]], np.ndarray]
+    array: Callable[[Sequence[Tensor]], np.ndarray]
     place: int | None = None
-    tensor: LazyTensor | None = None
+    tensor: Tensor | None = None
     draw: Callable[[], np.ndarray] | None = None
 
 
@@ -98,7 +98,7 @@ class Trace:
         counting: what counts the runs, as an optimizer its steps.
     """
 
-    def __init__(self, function: Callable[..., Any], structure: Any, tensors: Sequence[LazyTensor]) -> None:
+    def __init__(self, function: Callable[..., Any], structure: Any, tensors: Sequence[Tensor]) -> None:
         realize([each.expression for each in tensors])
         given = [_argument(each) for each in tensors]
         start = given[0].expression.order if given else placeholder(_NOTHING).order
@@ -107,7 +107,7 @@ class Trace:
             TRACE.changes = changes
             arguments, options = restored(structure, iter(given))
             result = function(*arguments, **options)
-            results: list[LazyTensor] = []
+            results: list[Tensor] = []
             self._structure = flattened(result, results)
             outputs = [each.expression for each in results]
             values = [(each, each.expression) for each in changes.values]
@@ -155,7 +155,7 @@ class Trace:
         """Plan the outputs; find out what each array that the plan is fed is at a later call."""
         outside = [item for item in collected(outputs) if item.order < start and item.data is None]
         realize([item for item in outside if item.inputs])
-        owners: dict[Expression, Callable[[], LazyTensor | None]] = {}
+        owners: dict[Expression, Callable[[], Tensor | None]] = {}
         for tensor, before in changes.values.items():
             if before.order < start or not before.inputs:
                 owners[before] = functools.partial(_itself, tensor)
@@ -175,7 +175,7 @@ class Trace:
         self._plan.compile()
         by_slot = {slot: item for item, slot in structure.slots.items() if item.data is not None or item in places}
         self.sources: list[Source] = []
-        self._expected: list[tuple[Callable[[], LazyTensor | None], TensorType, bool]] = []
+        self._expected: list[tuple[Callable[[], Tensor | None], TensorType, bool]] = []
         for slot in structure.feeds:
             item = by_slot[slot]
             array = item.data
@@ -213,7 +213,7 @@ class Trace:
                 return False
         return all(guard() for guard in self._guards)
 
-    def run(self, tensors: Sequence[LazyTensor]) -> Any:
+    def run(self, tensors: Sequence[Tensor]) -> Any:
         """The result for these arguments; changes of other tensors are made."""
         counts, self._counts = self._counts, None
         is_first = counts is not None
@@ -231,7 +231,7 @@ class Trace:
                     each.restore(before)
             raise
 
-    def _computed(self, tensors: Sequence[LazyTensor]) -> Any:
+    def _computed(self, tensors: Sequence[Tensor]) -> Any:
         """As `run`, of a call that is counted."""
         if self._resident is not None:
             fed = [(place, self.sources[place].array(tensors)) for place in self._fed]
@@ -240,7 +240,7 @@ class Trace:
             finally:
                 self._is_settled = self._resident.is_settled
             if found is not None:
-                return restored(self._structure, iter([LazyTensor(leaf(each)) for each in found]))
+                return restored(self._structure, iter([Tensor(leaf(each)) for each in found]))
             drawn = dict(fed)
         else:
             drawn = {}
@@ -253,23 +253,23 @@ class Trace:
         self._runs += 1
         return result
 
-    def _run_plan(self, given: Sequence[np.ndarray], tensors: Sequence[LazyTensor]) -> Any:
+    def _run_plan(self, given: Sequence[np.ndarray], tensors: Sequence[Tensor]) -> Any:
         """The result for these arrays of the sources; changed tensors get new arrays."""
         try:
             found = self._plan.run(given)
         except StepError as error:
             raise located(error, self._lines[error.step.first]) from error.__cause__
         arrays = iter([found[place] for place in self._places])
-        results = iter([LazyTensor(leaf(next(arrays))) for _ in range(count(self._structure))])
-        values: list[tuple[LazyTensor, Expression]] = []
+        results = iter([Tensor(leaf(next(arrays))) for _ in range(count(self._structure))])
+        values: list[tuple[Tensor, Expression]] = []
         for target, needs_grad in self._changed:
             changed = leaf(next(arrays))
             changed.needs_grad = needs_grad
             values.append((self._target(target, tensors), changed))
-        grads: list[tuple[LazyTensor, LazyTensor | None]] = []
+        grads: list[tuple[Tensor, Tensor | None]] = []
         for target, has_grad in self._grads:
             tensor = self._target(target, tensors)
-            grad = LazyTensor(leaf(next(arrays))) if has_grad else None
+            grad = Tensor(leaf(next(arrays))) if has_grad else None
             added = grad is not None and tensor is not target and tensor.grad is not None
             grads.append((tensor, tensor.grad + grad if added else grad))  # type: ignore[operator]
         try:
@@ -283,7 +283,7 @@ class Trace:
     def _keep(self, arrays: Sequence[np.ndarray]) -> None:
         """Keep the arrays of what each call changes, if these are tensors that it reads and gradients that it does not
         read; `arrays` are those of a run."""
-        places: dict[LazyTensor, list[int]] = {}
+        places: dict[Tensor, list[int]] = {}
         for place, source in enumerate(self.sources):
             if source.tensor is not None:
                 places.setdefault(source.tensor, []).append(place)
@@ -316,7 +316,7 @@ class Trace:
         return len(self._plan.steps)
 
     @property
-    def changed(self) -> list[LazyTensor]:
+    def changed(self) -> list[Tensor]:
         """The tensors to which the function gives other values."""
         return [tensor for tensor, _ in self._changed]
 
@@ -327,7 +327,7 @@ class Trace:
         graph.outputs = [graph.outputs[place] for place in self._places[:outputs]]
         return graph
 
-    def _target(self, tensor: LazyTensor, tensors: Sequence[LazyTensor]) -> LazyTensor:
+    def _target(self, tensor: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         """The tensor that is changed: the argument for which another one stood in."""
         place = self._arguments.get(tensor)
         return tensor if place is None else tensors[place]
@@ -342,7 +342,7 @@ def _end(changes: Changes) -> None:
         tensor.grad = grad
 
 
-def _follows(tensor: LazyTensor, written: set[LazyTensor]) -> bool:
+def _follows(tensor: Tensor, written: set[Tensor]) -> bool:
     """Whether a tensor is a view of one that is written, with which it changes."""
     return any(step.source() in written for step in getattr(tensor, "origin", ()))
 
@@ -369,9 +369,7 @@ def _forget_local(changes: Changes, values: list[Any], grads: list[Any]) -> None
     changes.reads.update(each for reference in reads if (each := reference()) is not None)
 
 
-def _settle(
-    values: Sequence[tuple[LazyTensor, Expression]], grads: Sequence[tuple[LazyTensor, LazyTensor | None]]
-) -> None:
+def _settle(values: Sequence[tuple[Tensor, Expression]], grads: Sequence[tuple[Tensor, Tensor | None]]) -> None:
     """Give tensors their next values and gradients; a second call does nothing more."""
     for tensor, value in values:
         tensor.move_to(value)
@@ -391,36 +389,36 @@ def _is_held(item: Expression, start: int) -> bool:
     return item.order < start and item.holder is not None and item.holder() is not None
 
 
-def _argument(tensor: LazyTensor) -> LazyTensor:
+def _argument(tensor: Tensor) -> Tensor:
     """A tensor of an unknown array, as a stand-in for an argument."""
     found = placeholder(tensor.expression.type)
     found.needs_grad = tensor.expression.needs_grad
-    return LazyTensor(found)
+    return Tensor(found)
 
 
-def _argument_array(place: int, tensors: Sequence[LazyTensor]) -> np.ndarray:
+def _argument_array(place: int, tensors: Sequence[Tensor]) -> np.ndarray:
     return tensors[place].array()
 
 
-def _drawn_array(draw: Callable[[], np.ndarray], traced: list[Any], tensors: Sequence[LazyTensor]) -> np.ndarray:
+def _drawn_array(draw: Callable[[], np.ndarray], traced: list[Any], tensors: Sequence[Tensor]) -> np.ndarray:
     """What was drawn while tracing, for the first run, or a new draw."""
     found: np.ndarray = traced.pop() if traced else draw()
     return found
 
 
-def _owned_array(owner: Callable[[], LazyTensor | None], tensors: Sequence[LazyTensor]) -> np.ndarray:
+def _owned_array(owner: Callable[[], Tensor | None], tensors: Sequence[Tensor]) -> np.ndarray:
     tensor = owner()
     assert tensor is not None
     return tensor.array()
 
 
-def _same_array(array: np.ndarray, tensors: Sequence[LazyTensor]) -> np.ndarray:
+def _same_array(array: np.ndarray, tensors: Sequence[Tensor]) -> np.ndarray:
     return array
 
 
-def _itself(tensor: LazyTensor | None) -> LazyTensor | None:
+def _itself(tensor: Tensor | None) -> Tensor | None:
     return tensor
 
 
-def _grad_of(tensor: LazyTensor) -> LazyTensor | None:
+def _grad_of(tensor: Tensor) -> Tensor | None:
     return tensor.grad

@@ -9,9 +9,9 @@ from typing import Any
 from ..runtime.plugin.discovery import ROOT, module_files
 from .core.autocast import autocast
 from .core.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from .core.lazy_tensor import LazyTensor
 from .core.promotion import NAMES, get_default_dtype, promote_types, set_default_dtype
 from .core.registry import FUNCTIONS
+from .core.tensor import Tensor
 from .jit import jit
 from .kernel import kernel
 from .public_function import public_function
@@ -39,7 +39,7 @@ PUBLIC: dict[str, Any] = {
     **NAMES,
     **{name: public_function(compute, name, ROOT) for name, compute in FUNCTIONS.items()},
     **{item.__name__: item for item in _HERE},
-    "Tensor": LazyTensor,
+    "Tensor": Tensor,
     "pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan, "newaxis": None,
 }  # fmt: skip
 """Attributes of the package besides those that its own module names."""

@@ -11,12 +11,12 @@ from typing import Any
 
 from ..runtime.base.errors import UsageError
 from .core.expression import cast
-from .core.lazy_tensor import LazyTensor
 from .core.promotion import category
+from .core.tensor import Tensor
 from .operations.creation import as_tensor
 from .operations.operands import NUMBERS
 
-TENSOR = LazyTensor.__name__
+TENSOR = Tensor.__name__
 RESULTS = re.compile(rf"{TENSOR}|\b(Extremes|QR|SlogDet|Sorted)\b")
 """Annotations of results that `out` can hold."""
 OPERANDS = ("condition", "elements", "input", "other", "tensor1", "tensor2")
@@ -47,7 +47,7 @@ def public_function(compute: Any, name: str, module: str) -> Any:
     @functools.wraps(compute)
     def called(*arguments: Any, **options: Any) -> Any:
         for index, convert in at_index:
-            if index < len(arguments) and not isinstance(arguments[index], LazyTensor):
+            if index < len(arguments) and not isinstance(arguments[index], Tensor):
                 arguments = (*arguments[:index], convert(arguments[index]), *arguments[index + 1 :])
         if takes_many:
             arguments = tuple(map(_tensor, arguments))
@@ -65,7 +65,7 @@ def public_function(compute: Any, name: str, module: str) -> Any:
 
 
 def _tensor(item: Any) -> Any:
-    return item if item is None or isinstance(item, LazyTensor) else as_tensor(item)
+    return item if item is None or isinstance(item, Tensor) else as_tensor(item)
 
 
 def _operand(item: Any) -> Any:
@@ -73,7 +73,7 @@ def _operand(item: Any) -> Any:
 
 
 def _tensors(items: Any) -> Any:
-    return items if isinstance(items, LazyTensor) else [_tensor(item) for item in items]
+    return items if isinstance(items, Tensor) else [_tensor(item) for item in items]
 
 
 CONVERTERS = {
@@ -103,7 +103,7 @@ def write_out(result: Any, out: Any) -> Any:
     if isinstance(result, tuple) and isinstance(out, Sequence) and len(result) == len(out):
         parts = [write_out(part, into) for part, into in zip(result, out, strict=True)]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-    if not isinstance(out, LazyTensor) or not isinstance(result, LazyTensor):
+    if not isinstance(out, Tensor) or not isinstance(result, Tensor):
         what = f"{type(result).__name__} into {type(out).__name__}"
         raise UsageError("E-TENSOR-OUT", None, f"a result cannot be written: {what}", hint="Pass a tensor as out")
     if out.requires_grad or result.requires_grad:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..tensors.core.autocast import autocast as autocast
 
 if TYPE_CHECKING:
-    from ..tensors.core.lazy_tensor import LazyTensor
+    from ..tensors.core.tensor import Tensor
 
 __all__ = ["GradScaler", "autocast"]
 
@@ -21,7 +21,7 @@ class GradScaler:
         if enabled:
             warnings.warn("gradients are not scaled: tensors are on the CPU", stacklevel=2)
 
-    def scale(self, outputs: LazyTensor) -> LazyTensor:
+    def scale(self, outputs: Tensor) -> Tensor:
         """The loss as it is."""
         return outputs
 

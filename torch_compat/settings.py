@@ -6,8 +6,8 @@ from typing import Any
 
 from ..runtime.base.errors import UsageError
 from ..tensors.core.device import CPU, Device
-from ..tensors.core.lazy_tensor import LazyTensor
 from ..tensors.core.promotion import set_default_dtype
+from ..tensors.core.tensor import Tensor
 from ..tensors.operations.creation import check_device
 from ..tensors.operations.settings import get_num_threads
 from . import typed_tensors
@@ -72,6 +72,6 @@ def set_default_tensor_type(t: Any) -> None:
     set_default_dtype(getattr(typed_tensors, name).dtype)
 
 
-def is_inference(input: LazyTensor) -> bool:
+def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode: False, such tensors are as others here."""
     return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..runtime.tensor.dtype import DType, dtype_named
-from ..tensors.core.lazy_tensor import LazyTensor
+from ..tensors.core.tensor import Tensor
 from ..tensors.operations.creation import as_tensor, zeros
 from ..tensors.operations.properties import TYPE_NAMES
 
@@ -26,13 +26,13 @@ class TensorType:
         """The name of the dtype."""
         return self.dtype.name
 
-    def __call__(self, *given: Any) -> LazyTensor:
+    def __call__(self, *given: Any) -> Tensor:
         if len(given) == 1 and not isinstance(given[0], int):
             return as_tensor(given[0], self.dtype)
         return zeros(*given, dtype=self.dtype) if given else zeros(0, dtype=self.dtype)
 
     def __instancecheck__(self, instance: Any) -> bool:
-        return isinstance(instance, LazyTensor) and instance.dtype is self.dtype
+        return isinstance(instance, Tensor) and instance.dtype is self.dtype
 
     def __repr__(self) -> str:
         return f"<class 'torch.{self.__name__}'>"

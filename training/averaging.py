@@ -11,15 +11,15 @@ from ..nn.core.module import Module
 from ..nn.layers.norm import _BatchNorm as BatchNorm
 from ..optim.lr_scheduler.averaging import SWALR as SWALR
 from ..tensors.core.grad_mode import no_grad
-from ..tensors.core.lazy_tensor import LazyTensor
+from ..tensors.core.tensor import Tensor
 from ..tensors.operations.creation import tensor
 
 __all__ = [
     "SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn",
     "update_bn",
 ]  # fmt: skip
-Average = Callable[[LazyTensor, LazyTensor, Any], LazyTensor]
-AverageOfAll = Callable[[Sequence[LazyTensor], Sequence[LazyTensor], Any], None]
+Average = Callable[[Tensor, Tensor, Any], Tensor]
+AverageOfAll = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
 
 
 def get_swa_avg_fn() -> Average:
@@ -33,7 +33,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 
 def _of_all(one: Average) -> AverageOfAll:
-    def averaged(targets: Sequence[LazyTensor], sources: Sequence[LazyTensor], count: Any) -> None:
+    def averaged(targets: Sequence[Tensor], sources: Sequence[Tensor], count: Any) -> None:
         for target, source in zip(targets, sources, strict=True):
             target.copy_(one(target, source, count) if target.dtype.kind == "float" else source)
 
@@ -64,7 +64,7 @@ class AveragedModel(Module):
         n_averaged: the number of steps, i64.
     """
 
-    n_averaged: LazyTensor
+    n_averaged: Tensor
 
     def __init__(
         self, model: Module, device: Any = None, avg_fn: Average | None = None,

@@ -12,7 +12,7 @@ from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.base.units import counted
 from ...runtime.contract.format import ReadOptions
 from ...runtime.ir.graph import Graph, ValueTable
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..load.stated_architecture import architecture_name
 from ..open import open_model
 from ..write.conversion_options import Changes, Options, takes_options
@@ -168,7 +168,7 @@ def save_file(
     format: str | None = None,
     force: bool | None = None,
 ) -> None:
-    """Write arrays, torch tensors or `Tensor`s to a file. The same values give the same bytes.
+    """Write arrays, torch tensors or `StoredTensor`s to a file. The same values give the same bytes.
 
     Args:
         tensors: by name.
@@ -211,17 +211,17 @@ def _as_stored(path: PathLike, key: str | None, *, dequantized: bool = False) ->
     return open_model.open_model(path, options, upgraded=False, dequantized=dequantized, parts=True)
 
 
-def _tensor(name: str, value: Any) -> Tensor:
-    if isinstance(value, Tensor):
+def _tensor(name: str, value: Any) -> StoredTensor:
+    if isinstance(value, StoredTensor):
         return value
     if type(value).__module__.partition(".")[0] == "torch":
-        return Tensor.of_torch(value)
+        return StoredTensor.of_torch(value)
     import numpy
 
-    from ...tensors.core.lazy_tensor import LazyTensor
+    from ...tensors.core.tensor import Tensor
 
-    if isinstance(value, LazyTensor):
+    if isinstance(value, Tensor):
         value = value.numpy(force=True)
     if not isinstance(value, numpy.ndarray | numpy.generic):
         raise UsageError("E-TENSOR-TYPE", None, f"{name!r} is a {type(value).__name__}, not an array or tensor")
-    return Tensor.of(numpy.asarray(value))
+    return StoredTensor.of(numpy.asarray(value))

@@ -11,7 +11,7 @@ from ...runtime.ir import registry
 from ...runtime.ir.call import Call
 from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import Inference
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -75,4 +75,4 @@ def _arrays(result: Any) -> Any:
     """What an operator returned, with arrays in place of tensors."""
     if isinstance(result, tuple | list):
         return type(result)(map(_arrays, result))
-    return result.numpy(force=True) if isinstance(result, LazyTensor) else result
+    return result.numpy(force=True) if isinstance(result, Tensor) else result

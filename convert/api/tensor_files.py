@@ -1,4 +1,4 @@
-"""Files of lazy tensors: safetensors and every other format of weights."""
+"""Files of tensors: safetensors and every other format of weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...formats.containers.torch.plain_values import CODE as OBJECT
 from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.contract.format import ReadOptions
 from ...runtime.passes.weights.collect import collect_weights
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..open.open_model import open_model
 from .convert import load_file, save_file
 
@@ -27,7 +27,7 @@ def save(tensors: Any, path: str | os.PathLike[str] | IO[bytes], metadata: Mappi
     """Write tensors by name to a file, of safetensors or the format that the suffix says.
 
     Args:
-        tensors: lazy tensors or arrays; or a checkpoint of nested dictionaries and lists of these, numbers, strings and
+        tensors: tensors or arrays; or a checkpoint of nested dictionaries and lists of these, numbers, strings and
             None, as of ``{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}``; or a tensor,
             or a list of all that. With the suffix .pt, .pth, .bin or .ckpt they are written as PyTorch writes them, for
             torch.load(weights_only=True); with any other suffix as safetensors with a structure in its metadata.
@@ -98,6 +98,6 @@ def load(path: str | os.PathLike[str] | IO[bytes], map_location: Any = None, wei
     return {name: from_numpy(array) for name, array in load_file(path, dequantize="f32").items()}
 
 
-def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+def read_weights(path: str | os.PathLike[str]) -> dict[str, StoredTensor]:
     """The tensors of a model file, directory or hf:// repository by name; elements are read when they are used."""
     return dict(collect_weights(open_model(path, ReadOptions(), upgraded=False, dequantized=True, parts=True)))

@@ -19,7 +19,7 @@ from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.element_packing import unpack
 from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Region
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.progress import NoProgress, Progress
 from ..open import prequantized
 from ..open.detect_format import detect, refuse_unwritten
@@ -173,7 +173,7 @@ def _values(graph: Graph, progress: Progress) -> Iterator[Located]:
                 yield Located(graph.files[0], code, "info", f"{counted(len(names), 'tensor')} {what}: {_named(names)}")
 
 
-def _read(tensor: Tensor, progress: Progress) -> tuple[bytes, int, int]:
+def _read(tensor: StoredTensor, progress: Progress) -> tuple[bytes, int, int]:
     """Digest of the bytes, and how many values are NaN and infinite."""
     import numpy
 

@@ -13,7 +13,7 @@ from ..console.output import current
 from ..open.detect_format import refuse_unwritten
 
 if TYPE_CHECKING:
-    from ...runtime.tensor.tensor import Tensor
+    from ...runtime.tensor.stored_tensor import StoredTensor
 
 EPILOG = """\b
 Examples
@@ -93,7 +93,7 @@ def _say(hashes: dict[str, str]) -> None:
         current().say(f"{sha256}  {printable(name)}")
 
 
-def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, dict[str, Tensor]], bool]:
+def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, dict[str, StoredTensor]], bool]:
     """The tensors of every model, and whether they go by the names of its architecture rather than by the file's own.
 
     They do where that is asked for, and where the names of several files follow different conventions.
@@ -107,7 +107,7 @@ def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, 
         refuse_unwritten(graph)
         return graph
 
-    def canonical() -> dict[str, dict[str, Tensor]]:
+    def canonical() -> dict[str, dict[str, StoredTensor]]:
         return {path: canonical_weights(opened(path)) for path in paths}
 
     if values["canonical"]:
@@ -128,7 +128,7 @@ def _weights(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[dict[str, 
     return found, True
 
 
-def _hashed(tensors: dict[str, Tensor], values: dict[str, Any]) -> dict[str, str]:
+def _hashed(tensors: dict[str, StoredTensor], values: dict[str, Any]) -> dict[str, str]:
     from ..inspect.content_hash import tensor_hash
 
     progress = shared_options.progress(values)

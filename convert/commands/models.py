@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...runtime.contract.architecture import Architecture
-    from ...runtime.tensor.tensor import Tensor
+    from ...runtime.tensor.stored_tensor import StoredTensor
 
 EXAMPLES = {
     "": ("list", "show qwen3", "show model.gguf"),
@@ -167,7 +167,7 @@ def _file(path: str, values: dict[str, Any]) -> bool:
     from ..translate.named_weights import identify_weights
 
     graph = canonical_names(shared_options.open_input(path, values, parts=True))
-    weights: Mapping[str, Tensor] = graph.weights
+    weights: Mapping[str, StoredTensor] = graph.weights
     if graph.format == NODES:
         if not graph.parts:
             refuse_lone(graph)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.block_codec import codecs
 from ...runtime.tensor.dtype import F32
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..inspect.content_hash import combined_hash, tensor_hash
 from ..inspect.tensor_distance import equal_bytes
 from ..translate.named_weights import identify_weights
 from .match_tensors import TIED
 
 
-def canonical_weights(graph: Graph) -> dict[str, Tensor]:
+def canonical_weights(graph: Graph) -> dict[str, StoredTensor]:
     """The weights by their architecture's names and in its layouts, as f32 unless they are wider.
 
     A head equal to the embedding is left out, as files with tied weights leave it out.
@@ -32,14 +32,14 @@ def canonical_weights(graph: Graph) -> dict[str, Tensor]:
     return plain
 
 
-def _widened(tensor: Tensor) -> Tensor:
+def _widened(tensor: StoredTensor) -> StoredTensor:
     """The values as f32, which holds those of all narrower types and of the types of blocks."""
     if tensor.qtype is not None:
         return tensor.dequantize() if tensor.qtype in codecs() else tensor
     return tensor.cast("f32") if tensor.dtype.kind == "float" and tensor.dtype.bits < F32.bits else tensor
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
+def _same(a: StoredTensor, b: StoredTensor) -> bool:
     return (a.dtype, a.shape) == (b.dtype, b.shape) and equal_bytes(a, b)
 
 

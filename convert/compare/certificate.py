@@ -20,7 +20,7 @@ from ...runtime.base.version import __version__
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.select import Select
 from ...runtime.tensor.dtype import BlockType
-from ...runtime.tensor.tensor import CHUNK, Tensor
+from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.output import aligned
 from ..console.progress import NoProgress, Progress, ignored
 from ..console.thread_pool import results
@@ -209,7 +209,7 @@ def _size(pair: Pair, level: str) -> int:
     return _compared(pair.a, level) + _compared(pair.b, level)
 
 
-def _compared(tensor: Tensor, level: str) -> int:
+def _compared(tensor: StoredTensor, level: str) -> int:
     return sum(share(tensor, first, last) for first, last in _spans(tensor.count, level))
 
 
@@ -250,7 +250,7 @@ def _check(pair: Pair, level: str, advance: Callable[[int], object] = ignored) -
 
 
 def _measured(
-    source: Tensor, made: Tensor, level: str, advance: Callable[[int], object], computed: bool
+    source: StoredTensor, made: StoredTensor, level: str, advance: Callable[[int], object], computed: bool
 ) -> dict[str, Any]:
     """Status and errors of two tensors of one shape."""
     if source.dtype == made.dtype and level == "full" and equal_bytes(source, made):

@@ -22,7 +22,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.passes.weights.select import Select
 from ...runtime.tensor.storage import Storage
-from ...runtime.tensor.tensor import CHUNK, Tensor
+from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.output import aligned
 from ..console.progress import NoProgress, Progress
 from ..inspect import tensor_distance
@@ -239,7 +239,9 @@ def diff(
     return found
 
 
-def _chosen(weights: dict[str, Tensor], include: Sequence[str], exclude: Sequence[str]) -> dict[str, Tensor]:
+def _chosen(
+    weights: dict[str, StoredTensor], include: Sequence[str], exclude: Sequence[str]
+) -> dict[str, StoredTensor]:
     wanted, unwanted = ([compiled(pattern) for pattern in patterns] for patterns in (include, exclude))
     return {
         name: tensor
@@ -285,7 +287,7 @@ def _row(pair: Pair, tolerance: tuple[float, float], values: bool, progress: Pro
 
 
 def _measured(
-    a: Tensor, b: Tensor, tolerance: tuple[float, float], progress: Progress
+    a: StoredTensor, b: StoredTensor, tolerance: tuple[float, float], progress: Progress
 ) -> tuple[bool | None, tensor_distance.Distance | None]:
     """Whether the bytes are equal (None for different dtypes), and the distance (None where it cannot be computed)."""
     known = 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.units import signal_to_noise
 from ...runtime.tensor.dtype import BlockType, DType
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..inspect import tensor_values
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Elements:
         computed: whether values were computed on the way, and may differ in the last bits of f32 whatever their types.
     """
 
-    def __init__(self, source: Tensor, made: Tensor, *, computed: bool = False) -> None:
+    def __init__(self, source: StoredTensor, made: StoredTensor, *, computed: bool = False) -> None:
         self.errors = _Errors()
         self.same = source.dtype == made.dtype and not computed
         self.relative, self.absolute = element_bound(made.dtype)

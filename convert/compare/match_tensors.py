@@ -21,7 +21,7 @@ from ...runtime.contract.architecture import GRAPH, HF, Key, weight_slots
 from ...runtime.contract.weight_binding import split_weight
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import DType
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..inspect.architectures import plain
 from ..translate.named_weights import NamedWeights, identify_weights
 
@@ -31,7 +31,7 @@ GGUF_NAME = re.compile(r"(blk\.\d+|token_embd|output_norm|rope_freqs)\.")
 MISFIT = (ValueError, AssertionError)
 """What layouts raise for tensors of another shape than theirs."""
 
-Canonical = Callable[[], tuple[Tensor, Tensor] | None]
+Canonical = Callable[[], tuple[StoredTensor, StoredTensor] | None]
 SHOWN = 60
 """Characters of a name in a message."""
 
@@ -59,8 +59,8 @@ class Pair:
     name: str
     names_a: tuple[str, ...]
     names_b: tuple[str, ...]
-    a: Tensor | None
-    b: Tensor | None
+    a: StoredTensor | None
+    b: StoredTensor | None
     dtype_a: DType | None = None
     computed: bool = False
     canonical: Canonical | None = field(default=None, repr=False)
@@ -112,7 +112,12 @@ def _agree(a: Any, b: Any) -> bool:
 
 
 def counterparts(
-    a: Graph, b: Graph, chosen_a: Mapping[str, Tensor], chosen_b: Mapping[str, Tensor], *, by_name: bool = False
+    a: Graph,
+    b: Graph,
+    chosen_a: Mapping[str, StoredTensor],
+    chosen_b: Mapping[str, StoredTensor],
+    *,
+    by_name: bool = False,
 ) -> Counterparts:
     """Which tensors of two models belong together.
 
@@ -149,7 +154,9 @@ def two_conventions(a: Iterable[str], b: Iterable[str]) -> bool:
     return bool(a and b) and (not {*a} & {*b} or any(map(GGUF_NAME.match, a)) != any(map(GGUF_NAME.match, b)))
 
 
-def _apart(a: Graph, b: Graph, chosen_a: Mapping[str, Tensor], chosen_b: Mapping[str, Tensor], why: str) -> NamesError:
+def _apart(
+    a: Graph, b: Graph, chosen_a: Mapping[str, StoredTensor], chosen_b: Mapping[str, StoredTensor], why: str
+) -> NamesError:
     sides = [
         f"{max(chosen, key=len)[:SHOWN]!r} in {os.path.basename(graph.files[0]) if graph.files else 'the graph'}"
         for graph, chosen in ((a, chosen_a), (b, chosen_b))
@@ -160,11 +167,13 @@ def _apart(a: Graph, b: Graph, chosen_a: Mapping[str, Tensor], chosen_b: Mapping
     )
 
 
-def _by_name(a: Graph, b: Graph, chosen_a: Mapping[str, Tensor], chosen_b: Mapping[str, Tensor]) -> Iterator[Pair]:
+def _by_name(
+    a: Graph, b: Graph, chosen_a: Mapping[str, StoredTensor], chosen_b: Mapping[str, StoredTensor]
+) -> Iterator[Pair]:
     """The tensors of `a`, then those that only `b` has."""
 
     @functools.cache
-    def canonical() -> Mapping[str, tuple[Tensor, Tensor]]:
+    def canonical() -> Mapping[str, tuple[StoredTensor, StoredTensor]]:
         try:
             x, y = identify_weights(a, chosen_a), identify_weights(b, chosen_b)
         except Error:
@@ -179,7 +188,7 @@ def _by_name(a: Graph, b: Graph, chosen_a: Mapping[str, Tensor], chosen_b: Mappi
         yield _named(name, chosen_a.get(name), chosen_b.get(name), lookup)
 
 
-def _named(name: str, a: Tensor | None, b: Tensor | None, canonical: Canonical | None = None) -> Pair:
+def _named(name: str, a: StoredTensor | None, b: StoredTensor | None, canonical: Canonical | None = None) -> Pair:
     """Two tensors of one name."""
     names_a, names_b = (() if side is None else (name,) for side in (a, b))
     return Pair(name, names_a, names_b, a, b, None if a is None else a.dtype, canonical=canonical)
@@ -197,7 +206,7 @@ class _Matching:
         for ours, (_, names) in y.found.stored.items():
             for name in names:
                 self.held.setdefault(name, []).append(ours)
-        self._apart: dict[tuple[str, str], list[Tensor]] = {}
+        self._apart: dict[tuple[str, str], list[StoredTensor]] = {}
 
     def pairs(self) -> Iterator[Pair]:
         """In the order of the second model's rows, then what only the first has."""
@@ -243,7 +252,7 @@ class _Matching:
             every = [[every[0][beside.index(name)]]]
         return tuple(dict.fromkeys(self.x.spelled(each) for names in every for each in names))
 
-    def _stored(self, source: str) -> Tensor | None:
+    def _stored(self, source: str) -> StoredTensor | None:
         """The first tensor of a weight in the first file."""
         return self.x.weights[self.x.found.stored[source][1][0]] if source in self.x.found.stored else None
 
@@ -258,11 +267,11 @@ class _Matching:
             or source not in self.x.found.stored
         )
 
-    def _canonical(self, ours: str, source: str) -> tuple[Tensor, Tensor] | None:
+    def _canonical(self, ours: str, source: str) -> tuple[StoredTensor, StoredTensor] | None:
         x, y = self.x.found.weights.get(source), self.y.found.weights.get(ours)
         return None if x is None or y is None or x.shape != y.shape else (x, y)
 
-    def _expected(self, name: str, held: list[str], sources: list[str]) -> Tensor:
+    def _expected(self, name: str, held: list[str], sources: list[str]) -> StoredTensor:
         """What the second file should have as `name`; the first file's own tensor where its shape does not fit."""
         try:
             pieces = [self._pieces(ours, source, name) for ours, source in zip(held, sources, strict=True)]
@@ -275,7 +284,7 @@ class _Matching:
             stored = self._stored(sources[0])
             return self.x.found.weights[sources[0]] if stored is None else stored
 
-    def _pieces(self, ours: str, source: str, name: str) -> Tensor:
+    def _pieces(self, ours: str, source: str, name: str) -> StoredTensor:
         """The part of one weight that the second file stores as `name`."""
         way, names = self.y.found.stored[ours]
         if (ours, source) not in self._apart:

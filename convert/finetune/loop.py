@@ -19,7 +19,7 @@ from ...training.loop.interrupts import deferred
 from ..trainable.losses import IGNORED
 
 if TYPE_CHECKING:
-    from ...tensors.core.lazy_tensor import LazyTensor
+    from ...tensors.core.tensor import Tensor
     from ..trainable.front import PretrainedModel
     from .examples import Example
 
@@ -196,7 +196,7 @@ class Training:
         GENERATOR.set_state(state["generator"])
         self.losses = [float(each) for each in state["losses"]]
 
-    def _changing(self) -> list[LazyTensor]:
+    def _changing(self) -> list[Tensor]:
         """The parameters that are trained, and the buffers, as the means of a batch normalization."""
         return [*self._wanted, *self._model.buffers()]
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
-from ...runtime.tensor.tensor import CHUNK, Tensor
+from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.progress import ignored
 
 
-def tensor_hash(tensor: Tensor, advance: Callable[[int], object] = ignored) -> str:
+def tensor_hash(tensor: StoredTensor, advance: Callable[[int], object] = ignored) -> str:
     """SHA-256 over dtype, shape and the little-endian row-major bytes; `advance` gets the bytes read."""
     digest = hashlib.sha256(json.dumps([tensor.dtype.name, list(tensor.shape)]).encode() + b"\n")
     for data in tensor.chunks():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...runtime.ir.graph import Graph, Node, Reference, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .content_hash import tensor_hash
 from .graph_summary import ORIGIN, operator, type_text
 
@@ -59,7 +59,7 @@ def _node(node: Node) -> Described:
 
 def _attribute(value: Any) -> Any:
     """An attribute's value as something that can be compared and shown."""
-    if isinstance(value, Tensor):
+    if isinstance(value, StoredTensor):
         return f"{value.dtype.name}{list(value.shape)} {tensor_hash(value)[:12]}"
     if isinstance(value, Graph):
         return "graph"

@@ -11,7 +11,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import LimitError, UnsupportedError, UsageError
 from ...runtime.base.limits import current
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from . import tensor_values
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Selection:
     """
 
     name: str
-    tensor: Tensor
+    tensor: StoredTensor
     axes: tuple[range, ...]
     kept: tuple[int, ...]
 
@@ -45,7 +45,7 @@ class Selection:
     def count(self) -> int:
         return math.prod(self.shape)
 
-    def plain(self) -> Tensor:
+    def plain(self) -> StoredTensor:
         """The tensor as numbers; UnsupportedError where nothing decodes its type."""
         plain = tensor_values.plain(self.tensor)
         if plain is None:
@@ -114,7 +114,7 @@ def select(graph: Graph, text: str) -> Selection:
     return _indexed(name, graph.weights[name], match["index"])
 
 
-def _indexed(name: str, tensor: Tensor, index: str) -> Selection:
+def _indexed(name: str, tensor: StoredTensor, index: str) -> Selection:
     def refuse(why: str) -> UsageError:
         hint = "Examples: [0], [:3], [0:3,:5], [..., -1], [::2]"
         return UsageError("E-SLICE", None, f"[{index}] {why} of {name!r}, {list(tensor.shape)}", hint=hint)

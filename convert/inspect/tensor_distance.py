@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.units import signal_to_noise
-from ...runtime.tensor.tensor import CHUNK, Tensor
+from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.progress import ignored
 from . import tensor_values
 
@@ -85,7 +85,12 @@ class _Sums:
 
 
 def distance(
-    a: Tensor, b: Tensor, *, atol: float = 0.0, rtol: float = 0.0, advance: Callable[[int], object] = ignored
+    a: StoredTensor,
+    b: StoredTensor,
+    *,
+    atol: float = 0.0,
+    rtol: float = 0.0,
+    advance: Callable[[int], object] = ignored,
 ) -> Distance | None:
     """How far two tensors of one shape are from each other; None where one of them cannot be decoded.
 
@@ -106,7 +111,7 @@ def distance(
     return sums.distance()
 
 
-def equal_bytes(a: Tensor, b: Tensor, advance: Callable[[int], object] = ignored) -> bool:
+def equal_bytes(a: StoredTensor, b: StoredTensor, advance: Callable[[int], object] = ignored) -> bool:
     """Whether two tensors of one dtype and shape hold the same bytes; stops at the first difference.
 
     `advance` is called with the bytes of both sides once they are known to be equal.
@@ -121,6 +126,6 @@ def equal_bytes(a: Tensor, b: Tensor, advance: Callable[[int], object] = ignored
     return True
 
 
-def share(tensor: Tensor, first: int, last: int) -> int:
+def share(tensor: StoredTensor, first: int, last: int) -> int:
     """The stored bytes that elements `first` to `last` take, for progress."""
     return tensor.nbytes * last // tensor.count - tensor.nbytes * first // tensor.count

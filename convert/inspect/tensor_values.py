@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...runtime.tensor.block_codec import codecs
 from ...runtime.tensor.dtype import BF16, DType
 from ...runtime.tensor.element_packing import unpack
-from ...runtime.tensor.tensor import CHUNK, Tensor
+from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def load(dtypes: Iterable[DType] = (BF16,)) -> None:
         import ml_dtypes  # noqa: F401
 
 
-def plain(tensor: Tensor) -> Tensor | None:
+def plain(tensor: StoredTensor) -> StoredTensor | None:
     """The tensor as numbers that numpy has, blocks decoded when they are read; None for strings, and where nothing can
     decode it."""
     if tensor.qtype is not None:
@@ -35,12 +35,12 @@ def plain(tensor: Tensor) -> Tensor | None:
     return None if tensor.dtype.numpy is None or not tensor.dtype.block_nbytes else tensor
 
 
-def unit(tensor: Tensor) -> int:
+def unit(tensor: StoredTensor) -> int:
     """Elements between two places where a plain tensor may be cut."""
     return tensor.unit // tensor.dtype.block_nbytes * tensor.dtype.block
 
 
-def read(tensor: Tensor, start: int, stop: int) -> np.ndarray:
+def read(tensor: StoredTensor, start: int, stop: int) -> np.ndarray:
     """Elements `start` to `stop` of a plain tensor, flat, in its own numpy type."""
     step = unit(tensor)
     low, high = start // step * step, min(tensor.count, -(-stop // step) * step)
@@ -61,7 +61,7 @@ def wide(values: np.ndarray) -> np.ndarray:
     )
 
 
-def parts(tensor: Tensor, axes: Sequence[range]) -> Iterator[np.ndarray]:
+def parts(tensor: StoredTensor, axes: Sequence[range]) -> Iterator[np.ndarray]:
     """The selected elements of a plain tensor in row order, flat, at most about `CHUNK` bytes read at a time.
 
     Args:

@@ -12,7 +12,7 @@ from ...runtime.contract.naming import WatchedWeights, check_used
 from ...runtime.contract.part_rows import part_config, part_weights
 from ...runtime.contract.weight_binding import bind
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .canonical_names import canonical_names
 from .recognise import identified
 
@@ -34,7 +34,7 @@ class Model:
     architecture: Architecture
     names: str
     config: Config
-    weights: dict[str, Tensor]
+    weights: dict[str, StoredTensor]
     source: Graph
 
     @property

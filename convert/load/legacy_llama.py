@@ -17,7 +17,7 @@ from ...runtime.base.string_array import StringArray
 from ...runtime.ir.graph import Graph, Meta
 from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.storage import Derived
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,7 +96,7 @@ def _llama2c(graph: Graph) -> dict[str, int]:
             "vocab_size": said["vocab_size"]}  # fmt: skip
 
 
-def _measured(weights: dict[str, Tensor], path: str | None) -> dict[str, int]:
+def _measured(weights: dict[str, StoredTensor], path: str | None) -> dict[str, int]:
     """What the shapes say."""
     gate = weights.get("blk.0.ffn_gate.weight")
     if gate is None or len(gate.shape) != 2:
@@ -106,7 +106,7 @@ def _measured(weights: dict[str, Tensor], path: str | None) -> dict[str, int]:
     return {"feed_forward_length": gate.shape[0]}
 
 
-def _key_heads(weights: dict[str, Tensor], said: dict[str, int], path: str | None) -> int:
+def _key_heads(weights: dict[str, StoredTensor], said: dict[str, int], path: str | None) -> int:
     keys, heads, width = weights.get("blk.0.attn_k.weight"), said["attention.head_count"], said["embedding_length"]
     if keys is None or heads < 1 or width % heads or keys.shape[0] % max(width // heads, 1):
         found = None if keys is None else list(keys.shape)
@@ -133,7 +133,7 @@ def origins(graph: Graph) -> dict[str, str]:
     return {renamed(name.removesuffix(".q")): name for name in graph.weights if not name.endswith(SCALES)}
 
 
-def _plain(graph: Graph) -> dict[str, Tensor]:
+def _plain(graph: Graph) -> dict[str, StoredTensor]:
     """The weights, those that llama2.c stores as int8 with scales as f32."""
     found = {}
     for name, tensor in graph.weights.items():
@@ -144,7 +144,7 @@ def _plain(graph: Graph) -> dict[str, Tensor]:
     return found
 
 
-def _scaled(codes: Tensor, scales: Tensor) -> Tensor:
+def _scaled(codes: StoredTensor, scales: StoredTensor) -> StoredTensor:
     """f32 values of int8 codes, each group of neighbours of which has one scale; computed row by row."""
     import numpy
 
@@ -158,7 +158,7 @@ def _scaled(codes: Tensor, scales: Tensor) -> Tensor:
         return (values * factors[numpy.arange(first, last) // group - low]).astype(numpy.float32).view(numpy.uint8).data
 
     storage = Derived(4 * math.prod(codes.shape), 4 * columns, read, sequential=codes.storage.sequential)
-    return Tensor(F32, codes.shape, storage)
+    return StoredTensor(F32, codes.shape, storage)
 
 
 def _tokenizer(graph: Graph) -> dict[str, Meta]:

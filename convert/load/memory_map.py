@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Mapped, Region
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 
 SMALLEST = 1 << 16
 """Bytes of the smallest weight that is mapped."""
@@ -15,5 +15,5 @@ def mapped(graph: Graph) -> Graph:
     for name, tensor in graph.weights.items():
         storage, alignment = tensor.storage, max(1, tensor.dtype.bits // 8)
         if isinstance(storage, Region) and storage.nbytes >= SMALLEST and storage.offset % alignment == 0:
-            graph.weights[name] = Tensor(tensor.dtype, tensor.shape, Mapped(storage))
+            graph.weights[name] = StoredTensor(tensor.dtype, tensor.shape, Mapped(storage))
     return graph

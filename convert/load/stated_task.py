@@ -10,7 +10,7 @@ from ...models.pipelines.sentence_modules import embeds
 from ...runtime.base.errors import UsageError
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_CLASSIFICATION, TEXT_GENERATION, TEXT_RANKING
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .attached_files import tokenizer_of
 from .bind import Model
 
@@ -47,11 +47,11 @@ def for_ranking(model: Model) -> Model:
     for part in ("weight", "bias"):
         rows = model.weights.get(f"{head}.{part}")
         if rows is not None:
-            weights[f"{CLASSIFIER}{part}"] = Tensor.of(_rows(rows, ids))
+            weights[f"{CLASSIFIER}{part}"] = StoredTensor.of(_rows(rows, ids))
     return dataclasses.replace(model, weights=weights)
 
 
-def _rows(tensor: Tensor, ids: tuple[int, ...]) -> np.ndarray:
+def _rows(tensor: StoredTensor, ids: tuple[int, ...]) -> np.ndarray:
     """Rows of a weight as f32."""
     import numpy
 

@@ -21,7 +21,7 @@ from ...runtime.base.string_array import StringArray
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.storage import Derived, Held, Storage
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 
 FILTERS = "mel_filters"
 """Weight of files of whisper.cpp that is no parameter of the model."""
@@ -124,12 +124,12 @@ def renamed(name: str) -> str:
     return WHOLE.get(name, name)
 
 
-def _renamed(graph: Graph) -> Iterator[tuple[str, Tensor]]:
+def _renamed(graph: Graph) -> Iterator[tuple[str, StoredTensor]]:
     for name, tensor in graph.weights.items():
         if name == FILTERS:
             continue
         if name.endswith(".bias") and len(tensor.shape) == 2 and tensor.shape[1] == 1:
-            tensor = Tensor(tensor.dtype, tensor.shape[:1], tensor.storage)
+            tensor = StoredTensor(tensor.dtype, tensor.shape[:1], tensor.storage)
         yield f"model.{renamed(name)}", tensor
 
 
@@ -145,7 +145,7 @@ def _sizes(graph: Graph, prefix: str) -> dict[str, int]:
     return found
 
 
-def _completed(graph: Graph, weights: dict[str, Tensor], sizes: Mapping[str, int]) -> Graph:
+def _completed(graph: Graph, weights: dict[str, StoredTensor], sizes: Mapping[str, int]) -> Graph:
     """A graph with config.json, and the tokenizer where the file has the vocabulary."""
     attachments: dict[str, Storage] = {
         CONFIG: _json(_config(sizes)),
@@ -200,7 +200,7 @@ def _config(sizes: Mapping[str, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _of_ctranslate2(graph: Graph) -> Iterator[tuple[str, Tensor]]:
+def _of_ctranslate2(graph: Graph) -> Iterator[tuple[str, StoredTensor]]:
     weights = graph.weights
     for name in weights:
         if name in CT2_WHOLE:
@@ -219,13 +219,13 @@ def _of_ctranslate2(graph: Graph) -> Iterator[tuple[str, Tensor]]:
             yield f"{before}{CT2_LINEAR.get(block) or CT2_LAYER_NORMS[block]}.{part}", _dequantized(weights, name)
 
 
-def _split(weights: Mapping[str, Tensor], name: str, count: int) -> list[Tensor]:
+def _split(weights: Mapping[str, StoredTensor], name: str, count: int) -> list[StoredTensor]:
     whole = _dequantized(weights, name)
     rows = whole.shape[0] // count
     return [whole[start : start + rows] for start in range(0, rows * count, rows)]
 
 
-def _dequantized(weights: Mapping[str, Tensor], name: str) -> Tensor:
+def _dequantized(weights: Mapping[str, StoredTensor], name: str) -> StoredTensor:
     """A variable; the values of codes as f32, computed when they are read."""
     import numpy
 
@@ -242,7 +242,7 @@ def _dequantized(weights: Mapping[str, Tensor], name: str) -> Tensor:
         rows = numpy.arange(first, last) // columns if factors.size > 1 else 0
         return (values / factors[rows]).astype(numpy.float32).view(numpy.uint8).data
 
-    return Tensor(F32, codes.shape, Derived(4 * codes.count, 4 * columns, read))
+    return StoredTensor(F32, codes.shape, Derived(4 * codes.count, 4 * columns, read))
 
 
 def _ct2_sizes(graph: Graph) -> dict[str, int]:

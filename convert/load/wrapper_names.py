@@ -7,7 +7,7 @@ import dataclasses
 
 from ...runtime.base.units import counted
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 
 WRAPPERS = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"))
 """Parts of names by torch.compile, FSDP, activation checkpointing and Lightning; no model has them itself."""
@@ -49,7 +49,7 @@ def plain_names(graph: Graph) -> dict[str, str]:
     return found
 
 
-def _shared(graph: Graph, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def _shared(graph: Graph, weights: dict[str, StoredTensor]) -> dict[str, StoredTensor]:
     """Tensors by the names that save_model dropped because they are those of others, which its metadata says."""
     if graph.format != FORMAT:
         return {}

@@ -10,13 +10,13 @@ from ...runtime.base.errors import FormatError
 from ...runtime.contract.format import ReadOptions, WriteOptions
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held, Region, Storage
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .open_model import read_file
 
 PICKLE, SAFE = "pytorch_model.bin", "model.safetensors"
 
 
-def companion_weights(graph: Graph, name: str) -> Mapping[str, Tensor]:
+def companion_weights(graph: Graph, name: str) -> Mapping[str, StoredTensor]:
     """The weights in a file that is attached to a model, by the file's name."""
     storage = graph.attachments[name]
     if not isinstance(storage, Region):
@@ -34,11 +34,11 @@ def without_pickles(graph: Graph) -> dict[str, Storage]:
     )
 
 
-def _safetensors(weights: Mapping[str, Tensor]) -> Held:
+def _safetensors(weights: Mapping[str, StoredTensor]) -> Held:
     assert FORMAT.layout is not None
     (file,) = FORMAT.layout(Graph(weights=dict(weights), metadata={"format": "pt"}), WriteOptions("model"))
     content = bytearray(file.nbytes)
     for piece in file.pieces:
-        data = piece.data.storage.read(0, piece.nbytes) if isinstance(piece.data, Tensor) else piece.data
+        data = piece.data.storage.read(0, piece.nbytes) if isinstance(piece.data, StoredTensor) else piece.data
         content[piece.offset : piece.offset + piece.nbytes] = data
     return Held(bytes(content))

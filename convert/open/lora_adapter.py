@@ -19,7 +19,7 @@ from ...runtime.contract.format import ReadOptions
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.lora import LowRank, apply_updates
 from ...runtime.tensor.file import Source
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from . import hub
 from .open_model import read_file
 
@@ -56,18 +56,18 @@ SHOWN = 12
 class Update:
     """What an adapter says of one module: its parts by the names that PEFT gives them."""
 
-    parts: dict[str, Tensor] = field(default_factory=dict)
+    parts: dict[str, StoredTensor] = field(default_factory=dict)
 
     @property
     def embedding(self) -> bool:
         return "embedding_A" in self.parts or "embedding_B" in self.parts
 
     @property
-    def down(self) -> Tensor | None:
+    def down(self) -> StoredTensor | None:
         return self.parts.get("embedding_A" if self.embedding else "A")
 
     @property
-    def up(self) -> Tensor | None:
+    def up(self) -> StoredTensor | None:
         return self.parts.get("embedding_B" if self.embedding else "B")
 
 
@@ -85,7 +85,7 @@ class Adapter:
     strength: float
     config: Mapping[str, Any]
     updates: dict[str, Update]
-    replaced: dict[str, Tensor]
+    replaced: dict[str, StoredTensor]
     patterns: dict[str, list[tuple[Pattern, Any]]] = field(default_factory=dict)
 
     def setting(self, name: str, default: Any, kind: type | tuple[type, ...]) -> Any:
@@ -194,7 +194,7 @@ def opened(text: str, offline: bool = False) -> Adapter:
         raise FileAccessError("E-LORA-DIR", path, "holds no weights", hint=f"Looked for {', '.join(WEIGHTS)}")
     _refuse_others(config, source.path)
     updates: dict[str, Update] = {}
-    replaced: dict[str, Tensor] = {}
+    replaced: dict[str, StoredTensor] = {}
     for name, tensor in read_file(file, ReadOptions()).weights.items():
         plain = next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name)
         found = _PART.match(plain)
@@ -317,7 +317,7 @@ def _apply(graph: Graph, adapter: Adapter, module: str, update: Update, places: 
         _add_bias(graph, adapter, places[f"{module}.bias"], update.parts["B.bias"], scale)
 
 
-def _add_bias(graph: Graph, adapter: Adapter, name: str, bias: Tensor, scale: float) -> None:
+def _add_bias(graph: Graph, adapter: Adapter, name: str, bias: StoredTensor, scale: float) -> None:
     """Add an update of a bias, as one of rank 1."""
     old = graph.weights[name]
     if old.shape != bias.shape or len(bias.shape) != 1:
@@ -330,7 +330,7 @@ def _add_bias(graph: Graph, adapter: Adapter, name: str, bias: Tensor, scale: fl
         )
     import numpy
 
-    column = Tensor(bias.dtype, (*bias.shape, 1), bias.storage)
-    one = Tensor.of(numpy.ones((1, 1), numpy.float32))
-    made = apply_updates(Tensor(old.dtype, (*old.shape, 1), old.storage), [LowRank(column, one, scale)])
-    graph.weights[name] = Tensor(made.dtype, old.shape, made.storage)
+    column = StoredTensor(bias.dtype, (*bias.shape, 1), bias.storage)
+    one = StoredTensor.of(numpy.ones((1, 1), numpy.float32))
+    made = apply_updates(StoredTensor(old.dtype, (*old.shape, 1), old.storage), [LowRank(column, one, scale)])
+    graph.weights[name] = StoredTensor(made.dtype, old.shape, made.storage)

@@ -21,7 +21,7 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.session import Session
 from ...runtime.tensor.dtype import F32
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.progress import NoProgress, Progress
 from ..load.bind import Model, built
 from ..load.memory_map import mapped
@@ -79,10 +79,10 @@ class Observed:
 
     def graph(self, datasets: Sequence[str], chunks: int, context: int) -> Graph:
         """The file that holds it."""
-        weights: dict[str, Tensor] = {}
+        weights: dict[str, StoredTensor] = {}
         for name in sorted(self.sums):
-            weights[name + SUMS] = Tensor.of(self.sums[name].astype(np.float32))
-            weights[name + COUNTS] = Tensor.of(self.counts[name].astype(np.float32).reshape(-1, 1))
+            weights[name + SUMS] = StoredTensor.of(self.sums[name].astype(np.float32))
+            weights[name + COUNTS] = StoredTensor.of(self.counts[name].astype(np.float32).reshape(-1, 1))
         metadata: dict[str, Any] = {
             "general.type": "imatrix", "imatrix.datasets": list(datasets),
             "imatrix.chunk_count": np.uint32(chunks), "imatrix.chunk_size": np.uint32(context),
@@ -227,7 +227,7 @@ class _Product:
     columns: int
 
 
-def _product(node: Node, held: Tensor) -> _Product:
+def _product(node: Node, held: StoredTensor) -> _Product:
     rows = node.inputs[0]
     assert rows is not None
     if node.op.name == EXPERTS:

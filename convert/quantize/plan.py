@@ -19,7 +19,7 @@ from ...runtime.passes.quantize.block_weights import ErrorStatistics, Quantize
 from ...runtime.passes.weights.tied import Tied
 from ...runtime.tensor.block_codec import codec_of
 from ...runtime.tensor.storage import Region
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.thread_pool import results
 from ..inspect import tensor_values
 from ..open.detect_format import refuse_unwritten
@@ -54,7 +54,7 @@ class Quantized:
     recipe: Recipe
     choices: list[Choice]
     quantize: Quantize
-    sources: dict[str, Tensor]
+    sources: dict[str, StoredTensor]
     importance: dict[str, Any]
 
     def sampled(self, threads: int | None = None) -> dict[str, ErrorStatistics]:
@@ -70,7 +70,7 @@ class Quantized:
 
     def settle(self) -> None:
         """Take the tensors from the files that were written, so that nothing encodes them again."""
-        made, found = self.plan, dict[str, Tensor]()
+        made, found = self.plan, dict[str, StoredTensor]()
         for file in made.files:
             if file.name not in made.attached and found.keys() != made.graph.weights.keys():
                 found |= read_file(made.folder / file.name, ReadOptions(), made.format.name).weights

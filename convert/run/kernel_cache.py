@@ -16,7 +16,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.jit import code_cache
 from ...runtime.tensor.dtype import DTYPES
 from ...runtime.tensor.storage import Held
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     from ...models.generation.language_model import LanguageModel
@@ -149,7 +149,7 @@ def synthetic_model(name: str, kind: str, threads: int | None = None) -> Languag
     }
     for weight, shape in shapes.items():
         dtype = DTYPES[kind if len(shape) > 1 else "f32"]
-        graph.weights[f"{weight}.weight"] = Tensor(
+        graph.weights[f"{weight}.weight"] = StoredTensor(
             dtype, shape, Held(bytes(math.prod(shape) * dtype.block_nbytes // dtype.block))
         )
     return load(graph, threads)

@@ -13,7 +13,7 @@ from ...runtime.ir.graph import Dim, Graph, Value
 from ...runtime.ir.shape_inference import infer
 from ...runtime.passes.pattern.replace_nodes import graphs
 from ...runtime.passes.simplification import PASSES, Simplify
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -190,4 +190,4 @@ def _freeze(graph: Graph, scalars: Mapping[str, np.ndarray]) -> None:
     for value in list(graph.inputs):
         if value.name in scalars:
             graph.inputs.remove(value)
-            graph.weights[value.name] = Tensor.of(scalars[value.name])
+            graph.weights[value.name] = StoredTensor.of(scalars[value.name])

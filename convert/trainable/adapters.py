@@ -21,9 +21,9 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.contract.architecture import TEXT_CLASSIFICATION, TEXT_GENERATION
 from ...runtime.ir.graph import Graph, Node
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ...tensors.core.expression import Expression
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.graph_function import Rule
 from ...tensors.namespace import PUBLIC
 from ...tensors.operations.random import GENERATOR
@@ -142,16 +142,14 @@ def adapter_rules(
             rules[each.product] = _adapted(each.product, rules.get(each.product), parts, move, dropout)
 
 
-def _update(
-    model: Module, found: Pretrained, low_rank: LowRank, name: str, move: Move
-) -> Callable[[LazyTensor], LazyTensor]:
+def _update(model: Module, found: Pretrained, low_rank: LowRank, name: str, move: Move) -> Callable[[Tensor], Tensor]:
     """What the adapter of one tensor adds, of a layer's input."""
     module = name.removesuffix(".weight")
     outputs = found.tensors[name].shape[1 if move.transposed else 0]
 
-    def update(x: LazyTensor) -> LazyTensor:
+    def update(x: Tensor) -> Tensor:
         if module not in low_rank.targets:
-            nothing: LazyTensor = PUBLIC["zeros"](*x.shape[:-1], outputs)
+            nothing: Tensor = PUBLIC["zeros"](*x.shape[:-1], outputs)
             return nothing
         down, up = factors(model, module)
         return (x @ down.transpose(0, 1)) @ up.transpose(0, 1) * low_rank.scale
@@ -160,28 +158,28 @@ def _update(
 
 
 def _adapted(
-    node: Node, rule: Rule | None, updates: Sequence[Callable[[LazyTensor], LazyTensor]], move: Move, dropout: float
+    node: Node, rule: Rule | None, updates: Sequence[Callable[[Tensor], Tensor]], move: Move, dropout: float
 ) -> Rule:
     def product(inputs: Sequence[Expression | None]) -> Sequence[Expression]:
         (plain,) = computed(node, rule, inputs)
         assert inputs[0] is not None
-        x = LazyTensor(inputs[0])
+        x = Tensor(inputs[0])
         x = dropped(x, dropout) if dropout else x
         parts = [update(x) for update in updates]
         whole = parts[0] if len(parts) == 1 else PUBLIC["cat"](parts, -1)
         whole = whole if move.rows is None else taken(whole, move.rows, whole.ndim - 1)
-        return [(LazyTensor(plain) + whole).expression]
+        return [(Tensor(plain) + whole).expression]
 
     return product
 
 
-def factors(model: Module, module: str) -> tuple[LazyTensor, LazyTensor]:
+def factors(model: Module, module: str) -> tuple[Tensor, Tensor]:
     """A [rank, in] and B [out, rank] of a module."""
     inner = model.get_submodule(module)
     return inner.lora_A.weight, inner.lora_B.weight
 
 
-def merged(model: Module, low_rank: LowRank, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def merged(model: Module, low_rank: LowRank, tensors: dict[str, StoredTensor]) -> dict[str, StoredTensor]:
     """The tensors of a checkpoint with the updates added; quantized ones become f32."""
     found = dict(tensors)
     for module in low_rank.targets:
@@ -190,7 +188,7 @@ def merged(model: Module, low_rank: LowRank, tensors: dict[str, Tensor]) -> dict
         held = tensors[f"{module}.weight"]
         plain = held if held.qtype is None else held.dequantize()
         array = plain.cast("f32").numpy() + (update.T if module in low_rank.transposed else update)
-        found[f"{module}.weight"] = Tensor.of(np.ascontiguousarray(array))
+        found[f"{module}.weight"] = StoredTensor.of(np.ascontiguousarray(array))
     return found
 
 

@@ -17,8 +17,8 @@ from ...nn.core.parameter import Parameter
 from ...runtime.base.errors import UsageError
 from ...runtime.contract.naming import WatchedWeights
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...runtime.tensor.stored_tensor import StoredTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.graph_function import GraphFunction
 from ...tensors.operations.creation import as_tensor
 from ..open.open_model import open_model
@@ -42,10 +42,10 @@ MAX_COMPARED = 1 << 16
 """Elements of weights that are compared with what the graph has under their name."""
 
 
-class ModelOutput(dict[str, LazyTensor]):
+class ModelOutput(dict[str, Tensor]):
     """Outputs of a model by name, as items, as attributes, and in their order by number."""
 
-    def __getattr__(self, name: str) -> LazyTensor:
+    def __getattr__(self, name: str) -> Tensor:
         if name not in self:
             raise AttributeError(f"the model has no output {name!r}; it has {', '.join(self)}")
         return self[name]
@@ -53,7 +53,7 @@ class ModelOutput(dict[str, LazyTensor]):
     def __getitem__(self, key: Any) -> Any:
         return self.to_tuple()[key] if isinstance(key, int | slice) else super().__getitem__(key)
 
-    def to_tuple(self) -> tuple[LazyTensor, ...]:
+    def to_tuple(self) -> tuple[Tensor, ...]:
         """The outputs in their order."""
         return tuple(self.values())
 
@@ -213,21 +213,21 @@ class PretrainedModel(Module):
             return ModelOutput({"loss": labeled_loss(self.opened.config.task, outputs, labels, problem), **outputs})
         return ModelOutput(outputs)
 
-    def weights(self) -> dict[str, LazyTensor]:
+    def weights(self) -> dict[str, Tensor]:
         """The weights of the graph by its names, from the parameters."""
         return {own: self._shaped(own, move) for own, move in self.moves.items()}
 
-    def _shaped(self, own: str, move: Move) -> LazyTensor:
+    def _shaped(self, own: str, move: Move) -> Tensor:
         found = move.of([self._tensor(name) for name in move.names])
         shape = self._function().graph.weights[own].shape
         return found if found.shape == shape else found.reshape(*shape)
 
-    def _tensor(self, name: str) -> LazyTensor:
+    def _tensor(self, name: str) -> Tensor:
         path, _, last = name.rpartition(".")
-        tensor: LazyTensor = getattr(self.get_submodule(path), last)
+        tensor: Tensor = getattr(self.get_submodule(path), last)
         return tensor
 
-    def _default(self, value: Value, given: Mapping[str, LazyTensor]) -> LazyTensor:
+    def _default(self, value: Value, given: Mapping[str, Tensor]) -> Tensor:
         """What transformers takes for an input that is not given."""
         name = value.name
         if name.startswith("past_"):
@@ -289,10 +289,10 @@ class PretrainedModel(Module):
         """
         return save(self.opened, self.arrays(), save_directory, dtype)
 
-    def arrays(self) -> dict[str, Tensor]:
+    def arrays(self) -> dict[str, StoredTensor]:
         """The tensors of the checkpoint by their names as they are now, with adapters merged."""
         blocks = {name: tensor for name, tensor in self.opened.tensors.items() if tensor.qtype is not None}
-        own = {name: Tensor.of(np.asarray(each.numpy(), order="C")) for name, each in self.state_dict().items()}
+        own = {name: StoredTensor.of(np.asarray(each.numpy(), order="C")) for name, each in self.state_dict().items()}
         tensors = {name: own[name] if name in own else blocks[name] for name in self.opened.tensors}
         return tensors if self.adapters is None else merged(self, self.adapters, tensors)
 

@@ -9,7 +9,7 @@ from ...models.schema.network_hyperparameters import IMAGE_CLASSIFICATION
 from ...nn.functional.loss import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 from ...runtime.base.errors import UsageError
 from ...runtime.contract.architecture import TEXT_CLASSIFICATION, TEXT_GENERATION
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 
 IGNORED = -100
 """Labels of tokens that do not count."""
@@ -17,7 +17,7 @@ REGRESSION, SINGLE, MULTIPLE = "regression", "single_label_classification", "mul
 """Values of config.json's ``problem_type``."""
 
 
-def labeled_loss(task: str, outputs: dict[str, LazyTensor], labels: dict[str, LazyTensor], problem: str | None) -> Any:
+def labeled_loss(task: str, outputs: dict[str, Tensor], labels: dict[str, Tensor], problem: str | None) -> Any:
     """The loss of a batch.
 
     Args:
@@ -41,14 +41,14 @@ def labeled_loss(task: str, outputs: dict[str, LazyTensor], labels: dict[str, La
     raise UsageError("E-MODEL-LOSS", None, f"models for {task} have no loss", hint="Leave out the labels")
 
 
-def problem_of(classes: int, labels: LazyTensor) -> str:
+def problem_of(classes: int, labels: Tensor) -> str:
     """What a classifier is trained for, as transformers tells it from the labels."""
     if classes == 1:
         return REGRESSION
     return SINGLE if labels.dtype.kind in ("int", "uint") else MULTIPLE
 
 
-def _classes(logits: LazyTensor, labels: LazyTensor, problem: str) -> Any:
+def _classes(logits: Tensor, labels: Tensor, problem: str) -> Any:
     if problem == REGRESSION:
         return mse_loss(logits.squeeze(), labels.squeeze().to(logits.dtype))
     if problem == MULTIPLE:
@@ -56,11 +56,11 @@ def _classes(logits: LazyTensor, labels: LazyTensor, problem: str) -> Any:
     return cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
 
 
-def _tokens(logits: LazyTensor, labels: LazyTensor) -> Any:
+def _tokens(logits: Tensor, labels: Tensor) -> Any:
     return cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=IGNORED)
 
 
-def _spans(logits: LazyTensor, places: LazyTensor) -> Any:
+def _spans(logits: Tensor, places: Tensor) -> Any:
     """Ignore positions past the end of the text."""
     length = logits.shape[-1]
     return cross_entropy(logits, places.clamp(0, length), ignore_index=length)

@@ -16,7 +16,7 @@ from ...runtime.contract.architecture import HF, Config, Stored, Weight, sizes, 
 from ...runtime.contract.weight_binding import architectures, config_from, find_architecture
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held, Storage
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ...tensors.operations.random import GENERATOR
 from ..open.prequantized import CONFIG
 from .class_names import AUTO, ClassName
@@ -66,7 +66,7 @@ def new_model(config: Any, name: ClassName) -> Graph:
     wanted = "|".join([FAMILIES[architecture.name], *biases, *([POOLER] if name.is_base else [])])
     has_head = not name.is_base and not stated.get("tie_word_embeddings")
     deviation = float(stated.get("initializer_range") or INITIAL)
-    weights: dict[str, Tensor] = {}
+    weights: dict[str, StoredTensor] = {}
     for row, layer, own in weight_slots(architecture, settings):
         ways = row.stored(HF)
         if not ways or row.compute is not None or (own == "head.weight" and not has_head):
@@ -102,7 +102,7 @@ def _stated(config: Any, name: ClassName) -> dict[str, Any]:
     return stated
 
 
-def _drawn(row: Weight, way: Stored, layer: int, config: Config, deviation: float) -> list[tuple[str, Tensor]]:
+def _drawn(row: Weight, way: Stored, layer: int, config: Config, deviation: float) -> list[tuple[str, StoredTensor]]:
     """The tensors of a file that store a new weight, as transformers initializes it: normal numbers for matrices, ones
     for norms, zeros for biases."""
     shape = sizes(row.shape or (), config, layer)
@@ -113,5 +113,5 @@ def _drawn(row: Weight, way: Stored, layer: int, config: Config, deviation: floa
         with GENERATOR.lock():
             drawn = GENERATOR.normal(int(np.prod(shape)), np.dtype(np.float32))
         array = (drawn.reshape(shape) * np.float32(deviation)).astype(np.float32)
-    parts = way.layout.split(Tensor.of(array), config, len(names))
+    parts = way.layout.split(StoredTensor.of(array), config, len(names))
     return [(each, part) for each, part in zip(names, parts, strict=True) if part.count]

@@ -14,7 +14,7 @@ from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.registry import operator
 from ...runtime.tensor.dtype import BlockType
 from ...tensors.core.expression import Expression, apply, apply_all
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.graph_function import Rule
 from ...tensors.namespace import PUBLIC
 
@@ -145,7 +145,7 @@ def computed(node: Node, rule: Rule | None, inputs: Sequence[Expression | None])
     return apply_all(node.op, inputs, node.attributes, len(node.outputs)) if rule is None else rule(inputs)
 
 
-def dropped(x: LazyTensor, p: float) -> LazyTensor:
+def dropped(x: Tensor, p: float) -> Tensor:
     """Elements are 0 with the probability `p`, others are divided by 1 - p."""
     kept = PUBLIC["rand_like"](x) >= p
     return x * (kept.to(x.dtype) / (1 - p))
@@ -154,7 +154,7 @@ def dropped(x: LazyTensor, p: float) -> LazyTensor:
 def _after(node: Node, rule: Rule | None, p: float) -> Rule:
     def after(inputs: Sequence[Expression | None]) -> Sequence[Expression]:
         first, *others = computed(node, rule, inputs)
-        return [dropped(LazyTensor(first), p).expression, *others]
+        return [dropped(Tensor(first), p).expression, *others]
 
     return after
 
@@ -163,7 +163,7 @@ def _before(node: Node, rule: Rule | None, p: float) -> Rule:
     def before(inputs: Sequence[Expression | None]) -> Sequence[Expression]:
         first, *others = inputs
         assert first is not None
-        return computed(node, rule, [dropped(LazyTensor(first), p).expression, *others])
+        return computed(node, rule, [dropped(Tensor(first), p).expression, *others])
 
     return before
 
@@ -174,7 +174,7 @@ def _dropping_attention(node: Node, p: float) -> Rule:
     causal = bool(node.attributes.get("is_causal"))
 
     def attention(inputs: Sequence[Expression | None]) -> Sequence[Expression]:
-        q, k, v, *rest = (None if each is None else LazyTensor(each) for each in inputs)
+        q, k, v, *rest = (None if each is None else Tensor(each) for each in inputs)
         assert q is not None
         assert k is not None
         assert v is not None

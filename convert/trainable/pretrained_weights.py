@@ -38,7 +38,7 @@ from ...runtime.contract.weight_binding import (
 )
 from ...runtime.ir.graph import Graph
 from ...runtime.ir.shape_inference import infer
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ...tensors.operations.random import GENERATOR
 from ..open.prequantized import configuration
 from .class_names import AUTO, ClassName, with_end
@@ -69,8 +69,8 @@ class Pretrained:
     stated: dict[str, Any]
     architecture: Architecture
     config: Config
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    weights: dict[str, Tensor] = field(default_factory=dict)
+    tensors: dict[str, StoredTensor] = field(default_factory=dict)
+    weights: dict[str, StoredTensor] = field(default_factory=dict)
     moves: dict[str, Move] = field(default_factory=dict)
     new: list[str] = field(default_factory=list)
     heads: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class Pretrained:
         """The file, for messages."""
         return self.source.files[0] if self.source.files else None
 
-    def graph(self, weights: Mapping[str, Tensor]) -> Graph:
+    def graph(self, weights: Mapping[str, StoredTensor]) -> Graph:
         """The graph of the task, with growing caches, norms and branches apart."""
         task = self.architecture.task(self.config.task)
         if MODEL not in task.graphs:
@@ -175,7 +175,7 @@ def _is_head(architecture: Architecture, names: str, name: str) -> bool:
     return any(name.rpartition(".")[0] == head.rpartition(".")[0] for head in heads)
 
 
-def _stored_heads(architecture: Architecture, tensors: Mapping[str, Tensor], names: str = HF) -> list[str]:
+def _stored_heads(architecture: Architecture, tensors: Mapping[str, StoredTensor], names: str = HF) -> list[str]:
     """The tensors of a classifier's head."""
     if architecture.modules:
         return [name for name in tensors if _is_head(architecture, names, name)]
@@ -271,15 +271,15 @@ def _file_name(slot: tuple[Weight, int], found: Pretrained) -> str:
     return next(row.stored(found.names)[0].expanded(found.config, layer))
 
 
-def _drawn(found: Pretrained, shape: tuple[int, ...], name: str) -> Tensor:
+def _drawn(found: Pretrained, shape: tuple[int, ...], name: str) -> StoredTensor:
     """A new weight as transformers initializes it: normal numbers for matrices, ones for norms, zeros for biases."""
     if len(shape) < 2:
         full = np.ones if name.endswith("weight") else np.zeros
-        return Tensor.of(full(shape, np.float32))
+        return StoredTensor.of(full(shape, np.float32))
     deviation = float(found.stated.get("initializer_range") or INITIAL)
     with GENERATOR.lock():
         drawn = GENERATOR.normal(int(np.prod(shape)), np.dtype(np.float32)).reshape(shape)
-    return Tensor.of((drawn * np.float32(deviation)).astype(np.float32))
+    return StoredTensor.of((drawn * np.float32(deviation)).astype(np.float32))
 
 
 def _add_image_head(found: Pretrained, name: ClassName, implied: Mapping[str, Any]) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.atomic_replace import make_folder
 from ..open.open_model import CONFIG
 from .pretrained_weights import Pretrained
 
 
 def save(
-    found: Pretrained, tensors: Mapping[str, Tensor], folder: str | os.PathLike[str], dtype: str | None = None
+    found: Pretrained, tensors: Mapping[str, StoredTensor], folder: str | os.PathLike[str], dtype: str | None = None
 ) -> list[str]:
     """Write model.safetensors, config.json and the files that came with the checkpoint; the paths.
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import Config, Layout, Same
-from ...runtime.tensor.tensor import Tensor
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...runtime.tensor.stored_tensor import StoredTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.namespace import PUBLIC
 
 PROBES = (0.0, 1.0, 0.375, -2.5)
@@ -41,7 +41,7 @@ class Move:
     factor: float = 1.0
     offset: float = 0.0
 
-    def of(self, tensors: Sequence[LazyTensor]) -> LazyTensor:
+    def of(self, tensors: Sequence[Tensor]) -> Tensor:
         """The weight, from the tensors."""
         moved = [each.transpose(-1, -2) for each in tensors] if self.transposed else list(tensors)
         if self.rows is None and len(moved) == 1:
@@ -55,7 +55,7 @@ class Move:
         return found if self.offset == 0 else found + self.offset
 
 
-def taken(tensor: LazyTensor, places: np.ndarray, axis: int = 0) -> LazyTensor:
+def taken(tensor: Tensor, places: np.ndarray, axis: int = 0) -> Tensor:
     """Entries of an axis."""
     first, last = int(places[0]), int(places[-1])
     if last - first + 1 == len(places) and (np.diff(places) == 1).all():
@@ -63,7 +63,7 @@ def taken(tensor: LazyTensor, places: np.ndarray, axis: int = 0) -> LazyTensor:
     return tensor.index_select(axis, PUBLIC["tensor"](places))
 
 
-def move_of(layout: Layout, names: Sequence[str], parts: Sequence[Tensor], config: Config) -> Move | None:
+def move_of(layout: Layout, names: Sequence[str], parts: Sequence[StoredTensor], config: Config) -> Move | None:
     """What a layout does to tensors; None if it computes anything but a multiple and a constant.
 
     Args:
@@ -75,7 +75,7 @@ def move_of(layout: Layout, names: Sequence[str], parts: Sequence[Tensor], confi
         return _linear(layout, names, parts, config)
     numbers, start = [], 0
     for part in parts:
-        numbers.append(Tensor.of(np.arange(start, start + part.count, dtype=np.int32).reshape(part.shape)))
+        numbers.append(StoredTensor.of(np.arange(start, start + part.count, dtype=np.int32).reshape(part.shape)))
         start += part.count
     index = layout.join(numbers, config).numpy()
     flat = index.reshape(-1)
@@ -110,12 +110,12 @@ def _rows(flat: np.ndarray, width: int) -> np.ndarray | None:
     return (runs[:, 0] // width).astype(np.int64) if whole else None
 
 
-def _linear(layout: Layout, names: Sequence[str], parts: Sequence[Tensor], config: Config) -> Move | None:
+def _linear(layout: Layout, names: Sequence[str], parts: Sequence[StoredTensor], config: Config) -> Move | None:
     """A layout of one tensor that multiplies every element by one number and adds another."""
     if len(parts) != 1:
         return None
     shape = parts[0].shape
-    images = [layout.join([Tensor.of(np.full(shape, probe, np.float32))], config) for probe in PROBES]
+    images = [layout.join([StoredTensor.of(np.full(shape, probe, np.float32))], config) for probe in PROBES]
     if images[0].shape != shape:
         return None
     arrays = [image.cast("f32").numpy() for image in images]

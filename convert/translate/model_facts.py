@@ -13,7 +13,7 @@ from typing import Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import DType
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 
 _BLOCK = re.compile(r"blk\.(\d+)\.")
 _LAYER = re.compile(r"(?:^|\.)(?:blk|layers?|h|blocks?)\.(\d+)\.")
@@ -100,7 +100,7 @@ class Weight:
         return not LEFT_ALONE.search(self.name) and not (special is not None and special.search(self.name))
 
 
-def weight_of(name: str, tensor: Tensor) -> Weight:
+def weight_of(name: str, tensor: StoredTensor) -> Weight:
     """What the rules see of a tensor."""
     return Weight(name, tensor.dtype, tensor.shape)
 

@@ -20,7 +20,7 @@ from ...runtime.contract.weight_binding import (
 )
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..inspect.tensor_distance import equal_bytes
 from ..load.canonical_names import canonical_names, origins
 from ..open.prequantized import configuration
@@ -44,7 +44,7 @@ class NamedWeights:
     architecture: Architecture
     names: str
     config: Config
-    weights: Mapping[str, Tensor]
+    weights: Mapping[str, StoredTensor]
     found: Gathered
     origins: Mapping[str, str]
     spare: frozenset[str] = frozenset()
@@ -54,7 +54,7 @@ class NamedWeights:
         return self.origins.get(name, name)
 
 
-def identify_weights(graph: Graph, chosen: Mapping[str, Tensor] | None = None) -> NamedWeights:
+def identify_weights(graph: Graph, chosen: Mapping[str, StoredTensor] | None = None) -> NamedWeights:
     """Bind the weights of a file to the weights of its architecture; `chosen` limits them, by their names in the file.
 
     Raises UnsupportedError if the architecture is not stated or unknown, FormatError for a configuration that cannot be
@@ -93,7 +93,7 @@ def _of_parts(graph: Graph) -> tuple[Graph, dict[str, str], dict[str, str]]:
     Returns: it, what each weight is called among those of all graphs, and of names that two graphs have for different
     values what the second is called.
     """
-    weights: dict[str, Tensor] = {}
+    weights: dict[str, StoredTensor] = {}
     spelled: dict[str, str] = {}
     apart: dict[str, str] = {}
     for spelling, tensor in graph.weights.items():

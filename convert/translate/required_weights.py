@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...runtime.contract.architecture import GGUF, TEXT_GENERATION, Config, Weight, sizes, weight_slots
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Derived
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     from ..load.native_model import Model
@@ -22,7 +22,7 @@ def with_required_weights(graph: Graph, model: Model) -> Model:
     architecture, config, weights = model.architecture, model.config, model.weights
     if not architecture.gguf_required or model.task.name != TEXT_GENERATION:
         return model
-    added: dict[str, Tensor] = {}
+    added: dict[str, StoredTensor] = {}
     for row, layer, name in weight_slots(architecture, config):
         if name not in weights and row.name in architecture.gguf_required:
             shared = architecture.gguf_required[row.name]
@@ -35,16 +35,16 @@ def with_required_weights(graph: Graph, model: Model) -> Model:
     return dataclasses.replace(model, weights={**weights, **added})
 
 
-def _zeros(row: Weight, config: Config, layer: int) -> Tensor:
+def _zeros(row: Weight, config: Config, layer: int) -> StoredTensor:
     import numpy
 
     assert row.shape is not None
-    return Tensor.of(numpy.zeros(sizes(row.shape, config, layer), numpy.float32))
+    return StoredTensor.of(numpy.zeros(sizes(row.shape, config, layer), numpy.float32))
 
 
-def _copied(tensor: Tensor) -> Tensor:
+def _copied(tensor: StoredTensor) -> StoredTensor:
     """The tensor with a storage that does not count as tied, which ``--tied dedupe`` drops and ``--tied error``
     refuses."""
     inner = tensor.storage
     own = Derived(inner.nbytes, inner.step, inner.read, sequential=inner.sequential)
-    return Tensor(tensor.dtype, tensor.shape, own)
+    return StoredTensor(tensor.dtype, tensor.shape, own)

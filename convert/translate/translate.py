@@ -35,7 +35,7 @@ from ...runtime.ir.graph import Graph, Meta
 from ...runtime.plugin.discovery import below
 from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.storage import Held, Storage
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.output import human_size
 from ..open.open_model import CONFIG, MODEL_KEYS
 from .gguf_file_type import FILE_TYPE_KEY, FILE_TYPES, QUANTIZATION_VERSION, VERSION_KEY
@@ -437,7 +437,7 @@ def _plain(value: Any) -> Any:
     return float(f"{found:.7g}") if isinstance(found, float) and math.isfinite(found) else found
 
 
-def _in_f32(graph: Graph, model: Model, kept: Sequence[str]) -> dict[str, Tensor]:
+def _in_f32(graph: Graph, model: Model, kept: Sequence[str]) -> dict[str, StoredTensor]:
     """Weights that can be computed with: those of floating-point types other than f32 and `kept` become f32, blocks
     stay."""
     changed = {
@@ -473,7 +473,7 @@ def _to_graph(graph: Graph, model: Model, name: str, blocks: bool, carried: bool
             before, after = (human_size(sum(column)) for column in zip(*sizes, strict=True))
             why = f"{counted(count, 'weight', verb='is')} dequantized from {name} to f32 ({before} to {after})"
             graph.note("W-DEQUANTIZED", f"{why}: ONNX has no operators for what they are used for")
-    to_standard_onnx(made, Tensor.dequantize)
+    to_standard_onnx(made, StoredTensor.dequantize)
     infer(made)
     graph.weights, graph.values, graph.nodes = made.weights, made.values, made.nodes
     graph.inputs, graph.outputs, graph.name = made.inputs, made.outputs, made.name

@@ -19,7 +19,7 @@ from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import HF
 from ...runtime.contract.weight_binding import unbind
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..load.whisper_names import BLOCKS, FILTERS, WHOLE
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def to_whisper_file(source: Graph, model: Model, graph: Graph) -> Rules:
         raise UnsupportedError("E-OUT-ARCH", path, why, expected="Whisper")
     mel = stated_log_mel(settings(source, FILE), path, LogMel(config.bands))
     graph.weights = {
-        FILTERS: Tensor.of(mel.filters),
+        FILTERS: StoredTensor.of(mel.filters),
         **dict(map(_named, unbind(model.architecture, config, model.weights, HF).items())),
     }
     sizes = {
@@ -73,7 +73,7 @@ THEIRS = {
 THEIR_BLOCKS = {ours: theirs for theirs, ours in BLOCKS.items()}
 
 
-def _named(item: tuple[str, Tensor]) -> tuple[str, Tensor]:
+def _named(item: tuple[str, StoredTensor]) -> tuple[str, StoredTensor]:
     """A weight under OpenAI's name; biases of convolutions as columns."""
     name, tensor = item
     layer = LAYER.fullmatch(name)
@@ -81,7 +81,7 @@ def _named(item: tuple[str, Tensor]) -> tuple[str, Tensor]:
         return f"{layer[1]}.blocks.{layer[2]}.{THEIR_BLOCKS[layer[3]]}.{layer[4]}", tensor
     name = THEIRS[name.removeprefix("model.")]
     if name.startswith("encoder.conv") and name.endswith("bias"):
-        return name, Tensor(tensor.dtype, (*tensor.shape, 1), tensor.storage)
+        return name, StoredTensor(tensor.dtype, (*tensor.shape, 1), tensor.storage)
     return name, tensor
 
 

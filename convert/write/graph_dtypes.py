@@ -18,7 +18,7 @@ from ...runtime.passes.precision.mixed_precision import MixedPrecision, paired_s
 from ...runtime.passes.precision.transposed_half_products import UnfuseHalfProducts
 from ...runtime.passes.precision.weight_casts import CastStoredWeights, widen_to_f32
 from ...runtime.tensor.dtype import BF16, DTYPES, F16, F32, F64, DType, dtype_named
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .conversion_options import Options
 
 STORED = ("f64", "bf16", "f8_e4m3", "f8_e4m3fnuz", "f8_e5m2", "f8_e5m2fnuz")
@@ -60,16 +60,16 @@ def retype(graph: Graph, casts: Cast, *, built: bool, f32_borders: bool = False)
         widen_to_f32(graph, COMPUTED - {dtype}, casts.change)
     infer(graph)
     exact = ValueOrigins(graph).exact
-    whole: dict[str, Tensor] = {}
+    whole: dict[str, StoredTensor] = {}
 
-    def halved(name: str, tensor: Tensor) -> Tensor:
+    def halved(name: str, tensor: StoredTensor) -> StoredTensor:
         whole[name] = tensor
         return casts.change(name, tensor, F16)
 
     wide = built and any(each.wide_activations for each in architectures() if each.name == graph.arch)
     computed = (F32,) if wide else (F16, F32)
 
-    def wanted(value: Value, tensor: Tensor) -> DType | None:
+    def wanted(value: Value, tensor: StoredTensor) -> DType | None:
         ruled = casts.ruled(value.name)
         if ruled is not None or dtype in computed:
             return ruled

@@ -13,7 +13,7 @@ from ...runtime.contract.architecture import HF, TEXT_GENERATION
 from ...runtime.contract.weight_binding import gather
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..load.canonical_names import canonical_names, origins
 from ..load.recognise import described, identified
 from ..open.lora_adapter import merge
@@ -33,7 +33,7 @@ class TiedHead:
 
     embedding: str
     name: str
-    values: Tensor
+    values: StoredTensor
 
 
 def merge_adapters(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> None:

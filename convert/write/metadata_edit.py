@@ -17,7 +17,7 @@ from ...runtime.passes.precision.cast_weights import Cast
 from ...runtime.tensor.dtype import F32, U8
 from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Held, Region
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..open import detect_format
 from ..open.open_model import read_file
 from ..translate.metadata_value import kind_of, readable
@@ -122,7 +122,7 @@ def _plan_edit(graph: Graph, path: str, output: str | None, changes: list[Change
             hint = "Choose an output in the same folder, or change the model in place"
             raise UnsafeFileError("E-META-PLACE", path, why, hint=hint)
         held = Source(other)
-        whole = Tensor(U8, (held.size,), Region(held, 0, held.size))
+        whole = StoredTensor(U8, (held.size,), Region(held, 0, held.size))
         files.append(FileLayout(Path(other).name, held.size, (Piece(0, whole),)))
     options = dataclasses.replace(options, force=options.force or output is None)
     attached = frozenset(file.name for file in files[1:])
@@ -138,7 +138,9 @@ def _named(output: Path, source: Path) -> Path:
 
 def _rehearse(graph: Graph, changes: list[Change], options: Options, suffix: str) -> None:
     """Write the metadata alone to a file, and see whether the changed keys are read back as they should be."""
-    small = Graph(weights={"x": Tensor(F32, (1,), Held(bytes(4)))}, metadata=dict(graph.metadata), format=graph.format)
+    small = Graph(
+        weights={"x": StoredTensor(F32, (1,), Held(bytes(4)))}, metadata=dict(graph.metadata), format=graph.format
+    )
     with tempfile.TemporaryDirectory() as folder:
         made = plan_graph(small, Path(folder) / f"metadata{suffix}", Options(to=options.to, verify="none"))
         pipeline.execute(made)

@@ -28,7 +28,7 @@ from ...runtime.tensor.dtype import U8
 from ...runtime.tensor.element_packing import exact_nbytes
 from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Held, Region, Storage
-from ...runtime.tensor.tensor import CHUNK, Tensor
+from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.stdio import refuse_stream
 from ..open import detect_format, graph_files, model_files
 from ..open.companion import without_pickles
@@ -132,7 +132,9 @@ class Plan:
         """Bytes that writing holds at most beyond the base, estimated: literal bytes of headers plus every thread's
         chunks."""
         literal = sum(len(piece.data) for file in self.files for piece in file.pieces if isinstance(piece.data, bytes))
-        units = [piece.data.unit for file in self.files for piece in file.pieces if isinstance(piece.data, Tensor)]
+        units = [
+            piece.data.unit for file in self.files for piece in file.pieces if isinstance(piece.data, StoredTensor)
+        ]
         return literal + self.threads * COPIES * max(self.chunk, *units, 0) if units else literal
 
     @property
@@ -293,7 +295,7 @@ def _part(
     rules = prepare_graph(graph, format, beside, options, name)
     options.select.run(graph)
     Tied(options.tied).run(graph)
-    casts = Cast(dtype, options.tensor_types + rules, options.nan, Tensor.dequantize)
+    casts = Cast(dtype, options.tensor_types + rules, options.nan, StoredTensor.dequantize)
     if graph.nodes:
         from .graph_dtypes import retype
 
@@ -538,7 +540,7 @@ def _check_holdable(graph: Graph, format: Format) -> None:
 
 
 def _attachment_file(name: str, storage: Storage) -> FileLayout:
-    pieces = (Piece(0, Tensor(U8, (storage.nbytes,), storage)),) if storage.nbytes else ()
+    pieces = (Piece(0, StoredTensor(U8, (storage.nbytes,), storage)),) if storage.nbytes else ()
     return FileLayout(name, storage.nbytes, pieces)
 
 

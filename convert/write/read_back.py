@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...runtime.base.errors import Error
 from ...runtime.tensor.storage import Costly, Storage, read_briefly
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.progress import Progress
 from ..console.thread_pool import each
 from ..open.open_model import read_file
@@ -67,9 +67,9 @@ def _equal(wanted: Storage, written: Storage, start: int, stop: int) -> bool:
     return wanted.read(start, stop) == written.read(start, stop)
 
 
-def _written(plan: Plan, part: Part, staging: Staging) -> dict[str, Tensor]:
+def _written(plan: Plan, part: Part, staging: Staging) -> dict[str, StoredTensor]:
     """The tensors of the staged files of a part, which must be those of its graph."""
-    found: dict[str, Tensor] = {}
+    found: dict[str, StoredTensor] = {}
     for file in part.files:
         if file.name not in plan.attached and not part.graph.weights.keys() <= found.keys():
             found |= read_file(staging.path(file), plan.options.read, plan.format.name).weights
@@ -82,7 +82,7 @@ def _written(plan: Plan, part: Part, staging: Staging) -> dict[str, Tensor]:
     return found
 
 
-def _ranges(plan: Plan, wanted: Tensor, written: Tensor) -> Iterator[tuple[int, int]]:
+def _ranges(plan: Plan, wanted: StoredTensor, written: StoredTensor) -> Iterator[tuple[int, int]]:
     """The byte ranges of a tensor to compare, each small enough to hold."""
     covered = wanted.storage.covered() if isinstance(wanted.storage, Costly) else None
     if covered is not None:

@@ -13,7 +13,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.system_error import write_error
 from ...runtime.contract.format import FileLayout, Piece
 from ...runtime.tensor.storage import Costly, Region
-from ...runtime.tensor.tensor import CHUNK, Tensor
+from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.progress import Progress
 from ..console.thread_pool import LONGEST, Workers
 from ..inspect import tensor_values
@@ -49,7 +49,7 @@ def jobs_of(files: Sequence[FileLayout]) -> list[Job]:
 
 
 def _split(piece: Piece) -> int:
-    if not isinstance(piece.data, Tensor) or piece.checksum is not None or piece.data.storage.sequential:
+    if not isinstance(piece.data, StoredTensor) or piece.checksum is not None or piece.data.storage.sequential:
         return max(1, piece.nbytes)
     unit = piece.data.unit
     size = COSTLY_SPLIT if isinstance(piece.data.storage, Costly) else SPLIT
@@ -60,7 +60,7 @@ def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, c
     """Fill all files of `staging`, sync them, and leave them staged; the bytes that an interrupted run wrote before. On
     an interrupt the journal allows a later resume."""
     handles: list[int] = []
-    tensors = (piece.data for file in staging.files for piece in file.pieces if isinstance(piece.data, Tensor))
+    tensors = (piece.data for file in staging.files for piece in file.pieces if isinstance(piece.data, StoredTensor))
     if not all(isinstance(tensor.storage, Region | Costly) for tensor in tensors):
         tensor_values.load()
     try:
@@ -160,7 +160,7 @@ class _Crew:
 def _fill(handle: int, job: Job, buffer: memoryview, chunk: int) -> Iterator[int]:
     """Write one job; yields the bytes done now and then."""
     piece, offset = job.piece, job.piece.offset + job.start
-    if not isinstance(piece.data, Tensor):
+    if not isinstance(piece.data, StoredTensor):
         _write_all(handle, piece.data, offset)
         yield piece.nbytes
     elif piece.checksum is not None:

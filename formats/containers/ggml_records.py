@@ -15,7 +15,7 @@ from ...runtime.tensor.dtype import BY_GGML, DTYPES, F16, F32, DType
 from ...runtime.tensor.element_packing import nbytes
 from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Region
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .binary_fields import Fields
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Record:
 
     name: str
     offset: int
-    tensor: Tensor
+    tensor: StoredTensor
 
 
 def magic(source: Source) -> bytes:
@@ -127,7 +127,7 @@ def records(fields: Fields, types: Mapping[int, DType], max_dims: int, alignment
         yield Record(name, at, _tensor(fields, name, dtype, shape, alignment))
 
 
-def _tensor(fields: Fields, name: str, dtype: DType, shape: tuple[int, ...], alignment: int) -> Tensor:
+def _tensor(fields: Fields, name: str, dtype: DType, shape: tuple[int, ...], alignment: int) -> StoredTensor:
     source = fields.source
     if min(shape) < 1:
         raise _malformed(source, "E-GGML-DIMS", f"tensor {name!r} has the shape {list(shape)}", fields.at)
@@ -144,7 +144,9 @@ def _tensor(fields: Fields, name: str, dtype: DType, shape: tuple[int, ...], ali
             padding,
             hint="The file was written without padding, or is damaged",
         )
-    return Tensor(dtype, shape, Region(source, fields.skip(size, f"tensor {name!r}, {dtype} {list(shape)},"), size))
+    return StoredTensor(
+        dtype, shape, Region(source, fields.skip(size, f"tensor {name!r}, {dtype} {list(shape)},"), size)
+    )
 
 
 def _dtype(source: Source, types: Mapping[int, DType], kind: int, name: str, at: int) -> DType:

@@ -16,8 +16,8 @@ from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import BF16, DTYPES, ELEMENT_TYPES, DType, plain_name
 from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Derived, Region, Storage, Stream
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ...runtime.tensor.strided import strided, swapped
-from ...runtime.tensor.tensor import Tensor
 from .spool import Spool
 
 MAGIC = b"\x93NUMPY"
@@ -130,7 +130,7 @@ def read_header(
     return Header(dtype, shape, fortran, big, length)
 
 
-def tensor(storage: Region | Stream, header: Header) -> Tensor:
+def tensor(storage: Region | Stream, header: Header) -> StoredTensor:
     """The array after `header` in `storage`, in C order and little-endian."""
     nbytes, size = storage.nbytes - header.length, header.dtype.bits // 8
     transposed = header.fortran and nbytes > 0 and sum(length > 1 for length in header.shape) > 1
@@ -148,7 +148,7 @@ def tensor(storage: Region | Stream, header: Header) -> Tensor:
     if transposed:
         strides = tuple(math.prod(header.shape[:axis]) for axis in range(len(header.shape)))
         data = strided(data, size, header.shape, strides)
-    return Tensor(header.dtype, header.shape, data)
+    return StoredTensor(header.dtype, header.shape, data)
 
 
 def header_bytes(dtype: DType, shape: tuple[int, ...]) -> bytes:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 from ...runtime.contract.format import FileLayout, Piece, WriteOptions, shards
 from ...runtime.contract.metadata import to_strings
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 
-Group = list[tuple[str, Tensor]]
+Group = list[tuple[str, StoredTensor]]
 
 
 def sharded(
     graph: Graph,
-    tensors: Iterable[tuple[str, Tensor]],
+    tensors: Iterable[tuple[str, StoredTensor]],
     options: WriteOptions,
     suffixes: tuple[str, str],
     file: Callable[[str, Group, dict[str, str]], FileLayout],

@@ -11,7 +11,7 @@ from ...runtime.base.string_array import StringArray
 from ...runtime.contract.format import FileLayout, Piece, WriteOptions
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import DType
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .ggml_records import TYPES, UNVERSIONED, WHISPER
 
 VERSION, FACTOR = 2, 1000
@@ -46,19 +46,19 @@ def layout(graph: Graph, options: WriteOptions, suffix: str) -> list[FileLayout]
     return [FileLayout(f"{options.stem}{suffix}", at, tuple(pieces))]
 
 
-def _append(pieces: list[Piece], at: int, data: bytes | Tensor) -> int:
+def _append(pieces: list[Piece], at: int, data: bytes | StoredTensor) -> int:
     pieces.append(Piece(at, data))
     return at + pieces[-1].nbytes
 
 
-def _record(name: str, tensor: Tensor) -> Iterator[bytes | Tensor]:
+def _record(name: str, tensor: StoredTensor) -> Iterator[bytes | StoredTensor]:
     data = name.encode()
     shape = tensor.shape[::-1]
     yield struct.pack(f"<3i{len(shape)}i", len(shape), len(data), NUMBERS[tensor.dtype], *shape) + data
     yield tensor
 
 
-def _file_type(weights: Mapping[str, Tensor]) -> int:
+def _file_type(weights: Mapping[str, StoredTensor]) -> int:
     """The file type, which is that of all matrices but positions."""
     kinds: Counter[DType] = Counter(
         tensor.dtype

@@ -8,7 +8,7 @@ from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, T
 from ...runtime.contract.hyperparameter import COUNT, Integer, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.image_net import ImageNet
 from ..layers.image.transformer import block
 from ..layers.image.vision_transformer import token, with_prefixes
@@ -46,7 +46,7 @@ MODULES = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights. FormatError for position embeddings that do not fit the spectrogram."""
     settle_vit(config, weights)
     settle_labels(config, weights, "head.weight")

@@ -9,7 +9,7 @@ from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import MODEL, ORIGINAL, Architecture, Config, Key, Task
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.kernels import affine
 from ..layers.linear import linear
 from ..layers.net import Net
@@ -27,7 +27,7 @@ INNER_PADS = (31, 32)
 MARKS = ("conv1.weight", "conv1_BN.running_var", "conv6.weight", "classifier.weight")
 
 
-def build(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """``probabilities`` [batch, bins] of normalized frames [batch, `LENGTH`]: whether the pitch is that of each bin."""
     net = Net(graph, config, weights)
     x: Value = net.Unsqueeze(net.input(FRAMES, "f32", ("batch", LENGTH)), [1])
@@ -43,7 +43,7 @@ def _layer(net: Net, x: Value, i: int) -> Value:
     if len(weight.shape) != 4 or weight.shape[3] != 1:
         why = f"conv{i}.weight of the shape {list(weight.shape)} is not that of a convolution along time"
         raise FormatError("E-ARCH-SHAPE", net.config.path, why, expected="[out, in, width, 1]")
-    kernel = net.named(f"conv{i}.weight", Tensor(weight.dtype, weight.shape[:3], weight.storage))
+    kernel = net.named(f"conv{i}.weight", StoredTensor(weight.dtype, weight.shape[:3], weight.storage))
     y = net.Conv(
         x, kernel, net.vector(f"conv{i}.bias"), strides=[STRIDES.get(i, 1)], pads=list(PADS.get(i, INNER_PADS))
     )
@@ -53,7 +53,7 @@ def _layer(net: Net, x: Value, i: int) -> Value:
     return value
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take the number of bins from the weights."""
     config.values["bins"] = weights["classifier.bias"].count if "classifier.bias" in weights else None
 

@@ -25,7 +25,7 @@ from ...runtime.contract.architecture import (
 from ...runtime.contract.hyperparameter import COUNT, EVEN, SIZE, Integer
 from ...runtime.contract.part_rows import part_config
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.attention import self_attention
 from ..layers.audio.codebooks import frame_embeddings
 from ..layers.decoder import LENGTH, Decoder
@@ -124,7 +124,7 @@ WEIGHTS = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """FormatError for decoders of different codebooks."""
     depth = part_config(config, DEPTH)
     for ours, theirs in (("codebooks", "codebooks"), ("vocab", "vocab"), ("hidden", "backbone_hidden")):
@@ -151,7 +151,7 @@ def layers(net: Decoder, x: Value) -> Value:
     return norm(net, x, "norm")
 
 
-def backbone(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def backbone(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """Hidden states of frames; ``input_ids`` is [batch, length, codebooks + 1], its last column the tokens of text."""
     net = Decoder(graph, config, weights, fixed=fixed)
     net.declare(("batch_size", LENGTH, config.codebooks + 1))
@@ -159,13 +159,13 @@ def backbone(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fix
     net.close(HIDDEN, layers(net, frame_embeddings(net, net.ids, config.codebooks, config.vocab, TEXT, codes)))
 
 
-def head(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def head(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """Logits of the first code of the next frame, of the backbone's hidden states."""
     net = Net(graph, config, weights)
     net.output("logits", linear(net, net.input(HIDDEN, "f32", ("batch_size", config.hidden)), HEAD))
 
 
-def depth_decoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def depth_decoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """Logits of the codes of one frame. Position 0 is the backbone's hidden state, whose id is not read; position k has
     the code of codebook k - 1, and the logits of codebook k. Those of position 0 have no meaning."""
     net = Decoder(graph, part_config(config, DEPTH), weights, fixed=fixed)

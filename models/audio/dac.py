@@ -12,7 +12,7 @@ from ...runtime.contract.architecture import ORIGINAL, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.audio.conv1d import conv1d, kernel, transposed_conv1d
 from ..layers.audio.residual_quantizer import factorized_codes, factorized_sum
 from ..layers.audio.snake import residual_unit, snake
@@ -58,7 +58,7 @@ KEYS: tuple[Row, ...] = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights."""
     table = weights[CODEBOOK.format(i=0)].shape
     first = weights["encoder.conv1.weight"].shape

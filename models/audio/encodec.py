@@ -15,7 +15,7 @@ from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Config,
 from ...runtime.contract.hyperparameter import COUNT, POSITIVE, Integer, Kind, Listed, Real, checked, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.audio.residual_quantizer import codebook_sum, residual_codes
 from ..layers.audio.seanet import (
     seanet_decoder_lstm,
@@ -126,7 +126,7 @@ def _quantizers(config: Config) -> int:
     return int(1000 * config.bandwidths[-1] // (config.frame_rate * math.ceil(math.log2(config.codebook_size))))
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights."""
     table = weights[CODEBOOK.format(i=0)].shape
     config.values |= {

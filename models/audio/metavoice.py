@@ -13,7 +13,7 @@ from ...runtime.contract.architecture import HF, Architecture, Config, Key, Part
 from ...runtime.contract.hyperparameter import COUNT, Integer, Listed, Only, flag
 from ...runtime.contract.part_rows import plain_keys, plain_weights
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.attention import self_attention
 from ..layers.decoder import LENGTH, Decoder
 from ..layers.linear import embedding, linear
@@ -131,7 +131,7 @@ def implied(kind: str, *marks: str) -> Callable[[Mapping[str, Any], Graph], tupl
     return found
 
 
-def _of_checkpoint(kind: str, graph: Graph, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+def _of_checkpoint(kind: str, graph: Graph, weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
     """Hyper-parameters that shapes tell, and those of the authors' checkpoints."""
     hidden, speaker = weights["speaker_cond_pos.weight"].shape
     found: dict[str, Any] = {"n_embd": hidden, "speaker_emb_dim": speaker, "n_head": max(1, hidden // HEAD[kind])}
@@ -152,7 +152,7 @@ def _of_checkpoint(kind: str, graph: Graph, weights: Mapping[str, Tensor]) -> di
     return {key: value for key, value in found.items() if value is not None and value != []}
 
 
-def first_stage(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def first_stage(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """Logits of the next token of text or audio."""
     net = Decoder(graph, config, weights, fixed=fixed)
     net.declare(("batch_size", LENGTH))
@@ -169,7 +169,7 @@ def voice(net: Net) -> Value:
     return linear(net, net.input(SPEAKER, "f32", ("batch_size", net.config.speaker)), "speaker")
 
 
-def second_stage(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def second_stage(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """``logits.K`` [batch, length, vocabulary] of each codebook that is predicted, for ``input_ids`` [batch, codebooks,
     length] of those that are known."""
     net = Net(graph, config, weights)

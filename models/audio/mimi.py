@@ -14,7 +14,7 @@ from ...runtime.contract.architecture import Architecture, Config, Key, Row, Who
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, SIZE, Integer, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.audio.conv1d import kernel, pointwise1d
 from ..layers.audio.residual_quantizer import codebook_sum, residual_codes
 from ..layers.audio.seanet import padded_conv, seanet_down, seanet_first, seanet_latents, seanet_up, trimmed_conv
@@ -57,7 +57,7 @@ class Usage(Whole):
     def computed(self) -> bool:
         return True
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         sums, counts = parts
         if len(sums.shape) != 2 or counts.shape != sums.shape[:1]:
             raise ValueError(f"{list(counts.shape)} uses of a codebook {list(sums.shape)}")
@@ -68,8 +68,8 @@ class Usage(Whole):
 
         return changed(sums, sums.shape, mean, "f32")
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
-        return [f32(whole), Tensor.of(np.ones(whole.shape[0], np.float32))]
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
+        return [f32(whole), StoredTensor.of(np.ones(whole.shape[0], np.float32))]
 
 
 def _stride(config: Config) -> int:
@@ -140,7 +140,7 @@ def _quantizer(name: str) -> tuple[Module, ...]:
     )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights. FormatError for heads that do not fit."""
     counts = [count_of(weights, f"{name}.layers.{{i}}.codebook.embed") for name in (SEMANTIC, ACOUSTIC)]
     table = weights[f"{SEMANTIC}.layers.0.codebook.embed"].shape

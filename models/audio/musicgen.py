@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.contract.architecture import Architecture, Config, Key, Part, Task
 from ...runtime.contract.hyperparameter import Integer
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.audio.codebooks import frame_embeddings
 from ..layers.decoder import LENGTH
 from ..pipelines.audio.synthesis.synthesis_tasks import run_codebook_model
@@ -50,7 +50,7 @@ def sinusoids(net: CrossDecoder) -> Value:
     return net.Pad(found, [0, 0, 0, 1]) if net.config.hidden % 2 else found
 
 
-def decoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def decoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """The decoder's graph; ``input_ids`` is [batch, length, codebooks]."""
     net = CrossDecoder(graph, config, weights, fixed=fixed)
     net.declare(("batch_size", LENGTH, config.codebooks))

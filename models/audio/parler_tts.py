@@ -12,7 +12,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Below, Config, Key, Part, Row, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Only, ParameterError, flag
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.audio.codebooks import frame_embeddings
 from ..layers.decoder import LENGTH
 from ..layers.linear import embedding
@@ -90,7 +90,7 @@ WEIGHTS = (
 )
 
 
-def decoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def decoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """The decoder's graph; ``input_ids`` is [batch, length, codebooks + 1], its last column the tokens of the text."""
     net = CrossDecoder(graph, config, weights, fixed=fixed)
     net.declare(("batch_size", LENGTH, config.codebooks + 1))

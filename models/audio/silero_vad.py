@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...runtime.contract.architecture import MODEL, ORIGINAL, Architecture, Config, Key, Task
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.net import Net
 from ..layers.recurrent.lstm import lstm_cell
 from ..pipelines.audio.audio_tasks import run_audio_model
@@ -23,7 +23,7 @@ HOP, MARGIN = 128, 64
 MARKS = ("stft_conv.weight", "lstm_cell.weight_ih", "final_conv.weight")
 
 
-def build(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """``speech_probs`` [frames] of consecutive frames [frames, `CONTEXT` + `FRAME`], each of which begins with the end
     of the one before it; from a state of the LSTM, [1, 1, hidden] each, and the state behind them."""
     net = Net(graph, config, weights)
@@ -51,7 +51,7 @@ def _magnitudes(net: Net, x: Value) -> Value:
     return value
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take the width of the state from the weights."""
     name = "lstm_cell.weight_hh"
     config.values["hidden"] = weights[name].shape[-1] if name in weights else 0

@@ -14,7 +14,7 @@ from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Config,
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.audio.conv1d import conv1d, kernel, transposed_conv1d
 from ..layers.audio.residual_quantizer import factorized_codes, factorized_vectors
 from ..layers.audio.snake import residual_unit, snake
@@ -79,7 +79,7 @@ MODULES = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights. FormatError for windows without attention, and strides that do not fit."""
     first, last = weights["encoder.block.0.weight"].shape, weights["decoder.model.0.weight"].shape
     table = weights[CODEBOOK.format(i=0)].shape

@@ -9,7 +9,7 @@ from ...runtime.contract.architecture import MODEL, ORIGINAL, Architecture, Conf
 from ...runtime.contract.hyperparameter import COUNT
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.recurrent.lstm import lstm
@@ -21,7 +21,7 @@ from ..schema.network_hyperparameters import ClassTask, Implied, count_of
 MARKS = ("lstm.weight_ih_l0", "lstm.weight_hh_l2", "linear.weight")
 
 
-def build(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """``embeds`` [batch, width], of length 1, of spectrograms [batch, frames, bands]."""
     net = Net(graph, config, weights)
     x = net.Transpose(net.input(MELS, "f32", ("batch", "frames", config.bands)), perm=[1, 0, 2])
@@ -31,7 +31,7 @@ def build(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed:
     net.output(VECTORS, net.LpNormalization(y, axis=1, p=2))
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights."""
     first, last = weights.get("lstm.weight_ih_l0"), weights.get("linear.weight")
     config.values["bands"] = first.shape[1] if first is not None else 0

@@ -16,7 +16,7 @@ from ...runtime.contract.architecture import HF, MODEL, Architecture, Config, Gr
 from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.audio.conv1d import conv1d, kernel
 from ..layers.audio.wave_encoder import WaveEncoder
 from ..layers.image.kernels import affine
@@ -113,7 +113,7 @@ def parts(names: str, weights: Collection[str]) -> tuple[Module, ...]:
     )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights. FormatError for layers that do not fit each other."""
     settle_labels(config, weights, "classifier.weight")
     convs = [weights[f"convs.{i}.conv.weight"].shape for i in range(count_of(weights, "convs.{i}.conv.weight"))]
@@ -257,7 +257,7 @@ def vectors(net: WaveEncoder) -> None:
 def graph(build: Callable[[WaveEncoder], None]) -> dict[str, GraphBuilder]:
     """The only graph of a task, whose nodes `build` adds."""
 
-    def built(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def built(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         build(WaveEncoder(graph, config, weights))
 
     return {MODEL: built}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...runtime.contract.architecture import Architecture, Config, Key, RunOptions, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer, Only
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.audio.feature_encoder import FeatureEncoder
 from ..schema.audio_hyperparameters import SPEECH_RECOGNITION, own_keys, own_names
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, act, matrix
@@ -76,7 +76,7 @@ class Whisper(Family):
 WHISPER = Whisper()
 
 
-def alignment(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def alignment(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """The decoder over a whole text, with its attention to the audio."""
     WHISPER.decode(AlignmentDecoder(graph, config, weights))
 

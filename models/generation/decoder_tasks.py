@@ -20,7 +20,7 @@ from ...runtime.contract.architecture import (
     Weight,
 )
 from ...runtime.ir.graph import Dim, Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.decoder import EMBEDS, Decoder
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def decoder_tasks(build: Callable[[Decoder], None], width: str = "hidden") -> tu
     hidden state. Multimodal models use the variants `FROM_EMBEDS` and `EMBED_TOKENS`."""
 
     def builder(task: str, kind: type[Decoder] = Decoder, embeds: bool = False) -> GraphBuilder:
-        def add(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+        def add(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
             with contextlib.suppress(Complete):
                 build(kind(graph, config, weights, task=task, fixed=fixed, embeds=embeds))
 

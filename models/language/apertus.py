@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.contract.architecture import Architecture, Config, Key, Row, Stored, Weight
 from ...runtime.contract.hyperparameter import REAL, Choice, Listed
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
@@ -57,9 +57,9 @@ def _parameter(name: str, shape: tuple[int, ...]) -> Weight:
     """Binding of ``xielu.NAME`` [layers]."""
     stored = Stored((f"model.layers.{{e}}.mlp.act_fn.{name}",), Elements(shape), experts="layers")
 
-    def stated(config: Config) -> Tensor | None:
+    def stated(config: Config) -> StoredTensor | None:
         values = getattr(config, f"xielu_{name}")
-        return None if values is None else Tensor.of(np.array(values, np.float32))
+        return None if values is None else StoredTensor.of(np.array(values, np.float32))
 
     return Weight(f"xielu.{name}", stored, shape=("layers",), optional=True, compute=stated)
 
@@ -78,7 +78,7 @@ WEIGHTS = (
 )
 
 
-def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
+def settle(config: Config, weights: Mapping[str, StoredTensor]) -> None:
     """Take the parameters of the activation from the weights, and the RoPE scaling from its factors."""
     settle_llama3(config, weights)
     for name in XIELU:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from ...runtime.contract.architecture import Architecture, Config, Key, Row
 from ...runtime.contract.hyperparameter import COUNT, REAL, flag, word
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
@@ -66,7 +66,7 @@ NORMS = tuple(
 )  # fmt: skip
 
 
-def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
+def settle(config: Config, weights: Mapping[str, StoredTensor]) -> None:
     """Detect from the weights whether queries and keys are normalized; GGUF keys do not record it."""
     config.values["normed"] = "layers.0.attn.q_norm.weight" in weights
 

@@ -15,7 +15,7 @@ from typing import Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import HF, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, Integer, flag, word
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.alibi import biased, slopes
 from ..layers.attention import Scores, self_attention
@@ -111,7 +111,7 @@ WEIGHTS = (
 )
 
 
-def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
+def settle(config: Config, weights: Mapping[str, StoredTensor]) -> None:
     """Count the norms of a layer from the weights; GGUF keys do not record it."""
     config.values["norms"] = 2 if "layers.0.attn_norm_2.weight" in weights else 1
 

@@ -14,7 +14,7 @@ from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import SAME, Architecture, Config, Key, Stored, Weight, Whole
 from ...runtime.contract.hyperparameter import COUNT, POSITIVE, Listed, flag
 from ...runtime.tensor.scaled import scaled, scaled_rows
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
@@ -69,14 +69,14 @@ class Multiplied(Whole):
     def computed(self) -> bool:
         return True
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return _times(parts[0], self.factor(config))
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [_times(whole, 1 / self.factor(config))]
 
 
-def _times(tensor: Tensor, factor: float | np.ndarray) -> Tensor:
+def _times(tensor: StoredTensor, factor: float | np.ndarray) -> StoredTensor:
     """The product in f32; the tensor itself for a factor of 1."""
     if np.all(factor == 1.0):
         return tensor
@@ -148,7 +148,7 @@ WEIGHTS = (
 )  # fmt: skip
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Find out whether mixers have a norm; give a tied head, whose multiplier is another, its own weight."""
     normed = "layers.0.inner_norm.weight" in weights
     if any((f"layers.{i}.inner_norm.weight" in weights) != normed for i in range(config.layers)) or (

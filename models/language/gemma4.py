@@ -25,7 +25,7 @@ from ...runtime.contract.hyperparameter import (
     mapping,
 )
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
 from ..layers.gemma_attention import SharedLayers, owns_keys, shared_attention
@@ -248,11 +248,11 @@ KEYS = (
 )  # fmt: skip
 
 
-def _factors(config: Config) -> Tensor | None:
+def _factors(config: Config) -> StoredTensor | None:
     """Divisors of the RoPE frequencies of layers with full attention, f32 [full_pairs]."""
     factors = np.ones(config.full_pairs, np.float32)
     factors[int(config.proportion * config.full_head_dim // 2) :] = UNROTATED
-    return Tensor.of(factors)
+    return StoredTensor.of(factors)
 
 
 def _of_kinds(rows: tuple[Weight, ...]) -> tuple[Weight, ...]:
@@ -324,7 +324,7 @@ WEIGHTS = (
 )  # fmt: skip
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Find out how many pairs are rotated, and whether values are keys."""
     factors = weights["rope.factors"].numpy()
     config.values["proportion"] = float((factors < UNROTATED).mean())

@@ -11,7 +11,7 @@ from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import HF, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, SIZE
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
@@ -68,7 +68,7 @@ def dense(config: Config, i: int) -> bool:
     return config.sparse is None or i not in config.sparse
 
 
-def settle(config: Config, weights: Mapping[str, Tensor]) -> None:
+def settle(config: Config, weights: Mapping[str, StoredTensor]) -> None:
     """Find the mixtures of experts. FormatError for a layer with parts of a network only."""
     config.values["sparse"] = [i for i in range(config.layers) if f"layers.{i}.mlp.router.weight" in weights]
     for i in range(config.layers):

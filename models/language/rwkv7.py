@@ -6,7 +6,7 @@ from __future__ import annotations
 from ...runtime.contract.architecture import Architecture, Config, Key, Row, Stored, Weight
 from ...runtime.contract.hyperparameter import COUNT, REAL
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
 from ..layers.linear import linear
@@ -95,7 +95,7 @@ FIRST = {
 """Tensors that llama.cpp requires in the first layer but never reads; its converter fills them with these weights."""
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Add the tensors of the first layer that only llama.cpp requires."""
     for name, other in FIRST.items():
         weights.setdefault(name, weights[other])

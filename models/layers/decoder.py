@@ -26,7 +26,7 @@ from ...runtime.contract.architecture import (
     Config,
 )
 from ...runtime.ir.graph import Dim, Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .linear import embedding, head, linear
 from .net import Net
 from .sliding_window import ring_dim
@@ -55,7 +55,7 @@ class Decoder(Net):
         self,
         graph: Graph,
         config: Config,
-        weights: Mapping[str, Tensor],
+        weights: Mapping[str, StoredTensor],
         *,
         task: str = TEXT_GENERATION,
         fixed: bool = False,

@@ -16,7 +16,7 @@ from ...runtime.contract.architecture import Config
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Graph, Value
 from ...runtime.tensor.dtype import DTYPES, DType
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..schema.computed_weights import f32
 
 STORAGE_ONLY = ("f16", "bf16")
@@ -38,7 +38,7 @@ class Net(Builder):
     scope = ""
     axes: tuple[int, ...] = ()
 
-    def __init__(self, graph: Graph, config: Config, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, graph: Graph, config: Config, weights: Mapping[str, StoredTensor]) -> None:
         super().__init__(graph)
         self.config = config
         self.weights = weights
@@ -81,7 +81,7 @@ class Net(Builder):
         """Whether the model has a weight of this name."""
         return self.scope + name in self.weights
 
-    def tensor(self, name: str) -> Tensor:
+    def tensor(self, name: str) -> StoredTensor:
         """A required weight. FormatError if the model lacks it."""
         if not self.has(name):
             raise FormatError(
@@ -109,16 +109,16 @@ class Net(Builder):
         """Whether the model has weights whose names begin with `prefix`."""
         return any(name.startswith(prefix) for name in self.weights)
 
-    def named(self, name: str, values: Tensor | np.ndarray) -> Value:
+    def named(self, name: str, values: StoredTensor | np.ndarray) -> Value:
         """A constant under a name of its own: a weight that was computed from others."""
-        held = values if isinstance(values, Tensor) else Tensor.of(values)
+        held = values if isinstance(values, StoredTensor) else StoredTensor.of(values)
         return self.once(("computed", name), lambda: self._weight(name, held))
 
     def array(self, name: str) -> np.ndarray:
         """The elements of a small weight, f32."""
         return np.asarray(f32(self.tensor(name)).numpy())
 
-    def _weight(self, name: str, tensor: Tensor) -> Value:
+    def _weight(self, name: str, tensor: StoredTensor) -> Value:
         name = self.scope + name
         value = Value(name, tensor.dtype, tensor.shape)
         self.graph.weights[name] = tensor
@@ -135,8 +135,8 @@ class Net(Builder):
 
     def optional_input(self, name: str, default: np.ndarray, shape: Sequence[Dim]) -> Value:
         """Declare an input of the graph that has a value where none is fed."""
-        value = self.input(name, Tensor.of(default).dtype.name, shape)
-        self.graph.weights[name] = Tensor.of(default)
+        value = self.input(name, StoredTensor.of(default).dtype.name, shape)
+        self.graph.weights[name] = StoredTensor.of(default)
         return value
 
     def output(self, name: str, value: Value) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import Config, Key, Stored, Weight, Whole
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..schema.hyperparameters import matrix
 from ..schema.weight_layout import take_rows
 from .decoder import Decoder
@@ -28,7 +28,7 @@ class FirstTokens(Whole):
     """Embeddings of the first ``layer_vocab`` tokens; the graph has those of all, where the others have the first
     token's."""
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         stored, count = parts[0].shape[0], config.vocab
         if stored != config.layer_vocab or stored > count:
             raise ValueError(f"a tensor {list(parts[0].shape)} does not have {config.layer_vocab:,} rows")
@@ -36,7 +36,7 @@ class FirstTokens(Whole):
             return parts[0]
         return take_rows(parts[0], np.concatenate([np.arange(stored), np.zeros(count - stored, np.int64)]))
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [whole[: config.layer_vocab]]
 
 

@@ -22,7 +22,7 @@ from ...runtime.contract.hyperparameter import (
     shown,
 )
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..schema.gguf.rope_scaling import FACTOR, ORIGINAL, GgufScaling
 from ..schema.hyperparameters import FREQUENCY_BASE
 from ..schema.rope.stated_parameters import ALL_LAYERS, FULL_LAYERS, OLDER, SLIDING_LAYERS, FrequencyBase, RopeSection
@@ -391,11 +391,11 @@ FREQUENCIES = {
 }
 
 
-def _llama3_weight(config: Config) -> Tensor | None:
+def _llama3_weight(config: Config) -> StoredTensor | None:
     """RoPE frequency factors, which GGUF files store instead of the parameters of "llama3" scaling."""
     if config.scaling["type"] != "llama3":
         return None
-    return Tensor.of(llama3_factors(config.scaling, config.rotary, config.theta))
+    return StoredTensor.of(llama3_factors(config.scaling, config.rotary, config.theta))
 
 
 LLAMA3_FACTORS = Weight(
@@ -403,7 +403,7 @@ LLAMA3_FACTORS = Weight(
 )
 
 
-def settle_llama3(config: Config, weights: Mapping[str, Tensor]) -> None:
+def settle_llama3(config: Config, weights: Mapping[str, StoredTensor]) -> None:
     """Derive the RoPE scaling from the stored factors `LLAMA3_FACTORS`."""
     if "rope.factors" in weights and config.scaling["type"] == "default":
         factors = weights["rope.factors"].numpy()
@@ -439,9 +439,9 @@ LONGROPE = (
 
 
 def _longrope_weight(kind: str) -> Weight:
-    def value(config: Config) -> Tensor | None:
+    def value(config: Config) -> StoredTensor | None:
         factors = config.scaling.get(f"{kind}_factor")
-        return None if factors is None else Tensor.of(np.asarray(factors, np.float32))
+        return None if factors is None else StoredTensor.of(np.asarray(factors, np.float32))
 
     return Weight(
         f"rope.{kind}", (), f"rope_factors_{kind}.weight", shape=("rotary_pairs",), optional=True, compute=value
@@ -451,7 +451,7 @@ def _longrope_weight(kind: str) -> Weight:
 LONGROPE_FACTORS = (_longrope_weight("long"), _longrope_weight("short"))
 
 
-def settle_longrope(config: Config, weights: Mapping[str, Tensor]) -> None:
+def settle_longrope(config: Config, weights: Mapping[str, StoredTensor]) -> None:
     """Derive the RoPE scaling from the stored factors `LONGROPE_FACTORS`."""
     there = [name for name in ("rope.long", "rope.short") if name in weights]
     if len(there) == 1 or (config.scaling["type"] == "longrope" and not there):

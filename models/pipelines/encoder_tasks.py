@@ -17,7 +17,7 @@ from ...runtime.contract.architecture import (
     Weight,
 )
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.encoder import Encoder, classify_tokens, find_answers, hidden_states
 from ..layers.packed_encoder import PACKED, PackedEncoder, packed_hidden_states
 from ..schema.encoder_hyperparameters import QUESTION_ANSWERING, TOKEN_CLASSIFICATION
@@ -74,7 +74,7 @@ def encoder_tasks(build: Callable[[Encoder], Value], heads: Sequence[Head]) -> t
 def _graph(
     build: Callable[[Encoder], Value], add: Callable[[Encoder, Value], None], kind: type[Encoder] = Encoder
 ) -> GraphBuilder:
-    def graph(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         net = kind(graph, config, weights)
         add(net, build(net))
 

@@ -19,7 +19,7 @@ from ...runtime.base.errors import FormatError, UnsupportedError
 from ...runtime.contract.architecture import RunOptions
 from ...runtime.contract.hyperparameter import COUNT, Choice, Listed, ParameterError, checked, flag, mapping, word
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..schema.hyperparameters import POOLING_KEY, POOLING_TYPES
 from ..tokenizer.readers.locate import json_value
 from .pooling import MODES, normalized
@@ -224,7 +224,7 @@ def module_config(source: Graph, folder: str) -> Mapping[str, Any]:
     return dict(checked(name, said, mapping))
 
 
-def _weights(source: Graph, options: RunOptions, folder: str) -> Mapping[str, Tensor]:
+def _weights(source: Graph, options: RunOptions, folder: str) -> Mapping[str, StoredTensor]:
     names = [f"{folder}/{name}" for name in ("model.safetensors", "pytorch_model.bin")]
     name = next((name for name in names if name in source.attachments), None)
     if name is None or options.companion is None:
@@ -233,7 +233,7 @@ def _weights(source: Graph, options: RunOptions, folder: str) -> Mapping[str, Te
     return options.companion(name)
 
 
-def _matrix(weights: Mapping[str, Tensor], name: str, shape: tuple[int, ...], folder: str) -> np.ndarray:
+def _matrix(weights: Mapping[str, StoredTensor], name: str, shape: tuple[int, ...], folder: str) -> np.ndarray:
     found = weights.get(name)
     if found is None or tuple(found.shape) != shape:
         why = f"{name} of {folder} is missing or has another shape"

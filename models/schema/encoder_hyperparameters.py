@@ -21,7 +21,7 @@ from ...runtime.contract.hyperparameter import (
     shown,
     word,
 )
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .hyperparameters import CLASSES, INTERMEDIATE, LAYERS, OWN_HEAD_DIM, Vocabulary, act
 
 FILL_MASK, TOKEN_CLASSIFICATION, QUESTION_ANSWERING = "fill-mask", "token-classification", "question-answering"
@@ -167,7 +167,7 @@ def of_class(stem: str, rows: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(EncoderTask(stem) if isinstance(row, EncoderTask) else row for row in rows)
 
 
-def settle_gguf(config: Config, weights: dict[str, Tensor]) -> None:
+def settle_gguf(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take the task from the weights of a GGUF file, which does not state it. Where the model tells no segments apart,
     their embedding is one row of zeros: transformers' classes need it."""
     if config.names != GGUF:
@@ -176,4 +176,4 @@ def settle_gguf(config: Config, weights: dict[str, Tensor]) -> None:
         config.values["task"] = TEXT_CLASSIFICATION
     if "types" in config.values and "types.weight" not in weights:
         config.values["types"] = 1
-        weights["types.weight"] = Tensor.of(np.zeros((1, config.hidden), np.float32))
+        weights["types.weight"] = StoredTensor.of(np.zeros((1, config.hidden), np.float32))

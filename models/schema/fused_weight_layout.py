@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import Config, Moved, Whole
 from ...runtime.tensor.storage import Derived
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ...runtime.tensor.transposed import transposed
 from .weight_layout import Chunk, changed, concatenated, take_rows
 
@@ -20,10 +20,10 @@ class FusedRows(Moved):
     """Base of layouts that take a range of rows of a matrix or vector. Other bindings have the remaining rows, in the
     file's order."""
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [whole]
 
-    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+    def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
         """The tensor with all rows."""
         if pieces[0].shape[1:]:
             return concatenated(pieces, 0)
@@ -38,7 +38,7 @@ class Rows(FusedRows):
 
     span: Span
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         start, stop = self.span(config)
         if stop > parts[0].shape[0]:
             raise ValueError(f"a tensor {list(parts[0].shape)} has no row {stop - 1}")
@@ -53,7 +53,7 @@ class RowShare(FusedRows):
     last: int
     of: int
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         rows = parts[0].shape[0]
         if rows % self.of:
             raise ValueError(f"{rows} rows are not divisible by {self.of}")
@@ -88,7 +88,7 @@ class RowsOfGroups(Moved):
     index: int
     groups: str
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         lengths, groups = self.parts(config), getattr(config, self.groups)
         width = sum(map(sum, lengths))
         if parts[0].shape[:1] != (groups * width,) or len(parts[0].shape) != 2:
@@ -97,15 +97,15 @@ class RowsOfGroups(Moved):
         rows = np.arange(groups * width).reshape(groups, width)[:, start : start + sum(lengths[self.index])]
         return take_rows(parts[0], _by_piece(rows, lengths[self.index]))
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         lengths, groups = self.parts(config)[self.index], getattr(config, self.groups)
         order = np.argsort(_by_piece(np.arange(whole.shape[0]).reshape(groups, -1), lengths))
         return [take_rows(whole, order, (groups, sum(lengths), whole.shape[1]))]
 
-    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+    def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
         """The tensor with all rows."""
         grouped = concatenated(pieces, 1)
-        return Tensor(grouped.dtype, (grouped.shape[0] * grouped.shape[1], grouped.shape[2]), grouped.storage)
+        return StoredTensor(grouped.dtype, (grouped.shape[0] * grouped.shape[1], grouped.shape[2]), grouped.storage)
 
 
 def _by_piece(rows: np.ndarray, lengths: tuple[int, ...]) -> np.ndarray:
@@ -124,7 +124,7 @@ class Latent(Moved):
 
     keys: bool
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         heads, nope, value, rank = config.heads, config.nope, config.value_dim, config.rank
         if parts[0].shape != (heads * (nope + value), rank):
             raise ValueError(
@@ -139,13 +139,13 @@ class Latent(Moved):
             lambda x: x.reshape(heads, nope + value, rank)[:, :nope].transpose(0, 2, 1),
         )
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         heads, rank, nope = whole.shape
         return [
             changed(_dequantized(whole), (heads, nope, rank), lambda x: x.transpose(0, 2, 1)) if self.keys else whole
         ]
 
-    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+    def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
         """The fused matrix of keys and values."""
         alike = (
             pieces
@@ -153,10 +153,10 @@ class Latent(Moved):
             else [piece.dequantize("f32").cast("f32") for piece in pieces]
         )
         both = concatenated(alike, 1)
-        return Tensor(both.dtype, (both.shape[0] * both.shape[1], both.shape[2]), both.storage)
+        return StoredTensor(both.dtype, (both.shape[0] * both.shape[1], both.shape[2]), both.storage)
 
 
-def _dequantized(tensor: Tensor) -> Tensor:
+def _dequantized(tensor: StoredTensor) -> StoredTensor:
     """Blocks dequantized to f32: they run along rows and cannot be transposed."""
     return tensor if tensor.qtype is None else tensor.dequantize()
 
@@ -165,10 +165,10 @@ class TransposedExperts(Whole):
     """Expert matrices [experts, in, out], as gpt-oss stores them; [experts, out, in] in the graph. Blocks stay
     quantized."""
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return transposed(parts[0])
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [transposed(whole)]
 
 
@@ -179,13 +179,13 @@ class HalfColumns(Moved):
 
     index: int
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return Chunk(self.index, axis=1).join([transposed(parts[0])], config)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [whole]
 
-    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+    def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
         """The tensor with both halves."""
         return transposed(concatenated(pieces, 1))
 
@@ -197,7 +197,7 @@ class EveryOther(Moved):
 
     index: int
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         whole = parts[0]
         if len(whole.shape) not in (2, 3) or whole.shape[-1] % 2:
             raise ValueError(f"a tensor {list(whole.shape)} cannot be cut into two interleaved halves")
@@ -215,12 +215,12 @@ class EveryOther(Moved):
             return np.ascontiguousarray(data[:, :, self.index]).reshape(-1).data
 
         storage = Derived(transposed_whole.nbytes // 2, size // 2, read, sequential=transposed_whole.storage.sequential)
-        return Tensor(transposed_whole.dtype, (experts, width, whole.shape[1]), storage)
+        return StoredTensor(transposed_whole.dtype, (experts, width, whole.shape[1]), storage)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [whole]
 
-    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+    def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
         """The tensor with both, interleaved."""
         one, other = pieces
         experts, width = one.shape[:2]
@@ -237,4 +237,4 @@ class EveryOther(Moved):
             return np.stack(parts, axis=2).reshape(-1).data
 
         storage = Derived(2 * one.nbytes, 2 * size, read, sequential=one.storage.sequential)
-        return transposed(Tensor(one.dtype, (experts, width * 2, one.shape[2]), storage))
+        return transposed(StoredTensor(one.dtype, (experts, width * 2, one.shape[2]), storage))

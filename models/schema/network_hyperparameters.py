@@ -12,7 +12,7 @@ from ...runtime.contract.architecture import HF, TIMM, Config, Key, Row
 from ...runtime.contract.hyperparameter import NOT_NEGATIVE, Integer, Listed, checked, mapping, word
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .activation import activation
 from .encoder_hyperparameters import LabelNames
 from .hyperparameters import ActivationKey
@@ -101,12 +101,12 @@ DEPTHS = Key("depths", (), "depths", None, STAGES)
 """Blocks of each stage, which files of timm do not state; see `depths_of`."""
 
 
-def settle_labels(config: Config, weights: Mapping[str, Tensor], head: str) -> None:
+def settle_labels(config: Config, weights: Mapping[str, StoredTensor], head: str) -> None:
     """Take the number of labels from the weight of the head."""
     config.values["labels"] = weights[head].shape[0] if head in weights else None
 
 
-def settle_classifier(config: Config, weights: dict[str, Tensor]) -> None:
+def settle_classifier(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take the number of labels from ``classifier.weight``."""
     settle_labels(config, weights, "classifier.weight")
 
@@ -138,11 +138,11 @@ def depths_of(weights: Iterable[str], *templates: str) -> list[int]:
     return [found.get(stage, 0) for stage in range(max(found, default=-1) + 1)]
 
 
-def settled_stages(head: str, *blocks: str) -> Callable[[Config, dict[str, Tensor]], None]:
+def settled_stages(head: str, *blocks: str) -> Callable[[Config, dict[str, StoredTensor]], None]:
     """A function that takes the number of labels from the weight `head`, and `DEPTHS` from the names of weights, of
     which `blocks` are templates: see `depths_of`."""
 
-    def settle(config: Config, weights: dict[str, Tensor]) -> None:
+    def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
         settle_labels(config, weights, head)
         config.values["depths"] = depths_of(weights, *blocks)
 

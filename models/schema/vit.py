@@ -11,7 +11,7 @@ from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import HF, Config, Key, Row
 from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed, checked, flag
 from ...runtime.contract.naming import Module
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .network_hyperparameters import LABELS, ClassTask, count_of, image_act, norm_eps, settle_labels
 from .weight_layout import JOINED
 
@@ -65,7 +65,7 @@ def vit_keys(task: ClassTask, eps: float, antialias: bool = False) -> tuple[Row,
     )
 
 
-def settle_vit(config: Config, weights: dict[str, Tensor], others: int = 0) -> None:
+def settle_vit(config: Config, weights: dict[str, StoredTensor], others: int = 0) -> None:
     """Take sizes from the weights, and the grid of the position embeddings.
 
     Args:
@@ -96,12 +96,12 @@ def settle_vit(config: Config, weights: dict[str, Tensor], others: int = 0) -> N
             raise FormatError("E-ARCH-SHAPE", config.path, why)
 
 
-def prefixes(weights: Mapping[str, Tensor]) -> int:
+def prefixes(weights: Mapping[str, StoredTensor]) -> int:
     """How many tokens stand before the patches."""
     return sum(weights[name].shape[1] for name in ("cls_token", "dist_token", "reg_token") if name in weights)
 
 
-def trained_side(length: int, weights: Mapping[str, Tensor]) -> int | None:
+def trained_side(length: int, weights: Mapping[str, StoredTensor]) -> int | None:
     """The side of the square of patches that `length` position embeddings are for; some or all of the tokens before
     the patches may have one, too."""
     sides = (round((length - placed) ** 0.5) for placed in (0, 1, prefixes(weights)) if length > placed)

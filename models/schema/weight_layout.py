@@ -11,13 +11,13 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import SAME, Config, Layout, Moved, Whole, sizes
 from ...runtime.tensor.element_packing import exact_nbytes
 from ...runtime.tensor.storage import Derived, Held
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 
 SPARSE_READ_RATIO = 2
 """If rows are needed from a span more than this many times their number, they are read run by run."""
 
 
-def take_rows(tensor: Tensor, order: np.ndarray, shape: tuple[int, ...] | None = None) -> Tensor:
+def take_rows(tensor: StoredTensor, order: np.ndarray, shape: tuple[int, ...] | None = None) -> StoredTensor:
     """Rows (runs along the last dimension) in another order, for any dtype or block type; a matrix unless `shape` is
     passed."""
     row = _row(tensor)
@@ -33,10 +33,10 @@ def take_rows(tensor: Tensor, order: np.ndarray, shape: tuple[int, ...] | None =
         return data[wanted - low].reshape(-1).data
 
     storage = Derived(row * len(order), row, read, sequential=inner.sequential)
-    return Tensor(tensor.dtype, shape or (len(order), tensor.shape[-1]), storage)
+    return StoredTensor(tensor.dtype, shape or (len(order), tensor.shape[-1]), storage)
 
 
-def concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
+def concatenated(pieces: Sequence[StoredTensor], axis: int) -> StoredTensor:
     """Tensors of one dtype concatenated along an axis other than the last."""
     first = pieces[0]
     row = _row(first)
@@ -57,18 +57,18 @@ def concatenated(pieces: Sequence[Tensor], axis: int) -> Tensor:
             at += count
         return b"".join(parts)
 
-    return Tensor(first.dtype, shape, Derived(size, row, read, sequential=first.storage.sequential))
+    return StoredTensor(first.dtype, shape, Derived(size, row, read, sequential=first.storage.sequential))
 
 
-def _row(tensor: Tensor) -> int:
+def _row(tensor: StoredTensor) -> int:
     row = exact_nbytes(tensor.dtype, tensor.shape[-1:])
     assert row is not None, "rows of a weight fill whole blocks"
     return row
 
 
 def changed(
-    tensor: Tensor, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray], dtype: str | None = None
-) -> Tensor:
+    tensor: StoredTensor, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray], dtype: str | None = None
+) -> StoredTensor:
     """The elements after `change`, computed all at once; for small tensors. Blocks are dequantized first."""
     tensor = tensor if tensor.qtype is None else tensor.dequantize()
     kind = tensor.cast(dtype).dtype if dtype else tensor.dtype
@@ -79,7 +79,7 @@ def changed(
 
     size = exact_nbytes(kind, shape)
     assert size is not None
-    return Tensor(kind, shape, Derived(size, max(1, size), read, sequential=tensor.storage.sequential))
+    return StoredTensor(kind, shape, Derived(size, max(1, size), read, sequential=tensor.storage.sequential))
 
 
 @dataclass(frozen=True)
@@ -94,21 +94,21 @@ class Ordered(Whole):
     order: Callable[[Config], np.ndarray]
     rows: str
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         self._check(parts[0], config)
         return _ordered(parts[0], self.order(config).reshape(-1))
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         self._check(whole, config)
         return [_ordered(whole, np.argsort(self.order(config).reshape(-1)))]
 
-    def _check(self, tensor: Tensor, config: Config) -> None:
+    def _check(self, tensor: StoredTensor, config: Config) -> None:
         (rows,) = sizes((self.rows,), config)
         if tensor.shape[0] != rows:
             raise ValueError(f"a tensor {list(tensor.shape)} does not have {rows} rows")
 
 
-def _ordered(tensor: Tensor, order: np.ndarray) -> Tensor:
+def _ordered(tensor: StoredTensor, order: np.ndarray) -> StoredTensor:
     if np.array_equal(order, np.arange(len(order))):
         return tensor
     if not tensor.shape[1:]:
@@ -130,17 +130,17 @@ class OrderedColumns(Whole):
     order: Callable[[Config], np.ndarray]
     columns: str
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         (columns,) = sizes((self.columns,), config)
         if parts[0].shape[-1:] != (columns,):
             raise ValueError(f"a tensor {list(parts[0].shape)} does not have {columns} columns")
         return _with_columns(parts[0], self.order(config))
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [_with_columns(whole, np.argsort(self.order(config)))]
 
 
-def _with_columns(tensor: Tensor, order: np.ndarray) -> Tensor:
+def _with_columns(tensor: StoredTensor, order: np.ndarray) -> StoredTensor:
     if np.array_equal(order, np.arange(len(order))):
         return tensor
     return changed(tensor, tensor.shape, lambda x: x[..., order])
@@ -157,10 +157,10 @@ class Composed(Whole):
     def computed(self) -> bool:
         return self.first.computed or self.then.computed
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return self.then.join([self.first.join(parts, config)], config)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         (inner,) = self.then.split(whole, config, 1)
         return self.first.split(inner, config, count)
 
@@ -200,10 +200,10 @@ class Plus(Whole):
     def computed(self) -> bool:
         return True
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return changed(parts[0], parts[0].shape, lambda x: x + np.float32(self.constant), "f32")
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [changed(whole, whole.shape, lambda x: x - np.float32(self.constant), "f32")]
 
 
@@ -218,14 +218,14 @@ class Changed(Whole):
     def computed(self) -> bool:
         return True
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return _computed(parts[0], self.into)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [_computed(whole, self.back)]
 
 
-def _computed(tensor: Tensor, change: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+def _computed(tensor: StoredTensor, change: Callable[[np.ndarray], np.ndarray]) -> StoredTensor:
     return changed(tensor, tensor.shape, lambda x: change(x.astype(np.float64)).astype(np.float32), "f32")
 
 
@@ -241,21 +241,21 @@ class Reshaped(Whole):
     def computed(self) -> bool:
         return self.then.computed
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return self.then.join([_reshaped(part, sizes(self.graph_shape, config)) for part in parts], config)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [_reshaped(part, sizes(self.file_shape, config)) for part in self.then.split(whole, config, count)]
 
 
-def _reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return Tensor(tensor.dtype, shape, tensor.storage) if math.prod(shape) == math.prod(tensor.shape) else tensor
+def _reshaped(tensor: StoredTensor, shape: tuple[int, ...]) -> StoredTensor:
+    return StoredTensor(tensor.dtype, shape, tensor.storage) if math.prod(shape) == math.prod(tensor.shape) else tensor
 
 
 class Stacked(Whole):
     """One tensor per expert, stacked along a first dimension in the graph."""
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         first = parts[0]
         size = first.nbytes
         if any(part.shape != first.shape or part.dtype is not first.dtype for part in parts):
@@ -269,9 +269,9 @@ class Stacked(Whole):
             return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
         storage = Derived(size * len(parts), first.storage.step, read, sequential=first.storage.sequential)
-        return Tensor(first.dtype, (len(parts), *first.shape), storage)
+        return StoredTensor(first.dtype, (len(parts), *first.shape), storage)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [whole[index] for index in range(count)]
 
 
@@ -285,19 +285,19 @@ class Elements(Whole):
     def scalars(self) -> bool:
         return True
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         if any(part.count != 1 for part in parts):
             raise ValueError("a tensor of one element is expected")
         first = parts[0]
-        vector = Tensor(first.dtype, (1,), first.storage)
+        vector = StoredTensor(first.dtype, (1,), first.storage)
 
         def all_of(_: np.ndarray) -> np.ndarray:
             return np.concatenate([part.cast("f32").numpy().reshape(1) for part in parts])
 
         return changed(vector, (len(parts),), all_of, "f32")
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
-        return [Tensor.of(element.reshape(self.shape)) for element in whole.cast("f32").numpy()]
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
+        return [StoredTensor.of(element.reshape(self.shape)) for element in whole.cast("f32").numpy()]
 
 
 @dataclass(frozen=True)
@@ -306,14 +306,14 @@ class Permuted(Whole):
 
     order: tuple[int, ...]
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return _permuted(parts[0], self.order)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [_permuted(whole, tuple(np.argsort(self.order)))]
 
 
-def _permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
+def _permuted(tensor: StoredTensor, order: Sequence[int]) -> StoredTensor:
     if len(order) != len(tensor.shape):
         return tensor
     return changed(tensor, tuple(tensor.shape[axis] for axis in order), lambda x: x.transpose(order))
@@ -322,13 +322,13 @@ def _permuted(tensor: Tensor, order: Sequence[int]) -> Tensor:
 class Transposed(Whole):
     """A matrix [in, out], as GPT-2 stores it; [out, in] in the graph. Vectors are unchanged."""
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return self._transposed(parts[0])
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [self._transposed(whole)]
 
-    def _transposed(self, tensor: Tensor) -> Tensor:
+    def _transposed(self, tensor: StoredTensor) -> StoredTensor:
         return changed(tensor, tensor.shape[::-1], lambda x: x.T) if tensor.shape[1:] else tensor
 
 
@@ -341,19 +341,19 @@ class RowsFrom(Whole):
 
     count: Callable[[Config], int]
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         part, count = parts[0], self.count(config)
-        zeros = Tensor(part.dtype, (count, *part.shape[1:]), Held(bytes(count * _row(part))))
+        zeros = StoredTensor(part.dtype, (count, *part.shape[1:]), Held(bytes(count * _row(part))))
         return concatenated([zeros, part], 0)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [whole[self.count(config) :]]
 
 
 class Joined(Whole):
     """Rows of several tensors of equal size, one after the other in the graph's weight."""
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         first = parts[0]
         if any(part.shape != first.shape for part in parts):
             raise ValueError(f"tensors of the shapes {[list(part.shape) for part in parts]} are not equal parts")
@@ -363,7 +363,7 @@ class Joined(Whole):
         others = parts[1:]
         return changed(first, shape, lambda x: np.concatenate([x, *(part.numpy().astype(x.dtype) for part in others)]))
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         length = whole.shape[0] // count
         return [whole[i * length : (i + 1) * length] for i in range(count)]
 
@@ -377,11 +377,11 @@ class LeadingAxes(Whole):
 
     count: int
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
-        return Tensor(parts[0].dtype, (1,) * self.count + parts[0].shape, parts[0].storage)
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
+        return StoredTensor(parts[0].dtype, (1,) * self.count + parts[0].shape, parts[0].storage)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
-        return [Tensor(whole.dtype, whole.shape[self.count :], whole.storage)]
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
+        return [StoredTensor(whole.dtype, whole.shape[self.count :], whole.storage)]
 
 
 @dataclass(frozen=True)
@@ -390,14 +390,14 @@ class Expanded(Whole):
 
     rank: int
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         tensor = parts[0]
         if len(tensor.shape) != self.rank or any(length != 1 for length in tensor.shape[:-1]):
             raise ValueError(f"a tensor {list(tensor.shape)} is not a vector of rank {self.rank}")
-        return Tensor(tensor.dtype, tensor.shape[-1:], tensor.storage)
+        return StoredTensor(tensor.dtype, tensor.shape[-1:], tensor.storage)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
-        return [Tensor(whole.dtype, (*(1,) * (self.rank - 1), *whole.shape), whole.storage)]
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
+        return [StoredTensor(whole.dtype, (*(1,) * (self.rank - 1), *whole.shape), whole.storage)]
 
 
 @dataclass(frozen=True)
@@ -406,28 +406,28 @@ class Windows(Whole):
 
     side: int
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         tensor = parts[0]
         if len(tensor.shape) == 1:
             return tensor
         if len(tensor.shape) != 2 or tensor.shape[1] % self.side**2:
             raise ValueError(f"a tensor {list(tensor.shape)} is not a layer on windows of {self.side} x {self.side}")
         shape = (tensor.shape[0], tensor.shape[1] // self.side**2, self.side, self.side)
-        return Tensor(tensor.dtype, shape, tensor.storage)
+        return StoredTensor(tensor.dtype, shape, tensor.storage)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         if len(whole.shape) == 1:
             return [whole]
-        return [Tensor(whole.dtype, (whole.shape[0], math.prod(whole.shape[1:])), whole.storage)]
+        return [StoredTensor(whole.dtype, (whole.shape[0], math.prod(whole.shape[1:])), whole.storage)]
 
 
 class Flat(Whole):
     """A vector [in] in some files; a matrix [1, in] in the graph."""
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
-        return Tensor(parts[0].dtype, (1, *parts[0].shape[-1:]), parts[0].storage)
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
+        return StoredTensor(parts[0].dtype, (1, *parts[0].shape[-1:]), parts[0].storage)
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [whole]
 
 
@@ -440,7 +440,7 @@ class Chunk(Moved):
     count: int = 2
     axis: int = 0
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         whole = parts[0]
         if len(whole.shape) <= self.axis + 1 or whole.shape[self.axis] % self.count:
             raise ValueError(f"a tensor {list(whole.shape)} cannot be cut into {self.count} equal parts of rows")
@@ -451,9 +451,9 @@ class Chunk(Moved):
             whole, rows.take(range(self.index * length, (self.index + 1) * length), self.axis).reshape(-1), shape
         )
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [whole]
 
-    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+    def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
         """The tensor with all parts."""
         return concatenated(pieces, self.axis)

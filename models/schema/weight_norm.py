@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import Config, Stored, Whole
 from ...runtime.contract.naming import CONVENTIONS, Module, filled
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .computed_weights import f32
 from .weight_layout import changed
 
@@ -33,7 +33,7 @@ class WeightNorm(Whole):
     def computed(self) -> bool:
         return True
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         lengths, directions = parts
         if len(directions.shape) < max(2, self.axis + 1) or lengths.count != directions.shape[self.axis]:
             raise ValueError(f"lengths {list(lengths.shape)} do not fit directions {list(directions.shape)}")
@@ -46,7 +46,7 @@ class WeightNorm(Whole):
 
         return changed(directions, directions.shape, scaled, "f32")
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         shape = tuple(size if axis == self.axis else 1 for axis, size in enumerate(whole.shape))
 
         def lengths(x: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.contract.architecture import Config
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.linear import linear
 from .decoder import CrossDecoder
 
@@ -28,7 +28,7 @@ SCORES = "cross_scores.{i}"
 class AlignmentDecoder(CrossDecoder):
     """A net with the inputs of such a decoder; arguments as of `Decoder`."""
 
-    def __init__(self, graph: Graph, config: Config, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, graph: Graph, config: Config, weights: Mapping[str, StoredTensor]) -> None:
         super().__init__(graph, config, weights, fixed=True, padded=False)
 
     def declare(self, shape: tuple[Dim, ...]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...runtime.contract.architecture import Architecture, Config, Key, Row, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, SIZE, flag
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, Vocabulary, act
 from .tasks import encoder_decoder_task, encoder_task
 from .text_heads import head_rows, head_tasks
@@ -101,8 +101,8 @@ def position_weights(
         stored: whether files may have them.
     """
 
-    def table(config: Config) -> Tensor | None:
-        return None if compute is None else Tensor.of(compute(config))
+    def table(config: Config) -> StoredTensor | None:
+        return None if compute is None else StoredTensor.of(compute(config))
 
     return tuple(
         Weight(

@@ -12,7 +12,7 @@ from ...runtime.contract.architecture import Config, Key, Part, Row, Stored, Wei
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer
 from ...runtime.contract.part_graph import add_part
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.linear import linear
 from ..layers.mlp import plain
 from ..layers.net import Net
@@ -84,7 +84,7 @@ PROJECTION_WEIGHTS = (
 )
 
 
-def text_encoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+def text_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """The encoder's graph. Outputs are ``last_hidden_state`` [texts, source, text hidden], ``encoder_hidden_states``
     [texts, source, hidden], which the decoder reads, zeros for padding, and the decoder's keys and values of them if it
     has a fixed cache."""

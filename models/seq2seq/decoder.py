@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.contract.architecture import Config
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.attention import PLAIN_SCORES, Scores
 from ..layers.decoder import CACHE_POSITION, PAST, TOTAL, Decoder
 from ..layers.linear import linear
@@ -51,7 +51,13 @@ class CrossDecoder(Decoder):
     """
 
     def __init__(
-        self, graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool = False, padded: bool = True
+        self,
+        graph: Graph,
+        config: Config,
+        weights: Mapping[str, StoredTensor],
+        *,
+        fixed: bool = False,
+        padded: bool = True,
     ) -> None:
         super().__init__(graph, config, weights, fixed=fixed)
         self.padded = padded

@@ -17,7 +17,7 @@ from ...runtime.contract.architecture import RunOptions
 from ...runtime.ir.clone import copied_graph
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.session import Session
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..generation.decoder_states import is_state, numpy_dtype, output_of
 from ..generation.kv_cache import Cache
 from ..pipelines.task_model import opened
@@ -148,5 +148,5 @@ def _switched(graph: Graph, cached: bool) -> Graph:
     """A merged decoder that runs only with a cache, or only without one."""
     made = copied_graph(graph, {}, typed=True)
     made.inputs = [value for value in made.inputs if value.name != SWITCH]
-    made.weights[SWITCH] = Tensor.of(np.array([cached]))
+    made.weights[SWITCH] = StoredTensor.of(np.array([cached]))
     return made

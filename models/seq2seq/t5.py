@@ -23,7 +23,7 @@ from ...runtime.contract.hyperparameter import (
     word,
 )
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.attention import Scores
 from ..layers.encoder import Encoder
 from ..layers.linear import embedding
@@ -293,7 +293,7 @@ def is_gated(config: Config) -> bool:
     return str(config.feed_forward).startswith(GATED)
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Find in the weights of a GGUF file what it does not state. A head that repeats the embedding, as old files of T5
     have it, is left out."""
     head, embed = weights.get("head.weight"), weights["embed.weight"]
@@ -306,7 +306,7 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
         del weights["head.weight"]
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def _same(one: StoredTensor, other: StoredTensor) -> bool:
     """Whether two tensors have the same dtype and elements."""
     return one.dtype is other.dtype and one.shape == other.shape and bytes(one.raw()) == bytes(other.raw())
 

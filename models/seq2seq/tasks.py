@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, MODEL, Config, GraphBuilder, RunOptions, Task
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.encoder import Encoder, hidden_states
 from ..layers.net import Net
 from ..pipelines.encoder_tasks import run_encoder
@@ -32,7 +32,7 @@ def encoder_decoder_task(encode: Callable[[Encoder], Value], decode: Callable[[C
 
 
 def encoder_decoder_graphs(
-    make: Callable[[Graph, Config, Mapping[str, Tensor]], EncoderNet],
+    make: Callable[[Graph, Config, Mapping[str, StoredTensor]], EncoderNet],
     encode: Callable[[EncoderNet], Value],
     decode: Callable[[CrossDecoder], None],
     *,
@@ -41,7 +41,7 @@ def encoder_decoder_graphs(
     """Builders of both graphs; `make`: makes the encoder's net, `padded`: as of `CrossDecoder`, the others as of
     `encoder_decoder_task`."""
 
-    def encoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         net = make(graph, config, weights)
         x = encode(net)
         net.output("last_hidden_state", x)
@@ -49,7 +49,7 @@ def encoder_decoder_graphs(
             for kind, value in zip(KINDS, source_key_values(net, x, f"decoder.layers.{i}.cross"), strict=True):
                 net.output(CROSS.format(i=i, kind=kind), value)
 
-    def decoder(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def decoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         decode(CrossDecoder(graph, config, weights, fixed=fixed, padded=padded))
 
     return {ENCODER: encoder, DECODER: decoder}
@@ -58,7 +58,7 @@ def encoder_decoder_graphs(
 def encoder_task(encode: Callable[[Encoder], Value], unneeded: tuple[str, ...] = ()) -> Task:
     """The task of the encoder alone; `unneeded` as of `Task`."""
 
-    def build(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         net = Encoder(graph, config, weights)
         hidden_states(net, encode(net))
 

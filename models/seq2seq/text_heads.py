@@ -22,7 +22,7 @@ from ...runtime.contract.architecture import (
 )
 from ...runtime.contract.hyperparameter import SIZE, Listed, checked, word
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.attention import PLAIN_SCORES, Scores
 from ..layers.encoder import Encoder, find_answers
 from ..layers.linear import embedding, linear
@@ -75,7 +75,7 @@ class ShiftedDecoder(Encoder):
             behind the decoder's first token.
     """
 
-    def __init__(self, encoder: Encoder, source: Value, weights: Mapping[str, Tensor], *, wraps: bool) -> None:
+    def __init__(self, encoder: Encoder, source: Value, weights: Mapping[str, StoredTensor], *, wraps: bool) -> None:
         super().__init__(encoder.graph, encoder.config, weights)
         self.continue_graph(encoder)
         self._encoder, self._source, self.source_ids = encoder, source, encoder.ids
@@ -130,7 +130,7 @@ def head_tasks(
     """
 
     def graphs(add: Callable[[ShiftedDecoder, Value], None]) -> dict[str, GraphBuilder]:
-        def build(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+        def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
             encoder = Encoder(graph, config, weights)
             net = ShiftedDecoder(encoder, encode(encoder), weights, wraps=wraps)
             add(net, decode(net, embedding(net, net.ids, "embed")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, Architecture, Config, Key, Stored, Weight
 from ...runtime.contract.hyperparameter import COUNT, SIZE, flag
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.encoder import Encoder, pre_norm_encoder
 from ..layers.linear import linear
 from ..pipelines.encoder_tasks import Head, encoder_tasks
@@ -31,7 +31,7 @@ PROJECTION = Weight(
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take from the weights whether there is a projection, and its width."""
     projection = weights.get("projection.weight")
     config.values["projected"] = projection is not None

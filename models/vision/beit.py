@@ -13,7 +13,7 @@ from ...runtime.contract.architecture import TIMM, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import NOT_NEGATIVE, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.image_net import ImageNet
 from ..layers.image.transformer import attend, heads_first, layer_scale, mlp, queries_keys_values
 from ..layers.image.vision_transformer import embedded, logits, pool
@@ -70,7 +70,7 @@ def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"pool": "avg", **vit_settings(name, arguments)}
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """As ViT; the image's size follows from the tables of relative positions."""
     table = weights.get(f"blocks.0.attn.{TABLE}", weights.get(f"rel_pos_bias.{TABLE}"))
     if config.image_size is None and table is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from ...runtime.contract.architecture import TIMM, Architecture, Config
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import batch_norm, conv
 from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import global_pool
@@ -26,7 +26,7 @@ def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"act": arguments.get("act_layer") or ("relu" if name == "convmixer_768_32" else "gelu")}
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take the depth from the weights."""
     settle_labels(config, weights, "head.weight")
     config.values["layers"] = count_of(weights, "blocks.{i}.1.weight")

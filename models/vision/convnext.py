@@ -9,7 +9,7 @@ from ...runtime.contract.architecture import TIMM, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv, pointwise
 from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import global_pool
@@ -68,7 +68,7 @@ def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"eps": epsilon, "block_eps": epsilon}
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take depths and widths from the weights."""
     settle_labels(config, weights, "head.fc.weight")
     depths = depths_of(weights, f"{BLOCK}conv_dw.weight")

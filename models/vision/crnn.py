@@ -6,7 +6,7 @@ from __future__ import annotations
 from ...runtime.contract.architecture import MODEL, TIMM, Architecture, Config, Task
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv, conv_norm
 from ..layers.image.image_net import ImageNet
 from ..layers.linear import linear
@@ -28,7 +28,7 @@ ENGLISH = (
 MARKS = (f"{CONVOLUTIONS}.18.weight", "SequenceModeling.0.rnn.weight_ih_l0_reverse", "Prediction.weight")
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take the number of characters from the weights; those of `ENGLISH` unless the file names
     others."""
     settle_labels(config, weights, "Prediction.weight")

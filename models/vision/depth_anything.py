@@ -13,7 +13,7 @@ from ...runtime.contract.architecture import HF, MODEL, TIMM, Architecture, Conf
 from ...runtime.contract.hyperparameter import Choice, Integer, Listed, Real, checked, flag
 from ...runtime.contract.naming import Module, inside
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv, transposed_conv
 from ..layers.image.image_net import ImageNet, Inner
 from ..layers.image.patches import patch_embedding
@@ -111,7 +111,7 @@ KEYS: tuple[Row, ...] = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights. FormatError for layers that the backbone does not have."""
     backbone = {name.removeprefix(BACKBONE): held for name, held in weights.items() if name.startswith(BACKBONE)}
     dinov2.settle(config, backbone)

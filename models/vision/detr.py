@@ -11,7 +11,7 @@ from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, R
 from ...runtime.contract.hyperparameter import COUNT, Choice, flag
 from ...runtime.contract.naming import Module, inside
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv
 from ..layers.image.grid import side_by_side
 from ..layers.image.image_net import ImageNet, Inner
@@ -90,7 +90,7 @@ KEYS: tuple[Row, ...] = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights. UnsupportedError for backbones with dilated convolutions (DC5)."""
     if config.dilation:
         raise UnsupportedError("E-ARCH-VARIANT", config.path, "a backbone with dilated convolutions is not supported")

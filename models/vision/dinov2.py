@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...runtime.contract.architecture import Architecture, Config, Key
 from ...runtime.contract.hyperparameter import flag
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.vision_transformer import BOTH, features, logits, pool, pooler
 from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import ClassTask, Implied
@@ -26,7 +26,7 @@ MODULES = vit_modules("encoder.layer.", LAYERS)
 MLP_KEYS = (Key("gated", "use_swiglu_ffn", "swiglu", False, flag), Key("mlp_ratio", "mlp_ratio", (), None))
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """As ViT; a head that takes twice the width sees the class token beside the mean of the patches."""
     settle_vit(config, weights)
     inner = weights.get("blocks.0.mlp.w3.weight")

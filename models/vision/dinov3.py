@@ -11,7 +11,7 @@ from ...runtime.contract.architecture import Architecture, Config, Key
 from ...runtime.contract.hyperparameter import Real, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.grid import coordinates, indices, side_by_side
 from ..layers.image.image_net import ImageNet
 from ..layers.image.patches import patch_embedding
@@ -62,7 +62,7 @@ KEYS = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights. FormatError for heads that two axes cannot rotate."""
     settle_vit(config, weights)
     config.values["intermediate"] = weights["blocks.0.mlp.up_proj.weight"].shape[0]

@@ -12,7 +12,7 @@ from ...runtime.contract.architecture import Architecture, Config, Key
 from ...runtime.contract.hyperparameter import Integer, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.image_net import ImageNet
 from ..layers.image.transformer import attend, heads_first, layer_scale, mlp, queries_keys_values
 from ..layers.image.vision_transformer import embedded, logits, pool, prefix_count
@@ -61,7 +61,7 @@ def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """As ViT; images have the trained size."""
     settle_vit(config, weights)
     config.values["fixed_size"] = config.image_size

@@ -14,7 +14,7 @@ from ...runtime.contract.architecture import TIMM, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, Listed, Only, Real
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv
 from ..layers.image.image_net import ImageNet
 from ..layers.image.resize import bicubic
@@ -104,7 +104,7 @@ def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"heads": arguments.get("num_heads") or known, **({} if edges is None else {"edges": list(edges)})}
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights. FormatError for images that units do not fill."""
     config.values["layers"] = count_of(weights, "blocks.{i}.norm1.weight")
     config.values["blocks"] = [f"blocks.{i}" for i in range(config.layers)]
@@ -112,7 +112,7 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
     _settle_sizes(config, weights)
 
 
-def settle_hf(config: Config, weights: dict[str, Tensor]) -> None:
+def settle_hf(config: Config, weights: dict[str, StoredTensor]) -> None:
     """As `settle`, for layers that are counted in each stage."""
     config.values["depths"] = depths_of(weights, f"{LAYER}.norm1.weight")
     places = [(s, b) for s, depth in enumerate(config.depths) for b in range(depth)]
@@ -120,7 +120,7 @@ def settle_hf(config: Config, weights: dict[str, Tensor]) -> None:
     _settle_sizes(config, weights)
 
 
-def _settle_sizes(config: Config, weights: dict[str, Tensor]) -> None:
+def _settle_sizes(config: Config, weights: dict[str, StoredTensor]) -> None:
     settle_labels(config, weights, "head.fc.weight")
     config.values["width"] = weights["patch_embed.proj.weight"].shape[0]
     length = _tokens(config) if WINDOW in weights else weights["pos_embed"].shape[1]

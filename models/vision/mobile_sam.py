@@ -9,7 +9,7 @@ from ...runtime.contract.architecture import Architecture, Config, Key, Row
 from ...runtime.contract.hyperparameter import Integer
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.image_net import ImageNet
 from ..schema.network_hyperparameters import DEPTHS, MASK_GENERATION, ClassTask, Nested, depths_of, image_act, norm_eps
 from .sam import DECODER_KEYS, GAUSSIAN, PROMPT_KEYS, SHARED, decoder_sizes, mask_generation, neck, stated
@@ -57,7 +57,7 @@ KEYS: tuple[Row, ...] = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights."""
     side, patch = config.side, config.patch
     config.values |= {

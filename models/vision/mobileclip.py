@@ -10,7 +10,7 @@ from ...runtime.contract.architecture import MODEL, TIMM, Architecture, Config, 
 from ...runtime.contract.hyperparameter import flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import global_pool
 from ..layers.linear import linear
@@ -30,7 +30,7 @@ KEYS = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take depths from the weights."""
     config.values["depths"] = depths_of(weights, fastvit.BLOCK)
 

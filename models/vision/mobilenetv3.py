@@ -9,7 +9,7 @@ from ...runtime.contract.architecture import Architecture, Config, Key
 from ...runtime.contract.hyperparameter import Integer, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv, conv_norm, convolve
 from ..layers.image.efficientnet import mobile_stages
 from ..layers.image.image_net import ImageNet
@@ -50,7 +50,7 @@ def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {**tf, "strides": SMALL if small else LARGE, "plain_stages": 2 if small else 3, "act": act}
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take the number of labels from the weights."""
     settle_labels(config, weights, "classifier.weight")
 

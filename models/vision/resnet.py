@@ -7,7 +7,7 @@ from ...runtime.contract.architecture import HF, TIMM, TORCHVISION, Architecture
 from ...runtime.contract.hyperparameter import Choice, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv_norm
 from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import average_pool, global_pool, max_pool, squeeze_excite
@@ -44,7 +44,7 @@ KEYS = (
 """Inside blocks transformers always has ReLU."""
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take depths, widths and the kind of block from the weights."""
     settle_labels(config, weights, "fc.weight")
     depths = depths_of(weights, "layer{s+1}.{b}.conv1.weight")

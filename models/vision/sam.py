@@ -17,7 +17,7 @@ from ...runtime.contract.architecture import HF, TIMM, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, Integer, Listed, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv, transposed_conv
 from ..layers.image.decomposed_positions import placed_attention
 from ..layers.image.image_net import ImageNet
@@ -150,7 +150,7 @@ KEYS: tuple[Row, ...] = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights; tables of relative positions show heads and windows.
 
     Raises FormatError for sizes that do not fit each other.
@@ -183,7 +183,7 @@ def settle(config: Config, weights: dict[str, Tensor]) -> None:
         raise FormatError("E-ARCH-KEY", config.path, why)
 
 
-def decoder_sizes(weights: Mapping[str, Tensor]) -> dict[str, int]:
+def decoder_sizes(weights: Mapping[str, StoredTensor]) -> dict[str, int]:
     """Hyper-parameters of the encoder of prompts and of the decoder that the weights show."""
     iou = weights["mask_decoder.iou_prediction_head.layers.0.weight"].shape
     projections = [

@@ -7,7 +7,7 @@ from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, T
 from ...runtime.contract.hyperparameter import Integer, Listed
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv, conv_norm
 from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import global_pool
@@ -67,7 +67,7 @@ KEYS = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights. FormatError for lists that are not of one length for each stage."""
     head = "decode_head.classifier.weight"
     settle_labels(config, weights, head if head in weights else "head.weight")

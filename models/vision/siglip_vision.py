@@ -6,7 +6,7 @@ from __future__ import annotations
 from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task
 from ...runtime.contract.hyperparameter import flag
 from ...runtime.contract.naming import Module
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.image_net import ImageNet
 from ..layers.image.vision_transformer import features, pool
 from ..pipelines.image.image_tasks import image_graph, run_image_model
@@ -32,7 +32,7 @@ MODULES = vision_modules(
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes, and whether there is a pool, from the weights."""
     settle_vision(config, weights)
     config.values["pooled"] = "attn_pool.q.weight" in weights

@@ -9,7 +9,7 @@ from ...runtime.contract.architecture import HF, TIMM, Architecture, Config, Key
 from ...runtime.contract.hyperparameter import COUNT, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.image_net import ImageNet
 from ..layers.image.patches import patch_embedding
 from ..layers.image.transformer import attend, heads_first, mlp
@@ -75,7 +75,7 @@ KEYS = (
 """`pads_first`: whether images are padded before they are shifted (transformers) or after that (timm)."""
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights."""
     settle_labels(config, weights, "head.fc.weight")
     depths = depths_of(weights, f"{OURS}attn.qkv.weight")

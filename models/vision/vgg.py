@@ -6,7 +6,7 @@ from ...runtime.contract.architecture import TIMM, TORCHVISION, Architecture, Co
 from ...runtime.contract.hyperparameter import flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv, conv_norm
 from ..layers.image.image_net import ImageNet
 from ..layers.image.pooling import adaptive_pool, global_pool, max_pool
@@ -33,7 +33,7 @@ KEYS = (
 over them and averages the results."""
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take the number of labels from the weights."""
     settle_labels(config, weights, "head.fc.weight")
 

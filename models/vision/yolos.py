@@ -7,7 +7,7 @@ from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, T
 from ...runtime.contract.hyperparameter import flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.image_net import ImageNet
 from ..layers.image.patches import patch_embedding, positions
 from ..layers.image.transformer import block, perceptron
@@ -33,7 +33,7 @@ KEYS = (
 )
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """As ViT, whose position embeddings have rows for the detection tokens, too.
 
     Raises FormatError for models that do not state the size of the images.

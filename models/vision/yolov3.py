@@ -16,7 +16,7 @@ from ...runtime.contract.darknet_cfg import Section, check_length, sections_of
 from ...runtime.contract.hyperparameter import checked, word
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import convolve
 from ..layers.image.grid import places
 from ..layers.image.image_net import ImageNet
@@ -107,7 +107,7 @@ def _text(graph: Graph, end: str) -> str | None:
     return bytes(storage.read(0, storage.nbytes)).decode("utf-8", "replace")
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take the number of labels and the size of pictures from the layers."""
     net, *layers = config.network.sections
     heads = [section for section in layers if section.kind == "yolo"]

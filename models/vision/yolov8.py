@@ -11,7 +11,7 @@ from ...runtime.contract.architecture import CANDLE, MODEL, TIMM, Architecture, 
 from ...runtime.contract.hyperparameter import Integer, Listed
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv, conv_norm
 from ..layers.image.grid import places
 from ..layers.image.image_net import ImageNet
@@ -74,7 +74,7 @@ class ImpliedYolo(Implied):
         return found[0], {**said, **found[1]}
 
 
-def settle(config: Config, weights: dict[str, Tensor]) -> None:
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take the number of labels, and what is known of a key point, from the weights."""
     config.values["labels"] = weights[f"{HEAD}.cv3.0.2.weight"].shape[0]
     points = weights.get(f"{HEAD}.cv4.0.2.weight")

@@ -11,7 +11,7 @@ from ...runtime.base.errors import UnsupportedError, UsageError
 from ...tensors.core.conversion import array_of
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import zeros
 from ...tensors.operations.linalg import einsum
 from .. import init
@@ -71,7 +71,7 @@ class LoRALayer(Module):
         """The trained parameters by PEFT's names."""
         raise NotImplementedError
 
-    def delta(self) -> LazyTensor:
+    def delta(self) -> Tensor:
         """What the adapter adds to the weight of the layer."""
         raise NotImplementedError
 
@@ -103,12 +103,12 @@ class LoRALinear(_TwoFactors):
         self.lora_B = Factor(base_layer.out_features, rank, dtype=dtype)
         init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """[..., out_features]."""
         narrow = linear(self.lora_dropout(input), self.lora_A.weight)
         return self.base_layer(input) + linear(narrow, self.lora_B.weight) * self.scaling
 
-    def delta(self) -> LazyTensor:
+    def delta(self) -> Tensor:
         """[out_features, in_features]."""
         return self.lora_B.weight @ self.lora_A.weight * self.scaling
 
@@ -126,7 +126,7 @@ class LoRAConv(_TwoFactors):
         self.lora_B = Factor(weight.shape[0], rank, *[1] * base_layer.dims, dtype=weight.dtype)
         init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """[N, out_channels, ...]."""
         base: Any = self.base_layer
         narrow = convolve(
@@ -134,7 +134,7 @@ class LoRAConv(_TwoFactors):
         )
         return base(input) + convolve(narrow, self.lora_B.weight, None, 1, 0, 1, 1) * self.scaling
 
-    def delta(self) -> LazyTensor:
+    def delta(self) -> Tensor:
         """[out_channels, in_channels, ...kernel]."""
         return einsum("or,r...->o...", self.lora_B.weight.flatten(1), self.lora_A.weight) * self.scaling
 
@@ -153,13 +153,13 @@ class LoRAEmbedding(LoRALayer):
         """Both factors."""
         return {"lora_embedding_A": self.lora_embedding_A, "lora_embedding_B": self.lora_embedding_B}
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """[..., embedding_dim]."""
         base: Any = self.base_layer
         narrow = embedding(input, self.lora_embedding_A.T, base.padding_idx)
         return base(input) + narrow @ self.lora_embedding_B.T * self.scaling
 
-    def delta(self) -> LazyTensor:
+    def delta(self) -> Tensor:
         """[rows, embedding_dim]."""
         return (self.lora_embedding_B @ self.lora_embedding_A).T * self.scaling
 
@@ -235,7 +235,7 @@ def _named(module: Module) -> dict[str, Parameter]:
     }
 
 
-def lora_state_dict(module: Module) -> dict[str, LazyTensor]:
+def lora_state_dict(module: Module) -> dict[str, Tensor]:
     """The adapters by the names of PEFT's adapter_model.safetensors."""
     return {name: parameter.detach() for name, parameter in _named(module).items()}
 
@@ -258,7 +258,7 @@ def load_lora_state_dict(module: Module, state_dict: Mapping[str, Any]) -> None:
             raise UsageError("E-NN-STATE", None, why, expected=list(own[name].shape), found=list(array.shape))
     with no_grad():
         for name, array in arrays.items():
-            own[name].become(LazyTensor(leaf(array.copy())))
+            own[name].become(Tensor(leaf(array.copy())))
 
 
 def lora_config(module: Module) -> dict[str, Any]:

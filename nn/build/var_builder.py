@@ -14,14 +14,14 @@ from ...runtime.tensor.dtype import DType
 from ...tensors.core.conversion import array_of
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.core.promotion import DEFAULT, named
 from ...tensors.operations.creation import check_device, zeros
 from ..core.parameter import Parameter
 from ..core.provided import PROVIDED
 
 __all__ = ["VarBuilder", "VarMap"]
-Init = Callable[[LazyTensor], Any]
+Init = Callable[[Tensor], Any]
 
 
 class VarMap(Mapping[str, Parameter]):
@@ -95,7 +95,7 @@ class VarBuilder:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Any], dtype: Any = None, device: Any = None) -> VarBuilder:
-        """Lazy tensors, torch's, or NumPy arrays by name."""
+        """Tensors, torch's, or NumPy arrays by name."""
         check_device(device)
         return cls(tensors, dtype)
 
@@ -163,14 +163,14 @@ class VarBuilder:
         whole = self.path(name)
         return whole if self._rename is None else self._rename(whole)
 
-    def get(self, shape: int | Sequence[int], name: str) -> LazyTensor:
+    def get(self, shape: int | Sequence[int], name: str) -> Tensor:
         """A tensor, whose shape is checked; floats in `dtype`.
 
         Raises FormatError if a file lacks it or has it in another shape, and UsageError for dictionaries.
         """
         return self.get_with_hints(shape, name, None)
 
-    def get_with_hints(self, shape: int | Sequence[int], name: str, init: Init | None) -> LazyTensor:
+    def get_with_hints(self, shape: int | Sequence[int], name: str, init: Init | None) -> Tensor:
         """`get`; of a `VarMap` a new variable, to which `init` gives its values, if it does not have one."""
         wanted = (shape,) if isinstance(shape, int) else tuple(shape)
         whole = self._name(name)
@@ -184,7 +184,7 @@ class VarBuilder:
             return zeros(wanted, dtype=self.dtype)
         return self._checked(self.get_unchecked(name), wanted, whole)
 
-    def get_unchecked(self, name: str) -> LazyTensor:
+    def get_unchecked(self, name: str) -> Tensor:
         """A tensor of whatever shape it has."""
         whole = self._name(name)
         if whole not in self._tensors:
@@ -192,12 +192,12 @@ class VarBuilder:
             hint = f"Did you mean {meant!r}?" if meant else "Print the names of the tensors"
             raise self._error("E-NN-NAME", f"there is no tensor {whole!r}", hint=hint)
         found = self._tensors[whole]
-        if isinstance(found, LazyTensor):
+        if isinstance(found, Tensor):
             return found if found.dtype.kind != "float" else found.to(self.dtype)
-        tensor = LazyTensor(leaf(array_of(found)))
+        tensor = Tensor(leaf(array_of(found)))
         return tensor if tensor.dtype.kind != "float" else tensor.to(self.dtype)
 
-    def _checked(self, found: LazyTensor, shape: tuple[int, ...], name: str) -> LazyTensor:
+    def _checked(self, found: Tensor, shape: tuple[int, ...], name: str) -> Tensor:
         if found.shape != shape:
             why = f"the tensor {name!r} has another shape"
             raise self._error("E-NN-SHAPE", why, expected=list(shape), found=list(found.shape))

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
-from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import mapped
+from ...tensors.core.tensor import Tensor
 
 Hook = Callable[..., Any]
 
@@ -49,10 +49,10 @@ class _Watched:
 
     def __init__(self, module: Any, arguments: tuple[Any, ...]) -> None:
         self._module = module
-        self._of_results: list[LazyTensor | None] = []
-        self._of_arguments: dict[int, LazyTensor] = {}
+        self._of_results: list[Tensor | None] = []
+        self._of_arguments: dict[int, Tensor] = {}
         self._moving = [
-            place for place, each in enumerate(arguments) if isinstance(each, LazyTensor) and each.requires_grad
+            place for place, each in enumerate(arguments) if isinstance(each, Tensor) and each.requires_grad
         ]
         self._count = len(arguments)
         self.arguments = tuple([each.clone() if n in self._moving else each for n, each in enumerate(arguments)])
@@ -61,10 +61,10 @@ class _Watched:
 
     def watch(self, result: Any) -> Any:
         """The result, whose gradients are noted."""
-        results: list[LazyTensor] = []
+        results: list[Tensor] = []
 
         def watched(item: Any) -> Any:
-            if not isinstance(item, LazyTensor) or not item.requires_grad:
+            if not isinstance(item, Tensor) or not item.requires_grad:
                 return item
             place = len(results)
             results.append(item.clone())
@@ -75,19 +75,19 @@ class _Watched:
         self._of_results = [None] * len(results)
         return found
 
-    def _result(self, place: int, grad: LazyTensor) -> None:
+    def _result(self, place: int, grad: Tensor) -> None:
         self._of_results[place] = grad
         if not self._moving and place == 0:
             self._call((None,) * self._count)
 
-    def _argument(self, place: int, grad: LazyTensor) -> LazyTensor | None:
+    def _argument(self, place: int, grad: Tensor) -> Tensor | None:
         self._of_arguments[place] = grad
         if place != self._moving[0]:
             return None
         changed = self._call(tuple([self._of_arguments.get(each) for each in range(self._count)]))
         return changed[place] if changed is not None else None
 
-    def _call(self, gradients: tuple[LazyTensor | None, ...]) -> tuple[LazyTensor | None, ...] | None:
+    def _call(self, gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...] | None:
         replaced = None
         for hook in tuple(self._module._backward_hooks):
             changed = hook(self._module, gradients, tuple(self._of_results))

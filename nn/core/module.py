@@ -12,8 +12,8 @@ from ...tensors.core.conversion import array_of
 from ...tensors.core.device import TYPES
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.promotion import named
+from ...tensors.core.tensor import Tensor
 from ...tensors.core.trace import TRACE
 from ...tensors.operations.creation import check_device
 from .hooks import ForwardHook, Hook, call_with_hooks
@@ -47,7 +47,7 @@ class Module:
 
     training: bool
     _parameters: dict[str, Parameter | None]
-    _buffers: dict[str, LazyTensor | None]
+    _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
     _transient: set[str]
     _pre_hooks: list[ForwardHook]
@@ -79,7 +79,7 @@ class Module:
         try:
             return self.forward(*arguments, **options)
         except AttributeError as error:
-            if error.name != "expression" or isinstance(error.obj, LazyTensor):
+            if error.name != "expression" or isinstance(error.obj, Tensor):
                 raise
             why = f"{type(self).__name__} was called with {type(error.obj).__name__} in place of a tensor"
             raise UsageTypeError("E-NN-INPUT", None, why, hint="Make one with tensor() or from_numpy()") from error
@@ -136,7 +136,7 @@ class Module:
                 return
         for _, table in tables:
             if name in table:
-                if value is not None and not (table is self._buffers and isinstance(value, LazyTensor)):
+                if value is not None and not (table is self._buffers and isinstance(value, Tensor)):
                     why = f"{name} of {type(self).__name__} cannot become {type(value).__name__}"
                     raise UsageError("E-NN-MODULE", None, why, hint="Assign a Parameter, a Module or None")
                 table[name] = value
@@ -170,7 +170,7 @@ class Module:
         self._forget(name, self._parameters)
         self._parameters[name] = param
 
-    def register_buffer(self, name: str, tensor: LazyTensor | None, persistent: bool = True) -> None:
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is not trained; it is in the state dict if it is `persistent`."""
         self._require_new(name, self._buffers)
         self._forget(name, self._buffers)
@@ -231,11 +231,11 @@ class Module:
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, LazyTensor]]:
+    ) -> Iterator[tuple[str, Tensor]]:
         """Buffers by dotted names."""
         return self._members("_buffers", prefix, recurse, remove_duplicate)
 
-    def buffers(self, recurse: bool = True) -> Iterator[LazyTensor]:
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """The buffers, each once."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
@@ -268,7 +268,7 @@ class Module:
             raise UsageError("E-NN-NAME", None, f"{type(self).__name__} has no parameter {target!r}")
         return found
 
-    def get_buffer(self, target: str) -> LazyTensor:
+    def get_buffer(self, target: str) -> Tensor:
         """The buffer of a dotted name."""
         path, _, name = target.rpartition(".")
         found = self.get_submodule(path)._buffers.get(name)
@@ -322,7 +322,7 @@ class Module:
             if isinstance(target, str) and target.partition(":")[0] in TYPES:
                 device = target
             else:
-                dtype = target.dtype if isinstance(target, LazyTensor) else target
+                dtype = target.dtype if isinstance(target, Tensor) else target
         check_device(device)
         if dtype is None:
             return self
@@ -357,9 +357,9 @@ class Module:
         """The module, which is on the CPU."""
         return self
 
-    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, LazyTensor]:
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
         """Parameters and persistent buffers by name, as they are now; with `keep_vars` themselves."""
-        found: dict[str, LazyTensor] = {}
+        found: dict[str, Tensor] = {}
         for path, module in self._starts(prefix):
             for name, item in {**module._parameters, **module._buffers}.items():
                 if item is not None and name not in module._transient:
@@ -399,7 +399,7 @@ class Module:
                 raise UsageError("E-NN-STATE", None, why, expected=list(own[name].shape), found=list(array.shape))
         with no_grad():
             for name, array in arrays.items():
-                value = LazyTensor(leaf(array.copy()))
+                value = Tensor(leaf(array.copy()))
                 if assign:
                     own[name].data = value
                 else:

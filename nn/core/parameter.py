@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import as_tensor
 
 
-class Parameter(LazyTensor):
+class Parameter(Tensor):
     """A leaf tensor of the same values as another one, which requires gradients.
 
     Args:
@@ -24,7 +24,7 @@ class Parameter(LazyTensor):
         return f"Parameter containing:\n{super().__repr__()}"
 
 
-class Buffer(LazyTensor):
+class Buffer(Tensor):
     """A tensor that a module registers as a buffer when it is assigned to an attribute.
 
     Args:

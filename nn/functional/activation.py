@@ -7,8 +7,8 @@ from typing import Any
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ...tensors.core.expression import apply, op_named
-from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.registry import FUNCTIONS
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations import elementwise as _elementwise  # noqa: F401 (registers functions)
 from ...tensors.operations.activation import celu as celu
 from ...tensors.operations.activation import elu as elu
@@ -32,38 +32,38 @@ silu, mish, selu, softsign = FUNCTIONS["silu"], FUNCTIONS["mish"], FUNCTIONS["se
 hardsigmoid, hardswish = FUNCTIONS["hardsigmoid"], FUNCTIONS["hardswish"]
 
 
-def hardtanh(input: LazyTensor, min_val: float = -1.0, max_val: float = 1.0) -> LazyTensor:
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """x between two bounds."""
     return input.clamp(min_val, max_val)
 
 
-def relu6(input: LazyTensor) -> LazyTensor:
+def relu6(input: Tensor) -> Tensor:
     """x between 0 and 6."""
     return input.clamp(0, 6)
 
 
-def threshold(input: LazyTensor, threshold: float, value: float) -> LazyTensor:
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """x above the threshold, and `value` elsewhere."""
     return where(input <= threshold, value, input)
 
 
-def hardshrink(input: LazyTensor, lambd: float = 0.5) -> LazyTensor:
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x, and 0 from -lambd to lambd."""
     return where((input >= -lambd) & (input <= lambd), 0.0, input)
 
 
-def softshrink(input: LazyTensor, lambd: float = 0.5) -> LazyTensor:
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd."""
     moved = where(input > lambd, input - lambd, input + lambd)
     return where((input >= -lambd) & (input <= lambd), 0.0, moved)
 
 
-def tanhshrink(input: LazyTensor) -> LazyTensor:
+def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
     return input - input.tanh()
 
 
-def prelu(input: LazyTensor, weight: LazyTensor) -> LazyTensor:
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x, and below 0 x times the weight of its channel (dim 1), or times the only weight."""
     if weight.numel() > 1:
         if input.ndim < 2 or input.shape[1] != weight.numel():
@@ -72,12 +72,12 @@ def prelu(input: LazyTensor, weight: LazyTensor) -> LazyTensor:
         weight = weight.reshape([-1] + [1] * (input.ndim - 2))
     elif not input.ndim:
         weight = weight.reshape(())
-    return LazyTensor(apply(op_named("PRelu"), [input.expression, weight.expression]))
+    return Tensor(apply(op_named("PRelu"), [input.expression, weight.expression]))
 
 
 def rrelu(
-    input: LazyTensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
-) -> LazyTensor:
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
     """leaky_relu with random slopes in training, and their mean otherwise."""
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
@@ -85,7 +85,7 @@ def rrelu(
     return where(input < 0, input * slopes, input)
 
 
-def glu(input: LazyTensor, dim: int = -1) -> LazyTensor:
+def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of a dim times the sigmoid of the second half."""
     axis = dim_of(dim, input.ndim)
     if input.shape[axis] % 2:
@@ -94,18 +94,18 @@ def glu(input: LazyTensor, dim: int = -1) -> LazyTensor:
     return one * two.sigmoid()
 
 
-def swiglu(input: LazyTensor, dim: int = -1) -> LazyTensor:
+def swiglu(input: Tensor, dim: int = -1) -> Tensor:
     """silu of the first half of a dim times the second half, as candle's `swiglu`."""
     one, two = input.chunk(2, dim_of(dim, input.ndim))
     return silu(one) * two
 
 
-def softmin(input: LazyTensor, dim: int, dtype: Any = None) -> LazyTensor:
+def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """softmax(-x)."""
     return softmax(-input, dim, dtype)
 
 
-def gumbel_softmax(logits: LazyTensor, tau: float = 1, hard: bool = False, dim: int = -1) -> LazyTensor:
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, dim: int = -1) -> Tensor:
     """A sample of classes: softmax of the logits with Gumbel noise at temperature `tau`; `hard` makes it one-hot, with
     the gradient of the soft one."""
     noise = -((-(rand(logits.shape, dtype=logits.dtype).clamp(min=1e-20)).log()).log())

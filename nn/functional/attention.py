@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf, shape_error
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.activation import softmax
 from ...tensors.operations.indexing import where
 from .dropout import dropout
@@ -16,22 +16,22 @@ from .dropout import dropout
 __all__ = ["scaled_dot_product_attention"]
 
 
-def masked(scores: LazyTensor, mask: LazyTensor | None) -> LazyTensor:
+def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Scores plus a mask of floats, or -inf where a mask of booleans is false."""
     if mask is None:
         return scores
     return where(mask, scores, -math.inf) if mask.dtype.kind == "bool" else scores + mask.to(scores.dtype)
 
 
-def causal(queries: int, keys: int) -> LazyTensor:
+def causal(queries: int, keys: int) -> Tensor:
     """True where a key is not behind its query."""
-    return LazyTensor(leaf(np.tri(queries, keys, dtype=bool)))
+    return Tensor(leaf(np.tri(queries, keys, dtype=bool)))
 
 
 def scaled_dot_product_attention(
-    query: LazyTensor, key: LazyTensor, value: LazyTensor, attn_mask: LazyTensor | None = None,
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """softmax(query @ key.mT * scale + mask) @ value of [..., heads, length, width].
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf, op_named, shape_error
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.operands import apply_in, integers, scalar
 from .sizes import Size, batched, per_dim, unbatched
 
@@ -20,7 +20,7 @@ MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "cir
 """torch's words for what is beyond the edges, and ONNX's."""
 
 
-def pad(input: LazyTensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> LazyTensor:
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """More elements at the ends of dims, or fewer.
 
     Args:
@@ -41,10 +41,10 @@ def pad(input: LazyTensor, pad: Sequence[int], mode: str = "constant", value: fl
         raise shape_error(f"pad: {list(pad)} in mode {mode!r} is more than a tensor of {list(input.shape)} has")
     filled = scalar(value, input.dtype) if mode == "constant" and value else None
     inputs = [input.expression, integers([*before, *after]), filled]
-    return LazyTensor(apply_in(op_named("Pad"), inputs, {"mode": MODES[mode]}))
+    return Tensor(apply_in(op_named("Pad"), inputs, {"mode": MODES[mode]}))
 
 
-def _windows(padding: Any, weight: LazyTensor, stride: Sequence[int], dilation: Sequence[int]) -> list[int]:
+def _windows(padding: Any, weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> list[int]:
     """Padding before the dims, then after them."""
     dims = weight.ndim - 2
     if padding == "valid":
@@ -61,9 +61,9 @@ def _windows(padding: Any, weight: LazyTensor, stride: Sequence[int], dilation: 
 
 
 def convolve(
-    input: LazyTensor, weight: LazyTensor, bias: LazyTensor | None, stride: Size, padding: Any, dilation: Size,
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Size, padding: Any, dilation: Size,
     groups: int,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """A convolution with as many dims as the weight [out, in / groups, ...] has."""
     dims = weight.ndim - 2
     x, added = batched(input, dims, f"conv{dims}d")
@@ -79,37 +79,37 @@ def convolve(
         "kernel_shape": weight.shape[2:],
     }
     inputs = [x.expression, weight.expression, *([] if bias is None else [bias.expression])]
-    return unbatched(LazyTensor(apply_in(op_named("Conv"), inputs, options)), added)
+    return unbatched(Tensor(apply_in(op_named("Conv"), inputs, options)), added)
 
 
 def conv1d(
-    input: LazyTensor, weight: LazyTensor, bias: LazyTensor | None = None, stride: Size = 1, padding: Any = 0,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Any = 0,
     dilation: Size = 1, groups: int = 1,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Convolution of [N, C, L] with a weight [out, C / groups, k]; padding is numbers, "same" or "valid"."""
     return convolve(input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv2d(
-    input: LazyTensor, weight: LazyTensor, bias: LazyTensor | None = None, stride: Size = 1, padding: Any = 0,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Any = 0,
     dilation: Size = 1, groups: int = 1,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Convolution of [N, C, H, W] with a weight [out, C / groups, k, k]; padding is numbers, "same" or "valid"."""
     return convolve(input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv3d(
-    input: LazyTensor, weight: LazyTensor, bias: LazyTensor | None = None, stride: Size = 1, padding: Any = 0,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Any = 0,
     dilation: Size = 1, groups: int = 1,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Convolution of [N, C, D, H, W] with a weight [out, C / groups, k, k, k], padding as in `conv2d`."""
     return convolve(input, weight, bias, stride, padding, dilation, groups)
 
 
 def convolve_transposed(
-    input: LazyTensor, weight: LazyTensor, bias: LazyTensor | None, stride: Size, padding: Size, output_padding: Size,
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Size, padding: Size, output_padding: Size,
     groups: int, dilation: Size,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The gradient of a convolution by its input, with as many dims as the weight [in, out / groups, ...] has."""
     dims = weight.ndim - 2
     x, added = batched(input, dims, f"conv_transpose{dims}d")
@@ -125,29 +125,29 @@ def convolve_transposed(
         "kernel_shape": weight.shape[2:],
     }
     inputs = [x.expression, weight.expression, *([] if bias is None else [bias.expression])]
-    return unbatched(LazyTensor(apply_in(op_named("ConvTranspose"), inputs, options)), added)
+    return unbatched(Tensor(apply_in(op_named("ConvTranspose"), inputs, options)), added)
 
 
 def conv_transpose1d(
-    input: LazyTensor, weight: LazyTensor, bias: LazyTensor | None = None, stride: Size = 1, padding: Size = 0,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Size = 0,
     output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Transposed convolution of [N, C, L] with a weight [C, out / groups, k]."""
     return convolve_transposed(input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 def conv_transpose2d(
-    input: LazyTensor, weight: LazyTensor, bias: LazyTensor | None = None, stride: Size = 1, padding: Size = 0,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Size = 0,
     output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Transposed convolution of [N, C, H, W] with a weight [C, out / groups, k, k]."""
     return convolve_transposed(input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 def conv_transpose3d(
-    input: LazyTensor, weight: LazyTensor, bias: LazyTensor | None = None, stride: Size = 1, padding: Size = 0,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Size = 0,
     output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Transposed convolution of [N, C, D, H, W] with a weight [C, out / groups, k, k, k]."""
     return convolve_transposed(input, weight, bias, stride, padding, output_padding, groups, dilation)
 
@@ -164,18 +164,18 @@ def _places(size: Sequence[int], kernel: Any, dilation: Any, padding: Any, strid
     return found.reshape(k[0] * k[1], counts[0] * counts[1]), length, p
 
 
-def unfold(input: LazyTensor, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1) -> LazyTensor:
+def unfold(input: Tensor, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1) -> Tensor:
     """The windows of images [N, C, H, W] as columns [N, C * kernel elements, windows]."""
     x, added = batched(input, 2, "unfold")
     places, _, p = _places(x.shape[2:], kernel_size, dilation, padding, stride)
     flat = pad(x, [p[1], p[1], p[0], p[0]]).flatten(2)
-    found = flat.index_select(2, LazyTensor(leaf(places.reshape(-1))))
+    found = flat.index_select(2, Tensor(leaf(places.reshape(-1))))
     return unbatched(found.reshape(x.shape[0], -1, places.shape[1]), added)
 
 
 def fold(
-    input: LazyTensor, output_size: Size, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
-) -> LazyTensor:
+    input: Tensor, output_size: Size, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
+) -> Tensor:
     """Images [N, C, H, W] that add up the windows of columns [N, C * kernel elements, windows]."""
     x = input if input.ndim == 3 else input.unsqueeze(0)
     size = per_dim(output_size, 2)
@@ -183,7 +183,7 @@ def fold(
     if x.ndim != 3 or x.shape[2] != places.shape[1] or x.shape[1] % places.shape[0]:
         raise shape_error(f"fold: columns of shape {list(input.shape)} do not make images of {list(size)}")
     columns = x.reshape(x.shape[0], -1, places.size)
-    zeros = LazyTensor(leaf(np.zeros((*columns.shape[:2], length[0] * length[1]), input.dtype.as_numpy())))
-    found = zeros.index_add(2, LazyTensor(leaf(places.reshape(-1))), columns)
+    zeros = Tensor(leaf(np.zeros((*columns.shape[:2], length[0] * length[1]), input.dtype.as_numpy())))
+    found = zeros.index_add(2, Tensor(leaf(places.reshape(-1))), columns)
     found = pad(found.reshape(*columns.shape[:2], *length), [-p[1], -p[1], -p[0], -p[0]])
     return unbatched(found, input.ndim == 2)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf, shape_error
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.indexing import where
 from ...tensors.operations.joining import cat, stack
 from .loss import reduced
@@ -19,7 +19,7 @@ NEVER = -1e30
 
 
 def _lengths(given: Any, count: int, what: str) -> np.ndarray:
-    found = np.asarray(given.array() if isinstance(given, LazyTensor) else given, np.int64).reshape(-1)
+    found = np.asarray(given.array() if isinstance(given, Tensor) else given, np.int64).reshape(-1)
     if len(found) != count:
         raise shape_error(f"ctc_loss: {len(found)} {what} for {count} sequences")
     return found
@@ -27,7 +27,7 @@ def _lengths(given: Any, count: int, what: str) -> np.ndarray:
 
 def _padded(targets: Any, lengths: np.ndarray, blank: int) -> np.ndarray:
     """Targets [N, S], of which those beyond the lengths are blank."""
-    array = np.asarray(targets.array() if isinstance(targets, LazyTensor) else targets).astype(np.int64)
+    array = np.asarray(targets.array() if isinstance(targets, Tensor) else targets).astype(np.int64)
     longest = max(1, int(lengths.max(initial=0)))
     found = np.full((len(lengths), longest), blank, np.int64)
     begin = 0
@@ -44,9 +44,9 @@ def _padded(targets: Any, lengths: np.ndarray, blank: int) -> np.ndarray:
 
 
 def ctc_loss(
-    log_probs: LazyTensor, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    log_probs: Tensor, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Minus the log-probability of all alignments of the targets.
 
     Args:
@@ -99,5 +99,5 @@ def ctc_loss(
     return loss.squeeze(0) if single and reduction == "none" else reduced(loss, reduction)
 
 
-def _constant(array: np.ndarray) -> LazyTensor:
-    return LazyTensor(leaf(np.ascontiguousarray(array)))
+def _constant(array: np.ndarray) -> Tensor:
+    return Tensor(leaf(np.ascontiguousarray(array)))

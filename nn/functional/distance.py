@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.indexing import where
 from ...tensors.operations.operands import broadcast, default_float, promoted
 from .loss import reduced
@@ -14,33 +14,31 @@ __all__ = [
     "cdist", "cosine_embedding_loss", "cosine_similarity", "pairwise_distance", "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]  # fmt: skip
-Distance = Callable[[LazyTensor, LazyTensor], LazyTensor]
+Distance = Callable[[Tensor, Tensor], Tensor]
 
 
-def cosine_similarity(x1: LazyTensor, x2: LazyTensor, dim: int = 1, eps: float = 1e-8) -> LazyTensor:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along a dim; norms are raised to `eps`."""
-    x1, x2 = (LazyTensor(default_float(each)) for each in promoted([x1, x2]))
+    x1, x2 = (Tensor(default_float(each)) for each in promoted([x1, x2]))
     shape = broadcast((x1.shape, x2.shape), "cosine_similarity")
     x1, x2 = x1.broadcast_to(shape), x2.broadcast_to(shape)
     one, two = (each / each.norm(2, dim, keepdim=True).clamp(min=eps) for each in (x1, x2))
     return (one * two).sum(dim)
 
 
-def pairwise_distance(
-    x1: LazyTensor, x2: LazyTensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
-) -> LazyTensor:
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last dim."""
     return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
 
 
-def cdist(x1: LazyTensor, x2: LazyTensor, p: float = 2.0) -> LazyTensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """The p-norms of the differences of all pairs of vectors: [..., P, R] of [..., P, M] and [..., R, M]."""
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 
 def cosine_embedding_loss(
-    input1: LazyTensor, input2: LazyTensor, target: LazyTensor, margin: float = 0.0, reduction: str = "mean"
-) -> LazyTensor:
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
     """1 minus the cosine of pairs that are alike (target 1), and by how much that of others (target -1) is above the
     margin."""
     cosine = cosine_similarity(input1, input2, -1, 1e-12**0.5)
@@ -49,9 +47,9 @@ def cosine_embedding_loss(
 
 
 def triplet_margin_with_distance_loss(
-    anchor: LazyTensor, positive: LazyTensor, negative: LazyTensor, *, distance_function: Distance | None = None,
+    anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Distance | None = None,
     margin: float = 1.0, swap: bool = False, reduction: str = "mean",
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """By how much the positive sample is not nearer to the anchor than the negative one, by the margin.
 
     Args:
@@ -68,9 +66,9 @@ def triplet_margin_with_distance_loss(
 
 
 def triplet_margin_loss(
-    anchor: LazyTensor, positive: LazyTensor, negative: LazyTensor, margin: float = 1.0, p: float = 2,
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
     eps: float = 1e-6, swap: bool = False, reduction: str = "mean",
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """By how much the positive sample is not nearer to the anchor than the negative one in the p-norm, by the
     margin."""
     return triplet_margin_with_distance_loss(

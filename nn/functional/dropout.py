@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.random import rand
 
 __all__ = [
@@ -15,7 +15,7 @@ ALPHA = -1.7580993408473766
 """What selu tends to for small x."""
 
 
-def _kept(shape: Sequence[int], p: float, like: LazyTensor) -> LazyTensor:
+def _kept(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
     """1 with the probability 1 - p, and 0 otherwise."""
     return (rand(tuple(shape)) >= p).to(like.dtype)
 
@@ -25,39 +25,39 @@ def _checked(p: float) -> None:
         raise UsageError("E-NN-VALUE", None, f"the probability {p} of dropout is not between 0 and 1")
 
 
-def _dropped(input: LazyTensor, p: float, training: bool, shape: Sequence[int]) -> LazyTensor:
+def _dropped(input: Tensor, p: float, training: bool, shape: Sequence[int]) -> Tensor:
     _checked(p)
     if not training or p == 0:
         return input
     return input * 0 if p == 1 else input * (_kept(shape, p, input) * (1 / (1 - p)))
 
 
-def dropout(input: LazyTensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> LazyTensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Elements become 0 with the probability p in training."""
     return _dropped(input, p, training, input.shape)
 
 
-def _by_channel(input: LazyTensor, dims: int) -> list[int]:
+def _by_channel(input: Tensor, dims: int) -> list[int]:
     """The shape of a mask of whole channels of [N, C, ...] or [C, ...]."""
     return [*input.shape[: input.ndim - dims], *[1] * dims]
 
 
-def dropout1d(input: LazyTensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> LazyTensor:
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Channels of [N, C, L] become 0 with the probability p in training."""
     return _dropped(input, p, training, _by_channel(input, 1))
 
 
-def dropout2d(input: LazyTensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> LazyTensor:
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Channels of [N, C, H, W] become 0 with the probability p in training."""
     return _dropped(input, p, training, _by_channel(input, 2))
 
 
-def dropout3d(input: LazyTensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> LazyTensor:
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Channels of [N, C, D, H, W] become 0 with the probability p in training."""
     return _dropped(input, p, training, _by_channel(input, 3))
 
 
-def _alpha(input: LazyTensor, p: float, training: bool, shape: Sequence[int]) -> LazyTensor:
+def _alpha(input: Tensor, p: float, training: bool, shape: Sequence[int]) -> Tensor:
     """Mean and variance stay those of the input of selu (Klambauer et al. 2017)."""
     _checked(p)
     if not training or p == 0:
@@ -69,13 +69,11 @@ def _alpha(input: LazyTensor, p: float, training: bool, shape: Sequence[int]) ->
     return (input * kept + (1 - kept) * ALPHA) * a - a * p * ALPHA
 
 
-def alpha_dropout(input: LazyTensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> LazyTensor:
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout for selu: elements get the value of small x, then mean and variance are restored."""
     return _alpha(input, p, training, input.shape)
 
 
-def feature_alpha_dropout(
-    input: LazyTensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> LazyTensor:
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """`alpha_dropout` of whole channels of [N, C, ...]."""
     return _alpha(input, p, training, _by_channel(input, max(0, input.ndim - 2)))

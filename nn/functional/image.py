@@ -12,7 +12,7 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import U8
 from ...tensors.core.expression import apply, leaf, op_named, shape_error
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
 __all__ = [
@@ -23,7 +23,7 @@ DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 SAMPLING = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 
 
-def pixel_shuffle(input: LazyTensor, upscale_factor: int) -> LazyTensor:
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """[..., C * r * r, H, W] as [..., C, H * r, W * r]."""
     r = upscale_factor
     *lead, channels, height, width = input.shape
@@ -33,7 +33,7 @@ def pixel_shuffle(input: LazyTensor, upscale_factor: int) -> LazyTensor:
     return x.reshape(*lead, channels // (r * r), height * r, width * r)
 
 
-def pixel_unshuffle(input: LazyTensor, downscale_factor: int) -> LazyTensor:
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """[..., C, H * r, W * r] as [..., C * r * r, H, W]."""
     r = downscale_factor
     *lead, channels, height, width = input.shape
@@ -43,7 +43,7 @@ def pixel_unshuffle(input: LazyTensor, downscale_factor: int) -> LazyTensor:
     return x.reshape(*lead, channels * r * r, height // r, width // r)
 
 
-def channel_shuffle(input: LazyTensor, groups: int) -> LazyTensor:
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels of [N, C, ...] in the order: the first of each group, the second of each group, and so on."""
     count = input.shape[1]
     if count % groups:
@@ -53,9 +53,9 @@ def channel_shuffle(input: LazyTensor, groups: int) -> LazyTensor:
 
 
 def interpolate(
-    input: LazyTensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Images [N, C, ...] in another size.
 
     Args:
@@ -91,10 +91,10 @@ def interpolate(
         if mode in ("nearest", "nearest-exact"):
             places = (np.arange(out) + 0.5 * (mode == "nearest-exact")) * (length / out if scale is None else scale)
             index = np.minimum(np.floor(places.astype(np.float32)), length - 1).astype(np.int64)
-            x = x.index_select(dim, LazyTensor(leaf(index)))
+            x = x.index_select(dim, Tensor(leaf(index)))
         elif mode in DIMS:
             weights = _filter(length, out, scale, mode == "bicubic", bool(align_corners), antialias)
-            matrix = LazyTensor(leaf(weights.astype(x.dtype.as_numpy())))
+            matrix = Tensor(leaf(weights.astype(x.dtype.as_numpy())))
             x = (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
             x = (x + 0.5).floor().clamp(0, 255) if blended else x
         else:
@@ -138,7 +138,7 @@ def _filter(length: int, out: int, scale: float | None, cubic: bool, aligned: bo
     return found
 
 
-def affine_grid(theta: LazyTensor, size: Sequence[int], align_corners: bool | None = None) -> LazyTensor:
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The places [N, H, W, 2] that affine maps [N, 2, 3] take the pixels of images [N, C, H, W] from; of volumes
     likewise."""
     lengths = list(size)[2:]
@@ -148,17 +148,17 @@ def affine_grid(theta: LazyTensor, size: Sequence[int], align_corners: bool | No
         axes.append(places if align_corners else places * (length - 1) / length)
     mesh = np.meshgrid(*axes, indexing="ij")[::-1]
     base = np.stack([*mesh, np.ones_like(mesh[0])], -1).reshape(-1, len(lengths) + 1)
-    points = LazyTensor(leaf(base.astype(theta.dtype.as_numpy())))
+    points = Tensor(leaf(base.astype(theta.dtype.as_numpy())))
     return (points @ theta.mT).reshape(size[0], *lengths, len(lengths))
 
 
 def grid_sample(
-    input: LazyTensor, grid: LazyTensor, mode: str = "bilinear", padding_mode: str = "zeros",
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Images [N, C, H, W] at places [N, h, w, 2] from -1 to 1: x, then y; of volumes likewise."""
     if mode not in SAMPLING or padding_mode not in ("zeros", "border", "reflection"):
         known = f"{', '.join(SAMPLING)} with zeros, border or reflection"
         raise UsageError("E-NN-VALUE", None, f"grid_sample with {mode!r} and {padding_mode!r}", expected=known)
     options = {"mode": SAMPLING[mode], "padding_mode": padding_mode, "align_corners": int(bool(align_corners))}
-    return LazyTensor(apply(op_named("GridSample"), [input.expression, grid.expression], options))
+    return Tensor(apply(op_named("GridSample"), [input.expression, grid.expression], options))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...runtime.base.errors import UsageError, UsageIndexError
 from ...tensors.core.expression import shape_error
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.activation import log_softmax, logsigmoid, softplus
 from ...tensors.operations.indexing import where
 from ...tensors.operations.operands import broadcast
@@ -23,7 +23,7 @@ LOG_FLOOR = -100.0
 """Logarithms of probabilities below it are raised to it, as in torch."""
 
 
-def reduced(loss: LazyTensor, reduction: str) -> LazyTensor:
+def reduced(loss: Tensor, reduction: str) -> Tensor:
     """The mean, the sum, or the losses themselves.
 
     Raises UsageError for another word.
@@ -35,7 +35,7 @@ def reduced(loss: LazyTensor, reduction: str) -> LazyTensor:
     return loss.mean() if reduction == "mean" else loss.sum()
 
 
-def _pair(input: LazyTensor, target: LazyTensor) -> tuple[LazyTensor, LazyTensor]:
+def _pair(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Predictions and targets of one shape."""
     if input.shape == target.shape:
         return input, target
@@ -43,32 +43,28 @@ def _pair(input: LazyTensor, target: LazyTensor) -> tuple[LazyTensor, LazyTensor
     return input.broadcast_to(shape), target.broadcast_to(shape)
 
 
-def _same(what: str, input: LazyTensor, target: LazyTensor) -> None:
+def _same(what: str, input: Tensor, target: Tensor) -> None:
     if input.shape != target.shape:
         raise shape_error(f"{what}: prediction {list(input.shape)} and target {list(target.shape)} differ")
 
 
-def _weighted(loss: LazyTensor, weight: LazyTensor | None) -> LazyTensor:
+def _weighted(loss: Tensor, weight: Tensor | None) -> Tensor:
     return loss if weight is None else loss * weight
 
 
-def mse_loss(
-    input: LazyTensor, target: LazyTensor, reduction: str = "mean", weight: LazyTensor | None = None
-) -> LazyTensor:
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """The squared error."""
     one, two = _pair(input, target)
     return reduced(_weighted((one - two).square(), weight), reduction)
 
 
-def l1_loss(
-    input: LazyTensor, target: LazyTensor, reduction: str = "mean", weight: LazyTensor | None = None
-) -> LazyTensor:
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """The absolute error."""
     one, two = _pair(input, target)
     return reduced(_weighted((one - two).abs(), weight), reduction)
 
 
-def smooth_l1_loss(input: LazyTensor, target: LazyTensor, reduction: str = "mean", beta: float = 1.0) -> LazyTensor:
+def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Half the squared error over `beta` below it, and the absolute error above."""
     if beta == 0:
         return l1_loss(input, target, reduction)
@@ -78,9 +74,9 @@ def smooth_l1_loss(input: LazyTensor, target: LazyTensor, reduction: str = "mean
 
 
 def huber_loss(
-    input: LazyTensor, target: LazyTensor, reduction: str = "mean", delta: float = 1.0,
-    weight: LazyTensor | None = None,
-) -> LazyTensor:  # fmt: skip
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Half the squared error below `delta`, and a line above."""
     one, two = _pair(input, target)
     error = (one - two).abs()
@@ -89,8 +85,8 @@ def huber_loss(
 
 
 def binary_cross_entropy(
-    input: LazyTensor, target: LazyTensor, weight: LazyTensor | None = None, reduction: str = "mean"
-) -> LazyTensor:
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
     """The cross entropy of probabilities with targets from 0 to 1."""
     _same("binary_cross_entropy", input, target)
     yes, no = input.log().clamp(min=LOG_FLOOR), (1 - input).log().clamp(min=LOG_FLOOR)
@@ -98,9 +94,9 @@ def binary_cross_entropy(
 
 
 def binary_cross_entropy_with_logits(
-    input: LazyTensor, target: LazyTensor, weight: LazyTensor | None = None, reduction: str = "mean",
-    pos_weight: LazyTensor | None = None,
-) -> LazyTensor:  # fmt: skip
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """The cross entropy of logits with targets from 0 to 1; `pos_weight` counts targets of 1 so many times."""
     _same("binary_cross_entropy_with_logits", input, target)
     log_yes = logsigmoid(input)
@@ -108,7 +104,7 @@ def binary_cross_entropy_with_logits(
     return reduced(_weighted((1 - target) * input - scaled, weight), reduction)
 
 
-def _by_class(input: LazyTensor, target: LazyTensor, ignore_index: int) -> tuple[LazyTensor, LazyTensor]:
+def _by_class(input: Tensor, target: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:
     """Predictions [N, C, ...] and classes [N, ...], of single samples too; classes that are known are checked."""
     if input.ndim == 1 and target.ndim == 0:
         return _by_class(input.reshape(1, -1), target.reshape(1), ignore_index)
@@ -128,9 +124,9 @@ def _by_class(input: LazyTensor, target: LazyTensor, ignore_index: int) -> tuple
 
 
 def nll_loss(
-    input: LazyTensor, target: LazyTensor, weight: LazyTensor | None = None, ignore_index: int = -100,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100,
     reduction: str = "mean",
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Minus the log-probability of the target's class.
 
     Args:
@@ -153,9 +149,9 @@ def nll_loss(
 
 
 def cross_entropy(
-    input: LazyTensor, target: LazyTensor, weight: LazyTensor | None = None, ignore_index: int = -100,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100,
     reduction: str = "mean", label_smoothing: float = 0.0,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The cross entropy of logits with the target.
 
     Args:
@@ -186,14 +182,14 @@ def cross_entropy(
     return loss.reshape(target.shape) if reduction == "none" else loss
 
 
-def _of_classes(x: LazyTensor, weight: LazyTensor | None) -> LazyTensor:
+def _of_classes(x: Tensor, weight: Tensor | None) -> Tensor:
     """[N, C, ...] times the weights of classes [C]."""
     return x if weight is None else x * weight.reshape([-1] + [1] * (x.ndim - 2))
 
 
 def _soft_cross_entropy(
-    input: LazyTensor, target: LazyTensor, weight: LazyTensor | None, reduction: str, smoothing: float
-) -> LazyTensor:
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
+) -> Tensor:
     dim = 1 if input.ndim > 1 else 0
     count = input.shape[dim]
     wanted = target * (1 - smoothing) + smoothing / count if smoothing else target
@@ -205,7 +201,7 @@ def _soft_cross_entropy(
     return loss.sum() / max(1, input.numel() // max(1, count))
 
 
-def kl_div(input: LazyTensor, target: LazyTensor, reduction: str = "mean", log_target: bool = False) -> LazyTensor:
+def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """The divergence of log-probabilities from the target's probabilities, or log-probabilities with `log_target`;
     reduction "batchmean" is the sum over the length of the first dim."""
     if log_target:
@@ -218,9 +214,9 @@ def kl_div(input: LazyTensor, target: LazyTensor, reduction: str = "mean", log_t
 
 
 def poisson_nll_loss(
-    input: LazyTensor, target: LazyTensor, log_input: bool = True, full: bool = False, eps: float = 1e-8,
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, eps: float = 1e-8,
     reduction: str = "mean",
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Minus the log-likelihood of counts; `full` adds Stirling's approximation of the constant."""
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -231,10 +227,10 @@ def poisson_nll_loss(
 
 
 def gaussian_nll_loss(
-    input: LazyTensor, target: LazyTensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
-) -> LazyTensor:
+    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
     """Minus the log-likelihood of normal variables of mean `input` and variance `var`."""
-    variance = var if isinstance(var, LazyTensor) else input.detach() * 0 + var
+    variance = var if isinstance(var, Tensor) else input.detach() * 0 + var
     if variance.ndim == input.ndim - 1 and variance.shape == input.shape[:-1]:
         variance = variance.unsqueeze(-1)
     floor = where(variance.detach() < eps, eps - variance.detach(), 0.0) + variance
@@ -242,38 +238,36 @@ def gaussian_nll_loss(
     return reduced(loss + 0.9189385332046727 if full else loss, reduction)
 
 
-def hinge_embedding_loss(
-    input: LazyTensor, target: LazyTensor, margin: float = 1.0, reduction: str = "mean"
-) -> LazyTensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """Distances of pairs that are alike (target 1), and by how much others (target -1) are nearer than the margin."""
     far = where(target.eq(1), 0.0, (margin - input).clamp(min=0))
     return reduced(where(target.eq(-1), 0.0, input) + far, reduction)
 
 
 def margin_ranking_loss(
-    input1: LazyTensor, input2: LazyTensor, target: LazyTensor, margin: float = 0.0, reduction: str = "mean"
-) -> LazyTensor:
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
     """By how much the input that should be larger (the first where the target is 1) is not, by the margin."""
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
-def soft_margin_loss(input: LazyTensor, target: LazyTensor, reduction: str = "mean") -> LazyTensor:
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target * input)) of targets 1 and -1."""
     return reduced(softplus(-target * input), reduction)
 
 
 def multilabel_soft_margin_loss(
-    input: LazyTensor, target: LazyTensor, weight: LazyTensor | None = None, reduction: str = "mean"
-) -> LazyTensor:
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
     """The binary cross entropy of logits [N, C], averaged over classes."""
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     return reduced(_weighted(loss, weight).mean(-1), reduction)
 
 
 def multi_margin_loss(
-    input: LazyTensor, target: LazyTensor, p: int = 1, margin: float = 1.0, weight: LazyTensor | None = None,
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     reduction: str = "mean",
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """By how much other classes come nearer to the target's score than the margin, for scores [N, C]."""
     scores = input if input.ndim == 2 else input.unsqueeze(0)
     classes = target.reshape(-1, 1).long()
@@ -285,7 +279,7 @@ def multi_margin_loss(
     return reduced(loss if input.ndim == 2 else loss.reshape([]), reduction)
 
 
-def multilabel_margin_loss(input: LazyTensor, target: LazyTensor, reduction: str = "mean") -> LazyTensor:
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """By how much other classes come nearer than 1 to the scores of the targets, for scores [N, C] and classes [N, C]
     that end at the first -1."""
     scores = input if input.ndim == 2 else input.unsqueeze(0)
@@ -300,11 +294,11 @@ def multilabel_margin_loss(input: LazyTensor, target: LazyTensor, reduction: str
     return reduced(loss if input.ndim == 2 else loss.reshape([]), reduction)
 
 
-def _with_older_options(made: Callable[..., LazyTensor]) -> Callable[..., LazyTensor]:
+def _with_older_options(made: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A loss that takes `size_average` and `reduce` of PyTorch before 1.0 in place of `reduction`, too."""
 
     @functools.wraps(made)
-    def called(*arguments: Any, size_average: Any = None, reduce: Any = None, **options: Any) -> LazyTensor:
+    def called(*arguments: Any, size_average: Any = None, reduce: Any = None, **options: Any) -> Tensor:
         if size_average is not None or reduce is not None:
             average = "sum" if size_average is False else "mean"
             options["reduction"] = "none" if reduce is False else average

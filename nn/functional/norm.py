@@ -13,7 +13,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import F32, DType
 from ...tensors.core.expression import Expression, apply_all, cast, leaf, op_named, shape_error
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.operands import apply_in
 from .conv import pad
 
@@ -27,12 +27,12 @@ def _full(value: float, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
     return np.full(shape, value, dtype.as_numpy())
 
 
-def _or(tensor: LazyTensor | None, value: float, shape: Sequence[int], dtype: DType) -> Expression:
+def _or(tensor: Tensor | None, value: float, shape: Sequence[int], dtype: DType) -> Expression:
     """A tensor, or one full of a number."""
     return leaf(_full(value, tuple(shape), dtype)) if tensor is None else cast(tensor.expression, dtype)
 
 
-def _last(input: LazyTensor, normalized_shape: Any, what: str) -> tuple[int, ...]:
+def _last(input: Tensor, normalized_shape: Any, what: str) -> tuple[int, ...]:
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or input.shape[-len(shape) :] != shape:
         raise shape_error(f"{what}: a tensor of shape {list(input.shape)} does not end in {list(shape)}")
@@ -40,31 +40,29 @@ def _last(input: LazyTensor, normalized_shape: Any, what: str) -> tuple[int, ...
 
 
 def layer_norm(
-    input: LazyTensor, normalized_shape: Any, weight: LazyTensor | None = None, bias: LazyTensor | None = None,
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Zero mean and unit variance over the last dims, then times weight and plus bias of their shape."""
     shape = _last(input, normalized_shape, "layer_norm")
     inputs = [input.expression, _or(weight, 1, shape, input.dtype)]
     if bias is not None:
         inputs.append(bias.expression)
-    return LazyTensor(apply_in(op_named("LayerNormalization"), inputs, {"axis": -len(shape), "epsilon": eps}))
+    return Tensor(apply_in(op_named("LayerNormalization"), inputs, {"axis": -len(shape), "epsilon": eps}))
 
 
-def rms_norm(
-    input: LazyTensor, normalized_shape: Any, weight: LazyTensor | None = None, eps: float | None = None
-) -> LazyTensor:
+def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """A mean square of 1 over the last dims, then times weight of their shape; `eps` None is the dtype's epsilon."""
     shape = _last(input, normalized_shape, "rms_norm")
     floor = float(ml_dtypes.finfo(input.dtype.as_numpy()).eps) if eps is None else eps  # type: ignore[no-untyped-call]
     inputs = [input.expression, _or(weight, 1, shape, input.dtype)]
-    return LazyTensor(apply_in(op_named("RMSNormalization"), inputs, {"axis": -len(shape), "epsilon": floor}))
+    return Tensor(apply_in(op_named("RMSNormalization"), inputs, {"axis": -len(shape), "epsilon": floor}))
 
 
 def group_norm(
-    input: LazyTensor, num_groups: int, weight: LazyTensor | None = None, bias: LazyTensor | None = None,
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Zero mean and unit variance over groups of channels of [N, C, ...], then weight and bias [C]."""
     if input.ndim < 2 or input.shape[1] % num_groups:
         raise shape_error(f"group_norm: {num_groups} groups do not fit a tensor of shape {list(input.shape)}")
@@ -72,18 +70,18 @@ def group_norm(
         return group_norm(input.unsqueeze(2), num_groups, weight, bias, eps).squeeze(2)
     channels = input.shape[1:2]
     inputs = [input.expression, _or(weight, 1, channels, input.dtype), _or(bias, 0, channels, input.dtype)]
-    return LazyTensor(apply_in(op_named("GroupNormalization"), inputs, {"num_groups": num_groups, "epsilon": eps}))
+    return Tensor(apply_in(op_named("GroupNormalization"), inputs, {"num_groups": num_groups, "epsilon": eps}))
 
 
-def _moved(running: LazyTensor, found: LazyTensor, momentum: Any) -> None:
+def _moved(running: Tensor, found: Tensor, momentum: Any) -> None:
     running.become(running * (1 - momentum) + found.to(running.dtype) * momentum)
 
 
 def batch_norm(
-    input: LazyTensor, running_mean: LazyTensor | None, running_var: LazyTensor | None,
-    weight: LazyTensor | None = None, bias: LazyTensor | None = None, training: bool = False, momentum: Any = 0.1,
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False, momentum: Any = 0.1,
     eps: float = 1e-5,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Zero mean and unit variance of channels of [N, C, ...], then weight and bias [C].
 
     In training the statistics are those of the batch, and the running ones move towards them by `momentum`; otherwise
@@ -100,7 +98,7 @@ def batch_norm(
     op = op_named("BatchNormalization")
     if not training:
         statistics = [_or(running_mean, 0, channels, wide), _or(running_var, 1, channels, wide)]
-        return LazyTensor(cast(apply_all(op, [x, *scales, *statistics], {"epsilon": eps})[0], dtype))
+        return Tensor(cast(apply_all(op, [x, *scales, *statistics], {"epsilon": eps})[0], dtype))
     count = input.numel() // max(1, input.shape[1])
     if count < 2:
         why = f"batch_norm in training of one element a channel, {list(input.shape)}"
@@ -110,17 +108,17 @@ def batch_norm(
     found, mean, variance = apply_all(op, [x, *scales, *unused], options, 3)
     with no_grad():
         if running_mean is not None:
-            _moved(running_mean, LazyTensor(mean).detach(), momentum)
+            _moved(running_mean, Tensor(mean).detach(), momentum)
         if running_var is not None:
-            _moved(running_var, LazyTensor(variance).detach() * (count / (count - 1)), momentum)
-    return LazyTensor(cast(found, dtype))
+            _moved(running_var, Tensor(variance).detach() * (count / (count - 1)), momentum)
+    return Tensor(cast(found, dtype))
 
 
 def instance_norm(
-    input: LazyTensor, running_mean: LazyTensor | None = None, running_var: LazyTensor | None = None,
-    weight: LazyTensor | None = None, bias: LazyTensor | None = None, use_input_stats: bool = True,
+    input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
+    weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
     momentum: float = 0.1, eps: float = 1e-5,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Zero mean and unit variance of each channel of each sample of [N, C, ...], then weight and bias [C].
 
     Running statistics move towards those of the input by `momentum`; they are used without `use_input_stats`.
@@ -137,12 +135,10 @@ def instance_norm(
             _moved(running_var, input.var(dims).mean(0), momentum)
     channels = input.shape[1:2]
     inputs = [input.expression, _or(weight, 1, channels, input.dtype), _or(bias, 0, channels, input.dtype)]
-    return LazyTensor(apply_in(op_named("InstanceNormalization"), inputs, {"epsilon": eps}))
+    return Tensor(apply_in(op_named("InstanceNormalization"), inputs, {"epsilon": eps}))
 
 
-def local_response_norm(
-    input: LazyTensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> LazyTensor:
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """x over a power of the mean square of `size` neighbouring channels of [N, C, ...]."""
     squares = input.square()
     before, after = size // 2, (size - 1) // 2
@@ -157,6 +153,6 @@ def local_response_norm(
     return input / (total * (alpha / size) + k) ** beta
 
 
-def normalize(input: LazyTensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> LazyTensor:
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x over its p-norm along a dim, which is raised to `eps`."""
     return input / input.norm(p, dim, keepdim=True).clamp(min=eps)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import full
 from ...tensors.operations.joining import cat
 
@@ -24,10 +24,10 @@ class PackedSequence(NamedTuple):
             given in that order.
     """
 
-    data: LazyTensor
-    batch_sizes: LazyTensor
-    sorted_indices: LazyTensor | None = None
-    unsorted_indices: LazyTensor | None = None
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None = None
+    unsorted_indices: Tensor | None = None
 
     def lengths(self) -> np.ndarray:
         """The length of each sequence, i64 [N], longest first."""
@@ -36,7 +36,7 @@ class PackedSequence(NamedTuple):
 
 
 def pack_padded_sequence(
-    input: LazyTensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Sequences [longest, N, ...], or [N, longest, ...] with `batch_first`, without their padding.
 
@@ -55,7 +55,7 @@ def pack_padded_sequence(
     if not enforce_sorted:
         order = np.argsort(-counts, kind="stable")
         counts = counts[order]
-        x = x.index_select(1, LazyTensor(leaf(order)))
+        x = x.index_select(1, Tensor(leaf(order)))
     elif (np.diff(counts) > 0).any():
         why = f"lengths {counts.tolist()} are not in descending order"
         raise UsageError("E-NN-LENGTH", None, why, hint="Pass enforce_sorted=False")
@@ -64,7 +64,7 @@ def pack_padded_sequence(
 
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
-) -> tuple[LazyTensor, LazyTensor]:
+) -> tuple[Tensor, Tensor]:
     """The padded sequences and their lengths, in the order in which they were packed.
 
     Args:
@@ -79,32 +79,32 @@ def pad_packed_sequence(
     if sequence.unsorted_indices is not None:
         x = x.index_select(1, sequence.unsorted_indices)
         counts = counts[_numbers(sequence.unsorted_indices)]
-    return x.transpose(0, 1) if batch_first else x, LazyTensor(leaf(counts))
+    return x.transpose(0, 1) if batch_first else x, Tensor(leaf(counts))
 
 
-def padded(sequence: PackedSequence, value: float, length: int) -> LazyTensor:
+def padded(sequence: PackedSequence, value: float, length: int) -> Tensor:
     """[length, N, ...], longest sequences first."""
     sizes, data = _numbers(sequence.batch_sizes), sequence.data
     count = int(sizes.max(initial=0))
     places = np.full((length, count), data.shape[0])
     places[: len(sizes)][np.arange(count) < sizes[:, None]] = np.arange(data.shape[0])
     filler = full((1, *data.shape[1:]), value, dtype=data.dtype)
-    found = cat([data, filler]).index_select(0, LazyTensor(leaf(places.reshape(-1))))
+    found = cat([data, filler]).index_select(0, Tensor(leaf(places.reshape(-1))))
     return found.reshape(length, count, *data.shape[1:])
 
 
-def repacked(x: LazyTensor, like: PackedSequence) -> PackedSequence:
+def repacked(x: Tensor, like: PackedSequence) -> PackedSequence:
     """Sequences [longest, N, ...] packed as others are."""
     return like._replace(data=_packed(x, like.lengths(), None).data)
 
 
-def _packed(x: LazyTensor, counts: np.ndarray, order: np.ndarray | None) -> PackedSequence:
+def _packed(x: Tensor, counts: np.ndarray, order: np.ndarray | None) -> PackedSequence:
     alive = np.arange(counts.max(initial=0))[:, None] < counts
-    places = LazyTensor(leaf(np.flatnonzero(alive)))
+    places = Tensor(leaf(np.flatnonzero(alive)))
     data = x[: len(alive)].reshape(-1, *x.shape[2:]).index_select(0, places)
-    ways = (None, None) if order is None else (LazyTensor(leaf(order)), LazyTensor(leaf(np.argsort(order))))
-    return PackedSequence(data, LazyTensor(leaf(alive.sum(1))), *ways)
+    ways = (None, None) if order is None else (Tensor(leaf(order)), Tensor(leaf(np.argsort(order))))
+    return PackedSequence(data, Tensor(leaf(alive.sum(1))), *ways)
 
 
-def _numbers(given: LazyTensor | Sequence[int] | np.ndarray) -> np.ndarray:
-    return np.asarray(given.array() if isinstance(given, LazyTensor) else given, np.int64)
+def _numbers(given: Tensor | Sequence[int] | np.ndarray) -> np.ndarray:
+    return np.asarray(given.array() if isinstance(given, Tensor) else given, np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import apply_all, leaf, op_named, shape_error
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.operands import apply_in
 from .sizes import Size, batched, per_dim, unbatched
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def max_pooled(
-    dims: int, input: LazyTensor, kernel_size: Size, stride: Any, padding: Size, dilation: Size, ceil_mode: bool,
+    dims: int, input: Tensor, kernel_size: Size, stride: Any, padding: Size, dilation: Size, ceil_mode: bool,
     return_indices: bool,
 ) -> Any:  # fmt: skip
     """The largest element of each window; and its flat place in the image, if asked."""
@@ -39,13 +39,13 @@ def max_pooled(
         "ceil_mode": int(ceil_mode),
     }
     if not return_indices:
-        return unbatched(LazyTensor(apply_in(op_named("MaxPool"), [x.expression], options)), added)
-    values, places = (LazyTensor(each) for each in apply_all(op_named("MaxPool"), [x.expression], options, 2))
+        return unbatched(Tensor(apply_in(op_named("MaxPool"), [x.expression], options)), added)
+    values, places = (Tensor(each) for each in apply_all(op_named("MaxPool"), [x.expression], options, 2))
     return unbatched(values, added), unbatched(places % math.prod(x.shape[2:]), added)
 
 
 def max_pool1d(
-    input: LazyTensor, kernel_size: Size, stride: Any = None, padding: Size = 0, dilation: Size = 1,
+    input: Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window of [N, C, L]."""
@@ -53,7 +53,7 @@ def max_pool1d(
 
 
 def max_pool2d(
-    input: LazyTensor, kernel_size: Size, stride: Any = None, padding: Size = 0, dilation: Size = 1,
+    input: Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window of [N, C, H, W]."""
@@ -61,7 +61,7 @@ def max_pool2d(
 
 
 def max_pool3d(
-    input: LazyTensor, kernel_size: Size, stride: Any = None, padding: Size = 0, dilation: Size = 1,
+    input: Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0, dilation: Size = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window of [N, C, D, H, W]."""
@@ -69,9 +69,9 @@ def max_pool3d(
 
 
 def averaged(
-    dims: int, input: LazyTensor, kernel_size: Size, stride: Any, padding: Size, ceil_mode: bool,
+    dims: int, input: Tensor, kernel_size: Size, stride: Any, padding: Size, ceil_mode: bool,
     count_include_pad: bool, divisor_override: int | None = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The mean of each window; `divisor_override` takes the place of its number of elements."""
     x, added = batched(input, dims, f"avg_pool{dims}d")
     kernel, pads = per_dim(kernel_size, dims, "kernel_size"), per_dim(padding, dims, "padding")
@@ -83,12 +83,12 @@ def averaged(
         "count_include_pad": int(count_include_pad),
     }
     if divisor_override is None:
-        return unbatched(LazyTensor(apply_in(op_named("AveragePool"), [x.expression], options)), added)
-    ones = LazyTensor(leaf(np.ones((1, 1, *x.shape[2:]), x.dtype.as_numpy())))
+        return unbatched(Tensor(apply_in(op_named("AveragePool"), [x.expression], options)), added)
+    ones = Tensor(leaf(np.ones((1, 1, *x.shape[2:]), x.dtype.as_numpy())))
     options["count_include_pad"] = 0
-    means, share = (LazyTensor(apply_in(op_named("AveragePool"), [each.expression], options)) for each in (x, ones))
+    means, share = (Tensor(apply_in(op_named("AveragePool"), [each.expression], options)) for each in (x, ones))
     counts = _counts(x.shape[2:], means.shape[2:], kernel, options["strides"], pads)
-    found = means * share * LazyTensor(leaf(counts.astype(x.dtype.as_numpy()))) / divisor_override
+    found = means * share * Tensor(leaf(counts.astype(x.dtype.as_numpy()))) / divisor_override
     return unbatched(found, added)
 
 
@@ -105,52 +105,50 @@ def _counts(
 
 
 def avg_pool1d(
-    input: LazyTensor, kernel_size: Size, stride: Any = None, padding: Size = 0, ceil_mode: bool = False,
+    input: Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The mean of each window of [N, C, L]."""
     return averaged(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 def avg_pool2d(
-    input: LazyTensor, kernel_size: Size, stride: Any = None, padding: Size = 0, ceil_mode: bool = False,
+    input: Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The mean of each window of [N, C, H, W]."""
     return averaged(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
 def avg_pool3d(
-    input: LazyTensor, kernel_size: Size, stride: Any = None, padding: Size = 0, ceil_mode: bool = False,
+    input: Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The mean of each window of [N, C, D, H, W]."""
     return averaged(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-def _powered(
-    dims: int, input: LazyTensor, norm_type: float, kernel_size: Size, stride: Any, ceil_mode: bool
-) -> LazyTensor:
+def _powered(dims: int, input: Tensor, norm_type: float, kernel_size: Size, stride: Any, ceil_mode: bool) -> Tensor:
     kernel = per_dim(kernel_size, dims, "kernel_size")
     mean = averaged(dims, input**norm_type, kernel, stride, 0, ceil_mode, True)
     return (mean.relu() * math.prod(kernel)) ** (1 / norm_type)
 
 
 def lp_pool1d(
-    input: LazyTensor, norm_type: float, kernel_size: Size, stride: Any = None, ceil_mode: bool = False
-) -> LazyTensor:
+    input: Tensor, norm_type: float, kernel_size: Size, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
     """The p-norm of each window of [N, C, L]."""
     return _powered(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool2d(
-    input: LazyTensor, norm_type: float, kernel_size: Size, stride: Any = None, ceil_mode: bool = False
-) -> LazyTensor:
+    input: Tensor, norm_type: float, kernel_size: Size, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
     """The p-norm of each window of [N, C, H, W]."""
     return _powered(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-def _output_size(input: LazyTensor, output_size: Any, dims: int) -> list[int]:
+def _output_size(input: Tensor, output_size: Any, dims: int) -> list[int]:
     """The lengths of an output; None keeps the input's."""
     given = [output_size] * dims if output_size is None or isinstance(output_size, int) else list(output_size)
     if len(given) != dims:
@@ -164,7 +162,7 @@ def _bounds(length: int, count: int) -> list[tuple[int, int]]:
     return [(place * length // count, -(-(place + 1) * length // count)) for place in range(count)]
 
 
-def _adaptive_mean(input: LazyTensor, output_size: Any, dims: int) -> LazyTensor:
+def _adaptive_mean(input: Tensor, output_size: Any, dims: int) -> Tensor:
     x, added = batched(input, dims, f"adaptive_avg_pool{dims}d")
     wanted = _output_size(x, output_size, dims)
     lengths = x.shape[2:]
@@ -177,55 +175,55 @@ def _adaptive_mean(input: LazyTensor, output_size: Any, dims: int) -> LazyTensor
         share = np.zeros((x.shape[dim], count))
         for place, (begin, end) in enumerate(_bounds(x.shape[dim], count)):
             share[begin:end, place] = 1 / (end - begin)
-        weights = LazyTensor(leaf(share.astype(x.dtype.as_numpy())))
+        weights = Tensor(leaf(share.astype(x.dtype.as_numpy())))
         x = (x.movedim(dim, -1) @ weights).movedim(-1, dim)
     return unbatched(x, added)
 
 
-def _adaptive_max(input: LazyTensor, output_size: Any, dims: int) -> LazyTensor:
+def _adaptive_max(input: Tensor, output_size: Any, dims: int) -> Tensor:
     x, added = batched(input, dims, f"adaptive_max_pool{dims}d")
     for dim, count in enumerate(_output_size(x, output_size, dims), 2):
         bounds = _bounds(x.shape[dim], count)
         longest = max(end - begin for begin, end in bounds)
         places = [[min(begin + step, end - 1) for step in range(longest)] for begin, end in bounds]
-        windows = x.index_select(dim, LazyTensor(leaf(np.array(places, np.int64).reshape(-1))))
+        windows = x.index_select(dim, Tensor(leaf(np.array(places, np.int64).reshape(-1))))
         x = windows.unflatten(dim, (count, longest)).max(dim + 1)[0]
     return unbatched(x, added)
 
 
-def adaptive_avg_pool1d(input: LazyTensor, output_size: Any) -> LazyTensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """The means of as many windows of [N, C, L] as `output_size` says."""
     return _adaptive_mean(input, output_size, 1)
 
 
-def adaptive_avg_pool2d(input: LazyTensor, output_size: Any) -> LazyTensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """The means of as many windows of [N, C, H, W] as `output_size` says, None for the length of the input."""
     return _adaptive_mean(input, output_size, 2)
 
 
-def adaptive_avg_pool3d(input: LazyTensor, output_size: Any) -> LazyTensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """The means of as many windows of [N, C, D, H, W] as `output_size` says, None for the length of the input."""
     return _adaptive_mean(input, output_size, 3)
 
 
-def adaptive_max_pool1d(input: LazyTensor, output_size: Any) -> LazyTensor:
+def adaptive_max_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """The largest elements of as many windows of [N, C, L] as `output_size` says."""
     return _adaptive_max(input, output_size, 1)
 
 
-def adaptive_max_pool2d(input: LazyTensor, output_size: Any) -> LazyTensor:
+def adaptive_max_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """The largest elements of as many windows of [N, C, H, W] as `output_size` says."""
     return _adaptive_max(input, output_size, 2)
 
 
-def adaptive_max_pool3d(input: LazyTensor, output_size: Any) -> LazyTensor:
+def adaptive_max_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """The largest elements of as many windows of [N, C, D, H, W] as `output_size` says."""
     return _adaptive_max(input, output_size, 3)
 
 
 def _unpooled(
-    dims: int, input: LazyTensor, indices: LazyTensor, kernel_size: Size, stride: Any, padding: Size, output_size: Any
-) -> LazyTensor:
+    dims: int, input: Tensor, indices: Tensor, kernel_size: Size, stride: Any, padding: Size, output_size: Any
+) -> Tensor:
     x, added = batched(input, dims, f"max_unpool{dims}d")
     kernel, pads = per_dim(kernel_size, dims, "kernel_size"), per_dim(padding, dims, "padding")
     steps = kernel if stride is None else per_dim(stride, dims, "stride")
@@ -235,30 +233,30 @@ def _unpooled(
         size = list(output_size)[-dims:]
     if indices.shape != input.shape:
         raise shape_error(f"max_unpool{dims}d: indices {list(indices.shape)} of {list(input.shape)}")
-    zeros = LazyTensor(leaf(np.zeros((*x.shape[:2], math.prod(size)), x.dtype.as_numpy())))
+    zeros = Tensor(leaf(np.zeros((*x.shape[:2], math.prod(size)), x.dtype.as_numpy())))
     found = zeros.scatter(2, indices.reshape(*x.shape[:2], -1), x.flatten(2))
     return unbatched(found.reshape(*x.shape[:2], *size), added)
 
 
 def max_unpool1d(
-    input: LazyTensor, indices: LazyTensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
+    input: Tensor, indices: Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
     output_size: Any = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Zeros with the elements of a pooled [N, C, L] where `max_pool1d` found them."""
     return _unpooled(1, input, indices, kernel_size, stride, padding, output_size)
 
 
 def max_unpool2d(
-    input: LazyTensor, indices: LazyTensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
+    input: Tensor, indices: Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
     output_size: Any = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Zeros with the elements of a pooled [N, C, H, W] where `max_pool2d` found them."""
     return _unpooled(2, input, indices, kernel_size, stride, padding, output_size)
 
 
 def max_unpool3d(
-    input: LazyTensor, indices: LazyTensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
+    input: Tensor, indices: Tensor, kernel_size: Size, stride: Any = None, padding: Size = 0,
     output_size: Any = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Zeros with the elements of a pooled [N, C, D, H, W] where `max_pool3d` found them."""
     return _unpooled(3, input, indices, kernel_size, stride, padding, output_size)

@@ -15,7 +15,7 @@ from ...ops.recurrent.lstm_steps import lstm_steps
 from ...ops.recurrent.rnn_steps import rnn_steps
 from ...tensors.core.expression import apply_all, leaf, op_named, shape_error
 from ...tensors.core.grad_mode import is_grad_enabled
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.joining import cat, stack
 from .linear import linear
 
@@ -29,18 +29,18 @@ OPERATORS = {"LSTM": "LSTM", "GRU": "GRU", "RNN_TANH": "RNN", "RNN_RELU": "RNN"}
 class Weights(NamedTuple):
     """The weights of one direction of a layer: of the input, the hidden state, their biases, and the projection."""
 
-    ih: LazyTensor
-    hh: LazyTensor
-    bias_ih: LazyTensor | None = None
-    bias_hh: LazyTensor | None = None
-    hr: LazyTensor | None = None
+    ih: Tensor
+    hh: Tensor
+    bias_ih: Tensor | None = None
+    bias_hh: Tensor | None = None
+    hr: Tensor | None = None
 
 
-State = tuple[LazyTensor, ...]
+State = tuple[Tensor, ...]
 """The hidden state [N, hidden]; of LSTM also the cell state."""
 
 
-def _step(kind: str, added: LazyTensor, state: State, weights: Weights) -> State:
+def _step(kind: str, added: Tensor, state: State, weights: Weights) -> State:
     """The next state; `added` [N, gates] is what the input adds to the gates."""
     h = state[0]
     if kind == "GRU":
@@ -58,7 +58,7 @@ def _step(kind: str, added: LazyTensor, state: State, weights: Weights) -> State
     return (h if weights.hr is None else h @ weights.hr.T), c
 
 
-def _added(kind: str, input: LazyTensor, weights: Weights) -> LazyTensor:
+def _added(kind: str, input: Tensor, weights: Weights) -> Tensor:
     """What inputs [..., width] add to the gates. In GRU the bias of the hidden state belongs to its own product."""
     bias = weights.bias_ih
     if bias is not None and weights.bias_hh is not None and kind != "GRU":
@@ -67,12 +67,12 @@ def _added(kind: str, input: LazyTensor, weights: Weights) -> LazyTensor:
 
 
 def _direction(
-    kind: str, x: LazyTensor, state: State, weights: Weights, lengths: np.ndarray | None, backwards: bool
-) -> tuple[LazyTensor, State]:
+    kind: str, x: Tensor, state: State, weights: Weights, lengths: np.ndarray | None, backwards: bool
+) -> tuple[Tensor, State]:
     """Hidden states [T, N, hidden] of inputs [T, N, width], and the last state; behind its end the state of a sequence
     stays as it is."""
     added = _added(kind, x, weights)
-    ends = None if lengths is None else LazyTensor(leaf(lengths.astype(np.int32)))
+    ends = None if lengths is None else Tensor(leaf(lengths.astype(np.int32)))
     options: dict[str, Any] = {"reverse": int(backwards)}
     if kind == "LSTM":
         inputs, operator, outputs = [added, weights.hh, *state, ends, weights.hr], lstm_steps, 3
@@ -82,7 +82,7 @@ def _direction(
         inputs, operator, outputs = [added, weights.hh, *state, ends], rnn_steps, 1
         options["activation"] = _activation(kind)
     expressions = [None if each is None else each.expression for each in inputs]
-    every = [LazyTensor(each) for each in apply_all(operator, expressions, options, outputs)]
+    every = [Tensor(each) for each in apply_all(operator, expressions, options, outputs)]
     last = 0 if backwards else -1
     return every[0], tuple(each[last] for each in every[: len(state)])
 
@@ -92,7 +92,7 @@ def _activation(kind: str) -> str:
     return kind.removeprefix("RNN_").title()
 
 
-def _in_order(kind: str, x: LazyTensor) -> LazyTensor:
+def _in_order(kind: str, x: Tensor) -> Tensor:
     """Gates along the first dim in ONNX's order."""
     order = ORDERS[kind]
     if len(order) == 1:
@@ -102,16 +102,16 @@ def _in_order(kind: str, x: LazyTensor) -> LazyTensor:
 
 
 def _operator(
-    kind: str, x: LazyTensor, state: State, directions: Sequence[Weights], lengths: np.ndarray | None
-) -> tuple[LazyTensor, State]:
+    kind: str, x: Tensor, state: State, directions: Sequence[Weights], lengths: np.ndarray | None
+) -> tuple[Tensor, State]:
     """A layer as one operator: x [T, N, width], states [directions, N, hidden]."""
 
-    def joined(name: str) -> LazyTensor:
+    def joined(name: str) -> Tensor:
         return stack([_in_order(kind, getattr(weights, name)) for weights in directions])
 
-    inputs: list[LazyTensor | None] = [x, joined("ih"), joined("hh"), None, None, *state]
+    inputs: list[Tensor | None] = [x, joined("ih"), joined("hh"), None, None, *state]
     if lengths is not None:
-        inputs[4] = LazyTensor(leaf(lengths.astype(np.int32)))
+        inputs[4] = Tensor(leaf(lengths.astype(np.int32)))
     if directions[0].bias_ih is not None:
         inputs[3] = cat([joined("bias_ih"), joined("bias_hh")], 1)
     hidden = directions[0].hh.shape[1]
@@ -125,13 +125,13 @@ def _operator(
         options["activations"] = [_activation(kind)] * len(directions)
     expressions = [None if each is None else each.expression for each in inputs]
     outputs = apply_all(op_named(OPERATORS[kind]), expressions, options, 1 + len(state))
-    y, *last = [LazyTensor(each) for each in outputs]
+    y, *last = [Tensor(each) for each in outputs]
     return y.transpose(1, 2).reshape(*y.shape[:1], y.shape[2], -1), tuple(last)
 
 
 def layer(
-    kind: str, x: LazyTensor, state: State, directions: Sequence[Weights], lengths: np.ndarray | None = None
-) -> tuple[LazyTensor, State]:
+    kind: str, x: Tensor, state: State, directions: Sequence[Weights], lengths: np.ndarray | None = None
+) -> tuple[Tensor, State]:
     """One layer: hidden states [T, N, directions * hidden] of inputs [T, N, width], and last states.
 
     Args:
@@ -152,7 +152,7 @@ def layer(
     return cat(outputs, -1), tuple(stack(list(each)) for each in zip(*last, strict=True))
 
 
-def cell(kind: str, input: LazyTensor, state: State, weights: Weights) -> State:
+def cell(kind: str, input: Tensor, state: State, weights: Weights) -> State:
     """The next state [N, hidden] of a cell."""
     gates, width = GATES[kind] * state[0].shape[-1], weights.ih.shape[1]
     if input.shape[-1] != width or weights.ih.shape[0] != gates:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import shape_error
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 
 Size = int | Sequence[int]
 
@@ -24,7 +24,7 @@ def per_dim(size: Any, dims: int, what: str = "size") -> tuple[int, ...]:
     return found
 
 
-def batched(input: LazyTensor, dims: int, what: str) -> tuple[LazyTensor, bool]:
+def batched(input: Tensor, dims: int, what: str) -> tuple[Tensor, bool]:
     """[N, C, ...] of images with `dims` dims, and whether the batch was added."""
     if input.ndim == dims + 2:
         return input, False
@@ -34,7 +34,7 @@ def batched(input: LazyTensor, dims: int, what: str) -> tuple[LazyTensor, bool]:
     raise shape_error(f"{what}: a tensor of shape {list(input.shape)} where {expected} are needed")
 
 
-def unbatched(output: LazyTensor, added: bool) -> LazyTensor:
+def unbatched(output: Tensor, added: bool) -> Tensor:
     """Without the batch that `batched` added."""
     return output.squeeze(0) if added else output
 

@@ -9,27 +9,27 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf, shape_error
 from ...tensors.core.grad_mode import GRAD_MODE, no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import arange
 from ...tensors.operations.indexing import where
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
 
 
-def _renormalized(weight: LazyTensor, input: LazyTensor, max_norm: float, norm_type: float) -> None:
+def _renormalized(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
     """Shorten the rows that are looked up to a norm."""
     with no_grad():
         sizes = weight.norm(norm_type, 1)
-        zeros = LazyTensor(leaf(np.zeros(weight.shape[0], weight.dtype.as_numpy())))
+        zeros = Tensor(leaf(np.zeros(weight.shape[0], weight.dtype.as_numpy())))
         used = zeros.scatter(0, input.reshape(-1).long(), 1.0)
         scale = where((used > 0) & (sizes > max_norm), max_norm / (sizes + 1e-7), 1.0)
         weight.become(weight * scale.unsqueeze(1))
 
 
 def embedding(
-    input: LazyTensor, weight: LazyTensor, padding_idx: int | None = None, max_norm: float | None = None,
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Rows of `weight` [rows, width] by the numbers `input` [...]: [..., width].
 
     Args:
@@ -49,7 +49,7 @@ def embedding(
     found = weight.index_select(0, numbers.reshape(-1)).reshape(*input.shape, weight.shape[1])
     if scale_grad_by_freq:
         flat = input.reshape(-1).long()
-        zeros = LazyTensor(leaf(np.zeros(weight.shape[0], weight.dtype.as_numpy())))
+        zeros = Tensor(leaf(np.zeros(weight.shape[0], weight.dtype.as_numpy())))
         counts = zeros.scatter_add(0, flat, (flat * 0 + 1).to(weight.dtype))[flat].reshape(*input.shape, 1)
         found = found.detach() + (found - found.detach()) / counts
     if padding_idx is None:
@@ -59,9 +59,9 @@ def embedding(
 
 
 def embedding_bag(
-    input: LazyTensor, weight: LazyTensor, offsets: LazyTensor | None = None, mode: str = "mean",
-    per_sample_weights: LazyTensor | None = None, padding_idx: int | None = None,
-) -> LazyTensor:  # fmt: skip
+    input: Tensor, weight: Tensor, offsets: Tensor | None = None, mode: str = "mean",
+    per_sample_weights: Tensor | None = None, padding_idx: int | None = None,
+) -> Tensor:  # fmt: skip
     """Sums, means or largest elements of rows of bags: `input` [bags, rows each], or all in a row with `offsets`, where
     each bag begins.
 
@@ -86,23 +86,23 @@ def embedding_bag(
     flat = input.reshape(-1)
     rows = embedding(flat, weight, padding_idx)
     counted = None if padding_idx is None else flat.ne(padding_idx % weight.shape[0])
-    place = LazyTensor(leaf(numbers.astype(np.int64)))
+    place = Tensor(leaf(numbers.astype(np.int64)))
     if mode == "max":
         return _largest(rows, counted, numbers, bags)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
     if counted is not None:
         rows = rows * counted.to(rows.dtype).unsqueeze(1)
-    zeros = LazyTensor(leaf(np.zeros((bags, weight.shape[1]), weight.dtype.as_numpy())))
+    zeros = Tensor(leaf(np.zeros((bags, weight.shape[1]), weight.dtype.as_numpy())))
     total = zeros.index_add(0, place, rows)
     if mode == "sum":
         return total
     ones = (flat.eq(flat) if counted is None else counted).to(weight.dtype)
-    sizes = LazyTensor(leaf(np.zeros(bags, weight.dtype.as_numpy()))).scatter_add(0, place, ones)
+    sizes = Tensor(leaf(np.zeros(bags, weight.dtype.as_numpy()))).scatter_add(0, place, ones)
     return total / sizes.clamp(min=1).unsqueeze(1)
 
 
-def _largest(rows: LazyTensor, counted: LazyTensor | None, numbers: np.ndarray, bags: int) -> LazyTensor:
+def _largest(rows: Tensor, counted: Tensor | None, numbers: np.ndarray, bags: int) -> Tensor:
     """The largest elements of the rows of each bag, 0 of empty ones."""
     sizes = np.bincount(numbers, minlength=bags)
     longest = max(1, int(sizes.max(initial=0)))
@@ -110,15 +110,15 @@ def _largest(rows: LazyTensor, counted: LazyTensor | None, numbers: np.ndarray, 
     steps = np.arange(longest)
     real = steps < sizes[:, None]
     places = np.where(real, first[:, None] + steps, 0)
-    windows = rows[LazyTensor(leaf(places.astype(np.int64)))] if rows.shape[0] else rows
-    kept = LazyTensor(leaf(real))
+    windows = rows[Tensor(leaf(places.astype(np.int64)))] if rows.shape[0] else rows
+    kept = Tensor(leaf(real))
     if counted is not None:
-        kept = kept & counted[LazyTensor(leaf(places.astype(np.int64)))]
+        kept = kept & counted[Tensor(leaf(places.astype(np.int64)))]
     found = where(kept.unsqueeze(-1), windows, -float("inf")).max(1)[0]
     return where(kept.any(1).unsqueeze(1), found, 0.0)
 
 
-def one_hot(tensor: LazyTensor, num_classes: int = -1) -> LazyTensor:
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 at the number of each element, 0 elsewhere, in a new last dim; -1: as many classes as the largest number
     needs."""
     if tensor.dtype.kind not in ("int", "uint"):

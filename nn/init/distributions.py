@@ -12,7 +12,7 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.random import Generator, randperm
 
 __all__ = [
@@ -37,13 +37,13 @@ def skipped(skip: bool = True) -> Iterator[None]:
         _DRAWING.on = before
 
 
-def filled(tensor: LazyTensor, array: np.ndarray) -> LazyTensor:
+def filled(tensor: Tensor, array: np.ndarray) -> Tensor:
     """Let a tensor have the elements of an array."""
     with no_grad():
-        return tensor.become(LazyTensor(leaf(np.ascontiguousarray(array, tensor.dtype.as_numpy()))))
+        return tensor.become(Tensor(leaf(np.ascontiguousarray(array, tensor.dtype.as_numpy()))))
 
 
-def uniform_(tensor: LazyTensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> LazyTensor:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform numbers from `a` on and below `b`."""
     if not _DRAWING.on:
         return tensor
@@ -51,7 +51,7 @@ def uniform_(tensor: LazyTensor, a: float = 0.0, b: float = 1.0, generator: Gene
         return tensor.uniform_(a, b, generator)
 
 
-def normal_(tensor: LazyTensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> LazyTensor:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal numbers."""
     if not _DRAWING.on:
         return tensor
@@ -60,9 +60,9 @@ def normal_(tensor: LazyTensor, mean: float = 0.0, std: float = 1.0, generator: 
 
 
 def trunc_normal_(
-    tensor: LazyTensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
     generator: Generator | None = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Normal numbers between `a` and `b`, by the inverse of the distribution function."""
     low, high = (math.erf((bound - mean) / std / math.sqrt(2)) for bound in (a, b))
     with no_grad():
@@ -89,30 +89,30 @@ def _inverse_erf(y: np.ndarray) -> np.ndarray:
     return x
 
 
-def constant_(tensor: LazyTensor, val: float) -> LazyTensor:
+def constant_(tensor: Tensor, val: float) -> Tensor:
     """One number."""
     with no_grad():
         return tensor.fill_(val)
 
 
-def ones_(tensor: LazyTensor) -> LazyTensor:
+def ones_(tensor: Tensor) -> Tensor:
     """Ones."""
     return constant_(tensor, 1)
 
 
-def zeros_(tensor: LazyTensor) -> LazyTensor:
+def zeros_(tensor: Tensor) -> Tensor:
     """Zeros."""
     return constant_(tensor, 0)
 
 
-def eye_(tensor: LazyTensor) -> LazyTensor:
+def eye_(tensor: Tensor) -> Tensor:
     """Ones on the diagonal of a matrix."""
     if tensor.ndim != 2:
         raise UsageError("E-NN-SHAPE", None, f"eye_ fills matrices, not {list(tensor.shape)}")
     return filled(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
 
 
-def dirac_(tensor: LazyTensor, groups: int = 1) -> LazyTensor:
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """A convolution's weight that passes as many channels on as it can."""
     if not 3 <= tensor.ndim <= 5 or tensor.shape[0] % groups:
         why = f"dirac_ of {groups} groups does not fit {list(tensor.shape)}"
@@ -126,7 +126,7 @@ def dirac_(tensor: LazyTensor, groups: int = 1) -> LazyTensor:
     return filled(tensor, found)
 
 
-def sparse_(tensor: LazyTensor, sparsity: float, std: float = 0.01) -> LazyTensor:
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
     """Normal numbers in a matrix, a share of each column set to zero."""
     if tensor.ndim != 2:
         raise UsageError("E-NN-SHAPE", None, f"sparse_ fills matrices, not {list(tensor.shape)}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.random import Generator
 from .distributions import filled, normal_, uniform_
 
@@ -33,7 +33,7 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
     return GAINS[nonlinearity]
 
 
-def fans(tensor: LazyTensor) -> tuple[int, int]:
+def fans(tensor: Tensor) -> tuple[int, int]:
     """Inputs of each output of a weight [out, in, ...], and outputs of each input."""
     if tensor.ndim < 2:
         why = f"a weight of shape {list(tensor.shape)} does not have inputs and outputs"
@@ -42,41 +42,41 @@ def fans(tensor: LazyTensor) -> tuple[int, int]:
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
-def xavier_uniform_(tensor: LazyTensor, gain: float = 1.0, generator: Generator | None = None) -> LazyTensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform numbers of variance ``gain ** 2 * 2 / (fan_in + fan_out)``."""
     bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / float(sum(fans(tensor))))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: LazyTensor, gain: float = 1.0, generator: Generator | None = None) -> LazyTensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal numbers of variance ``gain ** 2 * 2 / (fan_in + fan_out)``."""
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(sum(fans(tensor)))), generator)
 
 
-def _kaiming(tensor: LazyTensor, a: float, mode: str, nonlinearity: str) -> float:
+def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise UsageError("E-NN-VALUE", None, f"{mode!r} is not a mode", expected="fan_in or fan_out")
     return calculate_gain(nonlinearity, a) / math.sqrt(fans(tensor)[mode == "fan_out"])
 
 
 def kaiming_uniform_(
-    tensor: LazyTensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Uniform numbers of variance ``gain ** 2 / fan``; `a` is the slope of leaky_relu."""
     bound = math.sqrt(3.0) * _kaiming(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(
-    tensor: LazyTensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Normal numbers of variance ``gain ** 2 / fan``; `a` is the slope of leaky_relu."""
     return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity), generator)
 
 
-def orthogonal_(tensor: LazyTensor, gain: float = 1, generator: Generator | None = None) -> LazyTensor:
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
     """Orthogonal rows, or columns where these are fewer (Saxe et al. 2013)."""
     fans(tensor)
     rows = tensor.shape[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import full
 from ..core.module import Module
 from ..core.parameter import Parameter
@@ -26,7 +26,7 @@ class Activation(Module):
         inplace: accepted and shown as in torch; the input stays as it is.
     """
 
-    function: Callable[..., LazyTensor]
+    function: Callable[..., Tensor]
 
     def __init__(self, inplace: bool = False, **settings: Any) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Activation(Module):
         for name, value in settings.items():
             setattr(self, name, value)
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape, unless the function says otherwise."""
         return self.function(input, **{name: getattr(self, name) for name in self._settings})
 
@@ -230,7 +230,7 @@ class Softmax(Activation):
     def __init__(self, dim: int | None = None) -> None:
         super().__init__(dim=dim)
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape."""
         return activation.softmax(input, _dim(self.dim, input))
 
@@ -241,7 +241,7 @@ class LogSoftmax(Activation):
     def __init__(self, dim: int | None = None) -> None:
         super().__init__(dim=dim)
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape."""
         return activation.log_softmax(input, _dim(self.dim, input))
 
@@ -252,19 +252,19 @@ class Softmin(Activation):
     def __init__(self, dim: int | None = None) -> None:
         super().__init__(dim=dim)
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape."""
         return activation.softmin(input, _dim(self.dim, input))
 
 
-def _dim(dim: int | None, x: LazyTensor) -> int:
+def _dim(dim: int | None, x: Tensor) -> int:
     return int(x.ndim not in (0, 1, 3)) if dim is None else dim
 
 
 class Softmax2d(Module):
     """softmax over the channels of [N, C, H, W] or [C, H, W]."""
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape."""
         return activation.softmax(input, -3)
 
@@ -275,7 +275,7 @@ class RReLU(Activation):
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         super().__init__(inplace, lower=lower, upper=upper)
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape."""
         return activation.rrelu(input, self.lower, self.upper, self.training)
 
@@ -293,7 +293,7 @@ class PReLU(Module):
         self.init = init
         self.weight = Parameter(full([num_parameters], float(init), dtype=dtype, device=device))
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape."""
         return activation.prelu(input, self.weight)
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.activation import softmax
 from ...tensors.operations.creation import zeros
 from ...tensors.operations.indexing import where
@@ -78,10 +78,10 @@ class MultiheadAttention(Module):
                 init.xavier_normal_(bias)
 
     def forward(
-        self, query: LazyTensor, key: LazyTensor, value: LazyTensor, key_padding_mask: LazyTensor | None = None,
-        need_weights: bool = True, attn_mask: LazyTensor | None = None, average_attn_weights: bool = True,
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None,
+        need_weights: bool = True, attn_mask: Tensor | None = None, average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[LazyTensor, LazyTensor | None]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """The result and the weights of the keys.
 
         Args:
@@ -120,7 +120,7 @@ class MultiheadAttention(Module):
             return result.squeeze(0), None if shown is None else shown.squeeze(0)
         return result if self.batch_first else result.transpose(0, 1), shown
 
-    def _projected(self, query: LazyTensor, key: LazyTensor, value: LazyTensor) -> tuple[LazyTensor, ...]:
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         if self.in_proj_weight is None:
             weights: Any = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
@@ -131,9 +131,9 @@ class MultiheadAttention(Module):
         given = zip((query, key, value), weights, biases, strict=True)
         return tuple(linear(x, weight, bias) for x, weight, bias in given)
 
-    def _mask(self, attn_mask: LazyTensor | None, key_padding_mask: LazyTensor | None, batch: int) -> LazyTensor | None:
+    def _mask(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, batch: int) -> Tensor | None:
         """Both masks as floats that are added to scores [N, heads, queries, keys]."""
-        found: LazyTensor | None = None
+        found: Tensor | None = None
         if attn_mask is not None:
             found = _added(attn_mask)
             if found.ndim == 3:
@@ -144,6 +144,6 @@ class MultiheadAttention(Module):
         return found
 
 
-def _added(mask: LazyTensor) -> LazyTensor:
+def _added(mask: Tensor) -> Tensor:
     """-inf where a mask of booleans is true; floats as they are."""
     return where(mask, -math.inf, 0.0) if mask.dtype.kind == "bool" else mask

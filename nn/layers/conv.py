@@ -8,7 +8,7 @@ from typing import Any
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import shape_error
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import zeros
 from .. import init
 from ..core.module import Module
@@ -93,7 +93,7 @@ class _ConvNd(_Conv):
         channels, options = (in_channels, out_channels), (padding_mode, device, dtype)
         self._prepare(channels, kernel_size, stride, padding, dilation, groups, bias, options)
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """[N, out_channels, ...] or [out_channels, ...]."""
         padding: Any = self.padding
         if self.padding_mode != "zeros":
@@ -163,7 +163,7 @@ class _ConvTransposeNd(_Conv):
         channels, options = (in_channels, out_channels), (padding_mode, device, dtype)
         self._prepare(channels, kernel_size, stride, padding, dilation, groups, bias, options)
 
-    def forward(self, input: LazyTensor, output_size: Sequence[int] | None = None) -> LazyTensor:
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """[N, out_channels, ...]; `output_size` chooses one of the sizes that a convolution makes `input` from."""
         extra = self.output_padding if output_size is None else self._extra(input, list(output_size)[-self.dims :])
         padding: Any = self.padding
@@ -171,7 +171,7 @@ class _ConvTransposeNd(_Conv):
             input, self.weight, self.bias, self.stride, padding, extra, self.groups, self.dilation
         )
 
-    def _extra(self, input: LazyTensor, size: Sequence[int]) -> tuple[int, ...]:
+    def _extra(self, input: Tensor, size: Sequence[int]) -> tuple[int, ...]:
         found = []
         for dim, wanted in enumerate(size):
             reach = self.dilation[dim] * (self.kernel_size[dim] - 1) + 1
@@ -227,7 +227,7 @@ class Unfold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """The columns."""
         return unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
@@ -250,7 +250,7 @@ class Fold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """The images."""
         return fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.module import Module
 from ..functional import distance
 from ..functional.ctc import ctc_loss
@@ -24,7 +24,7 @@ class CosineSimilarity(Module):
         self.dim = dim
         self.eps = eps
 
-    def forward(self, x1: LazyTensor, x2: LazyTensor) -> LazyTensor:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """The input's shape without the dim."""
         return distance.cosine_similarity(x1, x2, self.dim, self.eps)
 
@@ -38,7 +38,7 @@ class PairwiseDistance(Module):
         self.eps = eps
         self.keepdim = keepdim
 
-    def forward(self, x1: LazyTensor, x2: LazyTensor) -> LazyTensor:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """The distances."""
         return distance.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
@@ -50,7 +50,7 @@ class CosineEmbeddingLoss(Loss):
         super().__init__(reduction)
         self.margin = margin
 
-    def forward(self, input1: LazyTensor, input2: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return distance.cosine_embedding_loss(input1, input2, target, self.margin, self.reduction)
 
@@ -67,7 +67,7 @@ class TripletMarginLoss(Loss):
         self.eps = eps
         self.swap = swap
 
-    def forward(self, anchor: LazyTensor, positive: LazyTensor, negative: LazyTensor) -> LazyTensor:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The loss, reduced."""
         return distance.triplet_margin_loss(
             anchor, positive, negative, self.margin, self.p, self.eps, self.swap, self.reduction
@@ -86,7 +86,7 @@ class TripletMarginWithDistanceLoss(Loss):
         self.margin = margin
         self.swap = swap
 
-    def forward(self, anchor: LazyTensor, positive: LazyTensor, negative: LazyTensor) -> LazyTensor:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The loss, reduced."""
         options: dict[str, Any] = {"margin": self.margin, "swap": self.swap, "reduction": self.reduction}
         return distance.triplet_margin_with_distance_loss(
@@ -102,9 +102,7 @@ class CTCLoss(Loss):
         self.blank = blank
         self.zero_infinity = zero_infinity
 
-    def forward(
-        self, log_probs: LazyTensor, targets: LazyTensor, input_lengths: Any, target_lengths: Any
-    ) -> LazyTensor:
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
         """The loss of log-probabilities [T, N, C], reduced; lengths are read."""
         return ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.module import Module
 from ..functional.dropout import (
     alpha_dropout,
@@ -22,7 +22,7 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Fe
 class _Dropout(Module):
     """A function of `functional.dropout` with its probability."""
 
-    function: Callable[..., LazyTensor]
+    function: Callable[..., Tensor]
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _Dropout(Module):
         self.p = p
         self.inplace = inplace
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """The input, of which parts are zero in training."""
         return self.function(input, self.p, self.training)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.module import Module
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear
@@ -33,7 +33,7 @@ class _Lazy(Module):
         super().__init__()
         self.given, self.options = given, options
 
-    def forward(self, input: LazyTensor, *others: Any) -> Any:
+    def forward(self, input: Tensor, *others: Any) -> Any:
         """What the layer computes that this one is from now on."""
         if input.ndim <= self.trailing:
             why = f"{type(self).__name__} of a tensor of shape {list(input.shape)}"
@@ -75,7 +75,7 @@ class LazyBatchNorm1d(_Lazy):
 
     becomes = BatchNorm1d
 
-    def forward(self, input: LazyTensor, *others: Any) -> Any:
+    def forward(self, input: Tensor, *others: Any) -> Any:
         """What the layer computes that this one is from now on."""
         self.trailing = max(input.ndim - 2, 0)
         return super().forward(input, *others)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import zeros
 from .. import init
 from ..core.module import Module
@@ -51,7 +51,7 @@ class Linear(Module):
             bound = 1 / math.sqrt(self.in_features) if self.in_features else 0
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """[..., out_features]."""
         return linear(input, self.weight, self.bias)
 
@@ -87,7 +87,7 @@ class Bilinear(Module):
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
-    def forward(self, input1: LazyTensor, input2: LazyTensor) -> LazyTensor:
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         """[..., out_features]."""
         return bilinear(input1, input2, self.weight, self.bias)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.module import Module
 from ..functional import loss
 
@@ -24,9 +24,9 @@ class Loss(Module):
 class WeightedLoss(Loss):
     """A loss with weights of classes or elements, which are a buffer."""
 
-    weight: LazyTensor | None
+    weight: Tensor | None
 
-    def __init__(self, weight: LazyTensor | None = None, reduction: str = "mean") -> None:
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
 
@@ -38,7 +38,7 @@ _Loss, _WeightedLoss = Loss, WeightedLoss
 class MSELoss(Loss):
     """The squared error."""
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.mse_loss(input, target, self.reduction)
 
@@ -46,7 +46,7 @@ class MSELoss(Loss):
 class L1Loss(Loss):
     """The absolute error."""
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.l1_loss(input, target, self.reduction)
 
@@ -58,7 +58,7 @@ class SmoothL1Loss(Loss):
         super().__init__(reduction)
         self.beta = beta
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.smooth_l1_loss(input, target, self.reduction, self.beta)
 
@@ -70,7 +70,7 @@ class HuberLoss(Loss):
         super().__init__(reduction)
         self.delta = delta
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.huber_loss(input, target, self.reduction, self.delta)
 
@@ -78,7 +78,7 @@ class HuberLoss(Loss):
 class BCELoss(WeightedLoss):
     """The cross entropy of probabilities with targets from 0 to 1."""
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.binary_cross_entropy(input, target, self.weight, self.reduction)
 
@@ -86,15 +86,13 @@ class BCELoss(WeightedLoss):
 class BCEWithLogitsLoss(WeightedLoss):
     """The cross entropy of logits with targets from 0 to 1; `pos_weight` counts targets of 1 so many times."""
 
-    pos_weight: LazyTensor | None
+    pos_weight: Tensor | None
 
-    def __init__(
-        self, weight: LazyTensor | None = None, reduction: str = "mean", pos_weight: LazyTensor | None = None
-    ) -> None:
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None) -> None:
         super().__init__(weight, reduction)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.binary_cross_entropy_with_logits(input, target, self.weight, self.reduction, self.pos_weight)
 
@@ -102,11 +100,11 @@ class BCEWithLogitsLoss(WeightedLoss):
 class NLLLoss(WeightedLoss):
     """Minus the log-probability of the target's class."""
 
-    def __init__(self, weight: LazyTensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
+    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__(weight, reduction)
         self.ignore_index = ignore_index
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss of log-probabilities [N, C, ...] and classes [N, ...], reduced."""
         return loss.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
 
@@ -115,14 +113,14 @@ class CrossEntropyLoss(WeightedLoss):
     """The cross entropy of logits with classes, or with probabilities."""
 
     def __init__(
-        self, weight: LazyTensor | None = None, ignore_index: int = -100, reduction: str = "mean",
+        self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__(weight, reduction)
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss of logits [N, C, ...] and classes [N, ...] or probabilities [N, C, ...], reduced."""
         return loss.cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
 
@@ -134,7 +132,7 @@ class KLDivLoss(Loss):
         super().__init__(reduction)
         self.log_target = log_target
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.kl_div(input, target, self.reduction, self.log_target)
 
@@ -148,7 +146,7 @@ class PoissonNLLLoss(Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, log_input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.poisson_nll_loss(log_input, target, self.log_input, self.full, self.eps, self.reduction)
 
@@ -161,7 +159,7 @@ class GaussianNLLLoss(Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, input: LazyTensor, target: LazyTensor, var: LazyTensor | float) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor, var: Tensor | float) -> Tensor:
         """The loss, reduced."""
         return loss.gaussian_nll_loss(input, target, var, self.full, self.eps, self.reduction)
 
@@ -173,7 +171,7 @@ class HingeEmbeddingLoss(Loss):
         super().__init__(reduction)
         self.margin = margin
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.hinge_embedding_loss(input, target, self.margin, self.reduction)
 
@@ -185,7 +183,7 @@ class MarginRankingLoss(Loss):
         super().__init__(reduction)
         self.margin = margin
 
-    def forward(self, input1: LazyTensor, input2: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.margin_ranking_loss(input1, input2, target, self.margin, self.reduction)
 
@@ -193,7 +191,7 @@ class MarginRankingLoss(Loss):
 class SoftMarginLoss(Loss):
     """log(1 + exp(-target * input)) of targets 1 and -1."""
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.soft_margin_loss(input, target, self.reduction)
 
@@ -201,7 +199,7 @@ class SoftMarginLoss(Loss):
 class MultiLabelSoftMarginLoss(WeightedLoss):
     """The binary cross entropy of logits [N, C], averaged over classes."""
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.multilabel_soft_margin_loss(input, target, self.weight, self.reduction)
 
@@ -209,14 +207,12 @@ class MultiLabelSoftMarginLoss(WeightedLoss):
 class MultiMarginLoss(WeightedLoss):
     """By how much other classes come nearer to the target's score than the margin."""
 
-    def __init__(
-        self, p: int = 1, margin: float = 1.0, weight: LazyTensor | None = None, reduction: str = "mean"
-    ) -> None:
+    def __init__(self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, reduction: str = "mean") -> None:
         super().__init__(weight, reduction)
         self.p = p
         self.margin = margin
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.multi_margin_loss(input, target, self.p, self.margin, self.weight, self.reduction)
 
@@ -224,6 +220,6 @@ class MultiMarginLoss(WeightedLoss):
 class MultiLabelMarginLoss(Loss):
     """By how much other classes come nearer than 1 to the scores of the targets."""
 
-    def forward(self, input: LazyTensor, target: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss, reduced."""
         return loss.multilabel_margin_loss(input, target, self.reduction)

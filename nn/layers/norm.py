@@ -7,7 +7,7 @@ from typing import Any
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import shape_error
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import ones, tensor, zeros
 from .. import init
 from ..core.module import Module
@@ -50,7 +50,7 @@ class LayerNorm(_Affine):
         self.weight = Parameter(ones(shape, dtype=dtype, device=device)) if elementwise_affine else None
         self.bias = Parameter(zeros(shape, dtype=dtype)) if elementwise_affine and bias else None
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape."""
         return norm.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
@@ -75,7 +75,7 @@ class RMSNorm(_Affine):
         weight = ones(self.normalized_shape, dtype=dtype, device=device)
         self.weight = Parameter(weight) if elementwise_affine else None
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape."""
         return norm.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
@@ -101,7 +101,7 @@ class GroupNorm(_Affine):
         self.weight = Parameter(ones(num_channels, dtype=dtype, device=device)) if affine else None
         self.bias = Parameter(zeros(num_channels, dtype=dtype)) if affine and bias else None
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape."""
         return norm.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
@@ -120,9 +120,9 @@ class _RunningNorm(_Affine):
     """
 
     ranks: tuple[int, ...] = ()
-    running_mean: LazyTensor | None
-    running_var: LazyTensor | None
-    num_batches_tracked: LazyTensor | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
 
     def _prepare(
         self, num_features: int, eps: float, momentum: float | None, affine: tuple[bool, bool], tracks: bool,
@@ -150,7 +150,7 @@ class _RunningNorm(_Affine):
             if buffer is not None:
                 init.constant_(buffer, value)
 
-    def _check(self, input: LazyTensor) -> None:
+    def _check(self, input: Tensor) -> None:
         if input.ndim not in self.ranks:
             expected = " or ".join(map(str, self.ranks))
             raise shape_error(f"{type(self).__name__}: {list(input.shape)} does not have {expected} dims")
@@ -169,7 +169,7 @@ class _BatchNorm(_RunningNorm):
         super().__init__()
         self._prepare(num_features, eps, momentum, (affine, bias), track_running_stats, device, dtype)
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape; in training the running statistics move."""
         self._check(input)
         momentum: Any = 0.0 if self.momentum is None else self.momentum
@@ -209,7 +209,7 @@ class _InstanceNorm(_RunningNorm):
         super().__init__()
         self._prepare(num_features, eps, momentum, (affine, bias), track_running_stats, device, dtype)
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape; in training the running statistics move, if there are some."""
         self._check(input)
         single = input.ndim == self.ranks[0]
@@ -250,7 +250,7 @@ class LocalResponseNorm(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """A tensor of the same shape."""
         return norm.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 

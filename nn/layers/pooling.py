@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.module import Module
 from ..functional import pooling
 from ..functional.conv import pad
@@ -41,7 +41,7 @@ class _MaxPool(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: LazyTensor) -> Any:
+    def forward(self, input: Tensor) -> Any:
         """The largest elements; with `return_indices` also their flat places in each image."""
         return pooling.max_pooled(
             self.dims, input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
@@ -71,7 +71,7 @@ class _AvgPool(Module):
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """The means."""
         return pooling.averaged(
             self.dims, input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
@@ -93,7 +93,7 @@ class _LPPool(Module):
         self.stride = stride
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """The norms."""
         function = (pooling.lp_pool1d, pooling.lp_pool2d)[self.dims - 1]
         return function(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
@@ -112,9 +112,9 @@ class _Adaptive(Module):
         super().__init__()
         self.output_size = output_size
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """One element for each window."""
-        found: LazyTensor = getattr(pooling, f"adaptive_{self.kind}_pool{self.dims}d")(input, self.output_size)
+        found: Tensor = getattr(pooling, f"adaptive_{self.kind}_pool{self.dims}d")(input, self.output_size)
         return found
 
     def extra_repr(self) -> str:
@@ -131,7 +131,7 @@ class _MaxUnpool(Module):
         self.stride = self.kernel_size if stride is None else per_dim(stride, self.dims)
         self.padding = per_dim(padding, self.dims)
 
-    def forward(self, input: LazyTensor, indices: LazyTensor, output_size: Sequence[int] | None = None) -> LazyTensor:
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """Zeros, and the elements where max pooling found them."""
         function = (pooling.max_unpool1d, pooling.max_unpool2d, pooling.max_unpool3d)[self.dims - 1]
         return function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -149,7 +149,7 @@ class _Pad(Module):
         super().__init__()
         self.padding = per_dim(padding, 2 * self.dims, "padding")
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """The padded images."""
         return pad(input, self.padding, self.mode, getattr(self, "value", None))
 

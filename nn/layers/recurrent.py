@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import shape_error
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import zeros
 from ...tensors.operations.joining import cat
 from .. import init
@@ -80,7 +80,7 @@ class _Recurrent(Module):
     def flatten_parameters(self) -> None:
         """As torch has it; nothing has to be done."""
 
-    def _first(self, batch: int, like: LazyTensor) -> tuple[LazyTensor, ...]:
+    def _first(self, batch: int, like: Tensor) -> tuple[Tensor, ...]:
         """States of zeros."""
         directions = (2 if self.bidirectional else 1) * self.num_layers
         hidden = zeros(directions, batch, self.proj_size or self.hidden_size, dtype=like.dtype)
@@ -88,7 +88,7 @@ class _Recurrent(Module):
             (hidden, zeros(directions, batch, self.hidden_size, dtype=like.dtype)) if self.mode == "LSTM" else (hidden,)
         )
 
-    def forward(self, input: LazyTensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
+    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """Hidden states and last states.
 
         Args:
@@ -131,7 +131,7 @@ class _Recurrent(Module):
         ends = _in_order(ends, input.unsorted_indices)
         return repacked(x, input), ends if self.mode == "LSTM" else ends[0]
 
-    def _layers(self, x: LazyTensor, first: State, lengths: np.ndarray | None) -> tuple[LazyTensor, State]:
+    def _layers(self, x: Tensor, first: State, lengths: np.ndarray | None) -> tuple[Tensor, State]:
         """Hidden states [length, N, ...] of the last layer, and the last states of all."""
         directions = 2 if self.bidirectional else 1
         last: list[State] = []
@@ -203,7 +203,7 @@ class RNN(_Recurrent):
         self._prepare(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, options)
 
 
-def _in_order(states: State, order: LazyTensor | None) -> State:
+def _in_order(states: State, order: Tensor | None) -> State:
     """States [layers * directions, N, hidden] in another order of sequences."""
     return states if order is None else tuple(each.index_select(1, order) for each in states)
 
@@ -234,7 +234,7 @@ class _Cell(Module):
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
-    def forward(self, input: LazyTensor, hx: Any = None) -> Any:
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
         """The next hidden state [N, hidden_size] or [hidden_size], of LSTMCell also the cell state; zeros are the first
         state by default."""
         nothing = zeros(*input.shape[:-1], self.hidden_size, dtype=input.dtype)

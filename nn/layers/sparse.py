@@ -6,7 +6,7 @@ from typing import Any
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import arange, zeros
 from ...tensors.operations.indexing import where
 from .. import init
@@ -21,7 +21,7 @@ class _Table(Module):
     padding_idx: int | None
 
     def _prepare(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None, weight: LazyTensor | None, device: Any,
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None, weight: Tensor | None, device: Any,
         dtype: Any,
     ) -> None:  # fmt: skip
         self.num_embeddings = num_embeddings
@@ -54,7 +54,7 @@ class Embedding(_Table):
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
-        _weight: LazyTensor | None = None, _freeze: bool = False, device: Any = None, dtype: Any = None,
+        _weight: Tensor | None = None, _freeze: bool = False, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self._prepare(num_embeddings, embedding_dim, padding_idx, _weight, device, dtype)
@@ -65,7 +65,7 @@ class Embedding(_Table):
 
     @classmethod
     def from_pretrained(
-        cls, embeddings: LazyTensor, freeze: bool = True, padding_idx: int | None = None,
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None,
         max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
     ) -> Embedding:  # fmt: skip
         """A layer of a table [rows, width], which is not trained if `freeze`."""
@@ -74,7 +74,7 @@ class Embedding(_Table):
             rows, width, padding_idx, max_norm, norm_type, scale_grad_by_freq, _weight=embeddings, _freeze=freeze
         )
 
-    def forward(self, input: LazyTensor) -> LazyTensor:
+    def forward(self, input: Tensor) -> Tensor:
         """[..., embedding_dim]."""
         return embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
 
@@ -101,16 +101,14 @@ class EmbeddingBag(_Table):
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, mode: str = "mean", include_last_offset: bool = False,
-        padding_idx: int | None = None, device: Any = None, dtype: Any = None, _weight: LazyTensor | None = None,
+        padding_idx: int | None = None, device: Any = None, dtype: Any = None, _weight: Tensor | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self._prepare(num_embeddings, embedding_dim, padding_idx, _weight, device, dtype)
         self.mode = mode
         self.include_last_offset = include_last_offset
 
-    def forward(
-        self, input: LazyTensor, offsets: LazyTensor | None = None, per_sample_weights: LazyTensor | None = None
-    ) -> LazyTensor:
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """[bags, embedding_dim] of `input` [bags, rows each], or of all rows in a line and where each bag begins."""
         begins = offsets[:-1] if offsets is not None and self.include_last_offset else offsets
         return embedding_bag(input, self.weight, begins, self.mode, per_sample_weights, self.padding_idx)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from .. import init
 from ..core.module import Module
 from ..functional import activation as functions
@@ -23,15 +23,15 @@ from .norm import LayerNorm
 __all__ = [
     "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
 ]  # fmt: skip
-Activation = str | Callable[[LazyTensor], LazyTensor]
+Activation = str | Callable[[Tensor], Tensor]
 
 
-def _activation(given: Activation) -> Callable[[LazyTensor], LazyTensor]:
+def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
     if not isinstance(given, str):
         return given
     if given not in ("relu", "gelu"):
         raise UsageError("E-NN-VALUE", None, f"{given!r} is not an activation", expected="relu, gelu or a function")
-    found: Callable[[LazyTensor], LazyTensor] = getattr(functions, given)
+    found: Callable[[Tensor], Tensor] = getattr(functions, given)
     return found
 
 
@@ -52,7 +52,7 @@ class _Layer(Module):
             self.add_module(f"dropout{place}", Dropout(dropout))
         self.activation = _activation(activation)
 
-    def _fed(self, x: LazyTensor) -> LazyTensor:
+    def _fed(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
@@ -71,18 +71,18 @@ class TransformerEncoderLayer(_Layer):
         self._prepare(d_model, dim_feedforward, dropout, activation, 2, settings, options)
 
     def forward(
-        self, src: LazyTensor, src_mask: LazyTensor | None = None, src_key_padding_mask: LazyTensor | None = None,
+        self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
-    ) -> LazyTensor:  # fmt: skip
+    ) -> Tensor:  # fmt: skip
         """A tensor of the same shape: [length, N, d_model], or [N, length, d_model] with `batch_first`."""
 
-        def attended(x: LazyTensor) -> LazyTensor:
+        def attended(x: Tensor) -> Tensor:
             found = self.self_attn(
                 x, x, x, src_key_padding_mask, need_weights=False, attn_mask=src_mask, is_causal=is_causal
             )
             return self.dropout1(found[0])
 
-        def fed(x: LazyTensor) -> LazyTensor:
+        def fed(x: Tensor) -> Tensor:
             return self.dropout2(self._fed(x))
 
         if self.norm_first:
@@ -109,24 +109,24 @@ class TransformerDecoderLayer(_Layer):
         self._prepare(d_model, dim_feedforward, dropout, activation, 3, settings, options)
 
     def forward(
-        self, tgt: LazyTensor, memory: LazyTensor, tgt_mask: LazyTensor | None = None,
-        memory_mask: LazyTensor | None = None, tgt_key_padding_mask: LazyTensor | None = None,
-        memory_key_padding_mask: LazyTensor | None = None, tgt_is_causal: bool = False,
+        self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None, tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None, tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> LazyTensor:  # fmt: skip
+    ) -> Tensor:  # fmt: skip
         """A tensor of the shape of `tgt`; `memory` is the encoder's result."""
 
-        def itself(x: LazyTensor) -> LazyTensor:
+        def itself(x: Tensor) -> Tensor:
             found = self.self_attn(x, x, x, tgt_key_padding_mask, need_weights=False, attn_mask=tgt_mask)
             return self.dropout1(found[0])
 
-        def encoder(x: LazyTensor) -> LazyTensor:
+        def encoder(x: Tensor) -> Tensor:
             found = self.multihead_attn(
                 x, memory, memory, memory_key_padding_mask, need_weights=False, attn_mask=memory_mask
             )
             return self.dropout2(found[0])
 
-        def fed(x: LazyTensor) -> LazyTensor:
+        def fed(x: Tensor) -> Tensor:
             return self.dropout3(self._fed(x))
 
         if self.norm_first:
@@ -151,9 +151,9 @@ class TransformerEncoder(Module):
         self.register_module("norm", norm)
 
     def forward(
-        self, src: LazyTensor, mask: LazyTensor | None = None, src_key_padding_mask: LazyTensor | None = None,
+        self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
-    ) -> LazyTensor:  # fmt: skip
+    ) -> Tensor:  # fmt: skip
         """A tensor of the same shape."""
         x = src
         for layer in self.layers:
@@ -171,11 +171,11 @@ class TransformerDecoder(Module):
         self.register_module("norm", norm)
 
     def forward(
-        self, tgt: LazyTensor, memory: LazyTensor, tgt_mask: LazyTensor | None = None,
-        memory_mask: LazyTensor | None = None, tgt_key_padding_mask: LazyTensor | None = None,
-        memory_key_padding_mask: LazyTensor | None = None, tgt_is_causal: bool | None = None,
+        self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None, tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None, tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> LazyTensor:  # fmt: skip
+    ) -> Tensor:  # fmt: skip
         """A tensor of the shape of `tgt`."""
         x = tgt
         for layer in self.layers:
@@ -213,12 +213,12 @@ class Transformer(Module):
                 init.xavier_uniform_(parameter)
 
     def forward(
-        self, src: LazyTensor, tgt: LazyTensor, src_mask: LazyTensor | None = None,
-        tgt_mask: LazyTensor | None = None, memory_mask: LazyTensor | None = None,
-        src_key_padding_mask: LazyTensor | None = None, tgt_key_padding_mask: LazyTensor | None = None,
-        memory_key_padding_mask: LazyTensor | None = None, src_is_causal: bool | None = None,
+        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None, tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None, src_is_causal: bool | None = None,
         tgt_is_causal: bool | None = None, memory_is_causal: bool = False,
-    ) -> LazyTensor:  # fmt: skip
+    ) -> Tensor:  # fmt: skip
         """A tensor of the shape of `tgt`."""
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         return self.decoder(
@@ -227,7 +227,7 @@ class Transformer(Module):
         )  # fmt: skip
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, dtype: Any = None, device: Any = None) -> LazyTensor:
+    def generate_square_subsequent_mask(sz: int, dtype: Any = None, device: Any = None) -> Tensor:
         """[sz, sz] with -inf above the diagonal and 0 elsewhere."""
-        mask = LazyTensor(leaf(np.triu(np.full((sz, sz), -np.inf, np.float32), 1)))
+        mask = Tensor(leaf(np.triu(np.full((sz, sz), -np.inf, np.float32), 1)))
         return mask if dtype is None else mask.to(dtype)

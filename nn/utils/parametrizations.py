@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.random import randn
 from ..core.module import Module
 from ..core.parameter import Buffer
@@ -14,7 +14,7 @@ FIRST_ITERATIONS = 15
 """Power iterations before the first use."""
 
 
-def _norms(weight: LazyTensor, dim: int | None) -> LazyTensor:
+def _norms(weight: Tensor, dim: int | None) -> Tensor:
     """Norms of the parts along a dim, or of all elements, which broadcast to the weight."""
     others = [axis for axis in range(weight.ndim) if dim is None or axis != dim % weight.ndim]
     return weight.square().sum(others, keepdim=True).sqrt()
@@ -27,11 +27,11 @@ class WeightNorm(Module):
         super().__init__()
         self.dim = None if dim == -1 else dim
 
-    def forward(self, norm: LazyTensor, direction: LazyTensor) -> LazyTensor:
+    def forward(self, norm: Tensor, direction: Tensor) -> Tensor:
         """The weight."""
         return direction * (norm / _norms(direction, self.dim))
 
-    def right_inverse(self, weight: LazyTensor) -> tuple[LazyTensor, LazyTensor]:
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Norm and direction, which is as long as the weight."""
         norm = _norms(weight, self.dim)
         return norm if self.dim is not None else norm.reshape(()), weight
@@ -43,7 +43,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     return register_parametrization(module, name, WeightNorm(dim))
 
 
-def unit(vector: LazyTensor, eps: float) -> LazyTensor:
+def unit(vector: Tensor, eps: float) -> Tensor:
     """A vector of length 1."""
     return vector / vector.square().sum().sqrt().clamp(min=eps)
 
@@ -55,7 +55,7 @@ class SpectralNorm(Module):
         _u, _v: the vectors of that singular value so far.
     """
 
-    def __init__(self, weight: LazyTensor, n_power_iterations: int, eps: float, dim: int) -> None:
+    def __init__(self, weight: Tensor, n_power_iterations: int, eps: float, dim: int) -> None:
         super().__init__()
         self.iterations, self.eps, self.dim = n_power_iterations, eps, dim
         if weight.ndim > 1:
@@ -64,17 +64,17 @@ class SpectralNorm(Module):
                 self._u, self._v = (Buffer(unit(randn(length), eps)) for length in rows.shape)
                 self._iterate(rows, FIRST_ITERATIONS)
 
-    def _matrix(self, weight: LazyTensor) -> LazyTensor:
+    def _matrix(self, weight: Tensor) -> Tensor:
         return weight.movedim(self.dim, 0).flatten(1)
 
-    def _iterate(self, rows: LazyTensor, count: int) -> None:
+    def _iterate(self, rows: Tensor, count: int) -> None:
         with no_grad():
             rows = rows.detach()
             for _ in range(count):
                 self._u.copy_(unit(rows @ self._v, self.eps))
                 self._v.copy_(unit(rows.T @ self._u, self.eps))
 
-    def forward(self, weight: LazyTensor) -> LazyTensor:
+    def forward(self, weight: Tensor) -> Tensor:
         """The weight of spectral norm 1; a step of the estimate in training mode."""
         if weight.ndim == 1:
             return unit(weight, self.eps)
@@ -83,7 +83,7 @@ class SpectralNorm(Module):
             self._iterate(rows, self.iterations)
         return weight / (self._u * 1 @ (rows @ (self._v * 1)))
 
-    def right_inverse(self, value: LazyTensor) -> LazyTensor:
+    def right_inverse(self, value: Tensor) -> Tensor:
         """The value: it is taken for one of that norm."""
         return value
 

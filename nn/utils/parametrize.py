@@ -9,7 +9,7 @@ from typing import Any
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.module import Module
 from ..core.parameter import Parameter
 
@@ -49,7 +49,7 @@ class ParametrizationList(Module):
         if hasattr(parametrization, "right_inverse"):
             self.assign(value)
 
-    def assign(self, value: LazyTensor) -> None:
+    def assign(self, value: Tensor) -> None:
         """Set the originals so that the parameter has a value. UsageError where that is not known."""
         found: Any = value
         for module in reversed(list(self._modules.values())):
@@ -61,11 +61,11 @@ class ParametrizationList(Module):
             for name, part in zip(self.names, found if isinstance(found, tuple | list) else [found], strict=True):
                 getattr(self, name).copy_(part)
 
-    def forward(self) -> LazyTensor:
+    def forward(self) -> Tensor:
         """The parameter."""
         first, *others = self._modules.values()
         assert first is not None
-        found: LazyTensor = first(*(getattr(self, name) for name in self.names))
+        found: Tensor = first(*(getattr(self, name) for name in self.names))
         for module in others:
             assert module is not None
             found = module(found)
@@ -105,7 +105,7 @@ def _computed(name: str) -> property:
         made: ParametrizationList = getattr(getattr(module, TABLE), name)
         return made
 
-    def computed(module: Module) -> LazyTensor:
+    def computed(module: Module) -> Tensor:
         made = found(module)
         if not _CACHE.depth:
             return made()
@@ -119,7 +119,7 @@ def _computed(name: str) -> property:
 class _Cache(threading.local):
     def __init__(self) -> None:
         self.depth = 0
-        self.values: dict[ParametrizationList, LazyTensor] = {}
+        self.values: dict[ParametrizationList, Tensor] = {}
 
 
 _CACHE = _Cache()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ...runtime.base.errors import UsageError, UsageTypeError
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import ones_like, zeros_like
 from ...tensors.operations.joining import cat
 from ...tensors.operations.random import rand_like
@@ -33,22 +33,20 @@ class BasePruningMethod:
     PRUNING_TYPE: ClassVar[str] = "unstructured"
     dim: int
 
-    def compute_mask(self, t: LazyTensor, default_mask: LazyTensor) -> LazyTensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """1 for elements that stay and 0 for others, given values, or their importance, and the mask so far."""
         raise NotImplementedError("a pruning method defines compute_mask()")
 
     @classmethod
     def apply(
-        cls, module: Module, name: str, *arguments: Any, importance_scores: LazyTensor | None = None, **options: Any
+        cls, module: Module, name: str, *arguments: Any, importance_scores: Tensor | None = None, **options: Any
     ) -> BasePruningMethod:
         """Prune a parameter of a module by a method with these arguments, which is returned."""
         method = cls(*arguments, **options)
         _prune(module, name, method, importance_scores)
         return method
 
-    def prune(
-        self, t: LazyTensor, default_mask: LazyTensor | None = None, importance_scores: LazyTensor | None = None
-    ) -> LazyTensor:
+    def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
         """A tensor with zeros where it is pruned."""
         return t * _mask(self, t if importance_scores is None else importance_scores, default_mask)
 
@@ -56,7 +54,7 @@ class BasePruningMethod:
 class Identity(BasePruningMethod):
     """Nothing is pruned."""
 
-    def compute_mask(self, t: LazyTensor, default_mask: LazyTensor) -> LazyTensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask so far."""
         return default_mask
 
@@ -67,11 +65,11 @@ class RandomUnstructured(BasePruningMethod):
     def __init__(self, amount: float) -> None:
         self.amount = _checked(amount)
 
-    def scores(self, t: LazyTensor) -> LazyTensor:
+    def scores(self, t: Tensor) -> Tensor:
         """The least of them are pruned."""
         return -rand_like(t)
 
-    def compute_mask(self, t: LazyTensor, default_mask: LazyTensor) -> LazyTensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Zeros in place of the elements of the lowest scores."""
         count = _count(self.amount, t.numel())
         if not count:
@@ -83,7 +81,7 @@ class RandomUnstructured(BasePruningMethod):
 class L1Unstructured(RandomUnstructured):
     """The elements of the smallest absolute values, so many or a share of all."""
 
-    def scores(self, t: LazyTensor) -> LazyTensor:
+    def scores(self, t: Tensor) -> Tensor:
         """The absolute values."""
         return t.abs()
 
@@ -96,11 +94,11 @@ class RandomStructured(BasePruningMethod):
     def __init__(self, amount: float, dim: int = -1) -> None:
         self.amount, self.dim = _checked(amount), dim
 
-    def scores(self, t: LazyTensor) -> LazyTensor:
+    def scores(self, t: Tensor) -> Tensor:
         """The least of them are pruned."""
         return rand_like(t.select(self.dim, 0).sum().expand(t.shape[self.dim]))
 
-    def compute_mask(self, t: LazyTensor, default_mask: LazyTensor) -> LazyTensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Zeros in place of the slices of the lowest scores."""
         length = t.shape[self.dim]
         kept = self.scores(t).topk(length - _count(self.amount, length))[1]
@@ -114,7 +112,7 @@ class LnStructured(RandomStructured):
         super().__init__(amount, dim)
         self.n = n
 
-    def scores(self, t: LazyTensor) -> LazyTensor:
+    def scores(self, t: Tensor) -> Tensor:
         """The norms of order `n`."""
         return t.norm(self.n, [each for each in range(t.ndim) if each != self.dim % t.ndim])
 
@@ -124,10 +122,10 @@ class CustomFromMask(BasePruningMethod):
 
     PRUNING_TYPE = "global"
 
-    def __init__(self, mask: LazyTensor) -> None:
+    def __init__(self, mask: Tensor) -> None:
         self.mask = mask
 
-    def compute_mask(self, t: LazyTensor, default_mask: LazyTensor) -> LazyTensor:
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Both masks."""
         return default_mask * self.mask.to(default_mask.dtype)
 
@@ -147,7 +145,7 @@ def _count(amount: float, of: int) -> int:
     return count
 
 
-def _mask(method: BasePruningMethod, scores: LazyTensor, before: LazyTensor | None) -> LazyTensor:
+def _mask(method: BasePruningMethod, scores: Tensor, before: Tensor | None) -> Tensor:
     """The mask of a method, which prunes what an earlier mask left."""
     with no_grad():
         values = scores.detach()
@@ -167,8 +165,8 @@ def _mask(method: BasePruningMethod, scores: LazyTensor, before: LazyTensor | No
         return method.compute_mask(values, before)
 
 
-def _prune(module: Module, name: str, method: BasePruningMethod, scores: LazyTensor | None = None) -> None:
-    original: LazyTensor
+def _prune(module: Module, name: str, method: BasePruningMethod, scores: Tensor | None = None) -> None:
+    original: Tensor
     if HANDLE.format(name) in vars(module):
         original, before = getattr(module, f"{name}_orig"), getattr(module, f"{name}_mask")
         getattr(module, f"{name}_mask").copy_(_mask(method, original if scores is None else scores, before))
@@ -200,7 +198,7 @@ def random_unstructured(module: Module, name: str, amount: float) -> Module:
     return module
 
 
-def l1_unstructured(module: Module, name: str, amount: float, importance_scores: LazyTensor | None = None) -> Module:
+def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Module:
     """Prune the elements of the smallest absolute values, or importance: so many, or a share of all."""
     L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
     return module
@@ -213,14 +211,14 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Mod
 
 
 def ln_structured(
-    module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: LazyTensor | None = None
+    module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Tensor | None = None
 ) -> Module:
     """Prune the slices along a dim of the smallest norms of order `n`: so many, or a share of all."""
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
 
-def custom_from_mask(module: Module, name: str, mask: LazyTensor) -> Module:
+def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     """Prune the elements at which a mask is 0."""
     CustomFromMask.apply(module, name, mask)
     return module
@@ -228,7 +226,7 @@ def custom_from_mask(module: Module, name: str, mask: LazyTensor) -> Module:
 
 def global_unstructured(
     parameters: Iterable[tuple[Module, str]], pruning_method: type[BasePruningMethod],
-    importance_scores: dict[tuple[Module, str], LazyTensor] | None = None, **options: Any,
+    importance_scores: dict[tuple[Module, str], Tensor] | None = None, **options: Any,
 ) -> None:  # fmt: skip
     """Prune elements of several parameters, pairs of modules and names, as if they were one vector."""
     pairs = list(parameters)

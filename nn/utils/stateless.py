@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.joining import stack
 from ..core.module import Module
 
@@ -27,7 +27,7 @@ def functional_call(
 
     Raises UsageError for names that the module does not have.
     """
-    given: dict[str, LazyTensor] = {}
+    given: dict[str, Tensor] = {}
     several = isinstance(parameter_and_buffer_dicts, Sequence)
     for each in parameter_and_buffer_dicts if several else (parameter_and_buffer_dicts,):
         given.update(each)
@@ -37,7 +37,7 @@ def functional_call(
 
 
 @contextmanager
-def _replaced(module: Module, given: Mapping[str, LazyTensor], strict: bool) -> Iterator[None]:
+def _replaced(module: Module, given: Mapping[str, Tensor], strict: bool) -> Iterator[None]:
     places: dict[str, tuple[dict[str, Any], str]] = {}
     for prefix, part in module.named_modules():
         for table in (part._parameters, part._buffers):
@@ -60,7 +60,7 @@ def _replaced(module: Module, given: Mapping[str, LazyTensor], strict: bool) -> 
             table[key] = value
 
 
-def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, LazyTensor], dict[str, LazyTensor]]:
+def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The parameters and the buffers of modules of one structure, along a new first dim, for `vmap`."""
     if not models:
         raise UsageError("E-NN-STATE", None, "stack_module_state of no modules")
@@ -69,5 +69,5 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, LazyTensor],
     return {name: each.requires_grad_() for name, each in parameters.items()}, buffers
 
 
-def _stacked(tables: Sequence[Mapping[str, LazyTensor]]) -> dict[str, LazyTensor]:
+def _stacked(tables: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {name: stack([each[name].detach() for each in tables]) for name in tables[0]}

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from ...tensors.core.expression import shape_error
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.joining import cat
 
 
-def parameters_to_vector(parameters: Iterable[LazyTensor]) -> LazyTensor:
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """The elements of all tensors in a row."""
     return cat([each.reshape(-1) for each in parameters])
 
 
-def vector_to_parameters(vec: LazyTensor, parameters: Iterable[LazyTensor]) -> None:
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Write the elements of a vector into tensors, one after the other.
 
     Raises UsageError if it does not have as many elements.

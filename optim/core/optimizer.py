@@ -13,8 +13,8 @@ from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import F32, DType
 from ...tensors.core.expression import cast, leaf
 from ...tensors.core.grad_mode import enable_grad, no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.realize import realize
+from ...tensors.core.tensor import Tensor
 from ...tensors.core.trace import TRACE
 from .saved_value import checked, count
 from .state_dict import loaded, saved
@@ -64,9 +64,9 @@ class Optimizer(metaclass=OptimizerClass):
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
         self.defaults = defaults
-        self.state: dict[LazyTensor, dict[str, Any]] = collections.defaultdict(dict)
+        self.state: dict[Tensor, dict[str, Any]] = collections.defaultdict(dict)
         self.param_groups: list[Group] = []
-        if isinstance(params, LazyTensor):
+        if isinstance(params, Tensor):
             why = "an optimizer takes an iterable of tensors, not one tensor"
             raise UsageError("E-OPTIM-PARAMS", None, why, hint="Pass a list")
         given = list(params)
@@ -78,7 +78,7 @@ class Optimizer(metaclass=OptimizerClass):
     def add_param_group(self, group: Group) -> None:
         """Add parameters with options of their own."""
         params = group["params"]
-        params = [params] if isinstance(params, LazyTensor) else list(params)
+        params = [params] if isinstance(params, Tensor) else list(params)
         made = {**self.defaults, **group}
         if params and isinstance(params[0], tuple):
             made["param_names"] = [name for name, _ in params]
@@ -95,7 +95,7 @@ class Optimizer(metaclass=OptimizerClass):
 
     @staticmethod
     def _check_parameter(parameter: Any) -> None:
-        if not isinstance(parameter, LazyTensor):
+        if not isinstance(parameter, Tensor):
             why = f"a parameter is a tensor, not {type(parameter).__name__}"
             raise UsageError("E-OPTIM-PARAMS", None, why, hint="Pass model.parameters()")
         if not parameter.is_leaf:
@@ -112,7 +112,7 @@ class Optimizer(metaclass=OptimizerClass):
         for beta in group.get("betas", ()):
             require({"betas": beta}, "betas", 0, 1)
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         """The state tensors of a parameter before its first step."""
         raise NotImplementedError
 
@@ -120,9 +120,7 @@ class Optimizer(metaclass=OptimizerClass):
         """Advance the counters in the state of a parameter by a step; the numbers of this step, floats and booleans."""
         raise NotImplementedError
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         """The value of a parameter after a step.
 
         Args:
@@ -141,7 +139,7 @@ class Optimizer(metaclass=OptimizerClass):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        changed: list[LazyTensor] = []
+        changed: list[Tensor] = []
         for group in self.param_groups:
             having = [each for each in group["params"] if each.grad is not None]
             for each in having:
@@ -157,32 +155,32 @@ class Optimizer(metaclass=OptimizerClass):
             TRACE.changes.guards.append(lambda: self._structure() == shapes)
         return loss
 
-    def _begun(self, parameter: LazyTensor, group: Group) -> dict[str, Any]:
+    def _begun(self, parameter: Tensor, group: Group) -> dict[str, Any]:
         wide = computing_dtype(parameter)
         state: dict[str, Any] = dict(self.counters)
         if wide is not parameter.dtype:
-            state[MASTER] = LazyTensor(leaf(parameter.array().astype(wide.as_numpy())))
+            state[MASTER] = Tensor(leaf(parameter.array().astype(wide.as_numpy())))
         state.update(self.begin(state.get(MASTER, parameter), group))
         return state
 
-    def _buckets(self, group: Group, params: Iterable[LazyTensor]) -> Iterable[tuple[Bucket, list[LazyTensor]]]:
+    def _buckets(self, group: Group, params: Iterable[Tensor]) -> Iterable[tuple[Bucket, list[Tensor]]]:
         """The parameters by their counters, which are advanced."""
-        alike: dict[tuple[Any, ...], list[LazyTensor]] = {}
+        alike: dict[tuple[Any, ...], list[Tensor]] = {}
         for each in params:
             state = self.state[each]
             alike.setdefault(tuple([state[name] for name in self.counters]), []).append(each)
         for found in alike.values():
             yield Bucket(self.advance, group, [self.state[each] for each in found], tuple(self.counters)), found
 
-    def _update(self, parameter: LazyTensor, group: Group, bucket: Bucket) -> list[LazyTensor]:
+    def _update(self, parameter: Tensor, group: Group, bucket: Bucket) -> list[Tensor]:
         """Give a parameter and its state their next values; the tensors that changed."""
         state = self.state[parameter]
         master = state.get(MASTER, parameter)
-        tensors = {name: each for name, each in state.items() if isinstance(each, LazyTensor) and name != MASTER}
+        tensors = {name: each for name, each in state.items() if isinstance(each, Tensor) and name != MASTER}
         before = dict(tensors)
-        grad = LazyTensor(cast(parameter.grad.expression, master.dtype))  # type: ignore[union-attr]
+        grad = Tensor(cast(parameter.grad.expression, master.dtype))  # type: ignore[union-attr]
         value = self.update(
-            LazyTensor(master.expression), -grad if group.get("maximize") else grad, tensors, group,
+            Tensor(master.expression), -grad if group.get("maximize") else grad, tensors, group,
             bucket.numbers(master.dtype),
         )  # fmt: skip
         changed = [parameter]
@@ -208,7 +206,7 @@ class Optimizer(metaclass=OptimizerClass):
                 if set_to_none:
                     each.grad = None
                 elif each.grad is not None:
-                    each.grad = LazyTensor(leaf(np.zeros(each.shape, each.dtype.as_numpy())))
+                    each.grad = Tensor(leaf(np.zeros(each.shape, each.dtype.as_numpy())))
 
     def state_dict(self) -> dict[str, Any]:
         """State and options in PyTorch's layout: ``state`` by the number of the parameter, and ``param_groups`` with
@@ -230,8 +228,8 @@ class Optimizer(metaclass=OptimizerClass):
             self.state[parameter] = state
             for name, value in values.items():
                 held = state[name]
-                if isinstance(held, LazyTensor):
-                    held.become(LazyTensor(leaf(value)))  # plans know the tensor
+                if isinstance(held, Tensor):
+                    held.become(Tensor(leaf(value)))  # plans know the tensor
                 else:
                     state[name] = value
             self.loaded(state, by_parameter[parameter][1])
@@ -239,7 +237,7 @@ class Optimizer(metaclass=OptimizerClass):
             group.update(options)
 
     def _fitting(
-        self, parameter: LazyTensor, group: Group, given: Mapping[str, Any]
+        self, parameter: Tensor, group: Group, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The state that a parameter has, or begins with, and what it becomes by a saved one."""
         state = self.state.get(parameter) or self._begun(parameter, group)
@@ -249,7 +247,7 @@ class Optimizer(metaclass=OptimizerClass):
             if name not in state:
                 continue
             what, held = f"{name} of a parameter of shape {shape}", state[name]
-            if isinstance(held, LazyTensor):
+            if isinstance(held, Tensor):
                 values[name] = np.asarray(checked(what, value, held))
             elif isinstance(held, int):
                 values[name] = count(what, value)
@@ -267,15 +265,15 @@ class Optimizer(metaclass=OptimizerClass):
         return "\n".join([*lines, ")"])
 
 
-def computing_dtype(parameter: LazyTensor) -> DType:
+def computing_dtype(parameter: Tensor) -> DType:
     """The dtype that a parameter is updated in: f32 for 16-bit floats."""
     return F32 if parameter.dtype.bits < 32 else parameter.dtype
 
 
-def zeros(value: LazyTensor, shape: Iterable[int] | None = None, fill: float = 0) -> LazyTensor:
+def zeros(value: Tensor, shape: Iterable[int] | None = None, fill: float = 0) -> Tensor:
     """A state tensor of a parameter's dtype."""
     wanted = value.shape if shape is None else tuple(shape)
-    return LazyTensor(leaf(np.full(wanted, fill, value.dtype.as_numpy())))
+    return Tensor(leaf(np.full(wanted, fill, value.dtype.as_numpy())))
 
 
 def require(group: Mapping[str, Any], name: str, low: float, below: float | None = None) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.conversion import array_of
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 
 MOST = 1 << 53
 """Of a count; floats hold all integers up to it."""
@@ -29,7 +29,7 @@ def checked(name: str, given: Any, own: Any) -> Any:
 
     Raises UsageError for a value of another kind, length or shape.
     """
-    if isinstance(own, LazyTensor | np.ndarray):
+    if isinstance(own, Tensor | np.ndarray):
         array = _of_numbers(name, given)
         if array.shape != own.shape:
             raise mismatch(name, f"an array of shape {list(own.shape)}", f"an array of shape {list(array.shape)}")

@@ -10,17 +10,17 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...tensors.core.conversion import array_of
 from ...tensors.core.expression import leaf
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from .saved_value import count
 
 State = dict[str, Any]
 
 
 def saved(
-    state: Mapping[LazyTensor, State], groups: Sequence[Mapping[str, Any]], unsaved: frozenset[str]
+    state: Mapping[Tensor, State], groups: Sequence[Mapping[str, Any]], unsaved: frozenset[str]
 ) -> dict[str, Any]:
     """``state`` by the number of the parameter, and ``param_groups`` with numbers in place of parameters."""
-    numbers: dict[LazyTensor, int] = {}
+    numbers: dict[Tensor, int] = {}
     made = []
     for group in groups:
         places = [numbers.setdefault(each, len(numbers)) for each in group["params"]]
@@ -35,7 +35,7 @@ def saved(
 
 def loaded(
     given: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
-) -> tuple[list[State], dict[LazyTensor, tuple[dict[str, Any], State]]]:
+) -> tuple[list[State], dict[Tensor, tuple[dict[str, Any], State]]]:
     """The options of each group, and for each parameter with state its group's new options and the state: arrays, and
     numbers for what is not a tensor of dims.
 
@@ -64,9 +64,9 @@ def loaded(
     return options, found
 
 
-def _tensor(value: Any) -> LazyTensor:
-    return value if isinstance(value, LazyTensor) else LazyTensor(leaf(np.array(value, np.float32)))
+def _tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else Tensor(leaf(np.array(value, np.float32)))
 
 
 def _array(value: Any) -> np.ndarray:
-    return value.array() if isinstance(value, LazyTensor) else array_of(value)
+    return value.array() if isinstance(value, Tensor) else array_of(value)

@@ -11,10 +11,10 @@ import numpy as np
 
 from ...runtime.tensor.dtype import DType
 from ...tensors.core.expression import leaf
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.core.trace import TRACE
 
-Numbers = Mapping[str, LazyTensor]
+Numbers = Mapping[str, Tensor]
 """0-d tensors by name, of the dtype that a parameter is updated in."""
 Advance = Callable[[dict[str, Any], dict[str, Any]], Mapping[str, Any]]
 """From the options of a group and the state of a parameter, whose counters it advances, to the numbers of the step."""
@@ -68,12 +68,12 @@ class Bucket:
             found = self._made[dtype] = {name: self._input(name, dtype) for name in self._values}
         return found
 
-    def _input(self, name: str, dtype: DType) -> LazyTensor:
+    def _input(self, name: str, dtype: DType) -> Tensor:
         draw = functools.partial(self._array, name, dtype.as_numpy())
         made = leaf(draw())
         if TRACE.changes is not None:
             TRACE.changes.draws[made] = draw
-        return LazyTensor(made)
+        return Tensor(made)
 
     def _array(self, name: str, dtype: np.dtype) -> np.ndarray:
         value = self._values[name]

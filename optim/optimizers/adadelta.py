@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, require, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed, mixed_square
@@ -38,7 +38,7 @@ class Adadelta(Optimizer):
         super().check(group)
         require(group, "rho", 0, 1 + 1e-12)
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"square_avg": zeros(value), "acc_delta": zeros(value)}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
@@ -46,9 +46,7 @@ class Adadelta(Optimizer):
         own = {"lr": group["lr"], "keep": group["rho"], "share": 1 - group["rho"], "eps": group["eps"]}
         return {**own, **decay_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         grad = decayed(grad, value, group, n)
         square = state["square_avg"] = mixed_square(state["square_avg"], grad, n["keep"], n["share"])
         moved = (state["acc_delta"] + n["eps"]).sqrt() / (square + n["eps"]).sqrt() * grad

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, mixed, shrunk
@@ -61,7 +61,7 @@ class Adafactor(Optimizer):
         if wrong:
             raise UsageError("E-OPTIM-OPTION", None, wrong[0], expected="beta2_decay <= 0, eps >= 0, d >= 1")
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         if value.ndim < 2:
             return {"variance": zeros(value)}
         shape = value.shape
@@ -81,9 +81,7 @@ class Adafactor(Optimizer):
             **decay_numbers(group),
         }
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         size = _root_mean_square(value).maximum(n["eps2"]) * n["rate"]
         value = shrunk(value, group, n)
         squares = grad * grad
@@ -97,5 +95,5 @@ class Adafactor(Optimizer):
         return value - moved * (size / (_root_mean_square(moved) / n["d"]).clamp(min=1.0))
 
 
-def _root_mean_square(x: LazyTensor) -> LazyTensor:
+def _root_mean_square(x: Tensor) -> Tensor:
     return ((x * x).sum() / x.numel()).sqrt()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, require, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed
@@ -44,7 +44,7 @@ class Adagrad(Optimizer):
         require(group, "lr_decay", 0)
         require(group, "initial_accumulator_value", 0)
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"sum": zeros(value, fill=group["initial_accumulator_value"])}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
@@ -52,9 +52,7 @@ class Adagrad(Optimizer):
         rate = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
         return {"rate": rate, "eps": group["eps"], **decay_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         grad = decayed(grad, value, group, n)
         total = state["sum"] = state["sum"] + grad * grad
         return value - n["rate"] * (grad / (total.sqrt() + n["eps"]))

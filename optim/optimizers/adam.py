@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ops.training.adam_step import adam_step
 from ...tensors.core.expression import apply_all
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import moment_numbers, moments
@@ -48,7 +48,7 @@ class Adam(Optimizer):
             },
         )  # fmt: skip
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         names = ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []))
         return {name: zeros(value) for name in names}
 
@@ -60,9 +60,7 @@ class Adam(Optimizer):
         own = {"rate": lr / first, "scale": second**0.5, "eps": group["eps"], "shrink": shrink, "weight_decay": added}
         return {**own, **moment_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         if not group["amsgrad"]:
             return _in_one(value, grad, state, n)
         value, _, mean, square = moments(value, grad, state, group, n)
@@ -70,11 +68,11 @@ class Adam(Optimizer):
         return value - n["rate"] * (mean / (square.sqrt() / n["scale"] + n["eps"]))
 
 
-def _in_one(value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], n: Numbers) -> LazyTensor:
+def _in_one(value: Tensor, grad: Tensor, state: dict[str, Tensor], n: Numbers) -> Tensor:
     """The next value by one operator."""
     inputs = [value, grad, state["exp_avg"], state["exp_avg_sq"], *(n[name] for name in NUMBERS)]
     found = apply_all(adam_step, [each.expression for each in inputs], outputs=3)
-    value, state["exp_avg"], state["exp_avg_sq"] = map(LazyTensor, found)
+    value, state["exp_avg"], state["exp_avg_sq"] = map(Tensor, found)
     return value
 
 

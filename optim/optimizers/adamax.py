@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed, mixed
@@ -34,7 +34,7 @@ class Adamax(Optimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
         super().__init__(params, defaults)
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"exp_avg": zeros(value), "exp_inf": zeros(value)}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
@@ -43,9 +43,7 @@ class Adamax(Optimizer):
         rate = group["lr"] / (1 - first ** state["step"])
         return {"rate": rate, "share": 1 - first, "keep": second, "eps": group["eps"], **decay_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         grad = decayed(grad, value, group, n)
         mean = state["exp_avg"] = mixed(state["exp_avg"], grad, n["share"])
         largest = state["exp_inf"] = (state["exp_inf"] * n["keep"]).maximum(grad.abs() + n["eps"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.indexing import where
 from ..core.optimizer import Group, Optimizer, require, zeros
 from ..core.step_numbers import Numbers
@@ -49,7 +49,7 @@ class ASGD(Optimizer):
         for name in ("lambd", "alpha", "t0"):
             require(group, name, 0)
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"ax": zeros(value)}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
@@ -61,9 +61,7 @@ class ASGD(Optimizer):
         own = {"eta": eta, "keep": 1 - group["lambd"] * eta, "mu": mu, "is_first": mu == 1}
         return {**own, **decay_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         grad = decayed(grad, value, group, n)
         value = value * n["keep"] - grad * n["eta"]
         state["ax"] = where(n["is_first"], value, mixed(state["ax"], value, n["mu"]))

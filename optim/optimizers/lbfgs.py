@@ -11,7 +11,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import enable_grad, no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.core.trace import TRACE
 from ..core.line_search import Point, strong_wolfe
 from ..core.optimizer import Group, Optimizer, require
@@ -80,7 +80,7 @@ class LBFGS(Optimizer):
             part = change[start : start + each.numel()].reshape(each.shape)
             start += each.numel()
             moved = each.array().astype(np.float64) + part
-            each.become(LazyTensor(leaf(moved.astype(each.dtype.as_numpy()))))
+            each.become(Tensor(leaf(moved.astype(each.dtype.as_numpy()))))
 
     def _searched(
         self, evaluated: Callable[[], tuple[Any, float, np.ndarray]], start: Point, tolerance: float
@@ -90,7 +90,7 @@ class LBFGS(Optimizer):
 
         def moved(length: float) -> None:
             for each, place in zip(self.param_groups[0]["params"], places, strict=True):
-                each.become(LazyTensor(leaf(place)))
+                each.become(Tensor(leaf(place)))
             self._move(length * self._direction)
 
         def evaluate(length: float) -> Point:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, mixed, shrunk
@@ -32,16 +32,14 @@ class Lion(Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize})
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"exp_avg": zeros(value)}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         first, second = group["betas"]
         return {"lr": group["lr"], "share1": 1 - first, "share2": 1 - second, **decay_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         mean = state["exp_avg"]
         state["exp_avg"] = mixed(mean, grad, n["share2"])
         return shrunk(value, group, n) - mixed(mean, grad, n["share1"]).sign() * n["lr"]

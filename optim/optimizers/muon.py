@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, require, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, mixed, shrunk
@@ -66,16 +66,14 @@ class Muon(Optimizer):
                 why = f"Muon updates matrices; a parameter has shape {list(each.shape)}"
                 raise UsageError("E-OPTIM-PARAMS", None, why, hint="Give it to another optimizer")
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"momentum_buffer": zeros(value)}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         own = {"lr": group["lr"], "momentum": group["momentum"], "share": 1 - group["momentum"], "eps": group["eps"]}
         return {**own, **dict(zip("abc", group["ns_coefficients"], strict=True)), **decay_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         moved = state["momentum_buffer"] = mixed(state["momentum_buffer"], grad, n["share"])
         if group["nesterov"]:
             moved = mixed(grad, moved, n["momentum"])
@@ -83,7 +81,7 @@ class Muon(Optimizer):
         return shrunk(value, group, n) - moved * (n["lr"] * _scale(value.shape, group["adjust_lr_fn"]))
 
 
-def orthogonal(x: LazyTensor, n: Numbers, steps: int) -> LazyTensor:
+def orthogonal(x: Tensor, n: Numbers, steps: int) -> Tensor:
     """A matrix with the singular vectors of `x`, and singular values near 1; products are rounded to bf16."""
     tall = x.shape[0] > x.shape[1]
     x = _rounded(x.T if tall else x)
@@ -95,7 +93,7 @@ def orthogonal(x: LazyTensor, n: Numbers, steps: int) -> LazyTensor:
     return x.T if tall else x
 
 
-def _rounded(x: LazyTensor) -> LazyTensor:
+def _rounded(x: Tensor) -> Tensor:
     """With the digits of bf16."""
     return x.to("bf16").to(x.dtype)
 

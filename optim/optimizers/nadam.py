@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, require, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, moment_numbers, moments
@@ -50,7 +50,7 @@ class NAdam(Optimizer):
         super().check(group)
         require(group, "momentum_decay", 0)
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"exp_avg": zeros(value), "exp_avg_sq": zeros(value)}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
@@ -67,9 +67,7 @@ class NAdam(Optimizer):
         }
         return {**own, **moment_numbers(group), **decay_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         value, grad, mean, square = moments(value, grad, state, group, n)
         scale = (square / n["scale"]).sqrt() + n["eps"]
         return value - n["rate"] * (grad / scale) - n["momentum_rate"] * (mean / scale)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.indexing import where
 from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
@@ -44,7 +44,7 @@ class RAdam(Optimizer):
             },
         )  # fmt: skip
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"exp_avg": zeros(value), "exp_avg_sq": zeros(value)}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
@@ -64,9 +64,7 @@ class RAdam(Optimizer):
         }
         return {**own, **moment_numbers(group), **decay_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         value, _, mean, square = moments(value, grad, state, group, n)
         adapted = where(n["adapts"], n["rectified"] / (square.sqrt() + n["eps"]), 1.0)
         return value - mean * n["rate"] * adapted

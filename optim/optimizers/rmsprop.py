@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, require, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed, mixed, mixed_square
@@ -48,7 +48,7 @@ class RMSprop(Optimizer):
         require(group, "momentum", 0)
         require(group, "alpha", 0)
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         names = {"square_avg": True, "momentum_buffer": group["momentum"], "grad_avg": group["centered"]}
         return {name: zeros(value) for name, wanted in names.items() if wanted}
 
@@ -57,9 +57,7 @@ class RMSprop(Optimizer):
         own = {"lr": group["lr"], "keep": group["alpha"], "share": 1 - group["alpha"], "eps": group["eps"]}
         return {**own, "momentum": group["momentum"], **decay_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         grad = decayed(grad, value, group, n)
         square = state["square_avg"] = mixed_square(state["square_avg"], grad, n["keep"], n["share"])
         if group["centered"]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.indexing import where
 from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
@@ -39,16 +39,14 @@ class Rprop(Optimizer):
         if not 0 < less < 1 < more:
             raise UsageError("E-OPTIM-OPTION", None, f"etas are {group['etas']}", expected="0 < first < 1 < second")
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"prev": zeros(value), "step_size": zeros(value, fill=group["lr"])}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         state["step"] += 1
         return dict(zip(("less", "more", "least", "most"), (*group["etas"], *group["step_sizes"]), strict=True))
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         agreement = grad * state["prev"]
         flipped = agreement < 0
         factor = where(flipped, n["less"], where(agreement > 0, n["more"], 1.0))

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.step_numbers import Numbers
 
 
-def mixed(old: LazyTensor, new: LazyTensor, share: LazyTensor) -> LazyTensor:
+def mixed(old: Tensor, new: Tensor, share: Tensor) -> Tensor:
     """``old + share * (new - old)``: an exponential moving average."""
     return old + share * (new - old)
 
 
-def mixed_square(old: LazyTensor, new: LazyTensor, keep: LazyTensor, share: LazyTensor) -> LazyTensor:
+def mixed_square(old: Tensor, new: Tensor, keep: Tensor, share: Tensor) -> Tensor:
     """``keep * old + share * new ** 2``."""
     return old * keep + share * (new * new)
 
 
-def decayed(grad: LazyTensor, value: LazyTensor, group: dict[str, Any], n: Numbers) -> LazyTensor:
+def decayed(grad: Tensor, value: Tensor, group: dict[str, Any], n: Numbers) -> Tensor:
     """The gradient with that of the penalty ``weight_decay / 2 * value ** 2``."""
     return grad + value * n["weight_decay"] if group["weight_decay"] else grad
 
 
-def shrunk(value: LazyTensor, group: dict[str, Any], n: Numbers) -> LazyTensor:
+def shrunk(value: Tensor, group: dict[str, Any], n: Numbers) -> Tensor:
     """The value after weight decay that does not go through the gradient."""
     return value * n["shrink"] if group["weight_decay"] else value
 
 
 def moments(
-    value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: dict[str, Any], n: Numbers
-) -> tuple[LazyTensor, LazyTensor, LazyTensor, LazyTensor]:
+    value: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any], n: Numbers
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Value and gradient after weight decay of the kind that the group says, and the moving averages of the gradient
     and of its square, which become the state."""
     if group["decoupled_weight_decay"]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, require, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed
@@ -48,7 +48,7 @@ class SGD(Optimizer):
             why = f"nesterov with momentum {group['momentum']} and dampening {group['dampening']}"
             raise UsageError("E-OPTIM-OPTION", None, why, expected="a momentum, and no dampening")
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"momentum_buffer": zeros(value)} if group["momentum"] else {}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
@@ -56,9 +56,7 @@ class SGD(Optimizer):
         share = 1 if state["step"] == 1 else 1 - group["dampening"]
         return {"lr": group["lr"], "momentum": group["momentum"], "share": share, **decay_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         grad = decayed(grad, value, group, n)
         if group["momentum"]:
             added = grad * n["share"] if group["dampening"] else grad

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.registry import FUNCTIONS
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import mixed, mixed_square, moment_numbers
@@ -29,7 +29,7 @@ class SparseAdam(Optimizer):
     ) -> None:  # fmt: skip
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
 
-    def begin(self, value: LazyTensor, group: Group) -> dict[str, LazyTensor]:
+    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"exp_avg": zeros(value), "exp_avg_sq": zeros(value)}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
@@ -38,14 +38,12 @@ class SparseAdam(Optimizer):
         rate = group["lr"] * math.sqrt(1 - second ** state["step"]) / (1 - first ** state["step"])
         return {"rate": rate, "eps": group["eps"], **moment_numbers(group)}
 
-    def update(
-        self, value: LazyTensor, grad: LazyTensor, state: dict[str, LazyTensor], group: Group, n: Numbers
-    ) -> LazyTensor:
+    def update(self, value: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group, n: Numbers) -> Tensor:
         where, others = FUNCTIONS["where"], tuple(range(1, grad.ndim))
         reached = grad.ne(0).any(others, True) if others else grad.ne(0)
         mean = mixed(state["exp_avg"], grad, n["share1"])
         square = mixed_square(state["exp_avg_sq"], grad, n["keep2"], n["share2"])
         state["exp_avg"] = where(reached, mean, state["exp_avg"])
         state["exp_avg_sq"] = where(reached, square, state["exp_avg_sq"])
-        moved: LazyTensor = where(reached, value - n["rate"] * (mean / (square.sqrt() + n["eps"])), value)
+        moved: Tensor = where(reached, value - n["rate"] * (mean / (square.sqrt() + n["eps"])), value)
         return moved

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from ..base.dataclass import dataclass
 from ..base.errors import FormatError
 from ..ir.graph import Graph
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from .hyperparameter import SIZE, Kind, ParameterError, checked
 
 HF, GGUF, GRAPH = "hf", "gguf", "graph"
@@ -154,15 +154,15 @@ class Layout(Protocol):
     @property
     def scalars(self) -> bool: ...
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         """The weight, from the tensors of the file; lazy."""
         ...
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         """The `count` tensors of the file, from the weight; lazy. Inverse of `join`."""
         ...
 
-    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+    def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
         """One tensor of the file that several weights share, from their pieces."""
         ...
 
@@ -182,17 +182,17 @@ class Moved:
 class Whole(Moved):
     """Base of layouts whose tensors store one weight only."""
 
-    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+    def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
         raise TypeError("two rows have the same tensor")
 
 
 class Same(Whole):
     """One tensor, unchanged."""
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return parts[0]
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return [whole]
 
 
@@ -247,7 +247,7 @@ class Weight:
     shape: tuple[str | int, ...] | None = None
     optional: bool = False
     when: Callable[[Config, int], bool] | None = None
-    compute: Callable[[Config], Tensor | None] | None = None
+    compute: Callable[[Config], StoredTensor | None] | None = None
     layers: str = "layers"
     factor: Callable[[Config, int], float] | None = None
     others: Mapping[str, Ways] | None = None
@@ -280,7 +280,7 @@ class ModuleNames(Protocol):
 class GraphBuilder(Protocol):
     """A function that builds one graph of a model."""
 
-    def __call__(self, graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def __call__(self, graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         """Add the inputs, nodes and outputs.
 
         Args:
@@ -315,7 +315,7 @@ class RunOptions:
     tokenizer: Callable[[], Any] | None = None
     task: str = ""
     source: Graph | None = None
-    companion: Callable[[str], Mapping[str, Tensor]] | None = None
+    companion: Callable[[str], Mapping[str, StoredTensor]] | None = None
     variant: Callable[[str], Graph | None] | None = None
 
 
@@ -450,7 +450,7 @@ class Architecture:
     tasks: tuple[Task, ...]
     accepts: Callable[[Mapping[str, Any]], bool] | None = None
     implied: Callable[[Mapping[str, Any], Graph], tuple[str, Mapping[str, Any]] | None] | None = None
-    settle: Callable[[Config, dict[str, Tensor]], None] | None = None
+    settle: Callable[[Config, dict[str, StoredTensor]], None] | None = None
     prefixes: tuple[str, ...] = ("model.", "transformer.")
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
     wide_activations: bool = False

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..plugin import discovery
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from .architecture import HF, Architecture, Config, Part
 from .part_graph import part_builder
 from .part_rows import SPECIAL, ModelType, key_rows, own_prefix, part_config, part_weights, weight_rows
 
-Settle = Callable[[Config, dict[str, Tensor]], None]
+Settle = Callable[[Config, dict[str, StoredTensor]], None]
 MODEL_TYPE = "model_type"
 
 
@@ -72,7 +72,7 @@ def _settling(outer: Settle | None, name: str, inner: Settle) -> Settle:
     """Settles a part, then the whole."""
     prefix = own_prefix(name)
 
-    def settle(config: Config, weights: dict[str, Tensor]) -> None:
+    def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
         values, own = part_config(config, name), part_weights(weights, name)
         inner(values, own)
         for key in [key for key in weights if key.startswith(prefix)]:

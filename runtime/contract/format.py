@@ -16,7 +16,7 @@ from ..base.units import counted
 from ..ir.graph import Graph, Meta
 from ..tensor.dtype import DType
 from ..tensor.file import Source
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Piece:
     """Bytes at an offset of a file: literal, or a tensor's."""
 
     offset: int
-    data: bytes | Tensor
+    data: bytes | StoredTensor
     checksum: Checksum | None = None
 
     @property
     def nbytes(self) -> int:
-        return self.data.nbytes if isinstance(self.data, Tensor) else len(self.data)
+        return self.data.nbytes if isinstance(self.data, StoredTensor) else len(self.data)
 
 
 @dataclass(frozen=True)
@@ -154,12 +154,12 @@ class Format:
     edit: Callable[[Source, Graph, Mapping[str, Meta], str], FileLayout] | None = None
 
 
-def shards(tensors: Iterable[tuple[str, Tensor]], options: WriteOptions) -> list[list[tuple[str, Tensor]]]:
+def shards(tensors: Iterable[tuple[str, StoredTensor]], options: WriteOptions) -> list[list[tuple[str, StoredTensor]]]:
     """Tensors in order, split into shards within the limits of the options; a larger tensor gets its own shard."""
     if options.shard_groups is not None:
         items = iter(tensors)
         return [list(itertools.islice(items, count)) for count in options.shard_groups]
-    groups: list[list[tuple[str, Tensor]]] = [[]]
+    groups: list[list[tuple[str, StoredTensor]]] = [[]]
     filled = 0
     for name, tensor in tensors:
         full = options.shard_nbytes is not None and filled + tensor.nbytes > options.shard_nbytes

@@ -15,7 +15,7 @@ from typing import Any
 from ..base.dataclass import dataclass
 from ..base.errors import FormatError
 from ..base.units import counted
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from .architecture import (
     CANDLE,
     HF,
@@ -150,14 +150,14 @@ def bound_to(architecture: Architecture, names: str, weights: Collection[str]) -
     return dataclasses.replace(architecture, weights=tuple(rows.values()))
 
 
-class WatchedWeights(dict[str, Tensor]):
+class WatchedWeights(dict[str, StoredTensor]):
     """Weights that remember which of them graphs have used."""
 
-    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, weights: Mapping[str, StoredTensor]) -> None:
         super().__init__(weights)
         self.used: set[str] = set()
 
-    def __getitem__(self, name: str) -> Tensor:
+    def __getitem__(self, name: str) -> StoredTensor:
         self.used.add(name)
         return super().__getitem__(name)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..base.errors import FormatError
 from ..ir.graph import Graph, Value
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from .architecture import MISSHAPEN, MODEL, Architecture, Config, GraphBuilder
 from .part_rows import own_prefix, part_config, part_weights
 
@@ -15,7 +15,7 @@ def part_builder(name: str, place: str, build: GraphBuilder) -> GraphBuilder:
     """The builder of a graph of a part, whose weights have the names of the whole; `place`: of its hyper-parameters,
     for messages."""
 
-    def graph(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         _build(build, graph, config, weights, name, place, fixed)
 
     return graph
@@ -24,7 +24,7 @@ def part_builder(name: str, place: str, build: GraphBuilder) -> GraphBuilder:
 def add_part(
     graph: Graph,
     config: Config,
-    weights: Mapping[str, Tensor],
+    weights: Mapping[str, StoredTensor],
     name: str,
     *,
     task: str | None = None,
@@ -64,7 +64,13 @@ def _undeclared(graph: Graph, output: Value) -> Value:
 
 
 def _build(
-    build: GraphBuilder, graph: Graph, config: Config, weights: Mapping[str, Tensor], name: str, place: str, fixed: bool
+    build: GraphBuilder,
+    graph: Graph,
+    config: Config,
+    weights: Mapping[str, StoredTensor],
+    name: str,
+    place: str,
+    fixed: bool,
 ) -> None:
     prefix = own_prefix(name)
     kept, graph.weights = graph.weights, {}

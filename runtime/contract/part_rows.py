@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base.dataclass import dataclass
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from .architecture import HF, SAME, Architecture, Below, Config, Key, Layout, Part, Row, Stored, Weight, Whole, value_at
 from .hyperparameter import SIZE, ParameterError, checked, mapping
 
@@ -31,7 +31,7 @@ def part_config(config: Config, name: str) -> Config:
     return Config({**own, "names": HF, "path": config.values.get("path"), **({"parts": inner} if inner else {})})
 
 
-def part_weights(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+def part_weights(weights: Mapping[str, StoredTensor], name: str) -> dict[str, StoredTensor]:
     """The weights of a part, by its own names."""
     prefix = own_prefix(name)
     return {key.removeprefix(prefix): tensor for key, tensor in weights.items() if key.startswith(prefix)}
@@ -204,13 +204,13 @@ class InnerLayout(Whole):
     def scalars(self) -> bool:
         return self.layout.scalars
 
-    def join(self, parts: list[Tensor], config: Config) -> Tensor:
+    def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         return self.layout.join(parts, part_config(config, self.inside))
 
-    def split(self, whole: Tensor, config: Config, count: int) -> list[Tensor]:
+    def split(self, whole: StoredTensor, config: Config, count: int) -> list[StoredTensor]:
         return self.layout.split(whole, part_config(config, self.inside), count)
 
-    def together(self, pieces: Sequence[Tensor]) -> Tensor:
+    def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
         return self.layout.together(pieces)
 
 

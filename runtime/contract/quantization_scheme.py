@@ -15,7 +15,7 @@ from ..base.dataclass import dataclass
 from ..base.errors import FormatError, UnsupportedError
 from ..tensor.dtype import F32, DType
 from ..tensor.storage import Derived
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,11 +51,11 @@ class Unpacked:
     """
 
     title: str
-    weights: dict[str, Tensor] = field(default_factory=dict)
+    weights: dict[str, StoredTensor] = field(default_factory=dict)
     parts: dict[str, list[str]] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
 
-    def add(self, name: str, tensor: Tensor, parts: Iterable[str]) -> None:
+    def add(self, name: str, tensor: StoredTensor, parts: Iterable[str]) -> None:
         """Add a weight and the names of the tensors that store it."""
         self.weights[name] = tensor
         self.parts[name] = list(parts)
@@ -70,7 +70,7 @@ class Checkpoint:
     """
 
     config: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, StoredTensor]
     path: str | None = None
 
     def error(self, code: str, why: str, **sides: Any) -> FormatError:
@@ -110,7 +110,7 @@ class Checkpoint:
 
     def part(
         self, name: str, dtypes: Iterable[str] | None, shape: tuple[int, ...] | None = None, of: str = ""
-    ) -> Tensor:
+    ) -> StoredTensor:
         """A required tensor; FormatError if it is missing or of another dtype or shape than given."""
         tensor = self.tensors.get(name)
         if tensor is None:
@@ -131,7 +131,7 @@ class Checkpoint:
             )
         return tensor
 
-    def matrix(self, name: str, dtypes: Iterable[str]) -> Tensor:
+    def matrix(self, name: str, dtypes: Iterable[str]) -> StoredTensor:
         """A required tensor of rank 2."""
         tensor = self.part(name, dtypes)
         if len(tensor.shape) != 2:
@@ -165,8 +165,8 @@ class Checkpoint:
 
 
 def computed(
-    shape: tuple[int, ...], rows: Callable[[int, int], np.ndarray], parts: Iterable[Tensor], dtype: DType = F32
-) -> Tensor:
+    shape: tuple[int, ...], rows: Callable[[int, int], np.ndarray], parts: Iterable[StoredTensor], dtype: DType = F32
+) -> StoredTensor:
     """A stored tensor whose rows are computed when they are read.
 
     Args:
@@ -191,4 +191,4 @@ def computed(
         return out.reshape(-1).view(numpy.uint8).data[start - first * size : stop - first * size]
 
     sequential = any(part.storage.sequential for part in parts)
-    return Tensor(dtype, shape, Derived(count * size, max(1, size), read, sequential=sequential))
+    return StoredTensor(dtype, shape, Derived(count * size, max(1, size), read, sequential=sequential))

@@ -15,7 +15,7 @@ from ..base.units import counted
 from ..ir.graph import Graph
 from ..plugin import discovery
 from ..tensor.scaled import scaled
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from .architecture import (
     GGUF,
     HF,
@@ -151,7 +151,7 @@ class Gathered:
         misshapen: why a tensor's shape does not fit its layout, by the architecture's name of the weight.
     """
 
-    weights: dict[str, Tensor] = field(default_factory=dict)
+    weights: dict[str, StoredTensor] = field(default_factory=dict)
     stored: dict[str, tuple[Stored, list[str]]] = field(default_factory=dict)
     computed: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
@@ -159,7 +159,7 @@ class Gathered:
     misshapen: dict[str, str] = field(default_factory=dict)
 
 
-def gather(architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str) -> Gathered:
+def gather(architecture: Architecture, config: Config, weights: Mapping[str, StoredTensor], names: str) -> Gathered:
     """The weights of a file that exist, by the architecture's names; `add_computed_weights` adds the computed ones."""
     found, used = Gathered(), set()
     for row, layer, ours in weight_slots(architecture, config):
@@ -182,7 +182,7 @@ def gather(architecture: Architecture, config: Config, weights: Mapping[str, Ten
     return found
 
 
-def complete(architecture: Architecture, config: Config, bound: Mapping[str, Tensor]) -> None:
+def complete(architecture: Architecture, config: Config, bound: Mapping[str, StoredTensor]) -> None:
     """Fill in parameters that the configuration leaves open (None), from the shapes of the weights."""
     for row, _, name in weight_slots(architecture, config):
         for which, length in zip(row.shape or (), bound[name].shape if name in bound else (), strict=False):
@@ -191,8 +191,8 @@ def complete(architecture: Architecture, config: Config, bound: Mapping[str, Ten
 
 
 def bind(
-    architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, path: str | None = None
-) -> dict[str, Tensor]:
+    architecture: Architecture, config: Config, weights: Mapping[str, StoredTensor], names: str, path: str | None = None
+) -> dict[str, StoredTensor]:
     """The weights by the architecture's names; FormatError lists all missing, extra and misshapen ones.
 
     A parameter is compared with the shapes of the weights before anything of its size is allocated.
@@ -216,7 +216,9 @@ def bind(
     return found.weights
 
 
-def settle(architecture: Architecture, config: Config, weights: dict[str, Tensor], path: str | None = None) -> None:
+def settle(
+    architecture: Architecture, config: Config, weights: dict[str, StoredTensor], path: str | None = None
+) -> None:
     """Complete the configuration from the bound weights, or change the weights, as the architecture says.
 
     FormatError for weights of an image model that lack some, or have other shapes than it takes sizes from.
@@ -237,7 +239,7 @@ def settle(architecture: Architecture, config: Config, weights: dict[str, Tensor
 
 
 def check_layers(
-    architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, path: str | None
+    architecture: Architecture, config: Config, weights: Mapping[str, StoredTensor], names: str, path: str | None
 ) -> None:
     """FormatError if the configuration has more layers than the file; called before any loop over layers."""
     for parameter in sorted({row.layers for row in architecture.weights if "{i}" in row.name}):
@@ -258,7 +260,7 @@ def check_layers(
             raise FormatError("E-ARCH-MISSING", path, why, hint=hint)
 
 
-def _check_elements(parts: Sequence[Tensor], scalars: bool) -> None:
+def _check_elements(parts: Sequence[StoredTensor], scalars: bool) -> None:
     """ValueError for empty tensors, and for scalars unless the layout takes them."""
     for part in parts:
         if 0 in part.shape or not (part.shape or scalars):
@@ -305,10 +307,12 @@ def ignored(architecture: Architecture, config: Config, names: Iterable[str]) ->
     return {name for name in names if any(re.search(pattern, name) for pattern in patterns)}
 
 
-def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tensor], names: str) -> dict[str, Tensor]:
+def unbind(
+    architecture: Architecture, config: Config, bound: Mapping[str, StoredTensor], names: str
+) -> dict[str, StoredTensor]:
     """The weights under the file names of `names` (`HF` or `GGUF`), in the order of the rows, without those that such
     files do not have. Inverse of `bind`."""
-    found: dict[str, list[Tensor]] = {}
+    found: dict[str, list[StoredTensor]] = {}
     layouts: dict[str, Layout] = {}
     for row, layer, ours in weight_slots(architecture, config):
         ways = row.stored(names)
@@ -322,8 +326,8 @@ def unbind(architecture: Architecture, config: Config, bound: Mapping[str, Tenso
 
 
 def split_weight(
-    row: Weight, layer: int, whole: Tensor, config: Config, names: str, way: Stored, count: int
-) -> list[Tensor]:
+    row: Weight, layer: int, whole: StoredTensor, config: Config, names: str, way: Stored, count: int
+) -> list[StoredTensor]:
     """The `count` tensors that store a weight of `layer` in a file, as `way` describes."""
     return way.layout.split(_times(row, whole, config, names, layer, -1), config, count)
 
@@ -342,13 +346,13 @@ def config_keys(architecture: Architecture, names: str, config: Config) -> dict[
     return {key if key.startswith(UNPREFIXED) else prefix + key: value for key, value in said.items()}
 
 
-def _times(row: Weight, tensor: Tensor, config: Config, names: str, layer: int, power: int) -> Tensor:
+def _times(row: Weight, tensor: StoredTensor, config: Config, names: str, layer: int, power: int) -> StoredTensor:
     """A weight times its row's factor (`power` 1: reading Hugging Face files), or divided by it (-1: writing)."""
     return tensor if row.factor is None or names != HF else scaled(tensor, row.factor(config, layer) ** power)
 
 
 def _found(
-    row: Weight, architecture: Architecture, config: Config, weights: Mapping[str, Tensor], names: str, layer: int
+    row: Weight, architecture: Architecture, config: Config, weights: Mapping[str, StoredTensor], names: str, layer: int
 ) -> Iterator[tuple[Stored, list[str]]]:
     for way in row.stored(names):
         present = []
@@ -362,7 +366,7 @@ def _found(
                 yield way, present
 
 
-def _spelled(name: str, architecture: Architecture, weights: Mapping[str, Tensor]) -> str | None:
+def _spelled(name: str, architecture: Architecture, weights: Mapping[str, StoredTensor]) -> str | None:
     others = (
         name.removeprefix(prefix) if name.startswith(prefix) else prefix + name for prefix in architecture.prefixes
     )

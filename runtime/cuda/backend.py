@@ -9,7 +9,7 @@ from ..execute.run_options import RunOptions
 from ..ir.function import nodes_below
 from ..ir.graph import Graph, Node
 from ..region.region import Region
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from .device.device import device_index
 from .execute.layer_offload import OffloadedProgram, offload_layers
 from .execute.program import Program
@@ -70,7 +70,7 @@ class CudaBackend:
             pool,
         )
 
-    def accept(self, arrays: list[Any], defaults: Mapping[int, Tensor]) -> list[Any]:
+    def accept(self, arrays: list[Any], defaults: Mapping[int, StoredTensor]) -> list[Any]:
         return [defaults.get(index, array) for index, array in enumerate(arrays)] if defaults else arrays
 
     def run(self, program: Program | OffloadedProgram, arrays: list[Any], options: RunOptions) -> list[Any]:

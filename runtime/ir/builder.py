@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from . import registry
 from .graph import Graph, Node, Value
 from .op import Foreign, Op
@@ -36,10 +36,10 @@ class Builder:
         import numpy
 
         return self.weight(
-            Tensor.of(numpy.asarray(array, None if isinstance(array, numpy.ndarray | numpy.generic) else dtype))
+            StoredTensor.of(numpy.asarray(array, None if isinstance(array, numpy.ndarray | numpy.generic) else dtype))
         )
 
-    def weight(self, held: Tensor) -> Value:
+    def weight(self, held: StoredTensor) -> Value:
         """Add a tensor as a constant."""
         value = Value(self.name("constant"), held.dtype, held.shape)
         self.graph.weights[value.name] = held

@@ -16,7 +16,7 @@ from ..base.nearest_name import did_you_mean
 from ..base.units import counted, human_count, human_size
 from ..tensor.dtype import DType
 from ..tensor.storage import Storage
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from .op import Op
 
 Meta = Any
@@ -75,7 +75,7 @@ class ValueTable(dict[str, Value]):
         super().__init__(values)
         self._graph = weakref.ref(graph)
 
-    def __call__(self) -> ValuesView[Tensor]:
+    def __call__(self) -> ValuesView[StoredTensor]:
         graph = self._graph()
         return {}.values() if graph is None else graph.weights.values()
 
@@ -90,7 +90,7 @@ class Node:
     Attributes:
         inputs: values of this graph or of one around it; None for an optional input that is absent.
         attributes: int, float, str, bytes, a numpy array (tensors), a `Graph` (subgraphs), a `Value` without name
-            (types), or lists of these; a `Tensor` that is still in its file where the operator is foreign, a
+            (types), or lists of these; a `StoredTensor` that is still in its file where the operator is foreign, a
             `Reference` inside functions.
         carried: what its file says beyond this, by the format's own names.
     """
@@ -166,7 +166,7 @@ class Graph:
             nodes then, and the weights of all, called ``PART/NAME``.
     """
 
-    weights: dict[str, Tensor] = field(default_factory=dict)
+    weights: dict[str, StoredTensor] = field(default_factory=dict)
     metadata: dict[str, Meta] = field(default_factory=dict)
     attachments: dict[str, Storage] = field(default_factory=dict)
     inputs: list[Value] = field(default_factory=list)
@@ -251,11 +251,11 @@ class Graph:
         """Names of the weights, in the file's order."""
         return self.weights.keys()
 
-    def items(self) -> ItemsView[str, Tensor]:
+    def items(self) -> ItemsView[str, StoredTensor]:
         """Names and weights, in the file's order."""
         return self.weights.items()
 
-    def get(self, name: str, default: T | None = None) -> Tensor | T | None:
+    def get(self, name: str, default: T | None = None) -> StoredTensor | T | None:
         """The weight of a name, or `default`."""
         return self.weights.get(name, default)
 
@@ -268,7 +268,7 @@ class Graph:
     def __contains__(self, name: object) -> bool:
         return name in self.weights
 
-    def __getitem__(self, name: str) -> Tensor:
+    def __getitem__(self, name: str) -> StoredTensor:
         if name not in self.weights:
             hint = did_you_mean(name, self.weights, "candle-convert inspect lists them")
             raise UsageError("E-TENSOR-NAME", None, f"no tensor named {name!r}", hint=hint)

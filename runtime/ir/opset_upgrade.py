@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base.errors import Error, FormatError, LimitError
 from ..base.limits import current
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from . import registry
 from .builder import Builder
 from .function import check_expansion, instance, nodes_below, sizes
@@ -131,9 +131,9 @@ class _Upgrade:
 
     def held(self, value: Any) -> Any:
         """An attribute value with its tensors read into memory."""
-        if isinstance(value, list) and value and isinstance(value[0], Tensor):
+        if isinstance(value, list) and value and isinstance(value[0], StoredTensor):
             return [self.held(item) for item in value]
-        if not isinstance(value, Tensor):
+        if not isinstance(value, StoredTensor):
             return value
         self.left -= value.nbytes
         if self.left < 0:

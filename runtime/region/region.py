@@ -11,7 +11,7 @@ from ..base.dataclass import dataclass
 from ..base.huge_pages import HugePages
 from ..ir.clone import captures, needed
 from ..ir.graph import Graph, Node, Value
-from ..tensor.tensor import Tensor
+from ..tensor.stored_tensor import StoredTensor
 from ..tensor.weight_array import Blocks, LazyWeight, weight
 
 W = TypeVar("W")
@@ -78,7 +78,7 @@ def host_weights(graph: Graph, packed: dict[Any, Any]) -> dict[Value, HostWeight
     return found
 
 
-def used_weights(graph: Graph) -> Iterator[tuple[Value, Tensor]]:
+def used_weights(graph: Graph) -> Iterator[tuple[Value, StoredTensor]]:
     """Weights that nodes use or that are outputs, without those that are inputs."""
     used = {value for node in graph.nodes for value in needed(node)} | set(graph.outputs)
     for name, tensor in graph.weights.items():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .storage import Derived
-from .tensor import Tensor
+from .stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,16 +21,16 @@ deferred tensor."""
 
 Make = Callable[[], "Sequence[np.ndarray | None]"]
 
-_results: OrderedDict[int, tuple[Make, list[Tensor | None]]] = OrderedDict()
+_results: OrderedDict[int, tuple[Make, list[StoredTensor | None]]] = OrderedDict()
 _lock = threading.RLock()
 
 
-def tensors(make: Make) -> list[Tensor | None]:
+def tensors(make: Make) -> list[StoredTensor | None]:
     """Tensors of the arrays that `make` gives, the same on every call; large ones hold nothing but `make`."""
     return [_deferred(make, index, held) for index, held in enumerate(_made(make))]
 
 
-def _deferred(make: Make, index: int, held: Tensor | None) -> Tensor | None:
+def _deferred(make: Make, index: int, held: StoredTensor | None) -> StoredTensor | None:
     if held is None or held.nbytes < LARGE:
         return held
 
@@ -39,15 +39,15 @@ def _deferred(make: Make, index: int, held: Tensor | None) -> Tensor | None:
         assert again is not None
         return again.storage.read(start, stop)
 
-    return Tensor(held.dtype, held.shape, Derived(held.nbytes, held.storage.step, read, sequential=True))
+    return StoredTensor(held.dtype, held.shape, Derived(held.nbytes, held.storage.step, read, sequential=True))
 
 
-def _made(make: Make) -> list[Tensor | None]:
+def _made(make: Make) -> list[StoredTensor | None]:
     with _lock:
         if id(make) not in _results:
             while len(_results) >= KEPT:
                 _results.popitem(last=False)
-            _results[id(make)] = (make, [None if array is None else Tensor.of(array) for array in make()])
+            _results[id(make)] = (make, [None if array is None else StoredTensor.of(array) for array in make()])
         return _results[id(make)][1]
 
 

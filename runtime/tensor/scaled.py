@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from .element_packing import pack, unpack
 from .storage import Derived
-from .tensor import Tensor
+from .stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-def scaled(tensor: Tensor, factor: float) -> Tensor:
+def scaled(tensor: StoredTensor, factor: float) -> StoredTensor:
     """The values times `factor`, rounded to their own type; blocks become f32. A power of two changes no digit."""
     if factor == 1.0:
         return tensor
@@ -28,10 +28,10 @@ def scaled(tensor: Tensor, factor: float) -> Tensor:
         values = unpack(inner.read(start, stop), dtype, (stop - start) // size * dtype.block)
         return pack(convert(values.astype(numpy.float32) * numpy.float32(factor), dtype), dtype)
 
-    return Tensor(dtype, plain.shape, Derived(plain.nbytes, step, read, sequential=inner.sequential))
+    return StoredTensor(dtype, plain.shape, Derived(plain.nbytes, step, read, sequential=inner.sequential))
 
 
-def scaled_rows(tensor: Tensor, factors: np.ndarray) -> Tensor:
+def scaled_rows(tensor: StoredTensor, factors: np.ndarray) -> StoredTensor:
     """The rows of a plain tensor, each times its factor, computed in the tensor's own type when they are read."""
     row, wide = tensor.nbytes // len(tensor), (-1, *(1,) * (len(tensor.shape) - 1))
 
@@ -40,4 +40,6 @@ def scaled_rows(tensor: Tensor, factors: np.ndarray) -> Tensor:
         values = tensor[first:last].numpy() * factors[first:last].reshape(wide)
         return pack(values, tensor.dtype)[start - first * row : stop - first * row]
 
-    return Tensor(tensor.dtype, tensor.shape, Derived(tensor.nbytes, 1, read, sequential=tensor.storage.sequential))
+    return StoredTensor(
+        tensor.dtype, tensor.shape, Derived(tensor.nbytes, 1, read, sequential=tensor.storage.sequential)
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .storage import Derived
-from .tensor import Tensor
+from .stored_tensor import StoredTensor
 
 
 class Transposed(Derived):
     """The bytes of a transpose, computed one matrix at a time; `origin` is the tensor that was transposed."""
 
-    def __init__(self, origin: Tensor) -> None:
+    def __init__(self, origin: StoredTensor) -> None:
         import numpy
 
         values = origin.dequantize()
@@ -28,9 +28,9 @@ class Transposed(Derived):
         self.origin = origin
 
 
-def transposed(tensor: Tensor) -> Tensor:
+def transposed(tensor: StoredTensor) -> StoredTensor:
     """``[..., a, b]`` as ``[..., b, a]``; the transpose of a transpose is the tensor itself. Blocks become f32."""
     if isinstance(tensor.storage, Transposed):
         return tensor.storage.origin
     dtype = tensor.dequantize().dtype
-    return Tensor(dtype, (*tensor.shape[:-2], tensor.shape[-1], tensor.shape[-2]), Transposed(tensor))
+    return StoredTensor(dtype, (*tensor.shape[:-2], tensor.shape[-1], tensor.shape[-2]), Transposed(tensor))

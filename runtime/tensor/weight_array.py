@@ -16,7 +16,7 @@ from .block_codec import codec_of, decoded
 from .dtype import BlockType, DType
 from .element_packing import unpack
 from .storage import Held, Region
-from .tensor import Tensor
+from .stored_tensor import StoredTensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Packed(StoredArray):
         return unpack(self.data.data, self.dtype, self.size).reshape(self.shape)
 
 
-def packed(tensor: Tensor) -> Packed | None:
+def packed(tensor: StoredTensor) -> Packed | None:
     """A tensor of 1, 2 or 4-bit elements as stored; None for other dtypes and blocks."""
     if tensor.dtype.bits not in (1, 2, 4) or tensor.qtype is not None:
         return None
@@ -90,7 +90,7 @@ _LOCK = threading.Lock()
 class LazyWeight:
     """A plain weight that is read on demand. Its values are cached only for kernels that use them unpacked."""
 
-    def __init__(self, tensor: Tensor, reserve: HugePages) -> None:
+    def __init__(self, tensor: StoredTensor, reserve: HugePages) -> None:
         self.dtype = tensor.dtype.as_numpy()
         self.shape = tensor.shape
         self.ndim = len(tensor.shape)
@@ -117,7 +117,7 @@ class LazyWeight:
         return self.numpy().reshape(*shape)
 
 
-def weight(tensor: Tensor, reserve: HugePages) -> np.ndarray | Blocks | LazyWeight:
+def weight(tensor: StoredTensor, reserve: HugePages) -> np.ndarray | Blocks | LazyWeight:
     """A weight for a program: like `load_weight`, but large plain weights are read on demand."""
     storage = tensor.storage
     plain = tensor.qtype is None and tensor.dtype.bits >= 8 and tensor.nbytes >= MIN_POOLED_NBYTES and storage.step == 1
@@ -128,7 +128,7 @@ def _dequantized(dtype: BlockType, data: np.ndarray, shape: Sequence[int]) -> np
     return decoded(codec_of(dtype), np.ascontiguousarray(data).reshape(-1).data).reshape(shape)
 
 
-def load_weight(tensor: Tensor, reserve: HugePages | None = None) -> np.ndarray | Blocks:
+def load_weight(tensor: StoredTensor, reserve: HugePages | None = None) -> np.ndarray | Blocks:
     """One copy of a weight in its stored dtype, allocated from `reserve` if given."""
     at_once = isinstance(tensor.storage, Held) or tensor.storage.sequential or tensor.nbytes < MIN_POOLED_NBYTES
     if tensor.qtype is None and at_once:
@@ -141,7 +141,7 @@ def load_weight(tensor: Tensor, reserve: HugePages | None = None) -> np.ndarray 
     return Blocks(tensor.qtype, tensor.shape, data.reshape(*tensor.shape[:-1], row))
 
 
-def _bytes(tensor: Tensor, reserve: HugePages | None) -> np.ndarray:
+def _bytes(tensor: StoredTensor, reserve: HugePages | None) -> np.ndarray:
     storage = tensor.storage
     if isinstance(storage, Held):
         return np.frombuffer(storage.data, np.uint8)

@@ -7,9 +7,9 @@ import weakref
 from ...runtime.base.errors import UsageError
 from ..core.expression import Expression
 from ..core.grad_mode import set_grad_enabled
-from ..core.lazy_tensor import LazyTensor
 from ..core.realize import MAX_DEPTH, realize
 from ..core.registry import method
+from ..core.tensor import Tensor
 from ..core.trace import TRACE
 from ..operations.creation import zeros_like
 from .derivative import FORGOTTEN, history
@@ -18,7 +18,7 @@ from .hooks import grads
 
 @method()
 def backward(
-    self: LazyTensor, gradient: LazyTensor | None = None, retain_graph: bool | None = None, create_graph: bool = False
+    self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False
 ) -> None:
     """Add the gradients of this tensor to the `grad` of the leaves that it is computed from.
 
@@ -44,7 +44,7 @@ def backward(
             realize([target, *parts])
         together = [target]
         for (_, tensor), part in zip(held, found, strict=True):
-            grad = zeros_like(tensor) if part is None else LazyTensor(part)
+            grad = zeros_like(tensor) if part is None else Tensor(part)
             tensor.grad = grad = grad if tensor.grad is None else tensor.grad + grad
             together.append(grad.expression)
         companions = list(map(weakref.ref, together))
@@ -60,10 +60,10 @@ def without_history() -> UsageError:
     return UsageError("E-TENSOR-GRAD", None, why, hint="Call requires_grad_(), and do not compute it in no_grad()")
 
 
-def _keeper(expression: Expression) -> LazyTensor | None:
+def _keeper(expression: Expression) -> Tensor | None:
     """The tensor whose gradient an expression's is."""
     tensor = expression.tensor
-    return tensor if isinstance(tensor, LazyTensor) and tensor.keeps_grad else None
+    return tensor if isinstance(tensor, Tensor) and tensor.keeps_grad else None
 
 
 def _forget(passed: list[Expression]) -> None:

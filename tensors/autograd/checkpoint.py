@@ -15,10 +15,10 @@ from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import Inference
 from ..core.expression import Expression, TensorType, alias, apply_all
 from ..core.grad_mode import GRAD_MODE
-from ..core.lazy_tensor import LazyTensor
 from ..core.nested import flattened, mapped, restored
 from ..core.plan import Plan
 from ..core.registry import function
+from ..core.tensor import Tensor
 from .traced import Parts, repeated
 
 MAX_OPERATORS = 1024
@@ -57,21 +57,21 @@ def checkpoint(
     outer: dict[Expression, Expression] = {}
 
     def renamed(item: Any) -> Any:
-        if not isinstance(item, LazyTensor):
+        if not isinstance(item, Tensor):
             return item
         inner = alias(item.expression)
         inner.needs_grad = item.expression.needs_grad
         outer[inner] = item.expression
-        return LazyTensor(inner)
+        return Tensor(inner)
 
     given, named = mapped((arguments, options), renamed)
     start = alias(next(iter(outer))).order if outer else 0
-    results: list[LazyTensor] = []
+    results: list[Tensor] = []
     structure = flattened(made(*given, **named), results)
     if not outer or not results:
         return restored(structure, iter(results))
     found = _applied([each.expression for each in results], outer, start)
-    return restored(structure, iter([LazyTensor(each) for each in found]))
+    return restored(structure, iter([Tensor(each) for each in found]))
 
 
 def _applied(results: list[Expression], outer: dict[Expression, Expression], start: int) -> list[Expression]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ..core.lazy_tensor import LazyTensor
+from ..core.tensor import Tensor
 from ..operations.creation import tensor
 from ..operations.random import randn_like
 from .jacobians import _pulled as pulled
@@ -35,11 +35,11 @@ def gradcheck(
         options: PyTorch's settings of the kind of check; this one compares all elements.
     """
     given = tuple(inputs) if isinstance(inputs, Sequence) else (inputs,)
-    places = [n for n, each in enumerate(given) if isinstance(each, LazyTensor) and each.requires_grad]
+    places = [n for n, each in enumerate(given) if isinstance(each, Tensor) and each.requires_grad]
     if not places:
         raise UsageError("E-TENSOR-GRAD", None, "gradcheck of inputs none of which requires gradients")
 
-    def results(*sources: LazyTensor) -> tuple[LazyTensor, ...]:
+    def results(*sources: Tensor) -> tuple[Tensor, ...]:
         arguments = list(given)
         for place, source in zip(places, sources, strict=True):
             arguments[place] = source
@@ -75,13 +75,13 @@ def gradcheck(
 def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = None, **options: Any) -> bool:
     """As `gradcheck`, of the gradients of a function, which are weighted by `grad_outputs` or by random numbers."""
     given = tuple(inputs) if isinstance(inputs, Sequence) else (inputs,)
-    moving = [n for n, each in enumerate(given) if isinstance(each, LazyTensor) and each.requires_grad]
+    moving = [n for n, each in enumerate(given) if isinstance(each, Tensor) and each.requires_grad]
     first = func(*given)
     outputs = first if isinstance(first, tuple) else (first,)
     weights = grad_outputs or tuple([randn_like(each) for each in outputs])
     weights = weights if isinstance(weights, tuple) else (weights,)
 
-    def gradient(*arguments: Any) -> tuple[LazyTensor, ...]:
+    def gradient(*arguments: Any) -> tuple[Tensor, ...]:
         found = func(*arguments)
         sources = tuple([arguments[place] for place in moving])
         return pulled(found if isinstance(found, tuple) else (found,), sources, weights, True)

@@ -11,13 +11,11 @@ import numpy as np
 
 from ..core.expression import leaf
 from ..core.grad_mode import no_grad
-from ..core.lazy_tensor import LazyTensor
+from ..core.tensor import Tensor
 
 
 @no_grad()
-def clip_grad_norm_(
-    parameters: LazyTensor | Iterable[LazyTensor], max_norm: float, norm_type: float = 2.0
-) -> LazyTensor:
+def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0) -> Tensor:
     """Scale the gradients of `parameters` so that the norm of all elements together is at most `max_norm`.
 
     Args:
@@ -27,7 +25,7 @@ def clip_grad_norm_(
     """
     having = _having_gradients(parameters)
     if not having:
-        return LazyTensor(leaf(np.zeros((), np.float32)))
+        return Tensor(leaf(np.zeros((), np.float32)))
     total = _norm([each.grad.float().flatten() for each in having], float(norm_type))  # type: ignore[union-attr]
     scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
     for each in having:
@@ -36,18 +34,18 @@ def clip_grad_norm_(
 
 
 @no_grad()
-def clip_grad_value_(parameters: LazyTensor | Iterable[LazyTensor], clip_value: float) -> None:
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Bound the elements of the gradients of `parameters` by `clip_value` and its negative."""
     for each in _having_gradients(parameters):
         each.grad = each.grad.clamp(-clip_value, clip_value)  # type: ignore[union-attr]
 
 
-def _having_gradients(parameters: LazyTensor | Iterable[LazyTensor]) -> list[LazyTensor]:
-    given = [parameters] if isinstance(parameters, LazyTensor) else parameters
+def _having_gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    given = [parameters] if isinstance(parameters, Tensor) else parameters
     return [each for each in given if each.grad is not None]
 
 
-def _norm(flat: list[LazyTensor], exponent: float) -> LazyTensor:
+def _norm(flat: list[Tensor], exponent: float) -> Tensor:
     if math.isinf(exponent):
         return functools.reduce(lambda a, b: a.maximum(b), [each.abs().max() for each in flat])
     if exponent == 2:

@@ -28,8 +28,8 @@ from ...runtime.ir.op import Op, Undecomposable
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import of_numpy
 from ..core.expression import TensorType, apply_all, type_of
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import function
+from ..core.tensor import Tensor
 from ..operations.operands import expression_of
 
 Body = Callable[..., Any]
@@ -90,7 +90,7 @@ class Function:
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         inputs = [expression_of(each) for each in arguments]
         applied = self.applied([each.type for each in inputs], {**self._options, **options})
-        found = [LazyTensor(each) for each in apply_all(applied.op, inputs, None, len(applied.results))]
+        found = [Tensor(each) for each in apply_all(applied.op, inputs, None, len(applied.results))]
         return tuple(found) if applied.several else found[0]
 
     def applied(self, inputs: Sequence[TensorType], options: dict[str, Any]) -> Applied:

@@ -27,7 +27,7 @@ from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import Inference
 from ..core.expression import apply
 from ..core.grad_mode import GRAD_MODE, no_grad
-from ..core.lazy_tensor import LazyTensor
+from ..core.tensor import Tensor
 from ..operations.creation import zeros_like
 from .hooks import own_gradient
 
@@ -52,7 +52,7 @@ class Context:
         """Keep tensors for `backward`."""
         self.saved_tensors = tensors
 
-    def mark_non_differentiable(self, *results: LazyTensor) -> None:
+    def mark_non_differentiable(self, *results: Tensor) -> None:
         """Let no gradients flow through some of the results."""
         self.fixed = results
 
@@ -94,7 +94,7 @@ class Function:
     @classmethod
     def apply(cls, *arguments: Any) -> Any:
         """What `forward` returns, with the gradient that `backward` gives."""
-        moving = [isinstance(each, LazyTensor) and each.requires_grad for each in arguments]
+        moving = [isinstance(each, Tensor) and each.requires_grad for each in arguments]
         ctx = Context(tuple(moving))
         with no_grad():
             if "setup_context" in dir(cls):
@@ -104,18 +104,18 @@ class Function:
                 found = cls.forward(ctx, *arguments)
         several = isinstance(found, tuple)
         results = found if several else (found,)
-        if not all(isinstance(each, LazyTensor) for each in results):
+        if not all(isinstance(each, Tensor) for each in results):
             raise UsageError(CODE, None, f"{cls.__name__}.forward returns something that is not a tensor")
         if not any(moving) or not GRAD_MODE.enabled:
             return found
         given = [each.expression if moves else None for each, moves in zip(arguments, moving, strict=True)]
         inputs = [each for each in given if each is not None]
         made = [
-            each if any(each is item for item in ctx.fixed) else LazyTensor(apply(OWN, [each.expression, *inputs]))
+            each if any(each is item for item in ctx.fixed) else Tensor(apply(OWN, [each.expression, *inputs]))
             for each in results
         ]
 
-        def gradient(grads: Sequence[LazyTensor | None]) -> Sequence[LazyTensor | None]:
+        def gradient(grads: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
             if ctx.materialize_grads:
                 grads = [zeros_like(each) if grad is None else grad for each, grad in zip(results, grads, strict=True)]
             parts = cls.backward(ctx, *grads)

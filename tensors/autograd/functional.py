@@ -10,9 +10,9 @@ from typing import Any
 from ...runtime.base.errors import UsageError
 from ..core.expression import Expression, alias
 from ..core.grad_mode import GRAD_MODE, set_grad_enabled
-from ..core.lazy_tensor import LazyTensor
 from ..core.nested import mapped
 from ..core.registry import function
+from ..core.tensor import Tensor
 from ..operations.creation import zeros_like
 from .derivative import history
 from .hooks import grads
@@ -42,10 +42,10 @@ def value_and_grad(
 
     @functools.wraps(made)
     def differentiating(*arguments: Any, **options: Any) -> tuple[Any, Any]:
-        sources: list[LazyTensor] = []
+        sources: list[Tensor] = []
         tracked = _DEPTH.grads > 0
 
-        def marked(item: Any) -> LazyTensor:
+        def marked(item: Any) -> Tensor:
             nonlocal tracked
             sources.append(_source(item))
             tracked = tracked or (item.requires_grad and GRAD_MODE.enabled)
@@ -61,7 +61,7 @@ def value_and_grad(
                 found = grads(value.expression, [source.expression for source in sources])
         finally:
             _DEPTH.grads -= 1
-        parts = iter([zeros_like(s) if e is None else LazyTensor(e) for s, e in zip(sources, found, strict=True)])
+        parts = iter([zeros_like(s) if e is None else Tensor(e) for s, e in zip(sources, found, strict=True)])
         given_grads = [mapped(arguments[n], lambda _: next(parts)) for n in chosen]
         grad = tuple(given_grads) if several else given_grads[0]
         return (result, grad) if tracked else mapped((result, grad), _detached)
@@ -86,37 +86,37 @@ def grad(made: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
 
 
 def _check(value: Any) -> None:
-    if not isinstance(value, LazyTensor) or value.numel() != 1 or not value.expression.type.differentiable:
-        what = value.expression.type if isinstance(value, LazyTensor) else type(value).__name__
+    if not isinstance(value, Tensor) or value.numel() != 1 or not value.expression.type.differentiable:
+        what = value.expression.type if isinstance(value, Tensor) else type(value).__name__
         why = f"the function that is differentiated returned {what}"
         raise UsageError("E-TENSOR-GRAD", None, why, expected="a float tensor of one element")
 
 
-def _source(item: Any) -> LazyTensor:
+def _source(item: Any) -> Tensor:
     """A new tensor of the values of a float tensor, through which gradients are taken."""
-    if not isinstance(item, LazyTensor) or not item.expression.type.differentiable:
-        why = f"{item.expression.type if isinstance(item, LazyTensor) else type(item).__name__} has no gradient"
+    if not isinstance(item, Tensor) or not item.expression.type.differentiable:
+        why = f"{item.expression.type if isinstance(item, Tensor) else type(item).__name__} has no gradient"
         raise UsageError("E-TENSOR-GRAD", None, why, hint="Leave it out of argnums, or convert it with float()")
     marked = alias(item.expression)
     marked.needs_grad = True
-    return LazyTensor(marked)
+    return Tensor(marked)
 
 
 def _detached(item: Any) -> Any:
-    return item.detach() if isinstance(item, LazyTensor) else item
+    return item.detach() if isinstance(item, Tensor) else item
 
 
 @function()
-def stop_gradient(input: LazyTensor) -> LazyTensor:
+def stop_gradient(input: Tensor) -> Tensor:
     """The same values without a gradient."""
     return input.detach()
 
 
 @function()
 def gradients(
-    outputs: LazyTensor, inputs: Sequence[LazyTensor], grad_outputs: LazyTensor | None = None,
+    outputs: Tensor, inputs: Sequence[Tensor], grad_outputs: Tensor | None = None,
     create_graph: bool = False,
-) -> list[LazyTensor | None]:  # fmt: skip
+) -> list[Tensor | None]:  # fmt: skip
     """The gradients of a tensor by others, which are not added to their `grad`; None where it does not depend on one.
 
     Args:
@@ -131,7 +131,7 @@ def gradients(
     with set_grad_enabled(create_graph):
         sources = [item.expression for item in inputs]
         former = _former(target.expression, inputs)
-        found = [None if item is None else LazyTensor(item) for item in grads(target.expression, sources + former)]
+        found = [None if item is None else Tensor(item) for item in grads(target.expression, sources + former)]
         for source, part in zip(former, found[len(inputs) :], strict=True):
             for place, item in enumerate(inputs):
                 if part is not None and item is source.tensor:
@@ -140,7 +140,7 @@ def gradients(
     return found[: len(inputs)]
 
 
-def _former(target: Expression, inputs: Sequence[LazyTensor]) -> list[Expression]:
+def _former(target: Expression, inputs: Sequence[Tensor]) -> list[Expression]:
     """The expressions that leaves had when `target` was computed from them, where they were written to since."""
     leaves = {id(item) for item in inputs if item.is_leaf}
     if not leaves or not target.needs_grad:

@@ -10,13 +10,13 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ..core.expression import Expression, alias, apply, op_named
 from ..core.grad_mode import set_grad_enabled
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import method
+from ..core.tensor import Tensor
 from ..operations.creation import ones_like
 from .derivative import differentiated, history, partial_derivatives
 
-Hook = Callable[[LazyTensor], LazyTensor | None]
-OwnGradient = Callable[[list[LazyTensor | None]], Sequence[LazyTensor | None]]
+Hook = Callable[[Tensor], Tensor | None]
+OwnGradient = Callable[[list[Tensor | None]], Sequence[Tensor | None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def added(hooks: list[Any], hook: Any, first: bool = False) -> RemovableHandle:
 
 
 @method()
-def register_hook(self: LazyTensor, hook: Hook) -> RemovableHandle:
+def register_hook(self: Tensor, hook: Hook) -> RemovableHandle:
     """Call ``hook(gradient)`` when `backward` knows the gradient of this tensor; a tensor that it returns takes the
     gradient's place, also in the gradients of what this tensor is computed from.
 
@@ -104,7 +104,7 @@ def grads(target: Expression, sources: Sequence[Expression]) -> list[Expression 
         if grad is None:
             continue
         for hook in hooks.get(point, ()):
-            changed = hook(LazyTensor(grad))
+            changed = hook(Tensor(grad))
             grad = totals[point] = grad if changed is None else changed.expression
         own = owns.get(point)
         if own is None:
@@ -118,7 +118,7 @@ def grads(target: Expression, sources: Sequence[Expression]) -> list[Expression 
         elif own not in done:
             done.add(own)
             known = [None if (item := each()) is None else totals.get(item) for each in own.results]
-            parts = own.gradient([None if item is None else LazyTensor(item) for item in known])
+            parts = own.gradient([None if item is None else Tensor(item) for item in known])
             for item, part in zip(own.inputs, parts, strict=True):
                 if item is not None and item.needs_grad and part is not None:
                     _add(totals, item, part.expression)
@@ -128,7 +128,7 @@ def grads(target: Expression, sources: Sequence[Expression]) -> list[Expression 
 def _flow(totals: dict[Expression, Expression], target: Expression, points: Sequence[Expression]) -> None:
     """Add the derivatives of a target by points, the others of which are held fixed, to what is known of them."""
     if target in points:
-        _add(totals, target, ones_like(LazyTensor(target)).expression)
+        _add(totals, target, ones_like(Tensor(target)).expression)
     elif points:
         for point, grad in zip(points, partial_derivatives(target, points), strict=True):
             if grad is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...runtime.base.errors import UsageError
 from ..core.grad_mode import set_grad_enabled
-from ..core.lazy_tensor import LazyTensor
+from ..core.tensor import Tensor
 from ..operations.creation import ones_like, zeros_like
 from ..operations.joining import stack
 from .functional import gradients
@@ -20,14 +20,14 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 CODE = "E-TENSOR-GRAD"
 
 
-def _tuple(given: Any) -> tuple[LazyTensor, ...]:
+def _tuple(given: Any) -> tuple[Tensor, ...]:
     found = given if isinstance(given, tuple) else (given,)
-    if not found or not all(isinstance(each, LazyTensor) for each in found):
+    if not found or not all(isinstance(each, Tensor) for each in found):
         raise UsageError(CODE, None, f"{type(given).__name__} is neither a tensor nor a tuple of tensors")
     return found
 
 
-def stand_ins(inputs: Sequence[LazyTensor], create_graph: bool) -> tuple[LazyTensor, ...]:
+def stand_ins(inputs: Sequence[Tensor], create_graph: bool) -> tuple[Tensor, ...]:
     """Tensors of the same values by which is differentiated; with `create_graph` they depend on the inputs."""
     return tuple(
         [
@@ -41,7 +41,7 @@ def _as_given(found: Any, given: Any) -> Any:
     return found if isinstance(given, tuple) else found[0]
 
 
-def _weights(v: Any, like: tuple[LazyTensor, ...], what: str) -> tuple[LazyTensor, ...]:
+def _weights(v: Any, like: tuple[Tensor, ...], what: str) -> tuple[Tensor, ...]:
     """The vector that is multiplied, ones for results of one element."""
     if v is None:
         if len(like) > 1 or like[0].numel() != 1:
@@ -57,7 +57,7 @@ def _weights(v: Any, like: tuple[LazyTensor, ...], what: str) -> tuple[LazyTenso
 
 def _called(
     func: Callable[..., Any], inputs: Any, create_graph: bool
-) -> tuple[tuple[LazyTensor, ...], Any, tuple[LazyTensor, ...]]:
+) -> tuple[tuple[Tensor, ...], Any, tuple[Tensor, ...]]:
     """Stand-ins for the inputs, and what a function makes of them: as it is, and as a tuple."""
     with set_grad_enabled(True):
         sources = stand_ins(_tuple(inputs), create_graph)
@@ -66,12 +66,12 @@ def _called(
 
 
 def _pulled(
-    outputs: tuple[LazyTensor, ...], sources: tuple[LazyTensor, ...], weights: tuple[LazyTensor, ...],
+    outputs: tuple[Tensor, ...], sources: tuple[Tensor, ...], weights: tuple[Tensor, ...],
     create_graph: bool, strict: bool = False,
-) -> tuple[LazyTensor, ...]:  # fmt: skip
+) -> tuple[Tensor, ...]:  # fmt: skip
     """The gradients of the weighted sum of outputs, zeros where nothing depends on a source."""
     moving = [(one, by) for one, by in zip(outputs, weights, strict=True) if one.requires_grad]
-    found: list[LazyTensor | None] = [None] * len(sources)
+    found: list[Tensor | None] = [None] * len(sources)
     if moving:
         with set_grad_enabled(True):
             total = (moving[0][0] * moving[0][1]).sum()
@@ -122,7 +122,7 @@ def hessian(
     """The second derivatives of a function whose result has one element: a tensor of the shape of the input twice, for
     a tuple of inputs a tuple of tuples. Arguments are those of `jacobian`."""
 
-    def gradient(*sources: LazyTensor) -> tuple[LazyTensor, ...]:
+    def gradient(*sources: Tensor) -> tuple[Tensor, ...]:
         output = func(*sources)
         return _pulled(_tuple(output), sources, _weights(None, _tuple(output), "hessian"), True, strict)
 

@@ -10,7 +10,7 @@ from ...runtime.base.errors import UsageError
 from ..core.grad_mode import enable_grad as enable_grad
 from ..core.grad_mode import no_grad as no_grad
 from ..core.grad_mode import set_grad_enabled as set_grad_enabled
-from ..core.lazy_tensor import LazyTensor
+from ..core.tensor import Tensor
 from ..operations.creation import as_tensor
 from . import function_class as function
 from . import jacobians as functional
@@ -27,9 +27,9 @@ __all__ = [
 
 
 def grad(
-    outputs: LazyTensor, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
+    outputs: Tensor, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
     create_graph: bool = False, allow_unused: bool = False,
-) -> tuple[LazyTensor | None, ...]:  # fmt: skip
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The gradients of a tensor by others, which are not added to their `grad`.
 
     Args:
@@ -40,8 +40,8 @@ def grad(
 
     Raises UsageError for such inputs otherwise.
     """
-    given = [inputs] if isinstance(inputs, LazyTensor) else list(inputs)
-    targets = [outputs] if isinstance(outputs, LazyTensor) else list(outputs)
+    given = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    targets = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     weights = list(grad_outputs) if isinstance(grad_outputs, Sequence) else [grad_outputs] * len(targets)
     if not any(each.requires_grad for each in targets):
         raise without_history()
@@ -63,12 +63,12 @@ def backward(
     Args:
         grad_tensors: by what the elements of each are weighted; tensors of one element need none.
     """
-    targets = [tensors] if isinstance(tensors, LazyTensor) else list(tensors)
+    targets = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     weights = list(grad_tensors) if isinstance(grad_tensors, Sequence) else [grad_tensors] * len(targets)
     _weighted(targets, weights).backward(retain_graph=retain_graph, create_graph=create_graph)
 
 
-def _weighted(targets: Sequence[LazyTensor], weights: Sequence[LazyTensor | None]) -> LazyTensor:
+def _weighted(targets: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Tensor:
     """The sum of all elements, each with its weight."""
     parts = []
     with enable_grad():
@@ -83,7 +83,7 @@ def _weighted(targets: Sequence[LazyTensor], weights: Sequence[LazyTensor | None
     return total
 
 
-def Variable(data: Any, requires_grad: bool = False, volatile: bool = False) -> LazyTensor:  # noqa: N802 (torch's name)
+def Variable(data: Any, requires_grad: bool = False, volatile: bool = False) -> Tensor:  # noqa: N802 (torch's name)
     """A tensor of the same values without history, as in scripts older than PyTorch 0.4."""
     found = as_tensor(data).detach()
     return found.requires_grad_() if requires_grad else found

@@ -10,7 +10,7 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Value
 from ..core.expression import Expression, Signature, TensorType, held_tensor, placeholder
 from ..core.grad_mode import set_grad_enabled
-from ..core.lazy_tensor import LazyTensor
+from ..core.tensor import Tensor
 
 Part = tuple[Signature, tuple[int | None, ...], int]
 """An operator, the slots of its inputs, and the slot of its first output."""
@@ -79,9 +79,9 @@ class Traced:
         given = [placeholder(each) for each in types]
         start = min((each.order for each in given), default=0)
         with set_grad_enabled(False):
-            made = function(*[LazyTensor(each) for each in given])
+            made = function(*[Tensor(each) for each in given])
         found = made if isinstance(made, tuple) else (made,)
-        if not all(each is None or isinstance(each, LazyTensor) for each in found):
+        if not all(each is None or isinstance(each, Tensor) for each in found):
             why = f"{name} returned something that is not tensors"
             raise UsageError("E-TENSOR-FUNCTION", None, why, hint="Correct its body")
         results = [None if each is None else each.expression for each in found]

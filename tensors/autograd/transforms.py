@@ -9,9 +9,9 @@ from typing import Any
 from ...runtime.base.errors import UsageError, UsageValueError
 from ...runtime.base.units import counted
 from ..core.grad_mode import GRAD_MODE, set_grad_enabled
-from ..core.lazy_tensor import LazyTensor
 from ..core.nested import flattened, mapped, restored
 from ..core.registry import function
+from ..core.tensor import Tensor
 from ..operations.creation import zeros_like
 from ..operations.joining import stack
 from ..operations.operands import dim_of
@@ -50,12 +50,12 @@ def jacrev(
 
     @functools.wraps(func)
     def differentiated(*arguments: Any, **options: Any) -> Any:
-        sources: list[LazyTensor] = []
+        sources: list[Tensor] = []
         structure = flattened([arguments[n] for n in chosen], sources)
         kept: list[Any] = []
         shapes: list[Any] = []
 
-        def of_tensors(*given: LazyTensor) -> tuple[LazyTensor, ...]:
+        def of_tensors(*given: Tensor) -> tuple[Tensor, ...]:
             every = list(arguments)
             for n, each in zip(chosen, restored(structure, iter(given)), strict=True):
                 every[n] = each
@@ -63,7 +63,7 @@ def jacrev(
             if has_aux:
                 result, aux = result
                 kept.append(aux)
-            parts: list[LazyTensor] = []
+            parts: list[Tensor] = []
             shapes.append(flattened(result, parts))
             return tuple(parts)
 
@@ -94,7 +94,7 @@ def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The result, and a function of tensors of its structure that returns their product with the Jacobian, a tuple
     with a member for each argument; with `has_aux` what else the function returns, too."""
-    sources: list[LazyTensor] = []
+    sources: list[Tensor] = []
     structure = flattened(primals, sources)
     tracked = GRAD_MODE.enabled and any(each.requires_grad for each in sources)
     with set_grad_enabled(True):
@@ -103,11 +103,11 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     aux = None
     if has_aux:
         result, aux = result
-    outputs: list[LazyTensor] = []
+    outputs: list[Tensor] = []
     flattened(result, outputs)
 
     def pulled(cotangents: Any) -> Any:
-        weights: list[LazyTensor] = []
+        weights: list[Tensor] = []
         flattened(cotangents, weights)
         if [each.shape for each in weights] != [each.shape for each in outputs]:
             raise UsageError(CODE, None, "the argument of vjp's function does not have the shapes of the result")
@@ -122,7 +122,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     shown = result
     if not tracked:
-        shown = mapped(result, lambda each: each.detach() if isinstance(each, LazyTensor) else each)
+        shown = mapped(result, lambda each: each.detach() if isinstance(each, Tensor) else each)
     return (shown, pulled, aux) if has_aux else (shown, pulled)
 
 
@@ -167,7 +167,7 @@ def vmap(
             raise UsageError(CODE, None, f"vmap has {len(dims)} in_dims for {counted(len(arguments), 'argument')}")
         lengths: set[int] = set()
 
-        def note(tensor: LazyTensor, place: int) -> None:
+        def note(tensor: Tensor, place: int) -> None:
             lengths.add(tensor.shape[dim_of(place, tensor.ndim) if tensor.ndim else _no_dim(tensor)])
 
         for argument, dim in zip(arguments, dims, strict=True):
@@ -184,7 +184,7 @@ def vmap(
                 for argument, dim in zip(arguments, dims, strict=True)
             ]
             named = _each(options, 0, functools.partial(_selected, item))
-            parts: list[LazyTensor] = []
+            parts: list[Tensor] = []
             structures.append(flattened(func(*given, **named), parts))
             results.append(parts)
         if not results:
@@ -196,21 +196,21 @@ def vmap(
     return batched
 
 
-def _no_dim(tensor: LazyTensor) -> int:
+def _no_dim(tensor: Tensor) -> int:
     why = f"vmap over a tensor {tensor.expression.type}, which has no dims"
     raise UsageValueError(CODE, None, why, hint="Pass in_dims=None for it")
 
 
-def _selected(item: int, tensor: LazyTensor, dim: int) -> LazyTensor:
+def _selected(item: int, tensor: Tensor, dim: int) -> Tensor:
     return tensor.select(dim, item)
 
 
-def _each(item: Any, dims: Any, change: Callable[[LazyTensor, int], Any]) -> Any:
+def _each(item: Any, dims: Any, change: Callable[[Tensor, int], Any]) -> Any:
     """An argument with its tensors changed, which are mapped over `dims`: one for all, or a structure of them."""
     if dims is None:
         return item
     if isinstance(dims, int):
-        return mapped(item, lambda each: change(each, dims) if isinstance(each, LazyTensor) else each)
+        return mapped(item, lambda each: change(each, dims) if isinstance(each, Tensor) else each)
     if isinstance(item, dict):
         return {name: _each(each, dims[name], change) for name, each in item.items()}
     return type(item)([_each(each, dim, change) for each, dim in zip(item, dims, strict=True)])

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError, UsageValueError
 from ...runtime.tensor.dtype import DType, of_numpy
-from ...runtime.tensor.tensor import Tensor
-from .lazy_tensor import LazyTensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .promotion import DEFAULT, dtype_of_scalar, named
+from .tensor import Tensor
 
 
 def array_of(data: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
@@ -20,9 +20,9 @@ def array_of(data: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
 
     Raises UsageError for anything else.
     """
-    if isinstance(data, Tensor):
+    if isinstance(data, StoredTensor):
         data = (data if data.qtype is None else data.dequantize("f32")).numpy()
-    elif isinstance(data, LazyTensor):
+    elif isinstance(data, Tensor):
         data = data.array()
     elif hasattr(data, "detach"):
         data = array_of_dlpack(data.detach())
@@ -43,7 +43,7 @@ def array_of(data: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
 
 
 def _plain(data: Any) -> Any:
-    if isinstance(data, LazyTensor):
+    if isinstance(data, Tensor):
         return data.array()
     return [_plain(item) for item in data] if isinstance(data, list | tuple) else data
 
@@ -53,7 +53,7 @@ def _dtype_of(array: np.ndarray, data: Any) -> DType:
     first = data
     while isinstance(first, list | tuple) and first:
         first = first[0]
-    if isinstance(first, np.ndarray | np.generic | LazyTensor):
+    if isinstance(first, np.ndarray | np.generic | Tensor):
         return of_numpy(array.dtype)
     return DEFAULT.dtype if not array.size or array.dtype.kind == "f" else dtype_of_scalar(array.dtype.type)
 

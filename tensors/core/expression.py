@@ -22,7 +22,7 @@ from ...runtime.ir.registry import operator
 from ...runtime.ir.shape_inference import MAX_DATA, Facts
 from ...runtime.tensor.dtype import DType, of_numpy
 from ...runtime.tensor.storage import Held
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ...runtime.tensor.weight_array import Blocks
 from .autocast import AUTOCAST, casts
 from .grad_mode import GRAD_MODE
@@ -183,9 +183,13 @@ def block_leaf(blocks: Blocks) -> Expression:
     return Expression(TensorType(blocks.dtype, blocks.shape, blocks), data=blocks)  # type: ignore[arg-type]
 
 
-def held_tensor(array: np.ndarray | Blocks) -> Tensor:
+def held_tensor(array: np.ndarray | Blocks) -> StoredTensor:
     """The elements of a constant as a weight of a graph; memory is shared."""
-    return Tensor(array.dtype, array.shape, Held(array.data.data)) if isinstance(array, Blocks) else Tensor.of(array)
+    return (
+        StoredTensor(array.dtype, array.shape, Held(array.data.data))
+        if isinstance(array, Blocks)
+        else StoredTensor.of(array)
+    )
 
 
 def placeholder(type: TensorType) -> Expression:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .expression import leaf
-from .lazy_tensor import LazyTensor
+from .tensor import Tensor
 
 TENSOR = object()
 """Stands for a tensor in a structure."""
@@ -23,11 +23,11 @@ def mapped(item: Any, change: Callable[[Any], Any]) -> Any:
     return change(item)
 
 
-def flattened(item: Any, tensors: list[LazyTensor]) -> Any:
+def flattened(item: Any, tensors: list[Tensor]) -> Any:
     """The structure, which is hashable if all that are not tensors are; tensors, and arrays as such, are added to
     `tensors`."""
-    if isinstance(item, LazyTensor | np.ndarray):
-        tensors.append(item if isinstance(item, LazyTensor) else LazyTensor(leaf(item)))
+    if isinstance(item, Tensor | np.ndarray):
+        tensors.append(item if isinstance(item, Tensor) else Tensor(leaf(item)))
         return TENSOR
     if isinstance(item, dict):
         return dict, tuple([(name, flattened(each, tensors)) for name, each in item.items()])
@@ -36,7 +36,7 @@ def flattened(item: Any, tensors: list[LazyTensor]) -> Any:
     return None, (type(item), item)
 
 
-def restored(structure: Any, tensors: Iterator[LazyTensor]) -> Any:
+def restored(structure: Any, tensors: Iterator[Tensor]) -> Any:
     """What `flattened` took apart, with these tensors."""
     if structure is TENSOR:
         return next(tensors)

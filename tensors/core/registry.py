@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...runtime.base.errors import UsageError, UsageTypeError
-from .lazy_tensor import LazyTensor
 from .promotion import category
+from .tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -52,7 +52,7 @@ def method(*names: str) -> Callable[[F], F]:
     def registered(made: F) -> F:
         called = with_numpy_words(made)
         for name in names or (made.__name__,):
-            setattr(LazyTensor, name, called)
+            setattr(Tensor, name, called)
         return made
 
     return registered
@@ -70,22 +70,20 @@ def operation(*names: str) -> Callable[[F], F]:
     return registered
 
 
-def attribute(
-    name: str, get: Callable[[LazyTensor], Any], change: Callable[[LazyTensor, Any], None] | None = None
-) -> None:
+def attribute(name: str, get: Callable[[Tensor], Any], change: Callable[[Tensor, Any], None] | None = None) -> None:
     """Attach a function of a tensor as an attribute that is computed; `change` is called where it is assigned."""
-    setattr(LazyTensor, name, property(get, change))
+    setattr(Tensor, name, property(get, change))
 
 
-def in_place(made: Callable[..., LazyTensor], *names: str) -> None:
+def in_place(made: Callable[..., Tensor], *names: str) -> None:
     """Attach methods that give a tensor the result of an operation on it, in its own dtype.
 
     They raise UsageError for results that this dtype cannot hold, as floats in a tensor of integers.
     """
 
     @functools.wraps(made)
-    def changed(self: LazyTensor, *others: Any, **options: Any) -> LazyTensor:
-        if not isinstance(self, LazyTensor):
+    def changed(self: Tensor, *others: Any, **options: Any) -> Tensor:
+        if not isinstance(self, Tensor):
             why = f"{names[0]} changes a tensor, not {type(self).__name__}"
             raise UsageTypeError("E-TENSOR-TYPE", None, why, hint=f"Use {made.__name__}, which returns a new tensor")
         found = made(self, *others, **options)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .expression import Expression, leaf
-from .lazy_tensor import LazyTensor
+from .tensor import Tensor
 
 if TYPE_CHECKING:
     from ...runtime.execute.replay import Replay
@@ -31,7 +31,7 @@ class State:
 
     __slots__ = ("_alone", "_arrays", "_expression", "_places", "_replay", "_sole", "_target", "_tensor")
 
-    def __init__(self, replay: Replay, tensor: LazyTensor, places: Sequence[int], target: int) -> None:
+    def __init__(self, replay: Replay, tensor: Tensor, places: Sequence[int], target: int) -> None:
         self._replay, self._tensor, self._places, self._target = replay, tensor, places, target
         dtype, shape = replay.outputs[target]
         self._arrays = [np.empty(shape, dtype), np.empty(shape, dtype)]
@@ -85,7 +85,7 @@ class OverwrittenState:
 
     __slots__ = ("_alone", "_array", "_expression", "_places", "_replay", "_target", "_tensor")
 
-    def __init__(self, replay: Replay, tensor: LazyTensor, places: Sequence[int], target: int) -> None:
+    def __init__(self, replay: Replay, tensor: Tensor, places: Sequence[int], target: int) -> None:
         self._replay, self._tensor, self._places, self._target = replay, tensor, places, target
         self._fill(tensor.array())
 
@@ -115,7 +115,7 @@ class OverwrittenState:
         return sys.getrefcount(self._array), sys.getrefcount(self._expression)
 
 
-def renewed(tensor: LazyTensor, array: np.ndarray) -> Expression:
+def renewed(tensor: Tensor, array: np.ndarray) -> Expression:
     """A new expression of a tensor, whose value is the array."""
     made, before = leaf(array), tensor.expression
     made.needs_grad, before.holder = before.needs_grad, None
@@ -132,7 +132,7 @@ class Gradient:
 
     __slots__ = ("_alone", "_expression", "_grad", "_replay", "_target", "_tensor")
 
-    def __init__(self, replay: Replay, tensor: LazyTensor, target: int) -> None:
+    def __init__(self, replay: Replay, tensor: Tensor, target: int) -> None:
         self._replay, self._tensor, self._target = replay, tensor, target
         before = tensor.grad
         self._grad = self._made()
@@ -149,12 +149,12 @@ class Gradient:
         """Leave the tensor without a gradient."""
         self._tensor.grad = None
 
-    def _made(self) -> LazyTensor:
+    def _made(self) -> Tensor:
         dtype, shape = self._replay.outputs[self._target]
         array = np.empty(shape, dtype)
         for turn in (0, 1):
             self._replay.take(turn, self._target, array)
-        self._tensor.grad = made = LazyTensor(leaf(array))
+        self._tensor.grad = made = Tensor(leaf(array))
         self._expression = made.expression
         return made
 
@@ -176,8 +176,8 @@ class ResidentState:
     def __init__(
         self,
         replay: Replay,
-        states: Sequence[tuple[LazyTensor, Sequence[int], int]],
-        gradients: Sequence[tuple[LazyTensor, int]],
+        states: Sequence[tuple[Tensor, Sequence[int], int]],
+        gradients: Sequence[tuple[Tensor, int]],
     ) -> None:
         self._replay, self._turn, self._lock = replay, 0, threading.Lock()
         self._states = [

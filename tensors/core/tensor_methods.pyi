@@ -10,7 +10,7 @@ from ..operations.random import Generator
 from ..operations.reduction import Dims, Extremes
 from ..operations.sorting import Sorted
 from .expression import Expression
-from .lazy_tensor import LazyTensor as Tensor
+from .tensor import Tensor
 
 class TensorMethods:
     """Operations of tensors."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ..core.grad_mode import no_grad
-from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import get_default_dtype
 from ..core.registry import FUNCTIONS
+from ..core.tensor import Tensor
 from ..operations.creation import tensor
 from ..operations.operands import lengths_of
 
@@ -31,7 +31,7 @@ UNIT: Check = ("from 0 to 1", lambda x: (x >= 0) & (x <= 1))
 ROWS: Check = ("rows of numbers from 0 on, not all 0", lambda x: (x >= 0) & (x.sum(-1, keepdims=True) > 0))
 
 
-def checked(owner: Any, name: str, value: LazyTensor, check: Check) -> LazyTensor:
+def checked(owner: Any, name: str, value: Tensor, check: Check) -> Tensor:
     """A parameter or value; DistributionError unless all its elements are such numbers."""
     what, holds = check
     if value.expression.data is not None and not np.all(holds(value.expression.data)):
@@ -63,64 +63,64 @@ class Distribution:
     def set_default_validate_args(value: bool) -> None:
         """PyTorch's switch of checks, which are made of values that are known either way."""
 
-    def sample(self, sample_shape: Any = ()) -> LazyTensor:
+    def sample(self, sample_shape: Any = ()) -> Tensor:
         """Outcomes without gradients."""
         with no_grad():
             return self.rsample(sample_shape).detach()
 
-    def rsample(self, sample_shape: Any = ()) -> LazyTensor:
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Outcomes with gradients by the parameters; NotImplementedError where `has_rsample` is False."""
         raise NotImplementedError(f"samples of {type(self).__name__} have no gradients")
 
-    def sample_n(self, n: int) -> LazyTensor:
+    def sample_n(self, n: int) -> Tensor:
         """n outcomes."""
         return self.sample((n,))
 
-    def log_prob(self, value: LazyTensor) -> LazyTensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density or probability of a value, of the shape of the value without outcomes' dims."""
         raise NotImplementedError(f"{type(self).__name__} has no log_prob")
 
-    def prob(self, value: LazyTensor) -> LazyTensor:
+    def prob(self, value: Tensor) -> Tensor:
         """The density or probability of a value."""
         return self.log_prob(value).exp()
 
-    def entropy(self) -> LazyTensor:
+    def entropy(self) -> Tensor:
         """The entropy in nats."""
         raise NotImplementedError(f"{type(self).__name__} has no entropy")
 
-    def cdf(self, value: LazyTensor) -> LazyTensor:
+    def cdf(self, value: Tensor) -> Tensor:
         """The probability of outcomes up to a value."""
         raise NotImplementedError(f"{type(self).__name__} has no cdf")
 
-    def icdf(self, value: LazyTensor) -> LazyTensor:
+    def icdf(self, value: Tensor) -> Tensor:
         """The value up to which outcomes have a probability."""
         raise NotImplementedError(f"{type(self).__name__} has no icdf")
 
-    def enumerate_support(self, expand: bool = True) -> LazyTensor:
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         """All outcomes along a new first dim."""
         raise NotImplementedError(f"{type(self).__name__} has no enumerate_support")
 
     @property
-    def mean(self) -> LazyTensor:
+    def mean(self) -> Tensor:
         """The mean."""
         raise NotImplementedError(f"{type(self).__name__} has no mean")
 
     @property
-    def mode(self) -> LazyTensor:
+    def mode(self) -> Tensor:
         """The most probable outcome."""
         raise NotImplementedError(f"{type(self).__name__} has no mode")
 
     @property
-    def variance(self) -> LazyTensor:
+    def variance(self) -> Tensor:
         """The variance."""
         raise NotImplementedError(f"{type(self).__name__} has no variance")
 
     @property
-    def stddev(self) -> LazyTensor:
+    def stddev(self) -> Tensor:
         """The standard deviation."""
         return self.variance.sqrt()
 
-    def perplexity(self) -> LazyTensor:
+    def perplexity(self) -> Tensor:
         """exp of the entropy."""
         return self.entropy().exp()
 
@@ -148,11 +148,11 @@ class Distribution:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def tensors(*values: Any) -> list[LazyTensor]:
+def tensors(*values: Any) -> list[Tensor]:
     """Numbers and tensors as float tensors of one shape."""
-    found = [each for each in values if isinstance(each, LazyTensor)]
+    found = [each for each in values if isinstance(each, Tensor)]
     kind = found[0].dtype if found else get_default_dtype()
-    made = [each if isinstance(each, LazyTensor) else tensor(each, dtype=kind) for each in values]
+    made = [each if isinstance(each, Tensor) else tensor(each, dtype=kind) for each in values]
     shape = np.broadcast_shapes(*[each.shape for each in made])
     return [each if each.shape == shape else each.expand(shape) for each in made]
 
@@ -170,32 +170,32 @@ class LocationScale(Distribution):
         super().__init__(self.loc.shape)
 
     @property
-    def mean(self) -> LazyTensor:
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self) -> LazyTensor:
+    def mode(self) -> Tensor:
         return self.loc
 
 
-def sum_last(value: LazyTensor, dims: int) -> LazyTensor:
+def sum_last(value: Tensor, dims: int) -> Tensor:
     """Summed over the last dims."""
     return value.sum(tuple(range(-dims, 0))) if dims else value
 
 
-def draw(name: str, *arguments: Any, **options: Any) -> LazyTensor:
+def draw(name: str, *arguments: Any, **options: Any) -> Tensor:
     """The result of a function of the package, such as ``rand``."""
-    found: LazyTensor = FUNCTIONS[name](*arguments, **options)
+    found: Tensor = FUNCTIONS[name](*arguments, **options)
     return found
 
 
-def logits_of(probs: LazyTensor, binary: bool) -> LazyTensor:
+def logits_of(probs: Tensor, binary: bool) -> Tensor:
     """Logits of probabilities, which are kept within the float's eps from 0 and 1."""
     eps = float(np.finfo(probs.dtype.as_numpy()).eps) if probs.dtype.bits >= 32 else 2.0**-7
     kept = probs.clamp(eps, 1 - eps)
     return kept.log() - (-kept).log1p() if binary else kept.log()
 
 
-def softplus(x: LazyTensor) -> LazyTensor:
+def softplus(x: Tensor) -> Tensor:
     """log(1 + exp(x)) without overflow."""
     return x.clamp(min=0) + (-x.abs()).exp().log1p()

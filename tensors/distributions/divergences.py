@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import FUNCTIONS
+from ..core.tensor import Tensor
 from ..special.gamma import digamma, lgamma
 from .continuous import Exponential, Gumbel, Laplace, Uniform
 from .discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
@@ -16,7 +16,7 @@ from .gamma import Beta, Dirichlet, Gamma
 from .made_of_others import Independent
 from .normal import HalfNormal, LogNormal, MultivariateNormal, Normal
 
-Formula = Callable[[Any, Any], LazyTensor]
+Formula = Callable[[Any, Any], Tensor]
 FORMULAS: dict[tuple[type, type], Formula] = {}
 """Formulas by the classes of both distributions."""
 
@@ -31,7 +31,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Formula], Formula]:
     return registered
 
 
-def kl_divergence(p: Distribution, q: Distribution) -> LazyTensor:
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """The mean of ``log p(x) - log q(x)`` for x drawn from p, of the shape of the batch.
 
     Raises NotImplementedError for classes that no formula is known for.
@@ -43,29 +43,29 @@ def kl_divergence(p: Distribution, q: Distribution) -> LazyTensor:
     raise NotImplementedError(f"no formula of kl_divergence of {type(p).__name__} and {type(q).__name__} is known")
 
 
-def _where(condition: LazyTensor, one: Any, other: Any) -> LazyTensor:
-    found: LazyTensor = FUNCTIONS["where"](condition, one, other)
+def _where(condition: Tensor, one: Any, other: Any) -> Tensor:
+    found: Tensor = FUNCTIONS["where"](condition, one, other)
     return found
 
 
 @register_kl(Normal, Normal)
-def _(p: Normal, q: Normal) -> LazyTensor:
+def _(p: Normal, q: Normal) -> Tensor:
     ratio = (p.scale / q.scale) ** 2
     return 0.5 * (ratio + ((p.loc - q.loc) / q.scale) ** 2 - 1 - ratio.log())
 
 
 @register_kl(LogNormal, LogNormal)
-def _(p: LogNormal, q: LogNormal) -> LazyTensor:
+def _(p: LogNormal, q: LogNormal) -> Tensor:
     return kl_divergence(Normal(p.loc, p.scale), Normal(q.loc, q.scale))
 
 
 @register_kl(HalfNormal, HalfNormal)
-def _(p: HalfNormal, q: HalfNormal) -> LazyTensor:
+def _(p: HalfNormal, q: HalfNormal) -> Tensor:
     return kl_divergence(Normal(0, p.scale), Normal(0, q.scale))
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
-def _(p: MultivariateNormal, q: MultivariateNormal) -> LazyTensor:
+def _(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
     from ..linalg.decompositions import solve_triangular
 
     half = (q.scale_tril.diagonal(dim1=-2, dim2=-1).log() - p.scale_tril.diagonal(dim1=-2, dim2=-1).log()).sum(-1)
@@ -75,54 +75,54 @@ def _(p: MultivariateNormal, q: MultivariateNormal) -> LazyTensor:
 
 
 @register_kl(Bernoulli, Bernoulli)
-def _(p: Bernoulli, q: Bernoulli) -> LazyTensor:
+def _(p: Bernoulli, q: Bernoulli) -> Tensor:
     one = p.probs * (softplus(-q.logits) - softplus(-p.logits))
     return one + (1 - p.probs) * (softplus(q.logits) - softplus(p.logits))
 
 
 @register_kl(Binomial, Binomial)
-def _(p: Binomial, q: Binomial) -> LazyTensor:
+def _(p: Binomial, q: Binomial) -> Tensor:
     return p.total_count * (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
 
 
 @register_kl(Categorical, Categorical)
 @register_kl(OneHotCategorical, OneHotCategorical)
-def _(p: Any, q: Any) -> LazyTensor:
+def _(p: Any, q: Any) -> Tensor:
     found = p.probs * (p.logits - q.logits)
     found = _where(q.probs == 0, math.inf, found)
     return _where(p.probs == 0, 0.0, found).sum(-1)
 
 
 @register_kl(Geometric, Geometric)
-def _(p: Geometric, q: Geometric) -> LazyTensor:
+def _(p: Geometric, q: Geometric) -> Tensor:
     return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
 
 
 @register_kl(Poisson, Poisson)
-def _(p: Poisson, q: Poisson) -> LazyTensor:
+def _(p: Poisson, q: Poisson) -> Tensor:
     return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
 
 
 @register_kl(Exponential, Exponential)
-def _(p: Exponential, q: Exponential) -> LazyTensor:
+def _(p: Exponential, q: Exponential) -> Tensor:
     ratio = q.rate / p.rate
     return ratio - ratio.log() - 1
 
 
 @register_kl(Laplace, Laplace)
-def _(p: Laplace, q: Laplace) -> LazyTensor:
+def _(p: Laplace, q: Laplace) -> Tensor:
     ratio, away = p.scale / q.scale, (p.loc - q.loc).abs()
     return -ratio.log() + away / q.scale + ratio * (-away / p.scale).exp() - 1
 
 
 @register_kl(Uniform, Uniform)
-def _(p: Uniform, q: Uniform) -> LazyTensor:
+def _(p: Uniform, q: Uniform) -> Tensor:
     found = ((q.high - q.low) / (p.high - p.low)).log()
     return _where((q.low > p.low).logical_or(q.high < p.high), math.inf, found)
 
 
 @register_kl(Gumbel, Gumbel)
-def _(p: Gumbel, q: Gumbel) -> LazyTensor:
+def _(p: Gumbel, q: Gumbel) -> Tensor:
     ratio = p.scale / q.scale
     near, far = q.loc / q.scale, p.loc / q.scale
     away = -ratio.log() - near + far
@@ -130,7 +130,7 @@ def _(p: Gumbel, q: Gumbel) -> LazyTensor:
 
 
 @register_kl(Gamma, Gamma)
-def _(p: Gamma, q: Gamma) -> LazyTensor:
+def _(p: Gamma, q: Gamma) -> Tensor:
     first = q.concentration * (p.rate / q.rate).log()
     second = lgamma(q.concentration) - lgamma(p.concentration)
     third = (p.concentration - q.concentration) * digamma(p.concentration)
@@ -138,12 +138,12 @@ def _(p: Gamma, q: Gamma) -> LazyTensor:
 
 
 @register_kl(Beta, Beta)
-def _(p: Beta, q: Beta) -> LazyTensor:
+def _(p: Beta, q: Beta) -> Tensor:
     return kl_divergence(p._dirichlet(), q._dirichlet())
 
 
 @register_kl(Dirichlet, Dirichlet)
-def _(p: Dirichlet, q: Dirichlet) -> LazyTensor:
+def _(p: Dirichlet, q: Dirichlet) -> Tensor:
     total = p.concentration.sum(-1)
     first = lgamma(total) - lgamma(q.concentration.sum(-1))
     second = (lgamma(p.concentration) - lgamma(q.concentration)).sum(-1)
@@ -152,7 +152,7 @@ def _(p: Dirichlet, q: Dirichlet) -> LazyTensor:
 
 
 @register_kl(Independent, Independent)
-def _(p: Independent, q: Independent) -> LazyTensor:
+def _(p: Independent, q: Independent) -> Tensor:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError("the divergence of outcomes of different dims is not known")
     return sum_last(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)

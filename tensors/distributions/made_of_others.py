@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.lazy_tensor import LazyTensor
+from ..core.tensor import Tensor
 from ..operations.operands import lengths_of
 from .discrete import Categorical
 from .distribution import Distribution, draw, sum_last
@@ -33,27 +33,27 @@ class Independent(Distribution):
         return self.base_dist.has_rsample
 
     @property
-    def mean(self) -> LazyTensor:
+    def mean(self) -> Tensor:
         return self.base_dist.mean
 
     @property
-    def mode(self) -> LazyTensor:
+    def mode(self) -> Tensor:
         return self.base_dist.mode
 
     @property
-    def variance(self) -> LazyTensor:
+    def variance(self) -> Tensor:
         return self.base_dist.variance
 
-    def sample(self, sample_shape: Any = ()) -> LazyTensor:
+    def sample(self, sample_shape: Any = ()) -> Tensor:
         return self.base_dist.sample(sample_shape)
 
-    def rsample(self, sample_shape: Any = ()) -> LazyTensor:
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.base_dist.rsample(sample_shape)
 
-    def log_prob(self, value: LazyTensor) -> LazyTensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         return sum_last(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
-    def entropy(self) -> LazyTensor:
+    def entropy(self) -> Tensor:
         return sum_last(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     def expand(self, batch_shape: Any) -> Independent:
@@ -81,18 +81,18 @@ class TransformedDistribution(Distribution):
         """Whether samples have gradients."""
         return self.base_dist.has_rsample
 
-    def sample(self, sample_shape: Any = ()) -> LazyTensor:
+    def sample(self, sample_shape: Any = ()) -> Tensor:
         return self._all(self.base_dist.sample(sample_shape))
 
-    def rsample(self, sample_shape: Any = ()) -> LazyTensor:
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self._all(self.base_dist.rsample(sample_shape))
 
-    def log_prob(self, value: LazyTensor) -> LazyTensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         x = self._all.inv(value)
         slope = self._all.log_abs_det_jacobian(x, value)
         return self.base_dist.log_prob(x) - sum_last(slope, len(self.event_shape))
 
-    def cdf(self, value: LazyTensor) -> LazyTensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return self.base_dist.cdf(self._all.inv(value))
 
     def expand(self, batch_shape: Any) -> TransformedDistribution:
@@ -114,7 +114,7 @@ class MixtureSameFamily(Distribution):
             raise ValueError("the last batch dim of the components is not as long as the mixture has weights")
         super().__init__(np.broadcast_shapes(batch[:-1]), component_distribution.event_shape)
 
-    def _weights(self) -> LazyTensor:
+    def _weights(self) -> Tensor:
         probs = self.mixture_distribution.probs
         return probs.reshape(*probs.shape, *[1] * len(self.event_shape))
 
@@ -122,16 +122,16 @@ class MixtureSameFamily(Distribution):
         return -1 - len(self.event_shape)
 
     @property
-    def mean(self) -> LazyTensor:
+    def mean(self) -> Tensor:
         return (self._weights() * self.component_distribution.mean).sum(self._place())
 
     @property
-    def variance(self) -> LazyTensor:
+    def variance(self) -> Tensor:
         weights, means = self._weights(), self.component_distribution.mean
         within = (weights * self.component_distribution.variance).sum(self._place())
         return within + (weights * (means - self.mean.unsqueeze(self._place())) ** 2).sum(self._place())
 
-    def sample(self, sample_shape: Any = ()) -> LazyTensor:
+    def sample(self, sample_shape: Any = ()) -> Tensor:
         chosen = self.mixture_distribution.sample(sample_shape)
         found = self.component_distribution.sample(sample_shape)
         place = found.ndim + self._place()
@@ -139,9 +139,9 @@ class MixtureSameFamily(Distribution):
         chosen = chosen.reshape(*chosen.shape, *[1] * (1 + len(self.event_shape))).expand(shape)
         return found.gather(place, chosen).squeeze(place)
 
-    def log_prob(self, value: LazyTensor) -> LazyTensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         each = self.component_distribution.log_prob(value.unsqueeze(self._place()))
         return draw("logsumexp", each + self.mixture_distribution.logits, -1)
 
-    def cdf(self, value: LazyTensor) -> LazyTensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return (self.component_distribution.cdf(value.unsqueeze(-1)) * self.mixture_distribution.probs).sum(-1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.lazy_tensor import LazyTensor
+from ..core.tensor import Tensor
 from ..operations.creation import eye
 from ..special.inverse import erfinv
 from .distribution import POSITIVE, Distribution, LocationScale, checked, draw, sum_last, tensors
@@ -19,27 +19,27 @@ class Normal(LocationScale):
     """Of a mean `loc` and a standard deviation `scale`."""
 
     @property
-    def stddev(self) -> LazyTensor:
+    def stddev(self) -> Tensor:
         return self.scale
 
     @property
-    def variance(self) -> LazyTensor:
+    def variance(self) -> Tensor:
         return self.scale.square()
 
-    def rsample(self, sample_shape: Any = ()) -> LazyTensor:
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
         noise = draw("randn", self.shape_of(sample_shape), dtype=self.loc.dtype)
         return self.loc + noise * self.scale
 
-    def log_prob(self, value: LazyTensor) -> LazyTensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         return -((value - self.loc) ** 2) / (2 * self.scale**2) - self.scale.log() - HALF_LOG_2_PI
 
-    def entropy(self) -> LazyTensor:
+    def entropy(self) -> Tensor:
         return 0.5 + HALF_LOG_2_PI + self.scale.log()
 
-    def cdf(self, value: LazyTensor) -> LazyTensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return 0.5 * (1 + ((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)).erf())
 
-    def icdf(self, value: LazyTensor) -> LazyTensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * erfinv(2 * value - 1) * math.sqrt(2)
 
 
@@ -55,31 +55,31 @@ class LogNormal(Distribution):
         super().__init__(self.loc.shape)
 
     @property
-    def mean(self) -> LazyTensor:
+    def mean(self) -> Tensor:
         return (self.loc + self.scale**2 / 2).exp()
 
     @property
-    def mode(self) -> LazyTensor:
+    def mode(self) -> Tensor:
         return (self.loc - self.scale.square()).exp()
 
     @property
-    def variance(self) -> LazyTensor:
+    def variance(self) -> Tensor:
         squares = self.scale**2
         return squares.expm1() * (2 * self.loc + squares).exp()
 
-    def rsample(self, sample_shape: Any = ()) -> LazyTensor:
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
         return Normal(self.loc, self.scale).rsample(sample_shape).exp()
 
-    def log_prob(self, value: LazyTensor) -> LazyTensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         return Normal(self.loc, self.scale).log_prob(value.log()) - value.log()
 
-    def entropy(self) -> LazyTensor:
+    def entropy(self) -> Tensor:
         return Normal(self.loc, self.scale).entropy() + self.loc
 
-    def cdf(self, value: LazyTensor) -> LazyTensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return Normal(self.loc, self.scale).cdf(value.log())
 
-    def icdf(self, value: LazyTensor) -> LazyTensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return Normal(self.loc, self.scale).icdf(value).exp()
 
 
@@ -98,31 +98,31 @@ class HalfNormal(Distribution):
         return Normal(0, self.scale)
 
     @property
-    def mean(self) -> LazyTensor:
+    def mean(self) -> Tensor:
         return self.scale * math.sqrt(2 / math.pi)
 
     @property
-    def mode(self) -> LazyTensor:
+    def mode(self) -> Tensor:
         return self.scale * 0
 
     @property
-    def variance(self) -> LazyTensor:
+    def variance(self) -> Tensor:
         return self.scale**2 * (1 - 2 / math.pi)
 
-    def rsample(self, sample_shape: Any = ()) -> LazyTensor:
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self._base().rsample(sample_shape).abs()
 
-    def log_prob(self, value: LazyTensor) -> LazyTensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         found = self._base().log_prob(value) + math.log(2)
         return draw("where", value >= 0, found, -math.inf)
 
-    def entropy(self) -> LazyTensor:
+    def entropy(self) -> Tensor:
         return self._base().entropy() - math.log(2)
 
-    def cdf(self, value: LazyTensor) -> LazyTensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return 2 * self._base().cdf(value) - 1
 
-    def icdf(self, value: LazyTensor) -> LazyTensor:
+    def icdf(self, value: Tensor) -> Tensor:
         return self._base().icdf((value + 1) / 2)
 
 
@@ -156,30 +156,30 @@ class MultivariateNormal(Distribution):
         super().__init__(batch, (count,))
 
     @property
-    def covariance_matrix(self) -> LazyTensor:
+    def covariance_matrix(self) -> Tensor:
         """[..., n, n]."""
         return self.scale_tril @ self.scale_tril.mT
 
     @property
-    def mean(self) -> LazyTensor:
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self) -> LazyTensor:
+    def mode(self) -> Tensor:
         return self.loc
 
     @property
-    def variance(self) -> LazyTensor:
+    def variance(self) -> Tensor:
         return self.scale_tril.square().sum(-1)
 
-    def rsample(self, sample_shape: Any = ()) -> LazyTensor:
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
         noise = draw("randn", self.shape_of(sample_shape), dtype=self.loc.dtype)
         return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
-    def _half_log_det(self) -> LazyTensor:
+    def _half_log_det(self) -> Tensor:
         return (self.scale_tril * eye(self.loc.shape[-1])).sum(-1).log().sum(-1)
 
-    def log_prob(self, value: LazyTensor) -> LazyTensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         from ..linalg.decompositions import solve_triangular
 
         away = value - self.loc
@@ -187,5 +187,5 @@ class MultivariateNormal(Distribution):
         solved = solve_triangular(factor, away.unsqueeze(-1), upper=False).squeeze(-1)
         return -0.5 * sum_last(solved.square(), 1) - self._half_log_det() - self.loc.shape[-1] * HALF_LOG_2_PI
 
-    def entropy(self) -> LazyTensor:
+    def entropy(self) -> Tensor:
         return self.loc.shape[-1] * (0.5 + HALF_LOG_2_PI) + self._half_log_det()

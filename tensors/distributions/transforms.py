@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.lazy_tensor import LazyTensor
+from ..core.tensor import Tensor
 from .distribution import softplus
 
 
@@ -21,22 +21,22 @@ class Transform:
     """
 
     def __init__(self, cache_size: int = 0) -> None:
-        self._kept: tuple[LazyTensor, LazyTensor] | None = None
+        self._kept: tuple[Tensor, Tensor] | None = None
         self._cache_size = cache_size
 
-    def forward(self, x: LazyTensor) -> LazyTensor:
+    def forward(self, x: Tensor) -> Tensor:
         """The transformed outcomes."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
-    def inverse(self, y: LazyTensor) -> LazyTensor:
+    def inverse(self, y: Tensor) -> Tensor:
         """The outcomes of which these were made."""
         raise NotImplementedError(f"{type(self).__name__} has no inverse")
 
-    def log_abs_det_jacobian(self, x: LazyTensor, y: LazyTensor) -> LazyTensor:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """log |dy / dx|, of the shape of the elements."""
         raise NotImplementedError(f"{type(self).__name__} has no log_abs_det_jacobian")
 
-    def __call__(self, x: LazyTensor) -> LazyTensor:
+    def __call__(self, x: Tensor) -> Tensor:
         if self._kept is not None and self._kept[0] is x:
             return self._kept[1]
         y = self.forward(x)
@@ -44,7 +44,7 @@ class Transform:
             self._kept = x, y
         return y
 
-    def inv(self, y: LazyTensor) -> LazyTensor:
+    def inv(self, y: Tensor) -> Tensor:
         """The outcomes of which these were made, exactly if they are kept."""
         return self._kept[0] if self._kept is not None and self._kept[1] is y else self.inverse(y)
 
@@ -52,13 +52,13 @@ class Transform:
 class ExpTransform(Transform):
     """exp(x)."""
 
-    def forward(self, x: LazyTensor) -> LazyTensor:
+    def forward(self, x: Tensor) -> Tensor:
         return x.exp()
 
-    def inverse(self, y: LazyTensor) -> LazyTensor:
+    def inverse(self, y: Tensor) -> Tensor:
         return y.log()
 
-    def log_abs_det_jacobian(self, x: LazyTensor, y: LazyTensor) -> LazyTensor:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return x
 
 
@@ -69,44 +69,44 @@ class AffineTransform(Transform):
         super().__init__(cache_size)
         self.loc, self.scale, self.event_dim = loc, scale, event_dim
 
-    def forward(self, x: LazyTensor) -> LazyTensor:
+    def forward(self, x: Tensor) -> Tensor:
         return self.loc + self.scale * x
 
-    def inverse(self, y: LazyTensor) -> LazyTensor:
+    def inverse(self, y: Tensor) -> Tensor:
         return (y - self.loc) / self.scale
 
-    def log_abs_det_jacobian(self, x: LazyTensor, y: LazyTensor) -> LazyTensor:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         scale = self.scale
-        found = x * 0 + (scale.abs().log() if isinstance(scale, LazyTensor) else math.log(abs(scale)))
+        found = x * 0 + (scale.abs().log() if isinstance(scale, Tensor) else math.log(abs(scale)))
         return found.sum(tuple(range(-self.event_dim, 0))) if self.event_dim else found
 
 
 class SigmoidTransform(Transform):
     """1 / (1 + exp(-x))."""
 
-    def forward(self, x: LazyTensor) -> LazyTensor:
+    def forward(self, x: Tensor) -> Tensor:
         facts = np.finfo(x.dtype.as_numpy())
         return x.sigmoid().clamp(float(facts.tiny), 1 - float(facts.eps))
 
-    def inverse(self, y: LazyTensor) -> LazyTensor:
+    def inverse(self, y: Tensor) -> Tensor:
         facts = np.finfo(y.dtype.as_numpy())
         y = y.clamp(float(facts.tiny), 1 - float(facts.eps))
         return y.log() - (-y).log1p()
 
-    def log_abs_det_jacobian(self, x: LazyTensor, y: LazyTensor) -> LazyTensor:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -softplus(-x) - softplus(x)
 
 
 class TanhTransform(Transform):
     """tanh(x)."""
 
-    def forward(self, x: LazyTensor) -> LazyTensor:
+    def forward(self, x: Tensor) -> Tensor:
         return x.tanh()
 
-    def inverse(self, y: LazyTensor) -> LazyTensor:
+    def inverse(self, y: Tensor) -> Tensor:
         return y.atanh()
 
-    def log_abs_det_jacobian(self, x: LazyTensor, y: LazyTensor) -> LazyTensor:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return 2 * (math.log(2) - x - softplus(-2 * x))
 
 
@@ -117,17 +117,17 @@ class ComposeTransform(Transform):
         super().__init__(cache_size)
         self.parts = list(parts)
 
-    def forward(self, x: LazyTensor) -> LazyTensor:
+    def forward(self, x: Tensor) -> Tensor:
         for part in self.parts:
             x = part(x)
         return x
 
-    def inverse(self, y: LazyTensor) -> LazyTensor:
+    def inverse(self, y: Tensor) -> Tensor:
         for part in reversed(self.parts):
             y = part.inv(y)
         return y
 
-    def log_abs_det_jacobian(self, x: LazyTensor, y: LazyTensor) -> LazyTensor:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         total: Any = 0
         for part in self.parts:
             following = part(x)

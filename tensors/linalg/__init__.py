@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.lazy_tensor import LazyTensor
+from ..core.tensor import Tensor
 from ..operations.composed import tensordot as tensordot
 from ..operations.linalg import det as det
 from ..operations.linalg import matmul as matmul
@@ -38,7 +38,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def qr(A: LazyTensor, mode: str = "reduced") -> QR:  # noqa: N803 (torch's name)
+def qr(A: Tensor, mode: str = "reduced") -> QR:  # noqa: N803 (torch's name)
     """Orthogonal Q and triangular R: "reduced", or "complete" with a square Q."""
     return _qr(A, mode != "complete")
 

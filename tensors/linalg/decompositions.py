@@ -16,8 +16,8 @@ from ...runtime.base.errors import UsageError
 from ..autograd.function_class import Context, Function
 from ..core.expression import shape_error
 from ..core.grad_mode import GRAD_MODE
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import FUNCTIONS, function, operation
+from ..core.tensor import Tensor
 from ..operations.creation import eye, made
 
 CODE = "E-TENSOR-LINALG"
@@ -30,42 +30,42 @@ class LinAlgError(UsageError):
 class SlogDet(NamedTuple):
     """The sign of a determinant, and the logarithm of its absolute value."""
 
-    sign: LazyTensor
-    logabsdet: LazyTensor
+    sign: Tensor
+    logabsdet: Tensor
 
 
 class SVD(NamedTuple):
     """A = U @ diag(S) @ Vh."""
 
-    U: LazyTensor
-    S: LazyTensor
-    Vh: LazyTensor
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 
 
 class Eigen(NamedTuple):
     """Eigenvalues in ascending order, and eigenvectors as columns."""
 
-    eigenvalues: LazyTensor
-    eigenvectors: LazyTensor
+    eigenvalues: Tensor
+    eigenvectors: Tensor
 
 
 class QR(NamedTuple):
     """A = Q @ R."""
 
-    Q: LazyTensor
-    R: LazyTensor
+    Q: Tensor
+    R: Tensor
 
 
 class LeastSquares(NamedTuple):
     """What minimizes |A @ solution - B|, the sums of squares of what is left, the ranks, and the singular values."""
 
-    solution: LazyTensor
-    residuals: LazyTensor
-    rank: LazyTensor
-    singular_values: LazyTensor
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
 
 
-def matrices(x: LazyTensor, what: str, square: bool = True) -> LazyTensor:
+def matrices(x: Tensor, what: str, square: bool = True) -> Tensor:
     """The tensor; UsageError unless it is a stack of matrices of f32 or f64, square ones if that is asked for."""
     if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
         expected = "[..., n, n]" if square else "[..., rows, columns]"
@@ -75,7 +75,7 @@ def matrices(x: LazyTensor, what: str, square: bool = True) -> LazyTensor:
     return x
 
 
-def _computed(what: str, compute: Callable[..., Any], *inputs: LazyTensor, **options: Any) -> Any:
+def _computed(what: str, compute: Callable[..., Any], *inputs: Tensor, **options: Any) -> Any:
     """What a function of NumPy returns, as tensors."""
     try:
         found = compute(*[each.array() for each in inputs], **options)
@@ -92,19 +92,19 @@ def _again(kind: type[Function], inputs: tuple[Any, ...], results: Any) -> Any:
     return kind.apply(*inputs) if GRAD_MODE.enabled else results
 
 
-def _symmetric(x: LazyTensor) -> LazyTensor:
+def _symmetric(x: Tensor) -> Tensor:
     return (x + x.mT) / 2
 
 
 class _Inverse(Function):
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor) -> LazyTensor:
-        found: LazyTensor = _computed("the inverse", np.linalg.inv, a)
+    def forward(ctx: Context, a: Tensor) -> Tensor:
+        found: Tensor = _computed("the inverse", np.linalg.inv, a)
         ctx.save_for_backward(a, found)
         return found
 
     @staticmethod
-    def backward(ctx: Context, grad: LazyTensor) -> LazyTensor:
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
         a, found = ctx.saved_tensors
         found = _again(_Inverse, (a,), found)
         return -(found.mT @ grad @ found.mT)
@@ -112,13 +112,13 @@ class _Inverse(Function):
 
 class _Solve(Function):
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor, b: LazyTensor) -> LazyTensor:
-        found: LazyTensor = _computed("solving", np.linalg.solve, a, b)
+    def forward(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
+        found: Tensor = _computed("solving", np.linalg.solve, a, b)
         ctx.save_for_backward(a, b, found)
         return found
 
     @staticmethod
-    def backward(ctx: Context, grad: LazyTensor) -> tuple[LazyTensor, LazyTensor]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
         a, b, found = ctx.saved_tensors
         found = _again(_Solve, (a, b), found)
         by_b = _Solve.apply(a.mT, grad)
@@ -127,13 +127,13 @@ class _Solve(Function):
 
 class _Cholesky(Function):
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor) -> LazyTensor:
-        found: LazyTensor = _computed("the Cholesky decomposition", np.linalg.cholesky, a)
+    def forward(ctx: Context, a: Tensor) -> Tensor:
+        found: Tensor = _computed("the Cholesky decomposition", np.linalg.cholesky, a)
         ctx.save_for_backward(a, found)
         return found
 
     @staticmethod
-    def backward(ctx: Context, grad: LazyTensor) -> LazyTensor:
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
         a, factor = ctx.saved_tensors
         factor = _again(_Cholesky, (a,), factor)
         inner = (factor.mT @ grad).tril()
@@ -144,13 +144,13 @@ class _Cholesky(Function):
 
 class _SVD(Function):
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor) -> tuple[LazyTensor, ...]:
-        found: tuple[LazyTensor, ...] = tuple(_computed("the singular value decomposition", _svd_of, a))
+    def forward(ctx: Context, a: Tensor) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = tuple(_computed("the singular value decomposition", _svd_of, a))
         ctx.save_for_backward(a, *found)
         return found
 
     @staticmethod
-    def backward(ctx: Context, by_u: LazyTensor, by_s: LazyTensor, by_vh: LazyTensor) -> LazyTensor:
+    def backward(ctx: Context, by_u: Tensor, by_s: Tensor, by_vh: Tensor) -> Tensor:
         a, *results = ctx.saved_tensors
         u, s, vh = _again(_SVD, (a,), results)
         v, by_v, count = vh.mT, by_vh.mT, s.shape[-1]
@@ -160,7 +160,7 @@ class _SVD(Function):
         factors = (1 - one) / (gaps + one)
         left, right = factors * (u.mT @ by_u), factors * (v.mT @ by_v)
         inner = (left + left.mT) * s.unsqueeze(-2) + s.unsqueeze(-1) * (right + right.mT) + one * by_s.unsqueeze(-1)
-        found: LazyTensor = u @ inner @ vh
+        found: Tensor = u @ inner @ vh
         if u.shape[-2] > count:
             away = by_u / s.unsqueeze(-2)
             found = found + (away - u @ (u.mT @ away)) @ vh
@@ -178,14 +178,14 @@ class _SingularValues(Function):
     """Without the singular vectors' gradients, which equal singular values do not have."""
 
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor) -> LazyTensor:
+    def forward(ctx: Context, a: Tensor) -> Tensor:
         u, s, vh = _computed("the singular value decomposition", _svd_of, a)
         ctx.save_for_backward(a, u, vh)
-        found: LazyTensor = s
+        found: Tensor = s
         return found
 
     @staticmethod
-    def backward(ctx: Context, by_s: LazyTensor) -> LazyTensor:
+    def backward(ctx: Context, by_s: Tensor) -> Tensor:
         a, u, vh = ctx.saved_tensors
         u, _, vh = _again(_SVD, (a,), (u, None, vh))
         return (u * by_s.unsqueeze(-2)) @ vh
@@ -195,14 +195,14 @@ class _Eigh(Function):
     """Of a matrix of which one triangle is read; the gradient is symmetric, as in torch."""
 
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor, triangle: str) -> tuple[LazyTensor, ...]:
-        found: tuple[LazyTensor, ...] = tuple(_eigen_of(a, triangle))
+    def forward(ctx: Context, a: Tensor, triangle: str) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = tuple(_eigen_of(a, triangle))
         ctx.triangle = triangle
         ctx.save_for_backward(a, *found)
         return found
 
     @staticmethod
-    def backward(ctx: Context, by_w: LazyTensor, by_v: LazyTensor) -> tuple[LazyTensor, None]:
+    def backward(ctx: Context, by_w: Tensor, by_v: Tensor) -> tuple[Tensor, None]:
         a, *results = ctx.saved_tensors
         w, v = _again(_Eigh, (a, ctx.triangle), results)
         one = eye(w.shape[-1], dtype=w.dtype)
@@ -211,7 +211,7 @@ class _Eigh(Function):
         return _symmetric(v @ inner @ v.mT), None
 
 
-def _eigen_of(a: LazyTensor, triangle: str) -> Any:
+def _eigen_of(a: Tensor, triangle: str) -> Any:
     return _computed("the eigenvalues", lambda x: tuple(np.linalg.eigh(x, UPLO="L" if triangle == "L" else "U")), a)
 
 
@@ -219,15 +219,15 @@ class _Eigenvalues(Function):
     """Without the eigenvectors' gradients, which equal eigenvalues do not have."""
 
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor, triangle: str) -> LazyTensor:
+    def forward(ctx: Context, a: Tensor, triangle: str) -> Tensor:
         w, v = _eigen_of(a, triangle)
         ctx.triangle = triangle
         ctx.save_for_backward(a, v)
-        found: LazyTensor = w
+        found: Tensor = w
         return found
 
     @staticmethod
-    def backward(ctx: Context, by_w: LazyTensor) -> tuple[LazyTensor, None]:
+    def backward(ctx: Context, by_w: Tensor) -> tuple[Tensor, None]:
         a, v = ctx.saved_tensors
         _, v = _again(_Eigh, (a, ctx.triangle), (None, v))
         return _symmetric((v * by_w.unsqueeze(-2)) @ v.mT), None
@@ -237,14 +237,14 @@ class _PseudoInverse(Function):
     """Equal singular values have gradients: G. Golub and V. Pereyra, "The differentiation of pseudo-inverses", 1973."""
 
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor, rcond: float) -> LazyTensor:
-        found: LazyTensor = _computed("the pseudo-inverse", lambda x: _pinv_of(x, rcond), a)
+    def forward(ctx: Context, a: Tensor, rcond: float) -> Tensor:
+        found: Tensor = _computed("the pseudo-inverse", lambda x: _pinv_of(x, rcond), a)
         ctx.rcond = rcond
         ctx.save_for_backward(a, found)
         return found
 
     @staticmethod
-    def backward(ctx: Context, grad: LazyTensor) -> tuple[LazyTensor, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None]:
         a, found = ctx.saved_tensors
         inverse = _again(_PseudoInverse, (a, ctx.rcond), found)
         rows, columns = eye(a.shape[-2], dtype=a.dtype), eye(a.shape[-1], dtype=a.dtype)
@@ -265,26 +265,26 @@ def _pinv_of(a: np.ndarray, rcond: float) -> np.ndarray:
 
 class _QR(Function):
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor) -> tuple[LazyTensor, ...]:
-        found: tuple[LazyTensor, ...] = tuple(_computed("the QR decomposition", lambda x: tuple(np.linalg.qr(x)), a))
+    def forward(ctx: Context, a: Tensor) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = tuple(_computed("the QR decomposition", lambda x: tuple(np.linalg.qr(x)), a))
         ctx.save_for_backward(a, *found)
         return found
 
     @staticmethod
-    def backward(ctx: Context, by_q: LazyTensor, by_r: LazyTensor) -> LazyTensor:
+    def backward(ctx: Context, by_q: Tensor, by_r: Tensor) -> Tensor:
         a, *results = ctx.saved_tensors
         q, r = _again(_QR, (a,), results)
         if q.shape[-2] < r.shape[-1]:
             raise UsageError("E-TENSOR-GRAD", None, "the QR decomposition of wide matrices has no gradient")
         inner = r @ by_r.mT - by_q.mT @ q
         inner = inner.tril() + inner.tril(-1).mT
-        found: LazyTensor = _Solve.apply(r, (by_q + q @ inner).mT).mT
+        found: Tensor = _Solve.apply(r, (by_q + q @ inner).mT).mT
         return found
 
 
 class _LogDet(Function):
     @staticmethod
-    def forward(ctx: Context, a: LazyTensor) -> tuple[LazyTensor, ...]:
+    def forward(ctx: Context, a: Tensor) -> tuple[Tensor, ...]:
         sign, found = np.linalg.slogdet(a.array())
         results = made(np.asarray(sign)), made(np.asarray(found))
         ctx.save_for_backward(a)
@@ -292,19 +292,19 @@ class _LogDet(Function):
         return results
 
     @staticmethod
-    def backward(ctx: Context, by_sign: LazyTensor, grad: LazyTensor) -> LazyTensor:
+    def backward(ctx: Context, by_sign: Tensor, grad: Tensor) -> Tensor:
         (a,) = ctx.saved_tensors
         return _Inverse.apply(a).mT * grad.unsqueeze(-1).unsqueeze(-1)
 
 
 @operation("inverse")
-def inv(A: LazyTensor) -> LazyTensor:  # noqa: N803 (torch's name)
+def inv(A: Tensor) -> Tensor:  # noqa: N803 (torch's name)
     """The inverse of each matrix. Raises LinAlgError for singular ones."""
-    found: LazyTensor = _Inverse.apply(matrices(A, "the inverse"))
+    found: Tensor = _Inverse.apply(matrices(A, "the inverse"))
     return found
 
 
-def solve(A: LazyTensor, B: LazyTensor, *, left: bool = True) -> LazyTensor:  # noqa: N803 (torch's names)
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803 (torch's names)
     """X of which A @ X is B: vectors [..., n] or matrices [..., n, k]; X @ A with ``left=False``."""
     matrices(A, "solve")
     if not left:
@@ -313,18 +313,18 @@ def solve(A: LazyTensor, B: LazyTensor, *, left: bool = True) -> LazyTensor:  # 
     right = B.unsqueeze(-1) if is_vector else B
     batch = np.broadcast_shapes(A.shape[:-2], right.shape[:-2])
     a, b = A.expand(*batch, *A.shape[-2:]), right.expand(*batch, *right.shape[-2:])
-    found: LazyTensor = _Solve.apply(a, b)
+    found: Tensor = _Solve.apply(a, b)
     return found.squeeze(-1) if is_vector else found
 
 
 def solve_triangular(
-    A: LazyTensor,  # noqa: N803 (torch's name)
-    B: LazyTensor,  # noqa: N803 (torch's name)
+    A: Tensor,  # noqa: N803 (torch's name)
+    B: Tensor,  # noqa: N803 (torch's name)
     *,
     upper: bool,
     left: bool = True,
     unitriangular: bool = False,
-) -> LazyTensor:
+) -> Tensor:
     """As `solve`, for triangular matrices, of which only that triangle is read.
 
     Args:
@@ -338,29 +338,29 @@ def solve_triangular(
 
 
 @operation()
-def cholesky(input: LazyTensor, upper: bool = False) -> LazyTensor:
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The triangular L of which L @ L.T is the matrix; its transpose with `upper`.
 
     Raises LinAlgError for matrices that are not positive definite.
     """
-    found: LazyTensor = _Cholesky.apply(matrices(input, "the Cholesky decomposition"))
+    found: Tensor = _Cholesky.apply(matrices(input, "the Cholesky decomposition"))
     return found.mT if upper else found
 
 
 @operation()
-def cholesky_solve(input: LazyTensor, L: LazyTensor, upper: bool = False) -> LazyTensor:  # noqa: N803 (torch's name)
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 (torch's name)
     """X of which the matrix with the factor L times X is `input`."""
     factor = L.mT if upper else L
     return solve_triangular(factor.mT, solve_triangular(factor, input, upper=False), upper=True)
 
 
 @operation()
-def cholesky_inverse(L: LazyTensor, upper: bool = False) -> LazyTensor:  # noqa: N803 (torch's name)
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 (torch's name)
     """The inverse of the matrix with the factor L."""
     return cholesky_solve(eye(L.shape[-1], dtype=L.dtype), L, upper)
 
 
-def svd(A: LazyTensor, full_matrices: bool = True) -> SVD:  # noqa: N803 (torch's name)
+def svd(A: Tensor, full_matrices: bool = True) -> SVD:  # noqa: N803 (torch's name)
     """Singular values in descending order, and both sides; without gradients if `full_matrices` adds vectors."""
     matrices(A, "svd", square=False)
     if full_matrices and A.shape[-1] != A.shape[-2]:
@@ -371,32 +371,32 @@ def svd(A: LazyTensor, full_matrices: bool = True) -> SVD:  # noqa: N803 (torch'
     return SVD(*_SVD.apply(A))
 
 
-def svdvals(A: LazyTensor) -> LazyTensor:  # noqa: N803 (torch's name)
+def svdvals(A: Tensor) -> Tensor:  # noqa: N803 (torch's name)
     """Singular values in descending order."""
-    found: LazyTensor = _SingularValues.apply(matrices(A, "svd", square=False))
+    found: Tensor = _SingularValues.apply(matrices(A, "svd", square=False))
     return found
 
 
 @function("svd")
-def svd_of(input: LazyTensor, some: bool = True, compute_uv: bool = True) -> tuple[LazyTensor, LazyTensor, LazyTensor]:
+def svd_of(input: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """U, S and V of which U @ diag(S) @ V.T is the matrix."""
     found = svd(input, not some)
     return found.U, found.S, found.Vh.mT
 
 
-def eigh(A: LazyTensor, UPLO: str = "L") -> Eigen:  # noqa: N803 (torch's names)
+def eigh(A: Tensor, UPLO: str = "L") -> Eigen:  # noqa: N803 (torch's names)
     """Eigenvalues and eigenvectors of symmetric matrices, of which one triangle is read: the lower (L) or upper (U)."""
     return Eigen(*_Eigh.apply(matrices(A, "eigh"), UPLO))
 
 
-def eigvalsh(A: LazyTensor, UPLO: str = "L") -> LazyTensor:  # noqa: N803 (torch's names)
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803 (torch's names)
     """Eigenvalues of symmetric matrices in ascending order."""
-    found: LazyTensor = _Eigenvalues.apply(matrices(A, "eigvalsh"), UPLO)
+    found: Tensor = _Eigenvalues.apply(matrices(A, "eigvalsh"), UPLO)
     return found
 
 
 @operation()
-def qr(input: LazyTensor, some: bool = True) -> QR:
+def qr(input: Tensor, some: bool = True) -> QR:
     """Orthogonal Q, of as many columns as rows with ``some=False``, and triangular R."""
     matrices(input, "the QR decomposition", square=False)
     if not some:
@@ -405,30 +405,30 @@ def qr(input: LazyTensor, some: bool = True) -> QR:
 
 
 @operation()
-def slogdet(input: LazyTensor) -> SlogDet:
+def slogdet(input: Tensor) -> SlogDet:
     """The sign of the determinant of each matrix, and the logarithm of its absolute value."""
     return SlogDet(*_LogDet.apply(matrices(input, "slogdet")))
 
 
 @operation()
-def logdet(input: LazyTensor) -> LazyTensor:
+def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant of each matrix; NaN of negative ones."""
     sign, found = slogdet(input)
-    result: LazyTensor = FUNCTIONS["where"](sign < 0, float("nan"), found)
+    result: Tensor = FUNCTIONS["where"](sign < 0, float("nan"), found)
     return result
 
 
 @operation("pinverse")
-def pinv(input: LazyTensor, rcond: float | None = None) -> LazyTensor:
+def pinv(input: Tensor, rcond: float | None = None) -> Tensor:
     """The pseudo-inverse: singular values below `rcond` times the largest one count as 0, by default the float's eps
     times the longer side."""
     matrices(input, "the pseudo-inverse", square=False)
     limit = max(input.shape[-2:]) * float(np.finfo(input.dtype.as_numpy()).eps) if rcond is None else rcond
-    found: LazyTensor = _PseudoInverse.apply(input, limit)
+    found: Tensor = _PseudoInverse.apply(input, limit)
     return found
 
 
-def lstsq(A: LazyTensor, B: LazyTensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:  # noqa: N803
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:  # noqa: N803
     """The least squares solutions of A @ X = B; `driver` is PyTorch's choice of an algorithm, without effect."""
     solution = pinv(A, rcond) @ B
     s = svdvals(A)
@@ -436,7 +436,7 @@ def lstsq(A: LazyTensor, B: LazyTensor, rcond: float | None = None, *, driver: s
     return LeastSquares(solution, rest, matrix_rank(A), s)
 
 
-def matrix_rank(A: LazyTensor, tol: float | None = None) -> LazyTensor:  # noqa: N803 (torch's name)
+def matrix_rank(A: Tensor, tol: float | None = None) -> Tensor:  # noqa: N803 (torch's name)
     """How many singular values are above `tol`: by default eps times the longer side and the largest one."""
     s = svdvals(A.detach())
     limit = max(A.shape[-2:]) * float(np.finfo(A.dtype.as_numpy()).eps) * s.amax(-1, keepdim=True)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import FUNCTIONS, function, operation
+from ..core.tensor import Tensor
 from ..operations.composed import cross as cross_of
 from ..operations.creation import eye
 from ..operations.joining import stack
@@ -21,22 +21,20 @@ MAX_TERMS = 18
 """Terms of the series of exp, after which those of matrices of norm 1/2 are below f64's eps."""
 
 
-def vector_norm(
-    x: LazyTensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> LazyTensor:
+def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The norm along dims, by default of all elements: (sum |x| ** ord) ** (1 / ord), inf for the largest, 0 for how
     many are not 0."""
     return norms.norm(x, ord, dim, keepdim, dtype=dtype)
 
 
 def matrix_norm(
-    A: LazyTensor,  # noqa: N803 (torch's name)
+    A: Tensor,  # noqa: N803 (torch's name)
     ord: Any = "fro",
     dim: Sequence[int] = (-2, -1),
     keepdim: bool = False,
     *,
     dtype: Any = None,
-) -> LazyTensor:
+) -> Tensor:
     """The norm of matrices along two dims: "fro", "nuc" (the sum of singular values), inf and -inf (of rows), 1 and -1
     (of columns), 2 and -2 (the largest and smallest singular value)."""
     x = A if dtype is None else A.to(dtype)
@@ -59,7 +57,7 @@ def matrix_norm(
     return found
 
 
-def norm(A: LazyTensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> LazyTensor:  # noqa: N803
+def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: N803
     """The norm of vectors or matrices: of all elements without `ord`, of matrices for two dims, else of vectors."""
     if ord is not None and (
         isinstance(ord, str) or (dim is None and A.ndim == 2) or (dim is not None and np.size(dim) == 2)
@@ -69,7 +67,7 @@ def norm(A: LazyTensor, ord: Any = None, dim: Any = None, keepdim: bool = False,
 
 
 @operation()
-def matrix_power(input: LazyTensor, n: int) -> LazyTensor:
+def matrix_power(input: Tensor, n: int) -> Tensor:
     """Each matrix times itself, n times; of its inverse for negative n."""
     matrices(input, "matrix_power")
     base, found = (inv(input) if n < 0 else input), None
@@ -83,7 +81,7 @@ def matrix_power(input: LazyTensor, n: int) -> LazyTensor:
 
 
 @operation("linalg_matrix_exp")
-def matrix_exp(input: LazyTensor) -> LazyTensor:
+def matrix_exp(input: Tensor) -> Tensor:
     """The series of exp of each matrix, by scaling and squaring."""
     matrices(input, "matrix_exp")
     largest = float(matrix_norm(input.detach(), 1).amax().item()) if input.numel() else 0.0
@@ -99,12 +97,12 @@ def matrix_exp(input: LazyTensor) -> LazyTensor:
 
 
 @function("chain_matmul")
-def _chain(*matrices: LazyTensor) -> LazyTensor:
+def _chain(*matrices: Tensor) -> Tensor:
     """The product of matrices in their order."""
     return multi_dot(matrices)
 
 
-def multi_dot(tensors: Sequence[LazyTensor]) -> LazyTensor:
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of matrices, the first and last of which may be vectors, in their order."""
     found = tensors[0]
     for each in tensors[1:]:
@@ -112,7 +110,7 @@ def multi_dot(tensors: Sequence[LazyTensor]) -> LazyTensor:
     return found
 
 
-def cond(A: LazyTensor, p: Any = None) -> LazyTensor:  # noqa: N803 (torch's name)
+def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803 (torch's name)
     """The norm of a matrix times that of its inverse; of singular values by default."""
     if p in (None, 2, -2):
         s = svdvals(A)
@@ -120,18 +118,18 @@ def cond(A: LazyTensor, p: Any = None) -> LazyTensor:  # noqa: N803 (torch's nam
     return matrix_norm(A, p) * matrix_norm(inv(A), p)
 
 
-def cross(input: LazyTensor, other: LazyTensor, *, dim: int = -1) -> LazyTensor:
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross products along a dim of length 3."""
     return cross_of(input, other, dim)
 
 
 @function("linalg_vander")
-def vander(x: LazyTensor, N: int | None = None) -> LazyTensor:  # noqa: N803 (torch's name)
+def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803 (torch's name)
     """The powers 0 to N - 1 of numbers along a new last dim."""
     return stack([x**power for power in range(x.shape[-1] if N is None else N)], -1)
 
 
 @operation()
-def addr(input: Any, vec1: LazyTensor, vec2: LazyTensor, *, beta: float = 1, alpha: float = 1) -> LazyTensor:
+def addr(input: Any, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * the products of all pairs of elements of two vectors."""
     return input * beta + FUNCTIONS["outer"](vec1, vec2) * alpha

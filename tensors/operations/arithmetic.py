@@ -11,12 +11,12 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL, F32, I64
 from ..core.expression import Expression, apply, cast, constant, op_named
-from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import as_float, category
 from ..core.registry import in_place, method, operation
+from ..core.tensor import Tensor
 from .operands import NUMBERS, apply_in, broadcast, common_dtype, expression_of, promoted, remembered, scalar
 
-Binary = Callable[[Any, Any], LazyTensor]
+Binary = Callable[[Any, Any], Tensor]
 OF_BOOLEANS = {"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}
 """Operators in place of those that do not take booleans."""
 OPERATORS = {
@@ -59,7 +59,7 @@ def _arithmetic(op: str, a: Any, b: Any) -> Expression:
 
 
 def _is_boolean(item: Any) -> bool:
-    return isinstance(item, bool) or (isinstance(item, LazyTensor) and item.dtype is BOOL)
+    return isinstance(item, bool) or (isinstance(item, Tensor) and item.dtype is BOOL)
 
 
 def _comparison(op: str, a: Any, b: Any) -> Expression:
@@ -82,10 +82,10 @@ def defined(name: str, document: str, compute: Binary, *names: str, reflected: s
 
     once = remembered(compute)
 
-    def made(input: Any, other: Any, *, alpha: float = 1) -> LazyTensor:
+    def made(input: Any, other: Any, *, alpha: float = 1) -> Tensor:
         if alpha != 1:
             one, two = promoted([input, other])
-            return compute(LazyTensor(one), LazyTensor(apply_promoted("Mul", two, scalar(alpha, two.type.dtype))))
+            return compute(Tensor(one), Tensor(apply_promoted("Mul", two, scalar(alpha, two.type.dtype))))
         return once(input, other)
 
     made.__name__ = made.__qualname__ = name
@@ -98,15 +98,15 @@ def defined(name: str, document: str, compute: Binary, *names: str, reflected: s
     return made
 
 
-def _swapped(compute: Callable[..., LazyTensor]) -> Binary:
-    def made(self: LazyTensor, other: Any) -> LazyTensor:
+def _swapped(compute: Callable[..., Tensor]) -> Binary:
+    def made(self: Tensor, other: Any) -> Tensor:
         return compute(other, self)
 
     return made
 
 
 def _formula(compute: Callable[[str, Any, Any], Expression], op: str) -> Binary:
-    return lambda a, b: LazyTensor(compute(op, a, b))
+    return lambda a, b: Tensor(compute(op, a, b))
 
 
 for _table, _compute in ((OPERATORS, _arithmetic), (COMPARISONS, _comparison), (LOGIC, _logic)):
@@ -124,9 +124,9 @@ for _table, _compute in ((OPERATORS, _arithmetic), (COMPARISONS, _comparison), (
 
 
 @operation("__ne__", "not_equal")
-def ne(input: Any, other: Any) -> LazyTensor:
+def ne(input: Any, other: Any) -> Tensor:
     """Whether elements differ."""
-    return LazyTensor(apply(op_named("Not"), [_comparison("Equal", input, other)]))
+    return Tensor(apply(op_named("Not"), [_comparison("Equal", input, other)]))
 
 
 def _divided(a: Any, b: Any) -> Expression:
@@ -178,7 +178,7 @@ def _require_no_zero(divisor: Expression) -> None:
 def _power(a: Any, b: Any) -> Expression:
     if isinstance(b, NUMBERS) and not isinstance(a, NUMBERS):
         x = expression_of(a)
-        base, _ = promoted([LazyTensor(x), b])
+        base, _ = promoted([Tensor(x), b])
         if b == 2:
             return apply_promoted("Mul", base, base)
         if category(base.type.dtype) < 2 and b < 0:
@@ -190,11 +190,11 @@ def _power(a: Any, b: Any) -> Expression:
         base, exponent = cast(base, I64), cast(exponent, I64)
     broadcast((base.type.shape, exponent.type.shape), "pow")
     if exponent.type.dtype.kind == "int" and exponent.type.array is None:
-        return _integer_power(LazyTensor(base), LazyTensor(exponent))
+        return _integer_power(Tensor(base), Tensor(exponent))
     return apply_in(op_named("Pow"), [base, exponent])
 
 
-def _integer_power(base: LazyTensor, exponent: LazyTensor) -> Expression:
+def _integer_power(base: Tensor, exponent: Tensor) -> Expression:
     """The power of integers: to a negative one that of 1 and -1, and 0 of others, as the quotient without its
     fraction."""
     is_negative = (exponent < 0).expression
@@ -211,33 +211,33 @@ def _negative_power() -> UsageError:
 
 
 defined(
-    "true_divide", "a / b as floats.", lambda a, b: LazyTensor(_divided(a, b)), "__truediv__", "divide",
+    "true_divide", "a / b as floats.", lambda a, b: Tensor(_divided(a, b)), "__truediv__", "divide",
     reflected="__rtruediv__", inplace="__itruediv__",
 )  # fmt: skip
 defined(
-    "floor_divide", "The quotient rounded down.", lambda a, b: LazyTensor(_floor_divided(a, b)), "__floordiv__",
+    "floor_divide", "The quotient rounded down.", lambda a, b: Tensor(_floor_divided(a, b)), "__floordiv__",
     reflected="__rfloordiv__", inplace="__ifloordiv__",
 )  # fmt: skip
 defined(
-    "remainder", "The rest of a / b, with the sign of b.", lambda a, b: LazyTensor(_remainder(*promoted([a, b]))),
+    "remainder", "The rest of a / b, with the sign of b.", lambda a, b: Tensor(_remainder(*promoted([a, b]))),
     "__mod__", reflected="__rmod__", inplace="__imod__",
 )  # fmt: skip
 defined(
-    "pow", "a to the power of b.", lambda a, b: LazyTensor(_power(a, b)), "__pow__", reflected="__rpow__",
+    "pow", "a to the power of b.", lambda a, b: Tensor(_power(a, b)), "__pow__", reflected="__rpow__",
     inplace="__ipow__",
 )  # fmt: skip
 
 
 @operation()
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> LazyTensor:
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """a / b; `rounding_mode` is "trunc", "floor", or None for floats."""
     if rounding_mode == "floor":
-        return LazyTensor(_floor_divided(input, other))
+        return Tensor(_floor_divided(input, other))
     if rounding_mode is None:
-        return LazyTensor(_divided(input, other))
+        return Tensor(_divided(input, other))
     one, other = promoted([input, other])
     _require_no_zero(other)
-    found = LazyTensor(apply_promoted("Div", one, other))
+    found = Tensor(apply_promoted("Div", one, other))
     return found.trunc() if category(one.type.dtype) >= 2 else found
 
 
@@ -245,17 +245,17 @@ in_place(div, "div_")
 
 
 @operation()
-def fmod(input: Any, other: Any) -> LazyTensor:
+def fmod(input: Any, other: Any) -> Tensor:
     """The rest of a / b, with the sign of a."""
     one, other = promoted([input, other])
     _require_no_zero(other)
-    return LazyTensor(apply_in(op_named("Mod"), [one, other], {"fmod": 1}))
+    return Tensor(apply_in(op_named("Mod"), [one, other], {"fmod": 1}))
 
 
 def _bitwise(name: str, operator: str) -> Binary:
-    def compute(a: Any, b: Any) -> LazyTensor:
+    def compute(a: Any, b: Any) -> Tensor:
         one, other = promoted([a, b])
-        return LazyTensor(apply_promoted(operator if one.type.dtype is BOOL else f"Bitwise{operator}", one, other))
+        return Tensor(apply_promoted(operator if one.type.dtype is BOOL else f"Bitwise{operator}", one, other))
 
     return defined(
         f"bitwise_{name}", f"{operator} of bits.", compute, f"__{name}__", reflected=f"__r{name}__",
@@ -268,7 +268,7 @@ for _name, _op in BITWISE.items():
 
 
 @operation("__invert__")
-def bitwise_not(input: Any) -> LazyTensor:
+def bitwise_not(input: Any) -> Tensor:
     """Not of bits."""
     x = expression_of(input)
-    return LazyTensor(apply_in(op_named("Not" if x.type.dtype is BOOL else "BitwiseNot"), [x]))
+    return Tensor(apply_in(op_named("Not" if x.type.dtype is BOOL else "BitwiseNot"), [x]))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import FUNCTIONS, function, method, operation
+from ..core.tensor import Tensor
 from . import arithmetic, elementwise, formulas, indexing, reduction
 from .creation import eye, ones_like, tensor, zeros, zeros_like
 from .indexing import like, scatter, scatter_add, where
@@ -36,7 +36,7 @@ for _name, _made in (
 
 
 @operation()
-def cross(input: LazyTensor, other: LazyTensor, dim: int | None = None) -> LazyTensor:
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Cross products along a dim of length 3, the first such one by default."""
     axis = input.shape.index(3) if dim is None and 3 in input.shape else dim_of(-1 if dim is None else dim, input.ndim)
     if input.shape[axis] != 3:
@@ -45,7 +45,7 @@ def cross(input: LazyTensor, other: LazyTensor, dim: int | None = None) -> LazyT
 
 
 @operation()
-def inner(input: LazyTensor, other: LazyTensor) -> LazyTensor:
+def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products along the last dims of both."""
     if not input.ndim or not other.ndim:
         return input * other
@@ -53,7 +53,7 @@ def inner(input: LazyTensor, other: LazyTensor) -> LazyTensor:
 
 
 @function()
-def tensordot(a: LazyTensor, b: LazyTensor, dims: Any = 2) -> LazyTensor:
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sums of products along dims: so many last ones of `a` and first ones of `b`, or two lists of them."""
     if isinstance(dims, int):
         dims = [*range(a.ndim - dims, a.ndim)], [*range(dims)]
@@ -71,31 +71,31 @@ def tensordot(a: LazyTensor, b: LazyTensor, dims: Any = 2) -> LazyTensor:
 
 
 @operation()
-def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> LazyTensor:
+def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2)."""
     return input * beta + matmul(batch1, batch2) * alpha
 
 
 @operation()
-def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> LazyTensor:
+def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     return input * beta + matmul(mat, vec) * alpha
 
 
 @operation()
-def fliplr(input: LazyTensor) -> LazyTensor:
+def fliplr(input: Tensor) -> Tensor:
     """The second dim from its end to its start."""
     return flip(input, 1)
 
 
 @operation()
-def flipud(input: LazyTensor) -> LazyTensor:
+def flipud(input: Tensor) -> Tensor:
     """The first dim from its end to its start."""
     return flip(input, 0)
 
 
 @operation()
-def rot90(input: LazyTensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> LazyTensor:
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Rotated by k times 90 degrees from the first of two dims to the second."""
     first, second = dims
     if k % 4 == 2:
@@ -107,48 +107,48 @@ def rot90(input: LazyTensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> LazyTe
 
 
 @operation()
-def logit(input: LazyTensor, eps: float | None = None) -> LazyTensor:
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), of x within eps and 1 - eps."""
-    x = LazyTensor(default_float(input.expression))
+    x = Tensor(default_float(input.expression))
     x = x if eps is None else x.clamp(eps, 1 - eps)
     return (x / (1 - x)).log()
 
 
 @operation()
-def xlogy(input: Any, other: LazyTensor) -> LazyTensor:
+def xlogy(input: Any, other: Tensor) -> Tensor:
     """input * log(other), 0 where input is 0."""
-    input, other = (LazyTensor(default_float(each)) for each in promoted([input, other]))
+    input, other = (Tensor(default_float(each)) for each in promoted([input, other]))
     product = input * other.log()
     return where(FUNCTIONS["eq"](input, 0).logical_and(other.isnan().logical_not()), zeros_like(product), product)
 
 
 @operation()
-def nansum(input: LazyTensor, dim: Any = None, keepdim: bool = False) -> LazyTensor:
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The sum of what is not NaN."""
     return where(input.isnan(), zeros_like(input), input).sum(dim, keepdim)
 
 
 @operation()
-def nanmean(input: LazyTensor, dim: Any = None, keepdim: bool = False) -> LazyTensor:
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The mean of what is not NaN."""
     return nansum(input, dim, keepdim) / input.isnan().logical_not().sum(dim, keepdim)
 
 
 @operation()
-def aminmax(input: LazyTensor, *, dim: Any = None, keepdim: bool = False) -> tuple[LazyTensor, LazyTensor]:
+def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The smallest and the largest element."""
     dims = () if dim is None else dim
     return amin(input, dims, keepdim), amax(input, dims, keepdim)
 
 
 @operation()
-def msort(input: LazyTensor) -> LazyTensor:
+def msort(input: Tensor) -> Tensor:
     """Sorted along the first dim."""
     return sort(input, 0).values
 
 
 @operation()
-def kthvalue(input: LazyTensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The k-th smallest element along a dim, and its index."""
     axis = dim_of(dim, input.ndim)
     length = input.shape[axis] if input.ndim else 1
@@ -172,8 +172,8 @@ BETWEEN: dict[str, Callable[[float], float]] = {
 
 @operation()
 def quantile(
-    input: LazyTensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
-) -> LazyTensor:
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
     """Quantiles along a dim, or of all elements; of several q along a first dim.
 
     Args:
@@ -182,7 +182,7 @@ def quantile(
     if interpolation not in BETWEEN:
         why = f"interpolation is {interpolation!r}"
         raise UsageError("E-TENSOR-VALUE", None, why, expected=", ".join(BETWEEN))
-    if isinstance(q, list | tuple) or (isinstance(q, LazyTensor) and q.ndim):
+    if isinstance(q, list | tuple) or (isinstance(q, Tensor) and q.ndim):
         parts = [quantile(input, each, dim, keepdim, interpolation=interpolation) for each in q]
         return FUNCTIONS["stack"](parts)
     part = float(q)
@@ -193,7 +193,7 @@ def quantile(
     place = part * (x.shape[axis] - 1)
     values, low = sort(x, axis).values, int(place)
     between: Any = BETWEEN[interpolation](place)
-    if isinstance(q, LazyTensor) and interpolation == "linear":
+    if isinstance(q, Tensor) and interpolation == "linear":
         between = q * (x.shape[axis] - 1) - low
     first, last = (values.narrow(axis, min(low + step, x.shape[axis] - 1), 1) for step in (0, 1))
     found = first + (last - first) * between
@@ -204,7 +204,7 @@ def quantile(
 
 
 @operation()
-def diag_embed(input: LazyTensor, offset: int = 0) -> LazyTensor:
+def diag_embed(input: Tensor, offset: int = 0) -> Tensor:
     """Matrices whose diagonals are the last dim."""
     size = input.shape[-1]
     wide = size + abs(offset)
@@ -218,19 +218,19 @@ def diag_embed(input: LazyTensor, offset: int = 0) -> LazyTensor:
 
 
 @operation()
-def diagflat(input: LazyTensor, offset: int = 0) -> LazyTensor:
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """A matrix whose diagonal has all elements."""
     return FUNCTIONS["diag"](input.reshape(-1), offset)
 
 
 @operation()
-def take(input: LazyTensor, index: LazyTensor) -> LazyTensor:
+def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by their place among all of them."""
     return input.reshape(-1)[index]
 
 
 @operation()
-def tensor_split(input: LazyTensor, indices_or_sections: Any, dim: int = 0) -> tuple[LazyTensor, ...]:
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of a dim: so many of nearly equal lengths, or those that begin at indices."""
     length = input.shape[dim_of(dim, input.ndim)]
     if isinstance(indices_or_sections, int):
@@ -244,7 +244,7 @@ def tensor_split(input: LazyTensor, indices_or_sections: Any, dim: int = 0) -> t
 
 
 @method()
-def unfold(self: LazyTensor, dimension: int, size: int, step: int) -> LazyTensor:
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of a dim every `step` elements, along a new last dim."""
     axis = dim_of(dimension, self.ndim)
     count = (self.shape[axis] - size) // step + 1
@@ -262,8 +262,8 @@ SCATTERED = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": 
 
 @operation()
 def scatter_reduce(
-    input: LazyTensor, dim: int, index: LazyTensor, src: LazyTensor, reduce: str, *, include_self: bool = True
-) -> LazyTensor:
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """A copy in which values of `src` are joined with what is at an index along a dim.
 
     Args:
@@ -290,13 +290,13 @@ def scatter_reduce(
 
 
 @operation()
-def index_copy(input: LazyTensor, dim: int, index: LazyTensor, source: LazyTensor) -> LazyTensor:
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with entries of `source` written to the entries of a dim at an index."""
     return scatter(input, dim, indexing.along(index, dim_of(dim, input.ndim), source), source)
 
 
 @operation()
-def index_fill(input: LazyTensor, dim: int, index: LazyTensor, value: Any) -> LazyTensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with one number in the entries of a dim at an index; negative ones count from the end."""
     axis = dim_of(dim, input.ndim)
     length = input.shape[axis] if input.ndim else 1
@@ -306,46 +306,46 @@ def index_fill(input: LazyTensor, dim: int, index: LazyTensor, value: Any) -> La
 
 
 @operation()
-def isin(elements: LazyTensor, test_elements: LazyTensor) -> LazyTensor:
+def isin(elements: Tensor, test_elements: Tensor) -> Tensor:
     """Whether each element is one of others."""
-    same: LazyTensor = FUNCTIONS["eq"](elements.unsqueeze(-1), test_elements.reshape(-1))
+    same: Tensor = FUNCTIONS["eq"](elements.unsqueeze(-1), test_elements.reshape(-1))
     return same.any(-1)
 
 
 @operation()
-def dist(input: LazyTensor, other: LazyTensor, p: float = 2) -> LazyTensor:
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of a difference."""
     return (input - other).norm(p)
 
 
 @function()
-def cdist(x1: LazyTensor, x2: LazyTensor, p: float = 2.0) -> LazyTensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """p-norms of the differences of all rows of one [..., n, size] and of another [..., m, size]."""
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 
 @function()
-def bucketize(input: Any, boundaries: LazyTensor, *, right: bool = False) -> LazyTensor:
+def bucketize(input: Any, boundaries: Tensor, *, right: bool = False) -> Tensor:
     """Between which sorted boundaries elements lie."""
     return FUNCTIONS["searchsorted"](boundaries, input, right=right)
 
 
 @function()
-def atleast_1d(input: LazyTensor) -> LazyTensor:
+def atleast_1d(input: Tensor) -> Tensor:
     """With one dim at least."""
     return input.reshape(1) if not input.ndim else input
 
 
 @function()
-def atleast_2d(input: LazyTensor) -> LazyTensor:
+def atleast_2d(input: Tensor) -> Tensor:
     """With two dims at least, new ones in front."""
     return input if input.ndim > 1 else atleast_1d(input).unsqueeze(0)
 
 
 @operation()
 def multinomial(
-    input: LazyTensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
-) -> LazyTensor:
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
     """Indices drawn with the weights of the last dim, i64 [num_samples] or [rows, num_samples].
 
     Raises UsageError for weights that are negative, not finite, or all 0, and for more samples without replacement than
@@ -360,7 +360,7 @@ def multinomial(
     if replacement and num_samples > 1:
         bounds = (input / input.sum(-1, keepdim=True)).cumsum(-1).detach()
         places = rand(*input.shape[:-1], num_samples, dtype="f64", generator=generator)
-        found: LazyTensor = searchsorted(bounds.double(), places).clamp(max=input.shape[-1] - 1)
+        found: Tensor = searchsorted(bounds.double(), places).clamp(max=input.shape[-1] - 1)
         return found
     keys = input.detach() / exponential(input.shape, input.dtype, generator=generator)
     return keys.argmax(-1, keepdim=True) if num_samples == 1 else topk(keys, num_samples, -1).indices

@@ -13,9 +13,9 @@ from ...runtime.tensor.dtype import F32, I64, DType
 from ..core.conversion import array_of
 from ..core.device import Device
 from ..core.expression import Expression, cast, leaf
-from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import DEFAULT, category, dtype_of_scalar, named
 from ..core.registry import function, method
+from ..core.tensor import Tensor
 from .operands import lengths_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,35 +69,35 @@ def is_creator(made: Any) -> bool:
     return CREATOR in vars(made)
 
 
-def made(array: np.ndarray, requires_grad: bool = False) -> LazyTensor:
+def made(array: np.ndarray, requires_grad: bool = False) -> Tensor:
     """A tensor of an array, which it shares."""
-    found = LazyTensor(leaf(array))
+    found = Tensor(leaf(array))
     return found.requires_grad_() if requires_grad else found
 
 
 @creator()
-def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
+def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A copy of numbers, nested lists, arrays or tensors.
 
     Floats are of the default dtype, integers i64, unless they are an array's or `dtype` is given.
     """
     check_device(device)
-    found = as_tensor(data, dtype).detach() if isinstance(data, LazyTensor) else made(array_of(data, dtype, copy=True))
+    found = as_tensor(data, dtype).detach() if isinstance(data, Tensor) else made(array_of(data, dtype, copy=True))
     return found.requires_grad_() if requires_grad else found
 
 
 @creator("as_tensor", "asarray")
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> LazyTensor:
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """As `tensor`, without a copy where the dtype stays; a tensor stays itself."""
     check_device(device)
-    if isinstance(data, LazyTensor):
+    if isinstance(data, Tensor):
         wanted = data.dtype if dtype is None else named(dtype)
-        return data if wanted is data.dtype else LazyTensor(cast(data.expression, wanted))
+        return data if wanted is data.dtype else Tensor(cast(data.expression, wanted))
     return made(array_of(data, dtype))
 
 
 @method("_constructed")
-def constructed(self: LazyTensor, data: Any, lengths: tuple[int, ...]) -> Expression:
+def constructed(self: Tensor, data: Any, lengths: tuple[int, ...]) -> Expression:
     """What PyTorch's class makes of its arguments: numbers as f32, or zeros of a shape."""
     if isinstance(data, DType):
         why = "Tensor(dtype, shape, storage) is a tensor of files"
@@ -108,17 +108,17 @@ def constructed(self: LazyTensor, data: Any, lengths: tuple[int, ...]) -> Expres
 
 
 @method("__dlpack__")
-def dlpack(self: LazyTensor, **options: Any) -> Any:
+def dlpack(self: Tensor, **options: Any) -> Any:
     return self.numpy().__dlpack__(**options)
 
 
 @method("__dlpack_device__")
-def dlpack_device(self: LazyTensor) -> tuple[int, int]:
+def dlpack_device(self: Tensor) -> tuple[int, int]:
     return 1, 0
 
 
-def _filled(value: float) -> Callable[..., LazyTensor]:
-    def make(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
+def _filled(value: float) -> Callable[..., Tensor]:
+    def make(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
         """A tensor of a shape, given as one sequence or as lengths one by one."""
         check_device(device)
         wanted = DEFAULT.dtype if dtype is None else named(dtype)
@@ -132,15 +132,15 @@ ones = creator("ones")(_filled(1))
 
 
 @creator()
-def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
+def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor full of one number."""
     check_device(device)
     wanted = dtype_of_scalar(type(fill_value)) if dtype is None else named(dtype)
     return made(np.full(lengths_of([size]), fill_value, wanted.as_numpy()), requires_grad)
 
 
-def _like(value: float) -> Callable[..., LazyTensor]:
-    def make(input: LazyTensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
+def _like(value: float) -> Callable[..., Tensor]:
+    def make(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
         """A tensor of the shape and dtype of another one."""
         check_device(device)
         wanted = input.dtype if dtype is None else named(dtype)
@@ -154,13 +154,13 @@ ones_like = creator("ones_like")(_like(1))
 
 
 @creator()
-def full_like(input: LazyTensor, fill_value: Any, dtype: Any = None, device: Any = None) -> LazyTensor:
+def full_like(input: Tensor, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """A tensor of the shape and dtype of another one, full of one number."""
     return full(input.shape, fill_value, input.dtype if dtype is None else dtype, device)
 
 
 @creator()
-def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device: Any = None) -> LazyTensor:
+def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device: Any = None) -> Tensor:
     """Numbers from `start` (0 if it is the only argument) up to `end`, which is left out.
 
     As in torch, `start` and `step` lose their fractions if `dtype` is an integer, and `end` does if it is i64.
@@ -185,7 +185,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device
 
 
 @creator()
-def linspace(start: float, end: float, steps: int, dtype: Any = None, device: Any = None) -> LazyTensor:
+def linspace(start: float, end: float, steps: int, dtype: Any = None, device: Any = None) -> Tensor:
     """Evenly spaced numbers, both ends included; as in torch, integers are between ends without their fractions."""
     check_device(device)
     wanted = DEFAULT.dtype if dtype is None else named(dtype)
@@ -202,7 +202,7 @@ def spaced(start: float, end: float, steps: int, dtype: DType) -> np.ndarray:
 
 
 @creator()
-def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None) -> LazyTensor:
+def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None) -> Tensor:
     """Ones on the diagonal, zeros elsewhere."""
     check_device(device)
     wanted = DEFAULT.dtype if dtype is None else named(dtype)
@@ -210,12 +210,12 @@ def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None) -> 
 
 
 @creator()
-def tril_indices(row: int, col: int, offset: int = 0) -> LazyTensor:
+def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
     """Row and column of each element on and below a diagonal."""
     return made(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
 
 
 @creator()
-def triu_indices(row: int, col: int, offset: int = 0) -> LazyTensor:
+def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
     """Row and column of each element on and above a diagonal."""
     return made(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))

@@ -8,9 +8,9 @@ from typing import Any
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL
 from ..core.expression import Expression, apply, cast, op_named
-from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import category
 from ..core.registry import in_place, operation
+from ..core.tensor import Tensor
 from .operands import apply_in, default_float, expression_of, scalar
 
 FLOATS = {
@@ -77,8 +77,8 @@ def _negated(op: str, x: Expression) -> Expression:
 def _define(
     name: str, op: str, document: str, compute: Callable[[str, Expression], Expression], names: tuple[str, ...]
 ) -> None:
-    def made(input: Any) -> LazyTensor:
-        return LazyTensor(compute(op, expression_of(input)))
+    def made(input: Any) -> Tensor:
+        return Tensor(compute(op, expression_of(input)))
 
     made.__name__ = made.__qualname__ = name
     made.__doc__ = document

@@ -8,68 +8,68 @@ from typing import Any
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL, F32, F64
 from ..core.expression import cast, op_named
-from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import as_float, category
 from ..core.registry import in_place, operation
+from ..core.tensor import Tensor
 from .indexing import where
 from .operands import apply_in, default_float, expression_of, promoted, scalar
 
 
-def _as_tensor(item: Any) -> LazyTensor:
-    return item if isinstance(item, LazyTensor) else LazyTensor(expression_of(item))
+def _as_tensor(item: Any) -> Tensor:
+    return item if isinstance(item, Tensor) else Tensor(expression_of(item))
 
 
-def _floats(item: Any) -> LazyTensor:
-    return LazyTensor(default_float(expression_of(item)))
+def _floats(item: Any) -> Tensor:
+    return Tensor(default_float(expression_of(item)))
 
 
-def _wide(item: Any) -> LazyTensor:
+def _wide(item: Any) -> Tensor:
     """In at least f32, for formulas that lose digits."""
     x = _floats(item)
-    return LazyTensor(cast(x.expression, F32)) if x.dtype.bits < 32 else x
+    return Tensor(cast(x.expression, F32)) if x.dtype.bits < 32 else x
 
 
-def _back(x: LazyTensor, like: Any) -> LazyTensor:
+def _back(x: Tensor, like: Any) -> Tensor:
     """In the float dtype of the input."""
-    return LazyTensor(cast(x.expression, as_float(_as_tensor(like).dtype)))
+    return Tensor(cast(x.expression, as_float(_as_tensor(like).dtype)))
 
 
 @operation()
-def square(input: Any) -> LazyTensor:
+def square(input: Any) -> Tensor:
     """x * x."""
     x = _as_tensor(input)
     return x.long() if x.dtype is BOOL else x * x
 
 
 @operation()
-def rsqrt(input: Any) -> LazyTensor:
+def rsqrt(input: Any) -> Tensor:
     """1 / sqrt(x)."""
     return _back(_wide(input).sqrt().reciprocal(), input)
 
 
 @operation("fix")
-def trunc(input: Any) -> LazyTensor:
+def trunc(input: Any) -> Tensor:
     """The integer part of each element."""
     x = _as_tensor(input)
-    return LazyTensor(x.expression) if category(x.dtype) < 2 else where(x < 0, x.ceil(), x.floor())
+    return Tensor(x.expression) if category(x.dtype) < 2 else where(x < 0, x.ceil(), x.floor())
 
 
 @operation()
-def frac(input: Any) -> LazyTensor:
+def frac(input: Any) -> Tensor:
     """The fractional part of each element."""
     x = _as_tensor(input)
     return x - trunc(x)
 
 
 @operation()
-def log1p(input: Any) -> LazyTensor:
+def log1p(input: Any) -> Tensor:
     """log(1 + x), exact for small x."""
     x = _wide(input)
     return _back(where(x.abs() < 0.5, 2 * (x / (2 + x)).atanh(), (1 + x).log()), input)
 
 
 @operation()
-def expm1(input: Any) -> LazyTensor:
+def expm1(input: Any) -> Tensor:
     """exp(x) - 1, exact for small x."""
     x = _wide(input)
     half = x / 2
@@ -77,9 +77,9 @@ def expm1(input: Any) -> LazyTensor:
 
 
 def _logarithm(name: str, base: float) -> None:
-    def made(input: Any) -> LazyTensor:
+    def made(input: Any) -> Tensor:
         x = _floats(input)
-        return _back(LazyTensor(cast(x.expression, F64)).log() / math.log(base), input)
+        return _back(Tensor(cast(x.expression, F64)).log() / math.log(base), input)
 
     made.__name__ = made.__qualname__ = name
     made.__doc__ = f"Logarithm to the base {base}."
@@ -92,44 +92,44 @@ _logarithm("log10", 10)
 
 
 @operation()
-def exp2(input: Any) -> LazyTensor:
+def exp2(input: Any) -> Tensor:
     """2 to the power of each element."""
-    return _back((LazyTensor(cast(_floats(input).expression, F64)) * math.log(2)).exp(), input)
+    return _back((Tensor(cast(_floats(input).expression, F64)) * math.log(2)).exp(), input)
 
 
 @operation()
-def erfc(input: Any) -> LazyTensor:
+def erfc(input: Any) -> Tensor:
     """1 - erf(x)."""
-    return _back(1 - LazyTensor(cast(_floats(input).expression, F64)).erf(), input)
+    return _back(1 - Tensor(cast(_floats(input).expression, F64)).erf(), input)
 
 
 @operation()
-def deg2rad(input: Any) -> LazyTensor:
+def deg2rad(input: Any) -> Tensor:
     """Degrees as radians."""
     return _back(_wide(input) * (math.pi / 180), input)
 
 
 @operation()
-def rad2deg(input: Any) -> LazyTensor:
+def rad2deg(input: Any) -> Tensor:
     """Radians as degrees."""
     return _back(_wide(input) * (180 / math.pi), input)
 
 
 @operation("__pos__")
-def positive(input: Any) -> LazyTensor:
+def positive(input: Any) -> Tensor:
     """x."""
     x = _as_tensor(input)
     if x.dtype is BOOL:
         raise UsageError("E-TENSOR-DTYPE", None, "positive of booleans is not defined", hint="Convert them first")
-    return LazyTensor(x.expression)
+    return Tensor(x.expression)
 
 
 def _test_of_floats(name: str, op: str, document: str) -> None:
-    def made(input: Any) -> LazyTensor:
+    def made(input: Any) -> Tensor:
         x = expression_of(input)
         if category(x.type.dtype) < 2:
-            return LazyTensor(x) != LazyTensor(x)
-        return LazyTensor(apply_in(op_named(op), [x], back=False))
+            return Tensor(x) != Tensor(x)
+        return Tensor(apply_in(op_named(op), [x], back=False))
 
     made.__name__ = made.__qualname__ = name
     made.__doc__ = document
@@ -141,35 +141,35 @@ _test_of_floats("isinf", "IsInf", "Whether elements are infinite.")
 
 
 @operation()
-def isfinite(input: LazyTensor) -> LazyTensor:
+def isfinite(input: Tensor) -> Tensor:
     """Whether elements are neither infinite nor NaN."""
     return (input.isnan() | input.isinf()).logical_not()
 
 
 @operation()
-def atan2(input: LazyTensor, other: LazyTensor) -> LazyTensor:
+def atan2(input: Tensor, other: Tensor) -> Tensor:
     """The angle of the point (other, input), from -pi to pi."""
-    one, two = (LazyTensor(default_float(item)) for item in promoted([input, other]))
+    one, two = (Tensor(default_float(item)) for item in promoted([input, other]))
     y, x = _wide(one), _wide(two)
     both = y.isinf() & x.isinf()
     y, x = where(both, y.sign(), y), where(both, x.sign(), x)
     steep = y.abs() > x.abs()
     is_origin = x.eq(0) & y.eq(0)
     ratio = where(steep, x, where(is_origin, y.detach(), y)) / where(steep, y, where(x.eq(0), 1.0, x))
-    turn = where(_negative(y), *(LazyTensor(scalar(angle, x.dtype)) for angle in (-math.pi, math.pi)))
+    turn = where(_negative(y), *(Tensor(scalar(angle, x.dtype)) for angle in (-math.pi, math.pi)))
     flat = where(_negative(x), ratio.atan() + turn, ratio.atan())
     return _back(where(steep, turn / 2 - ratio.atan(), flat), one)
 
 
-def _negative(x: LazyTensor) -> LazyTensor:
+def _negative(x: Tensor) -> Tensor:
     """Whether the sign bit is set, that of zero included."""
     return (x < 0) | (x.eq(0) & (x.reciprocal() < 0))
 
 
 @operation()
-def hypot(input: LazyTensor, other: LazyTensor) -> LazyTensor:
+def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(a * a + b * b), which does not overflow."""
-    one, two = (LazyTensor(item) for item in promoted([input, other]))
+    one, two = (Tensor(item) for item in promoted([input, other]))
     if category(one.dtype) < 2:
         why = f"hypot of {one.dtype} is not defined"
         raise UsageError("E-TENSOR-DTYPE", None, why, hint="Convert it with float()")
@@ -181,9 +181,7 @@ def hypot(input: LazyTensor, other: LazyTensor) -> LazyTensor:
 
 
 @operation("clip")
-def clamp(
-    input: LazyTensor, min: LazyTensor | float | None = None, max: LazyTensor | float | None = None
-) -> LazyTensor:
+def clamp(input: Tensor, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:
     """Elements below `min` raised to it, and those above `max` lowered to it; both are numbers or tensors."""
     if min is None and max is None:
         why = "clamp needs min or max"
@@ -192,68 +190,66 @@ def clamp(
     return found if max is None else _bounded(_as_tensor(found), max, "gt")
 
 
-def _bounded(x: LazyTensor, bound: Any, compare: str) -> LazyTensor:
+def _bounded(x: Tensor, bound: Any, compare: str) -> Tensor:
     """The bound where elements are beyond it, or where it is NaN."""
     beyond = getattr(x, compare)(bound)
-    if isinstance(bound, LazyTensor):
+    if isinstance(bound, Tensor):
         beyond = beyond | bound.isnan() if bound.dtype.kind == "float" else beyond
     elif math.isnan(bound):
         beyond = beyond | True
     return where(beyond, *_both(bound, x))
 
 
-def _both(bound: Any, x: LazyTensor) -> tuple[LazyTensor, LazyTensor]:
+def _both(bound: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     one, two = promoted([bound, x])
-    return LazyTensor(one), LazyTensor(two)
+    return Tensor(one), Tensor(two)
 
 
 @operation()
-def clamp_min(input: LazyTensor, min: LazyTensor | float) -> LazyTensor:
+def clamp_min(input: Tensor, min: Tensor | float) -> Tensor:
     """Elements below `min` raised to it."""
     return clamp(input, min)
 
 
 @operation()
-def clamp_max(input: LazyTensor, max: LazyTensor | float) -> LazyTensor:
+def clamp_max(input: Tensor, max: Tensor | float) -> Tensor:
     """Elements above `max` lowered to it."""
     return clamp(input, None, max)
 
 
 @operation()
-def lerp(input: LazyTensor, end: LazyTensor, weight: LazyTensor | float) -> LazyTensor:
+def lerp(input: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
     """input + weight * (end - input), from the nearer end."""
     step = end - input
-    if isinstance(weight, LazyTensor):
+    if isinstance(weight, Tensor):
         return where(weight.abs() < 0.5, input + weight * step, end - step * (1 - weight))
     return input + weight * step if abs(weight) < 0.5 else end - step * (1 - weight)
 
 
 @operation()
-def addcmul(input: LazyTensor, tensor1: LazyTensor, tensor2: LazyTensor, *, value: float = 1) -> LazyTensor:
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     return input + value * tensor1 * tensor2
 
 
 @operation()
-def addcdiv(input: LazyTensor, tensor1: LazyTensor, tensor2: LazyTensor, *, value: float = 1) -> LazyTensor:
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
     return input + value * (tensor1 / tensor2)
 
 
 @operation()
-def nan_to_num(
-    input: LazyTensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> LazyTensor:
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """NaN and infinities as numbers, by default 0 and the largest ones of the dtype."""
     if category(input.dtype) < 2:
-        return LazyTensor(input.expression)
+        return Tensor(input.expression)
     largest = _largest(input)
     found = where(input.isnan(), nan, input)
     found = where(input.eq(math.inf), largest if posinf is None else posinf, found)
     return where(input.eq(-math.inf), -largest if neginf is None else neginf, found)
 
 
-def _largest(x: LazyTensor) -> float:
+def _largest(x: Tensor) -> float:
     import ml_dtypes
 
     info = ml_dtypes.finfo(x.dtype.as_numpy())  # type: ignore[no-untyped-call]
@@ -261,7 +257,7 @@ def _largest(x: LazyTensor) -> float:
 
 
 @operation()
-def logaddexp(input: LazyTensor, other: LazyTensor) -> LazyTensor:
+def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(a) + exp(b))."""
     large = input.maximum(other)
     distance = -(input - other).abs()
@@ -269,9 +265,7 @@ def logaddexp(input: LazyTensor, other: LazyTensor) -> LazyTensor:
 
 
 @operation()
-def isclose(
-    input: LazyTensor, other: LazyTensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> LazyTensor:
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """Whether elements are equal within a tolerance."""
     if category(input.dtype) < 2 and category(other.dtype) < 2:
         input, other = input.double(), other.double()
@@ -281,15 +275,13 @@ def isclose(
 
 
 @operation()
-def allclose(
-    input: LazyTensor, other: LazyTensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> bool:
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Whether all elements are equal within a tolerance."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
 @operation()
-def equal(input: LazyTensor, other: LazyTensor) -> bool:
+def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and elements."""
     return input.shape == other.shape and bool(input.eq(other).all())
 

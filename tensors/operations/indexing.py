@@ -11,8 +11,8 @@ from ...runtime.base.errors import UsageError, UsageIndexError
 from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import BOOL, I64, U8
 from ..core.expression import Expression, apply, cast, leaf, op_named, shape_error
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import function, method, operation
+from ..core.tensor import Tensor
 from .operands import NUMBERS, broadcast, copied, dim_of, expression_of, integers, promoted, scalar
 from .shape import reshape
 
@@ -21,9 +21,9 @@ ENDS = 1 << 62
 
 
 @method("__getitem__")
-def get(self: LazyTensor, index: Any) -> LazyTensor:
+def get(self: Tensor, index: Any) -> Tensor:
     """The elements at an index."""
-    if isinstance(index, LazyTensor) and index.dtype in (BOOL, U8) and not index.ndim:
+    if isinstance(index, Tensor) and index.dtype in (BOOL, U8) and not index.ndim:
         index = bool(index)
     if index is False:
         return self.unsqueeze(0).narrow(0, 0, 0)
@@ -57,7 +57,7 @@ def get(self: LazyTensor, index: Any) -> LazyTensor:
     if axes:
         bounds = [integers(row) for row in (starts, ends, axes, steps)]
         x = apply(op_named("Slice"), [x, *bounds])
-    found = LazyTensor(x).reshape(lengths)
+    found = Tensor(x).reshape(lengths)
     return found if not arrays else _gathered(found, arrays)
 
 
@@ -68,7 +68,7 @@ def _place(index: int, length: int, axis: int) -> int:
     return index % length
 
 
-def _expanded(index: Any, x: LazyTensor) -> list[Any]:
+def _expanded(index: Any, x: Tensor) -> list[Any]:
     """One item for each dim, and None for each new one; masks as their indices."""
     items = list(index) if isinstance(index, tuple) else [index]
     found: list[Any] = []
@@ -80,7 +80,7 @@ def _expanded(index: Any, x: LazyTensor) -> list[Any]:
         elif isinstance(item, int | np.integer):
             found.append(int(item))
         else:
-            array = LazyTensor(expression_of(item)) if not isinstance(item, LazyTensor) else item
+            array = Tensor(expression_of(item)) if not isinstance(item, Tensor) else item
             if array.dtype is U8:
                 array = array.bool()
             if array.dtype is BOOL:
@@ -109,18 +109,18 @@ def _bound(item: Any) -> int | None:
     return None if item is None else int(item)
 
 
-def _check_mask(mask: LazyTensor, x: LazyTensor, before: list[Any]) -> None:
+def _check_mask(mask: Tensor, x: Tensor, before: list[Any]) -> None:
     axis = sum(item is not None and item is not Ellipsis for item in before)
     if Ellipsis not in before and mask.shape != x.shape[axis : axis + mask.ndim]:
         raise IndexError(f"a mask of shape {list(mask.shape)} does not fit a tensor of shape {list(x.shape)}")
 
 
-def _mask(mask: LazyTensor) -> list[Expression]:
+def _mask(mask: Tensor) -> list[Expression]:
     """The indices where a mask is true, along each of its dims; its values have to be known."""
     return [leaf(places) for places in np.nonzero(mask.array())]
 
 
-def _gathered(x: LazyTensor, arrays: list[tuple[int, Expression]]) -> LazyTensor:
+def _gathered(x: Tensor, arrays: list[tuple[int, Expression]]) -> Tensor:
     """The elements at index arrays, which broadcast; their dims come first unless the arrays stand side by side."""
     dims = [dim for dim, _ in arrays]
     rest = [dim for dim in range(x.ndim) if dim not in dims]
@@ -128,20 +128,20 @@ def _gathered(x: LazyTensor, arrays: list[tuple[int, Expression]]) -> LazyTensor
     place = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
     lengths = [x.shape[dim] for dim in dims]
     if len(dims) == 1:
-        return LazyTensor(apply(op_named("Gather"), [x.expression, arrays[0][1]], {"axis": dims[0]}))
+        return Tensor(apply(op_named("Gather"), [x.expression, arrays[0][1]], {"axis": dims[0]}))
     flat = x.permute([*rest[:place], *dims, *rest[place:]]).reshape(
         [*(x.shape[dim] for dim in rest[:place]), math.prod(lengths), *(x.shape[dim] for dim in rest[place:])]
     )
     places = _flat_places([item for _, item in arrays], lengths).broadcast_to(shape)
-    return LazyTensor(apply(op_named("Gather"), [flat.expression, places.expression], {"axis": place}))
+    return Tensor(apply(op_named("Gather"), [flat.expression, places.expression], {"axis": place}))
 
 
-def _flat_places(items: list[Expression], lengths: list[int]) -> LazyTensor:
+def _flat_places(items: list[Expression], lengths: list[int]) -> Tensor:
     """One index for several dims; negative ones count from the end, and those out of range raise an error when they
     are used."""
-    found: LazyTensor | None = None
+    found: Tensor | None = None
     for item, length in zip(items, lengths, strict=True):
-        places = LazyTensor(item)
+        places = Tensor(item)
         _check_range(places, length)
         places = _positive(places, length)
         found = places if found is None else found * length + places
@@ -149,28 +149,26 @@ def _flat_places(items: list[Expression], lengths: list[int]) -> LazyTensor:
     return found
 
 
-def _positive(places: LazyTensor, length: int) -> LazyTensor:
-    return LazyTensor(
-        apply(op_named("Where"), [places.lt(0).expression, (places + length).expression, places.expression])
-    )
+def _positive(places: Tensor, length: int) -> Tensor:
+    return Tensor(apply(op_named("Where"), [places.lt(0).expression, (places + length).expression, places.expression]))
 
 
-def _check_range(places: LazyTensor, length: int) -> None:
+def _check_range(places: Tensor, length: int) -> None:
     array = places.array()
     if array.size and not (-length <= array.min() and array.max() < length):
         raise IndexError(f"an index is out of range for a dim of length {length}")
 
 
 @method("__setitem__")
-def set(self: LazyTensor, index: Any, value: Any) -> None:
+def set(self: Tensor, index: Any, value: Any) -> None:
     """Write values to the elements at an index; the tensor has a new value then, others keep theirs."""
-    if isinstance(index, LazyTensor) and index.dtype is BOOL and not np.ndim(_number(value)):
+    if isinstance(index, Tensor) and index.dtype is BOOL and not np.ndim(_number(value)):
         _check_mask(index, self, [])
         mask = index.reshape([*index.shape, *[1] * (self.ndim - index.ndim)])
         self.become(where(mask, like(value, self), self))
         return
     count = self.numel()
-    places = LazyTensor(leaf(np.arange(count).reshape(self.shape)))[index]
+    places = Tensor(leaf(np.arange(count).reshape(self.shape)))[index]
     values = like(value, self)
     try:
         wanted = np.broadcast_shapes(values.shape, places.shape)
@@ -186,72 +184,72 @@ def set(self: LazyTensor, index: Any, value: Any) -> None:
     self.become(replaced(self, places, values.broadcast_to(places.shape)))
 
 
-def replaced(base: LazyTensor, places: LazyTensor, values: LazyTensor) -> LazyTensor:
+def replaced(base: Tensor, places: Tensor, values: Tensor) -> Tensor:
     """A tensor with `values` at `places`, which number the elements of `base`."""
     inputs = [reshape(each, -1).expression for each in (base, places, values)]
-    return reshape(LazyTensor(apply(op_named("ScatterElements"), inputs, {"axis": 0})), base.shape)
+    return reshape(Tensor(apply(op_named("ScatterElements"), inputs, {"axis": 0})), base.shape)
 
 
 def _number(value: Any) -> Any:
-    return [0] * value.ndim if isinstance(value, LazyTensor) else value
+    return [0] * value.ndim if isinstance(value, Tensor) else value
 
 
-def like(value: Any, x: LazyTensor) -> LazyTensor:
+def like(value: Any, x: Tensor) -> Tensor:
     """A value in the dtype of a tensor.
 
     Raises UsageError for a number that the dtype cannot hold.
     """
     if not isinstance(value, NUMBERS):
-        return LazyTensor(cast(expression_of(value), x.dtype))
+        return Tensor(cast(expression_of(value), x.dtype))
     if x.dtype.kind in ("int", "uint"):
         limits = np.iinfo(x.dtype.as_numpy())
         if not (math.isfinite(value) and limits.min <= int(value) <= limits.max):
             why = f"a tensor of {x.dtype} cannot hold {value}"
             raise UsageError("E-TENSOR-VALUE", None, why, expected=f"{limits.min} to {limits.max}")
         value = int(value)
-    return LazyTensor(scalar(value, x.dtype))
+    return Tensor(scalar(value, x.dtype))
 
 
 @function()
-def where(condition: LazyTensor, input: Any = None, other: Any = None) -> Any:
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """`input` where the condition is true, `other` elsewhere; alone, the indices where it is true."""
     if input is None:
         return condition.nonzero(as_tuple=True)
     one, two = promoted([input, other])
     truth = cast(expression_of(condition), BOOL)
     broadcast((truth.type.shape, one.type.shape, two.type.shape), "where")
-    return LazyTensor(apply(op_named("Where"), [truth, one, two]))
+    return Tensor(apply(op_named("Where"), [truth, one, two]))
 
 
 @method("where")
-def where_method(self: LazyTensor, condition: Any, other: Any) -> LazyTensor:
+def where_method(self: Tensor, condition: Any, other: Any) -> Tensor:
     """The elements where the condition is true, `other` elsewhere."""
     return where(condition, self, other)
 
 
 @operation()
-def masked_fill(input: LazyTensor, mask: LazyTensor, value: Any) -> LazyTensor:
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """A number where the mask is true, the elements elsewhere."""
     return where(mask, like(value, input), input)
 
 
 @operation()
-def masked_select(input: LazyTensor, mask: LazyTensor) -> LazyTensor:
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask is true, in a row."""
     shape = broadcast((input.shape, mask.shape), "masked_select")
     return input.broadcast_to(shape)[mask.broadcast_to(shape)]
 
 
 @operation()
-def nonzero(input: LazyTensor, as_tuple: bool = False) -> Any:
+def nonzero(input: Tensor, as_tuple: bool = False) -> Any:
     """The indices of elements that are not 0: a row for each, or a tensor for each dim."""
     places = np.nonzero(np.atleast_1d(input.array()))
     if as_tuple:
-        return tuple(LazyTensor(leaf(item)) for item in places)
-    return LazyTensor(leaf(np.stack(places, -1) if input.ndim else np.zeros((len(places[0]), 0), np.int64)))
+        return tuple(Tensor(leaf(item)) for item in places)
+    return Tensor(leaf(np.stack(places, -1) if input.ndim else np.zeros((len(places[0]), 0), np.int64)))
 
 
-def _numbers(index: LazyTensor, what: str) -> Expression:
+def _numbers(index: Tensor, what: str) -> Expression:
     """An index as i64. IndexError where it is known to have negative numbers, which count from the end nowhere but in
     brackets."""
     known = index.expression.data
@@ -261,7 +259,7 @@ def _numbers(index: LazyTensor, what: str) -> Expression:
 
 
 @operation()
-def gather(input: LazyTensor, dim: int, index: LazyTensor) -> LazyTensor:
+def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The elements at an index along a dim, one for each element of `index`."""
     axis = dim_of(dim, input.ndim)
     if index.ndim != input.ndim:
@@ -270,11 +268,11 @@ def gather(input: LazyTensor, dim: int, index: LazyTensor) -> LazyTensor:
         return input
     cut = tuple(slice(None) if other == axis else slice(0, length) for other, length in enumerate(index.shape))
     inputs = [input[cut].expression, _numbers(index, "gather")]
-    return LazyTensor(apply(op_named("GatherElements"), inputs, {"axis": axis}))
+    return Tensor(apply(op_named("GatherElements"), inputs, {"axis": axis}))
 
 
 @operation()
-def take_along_dim(input: LazyTensor, indices: LazyTensor, dim: int) -> LazyTensor:
+def take_along_dim(input: Tensor, indices: Tensor, dim: int) -> Tensor:
     """`gather` with an index that broadcasts."""
     axis = dim_of(dim, input.ndim)
     shape = [length if other != axis else indices.shape[axis] for other, length in enumerate(input.shape)]
@@ -282,24 +280,24 @@ def take_along_dim(input: LazyTensor, indices: LazyTensor, dim: int) -> LazyTens
 
 
 @operation()
-def index_select(input: LazyTensor, dim: int, index: LazyTensor) -> LazyTensor:
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The entries of a dim at an index."""
     if index.ndim > 1:
         raise UsageIndexError(
             "E-TENSOR-SHAPE", None, f"index_select takes a vector, not an index {index.expression.type}"
         )
     inputs = [input.expression, _numbers(index.reshape(-1), "index_select")]
-    return LazyTensor(apply(op_named("Gather"), inputs, {"axis": dim_of(dim, input.ndim)}))
+    return Tensor(apply(op_named("Gather"), inputs, {"axis": dim_of(dim, input.ndim)}))
 
 
 @operation()
-def select(input: LazyTensor, dim: int, index: int) -> LazyTensor:
+def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One entry of a dim."""
     return input[(*[slice(None)] * dim_of(dim, input.ndim), index)]
 
 
 @operation()
-def narrow(input: LazyTensor, dim: int, start: int, length: int) -> LazyTensor:
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` entries of a dim from `start` on, which counts from the end if it is negative."""
     count = input.shape[dim_of(dim, input.ndim)]
     first = int(start) + count if start < 0 else int(start)
@@ -309,7 +307,7 @@ def narrow(input: LazyTensor, dim: int, start: int, length: int) -> LazyTensor:
     return input[(*[slice(None)] * dim_of(dim, input.ndim), slice(start, start + length))]
 
 
-def _scattered(input: LazyTensor, dim: int, index: LazyTensor, source: Any, reduction: str) -> LazyTensor:
+def _scattered(input: Tensor, dim: int, index: Tensor, source: Any, reduction: str) -> Tensor:
     axis = dim_of(dim, input.ndim)
     updates = like(source, input)
     if updates.shape != index.shape:
@@ -317,24 +315,24 @@ def _scattered(input: LazyTensor, dim: int, index: LazyTensor, source: Any, redu
     if not input.ndim:
         return _scattered(input.reshape(1), 0, index.reshape(-1), updates.reshape(-1), reduction).reshape(())
     inputs = [input.expression, _numbers(index, "scatter"), updates.expression]
-    return LazyTensor(apply(op_named("ScatterElements"), inputs, {"axis": axis, "reduction": reduction}))
+    return Tensor(apply(op_named("ScatterElements"), inputs, {"axis": axis, "reduction": reduction}))
 
 
 @operation()
-def scatter(input: LazyTensor, dim: int, index: LazyTensor, src: Any) -> LazyTensor:
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
     """A copy with values of `src` written at an index along a dim."""
     return _scattered(input, dim, index, src, "none")
 
 
 @operation()
-def scatter_add(input: LazyTensor, dim: int, index: LazyTensor, src: Any) -> LazyTensor:
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
     """A copy with values of `src` added at an index along a dim."""
     return _scattered(input, dim, index, src, "add")
 
 
-def along(index: LazyTensor, axis: int, source: LazyTensor) -> LazyTensor:
+def along(index: Tensor, axis: int, source: Tensor) -> Tensor:
     """An index of entries of a dim as one of the elements of `source`."""
-    numbers = LazyTensor(_numbers(index, "the index of a dim"))
+    numbers = Tensor(_numbers(index, "the index of a dim"))
     if index.numel() != source.shape[axis]:
         shapes = f"an index {index.expression.type} of dim {axis} of {source.expression.type}"
         raise shape_error(f"{shapes}: {counted(index.numel(), 'place')} for {source.shape[axis]} entries")
@@ -343,38 +341,38 @@ def along(index: LazyTensor, axis: int, source: LazyTensor) -> LazyTensor:
 
 @operation()
 def index_add(
-    input: LazyTensor, dim: int, index: LazyTensor, source: LazyTensor, *, alpha: float = 1
-) -> LazyTensor:  # fmt: skip
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
+) -> Tensor:  # fmt: skip
     """A copy with entries of `source`, times `alpha`, added to the entries of a dim at an index."""
     added = source if alpha == 1 else source * alpha
     return _scattered(input, dim, along(index, dim_of(dim, input.ndim), source), added, "add")
 
 
 @operation()
-def diagonal(input: LazyTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> LazyTensor:
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The elements of a diagonal of two dims, as the last dim."""
     one, two = dim_of(dim1, input.ndim), dim_of(dim2, input.ndim)
     rest = [dim for dim in range(input.ndim) if dim not in (one, two)]
     x = input.permute([one, two, *rest])
     rows = np.arange(max(0, -offset), min(x.shape[0], x.shape[1] - offset))
-    found = x[LazyTensor(leaf(rows)), LazyTensor(leaf(rows + offset))]
+    found = x[Tensor(leaf(rows)), Tensor(leaf(rows + offset))]
     return found.movedim(0, -1) if rest else found
 
 
 @operation()
-def diag(input: LazyTensor, diagonal: int = 0) -> LazyTensor:
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, or a matrix with a vector as its diagonal."""
     if input.ndim == 2:
         return copied(input.diagonal(diagonal))
     size = input.shape[0] + abs(diagonal)
-    found = LazyTensor(leaf(np.zeros((size, size), input.dtype.as_numpy())))
+    found = Tensor(leaf(np.zeros((size, size), input.dtype.as_numpy())))
     places = np.arange(input.shape[0])
-    set(found, (LazyTensor(leaf(places + max(0, -diagonal))), LazyTensor(leaf(places + max(0, diagonal)))), input)
+    set(found, (Tensor(leaf(places + max(0, -diagonal))), Tensor(leaf(places + max(0, diagonal)))), input)
     return found
 
 
 @operation()
-def trace(input: LazyTensor) -> LazyTensor:
+def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:
         raise shape_error(f"trace: a tensor of shape {list(input.shape)} is not a matrix")

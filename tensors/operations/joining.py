@@ -9,12 +9,12 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ..core.expression import apply, apply_all, op_named, shape_error
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import function, operation
+from ..core.tensor import Tensor
 from .operands import broadcast, dim_of, integers, promoted
 
 
-def _joined(name: str, tensors: Sequence[LazyTensor], dim: int) -> LazyTensor:
+def _joined(name: str, tensors: Sequence[Tensor], dim: int) -> Tensor:
     items = list(tensors)
     if not items:
         raise UsageError("E-TENSOR-VALUE", None, f"{name} of no tensors", hint="Pass at least one")
@@ -32,18 +32,18 @@ def _joined(name: str, tensors: Sequence[LazyTensor], dim: int) -> LazyTensor:
         ):
             raise shape_error(f"{name}: shapes {list(first)} and {list(shape)} differ in more than dim {axis}")
     if len(expressions) == 1:
-        return LazyTensor(expressions[0])
-    return LazyTensor(apply(op_named("Concat"), expressions, {"axis": axis}))
+        return Tensor(expressions[0])
+    return Tensor(apply(op_named("Concat"), expressions, {"axis": axis}))
 
 
 @function("cat", "concat", "concatenate")
-def cat(tensors: Sequence[LazyTensor], dim: int = 0) -> LazyTensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along a dim; empty ones of one dim are left out."""
     return _joined("cat", tensors, dim)
 
 
 @function()
-def stack(tensors: Sequence[LazyTensor], dim: int = 0) -> LazyTensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dim."""
     items = list(tensors)
     shapes = {item.shape for item in items}
@@ -53,26 +53,26 @@ def stack(tensors: Sequence[LazyTensor], dim: int = 0) -> LazyTensor:
 
 
 @function()
-def column_stack(tensors: Sequence[LazyTensor]) -> LazyTensor:
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors side by side, those of one dim as columns."""
     return _joined("column_stack", [item.reshape(-1, 1) if item.ndim < 2 else item for item in tensors], 1)
 
 
 @function()
-def hstack(tensors: Sequence[LazyTensor]) -> LazyTensor:
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors side by side: along the second dim, or the only one."""
     items = [item.reshape(1) if not item.ndim else item for item in tensors]
     return _joined("hstack", items, 0 if items and items[0].ndim == 1 else 1)
 
 
 @function("vstack", "row_stack")
-def vstack(tensors: Sequence[LazyTensor]) -> LazyTensor:
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors on top of each other, those of one dim as rows."""
     return _joined("vstack", [item.reshape(1, -1) if item.ndim < 2 else item for item in tensors], 0)
 
 
 @operation()
-def split(tensor: LazyTensor, split_size_or_sections: Any, dim: int = 0) -> tuple[LazyTensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of one length, the last one shorter if it has to be, or of given lengths."""
     axis = dim_of(dim, tensor.ndim)
     length = tensor.shape[axis]
@@ -86,13 +86,13 @@ def split(tensor: LazyTensor, split_size_or_sections: Any, dim: int = 0) -> tupl
     if sum(lengths) != length:
         raise shape_error(f"split: parts of lengths {lengths} do not make up dim {axis} of length {length}")
     if len(lengths) == 1:
-        return (LazyTensor(tensor.expression),)
+        return (Tensor(tensor.expression),)
     parts = apply_all(op_named("Split"), [tensor.expression, integers(lengths)], {"axis": axis}, len(lengths))
-    return tuple(map(LazyTensor, parts))
+    return tuple(map(Tensor, parts))
 
 
 @operation()
-def chunk(input: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` parts of one length, the last one shorter if it has to be."""
     if chunks < 1:
         raise UsageError("E-TENSOR-VALUE", None, f"{chunks} parts of a tensor", expected="at least 1")
@@ -101,7 +101,7 @@ def chunk(input: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...
 
 
 @operation()
-def unbind(input: LazyTensor, dim: int = 0) -> tuple[LazyTensor, ...]:
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All entries of a dim."""
     axis = dim_of(dim, input.ndim)
     if not input.shape[axis]:
@@ -110,7 +110,7 @@ def unbind(input: LazyTensor, dim: int = 0) -> tuple[LazyTensor, ...]:
 
 
 @function()
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[LazyTensor, ...]:
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinates of a grid from those of its axes."""
     items = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else list(tensors)
     if indexing == "xy" and len(items) > 1:
@@ -124,14 +124,14 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[LazyTensor, ...]:
 
 
 @function()
-def broadcast_tensors(*tensors: LazyTensor) -> tuple[LazyTensor, ...]:
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in the shape that an operation on them has."""
     shape = broadcast([item.shape for item in tensors], "broadcast_tensors")
     return tuple(item.broadcast_to(shape) for item in tensors)
 
 
 @operation()
-def repeat_interleave(input: LazyTensor, repeats: Any, dim: int | None = None) -> LazyTensor:
+def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Tensor:
     """Each entry of a dim several times; without a dim each element, in a row.
 
     Args:
@@ -139,10 +139,10 @@ def repeat_interleave(input: LazyTensor, repeats: Any, dim: int | None = None) -
     """
     x = input.reshape(-1) if dim is None else input
     axis = dim_of(dim or 0, x.ndim)
-    counts = repeats.array() if isinstance(repeats, LazyTensor) else np.asarray(repeats)
+    counts = repeats.array() if isinstance(repeats, Tensor) else np.asarray(repeats)
     if counts.size not in (1, x.shape[axis]) or counts.ndim > 1:
         raise shape_error(f"repeat_interleave: {counts.size} numbers for a dim of length {x.shape[axis]}")
     if counts.size and counts.min() < 0:
         raise UsageError("E-TENSOR-VALUE", None, f"an entry is repeated {counts.min()} times", expected="at least 0")
     places = integers(np.repeat(np.arange(x.shape[axis]), counts).tolist())
-    return LazyTensor(apply(op_named("Gather"), [x.expression, places], {"axis": axis}))
+    return Tensor(apply(op_named("Gather"), [x.expression, places], {"axis": axis}))

@@ -7,14 +7,14 @@ from typing import Any
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL
 from ..core.expression import apply, apply_all, cast, op_named, shape_error
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import FUNCTIONS, function, method, operation
+from ..core.tensor import Tensor
 from .operands import apply_in, broadcast, expression_of, fitting, remembered, require_one_dtype
 
 __all__ = ["einsum", "matmul"]
 
 
-def _product(input: Any, other: Any) -> LazyTensor:
+def _product(input: Any, other: Any) -> Tensor:
     a, b = expression_of(input), expression_of(other)
     one, two = a.type.shape, b.type.shape
     if not one or not two:
@@ -26,29 +26,29 @@ def _product(input: Any, other: Any) -> LazyTensor:
         broadcast((one[:-2], two[:-2]), "matmul")
     if a.type.dtype is BOOL:
         raise UsageError("E-TENSOR-DTYPE", None, "matmul of booleans is not defined", hint="Convert them first")
-    return LazyTensor(apply_in(op_named("MatMul"), [a, b]))
+    return Tensor(apply_in(op_named("MatMul"), [a, b]))
 
 
 _remembered = remembered(_product)
 
 
 @operation("__matmul__")
-def matmul(input: Any, other: Any) -> LazyTensor:
+def matmul(input: Any, other: Any) -> Tensor:
     """The product of matrices, vectors, and stacks of matrices, which broadcast."""
     return _remembered(input, other)
 
 
 @method("__rmatmul__")
-def _reflected(self: LazyTensor, other: Any) -> LazyTensor:
+def _reflected(self: Tensor, other: Any) -> Tensor:
     return matmul(other, self)
 
 
 def _of_ranks(name: str, document: str, ranks: tuple[int, int]) -> None:
-    def made(input: Any, other: Any) -> LazyTensor:
+    def made(input: Any, other: Any) -> Tensor:
         a, b = expression_of(input), expression_of(other)
         if (len(a.type.shape), len(b.type.shape)) != ranks:
             raise shape_error(f"{name}: {a.type} and {b.type} are not tensors of {ranks[0]} and {ranks[1]} dims")
-        return matmul(LazyTensor(a) if a.holder is None else input, other)
+        return matmul(Tensor(a) if a.holder is None else input, other)
 
     made.__name__ = made.__qualname__ = name
     made.__doc__ = document
@@ -65,7 +65,7 @@ for _row in (
 
 
 @operation("ger")
-def outer(input: LazyTensor, vec2: LazyTensor) -> LazyTensor:
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """The products of all pairs of elements of two vectors."""
     if input.ndim != 1 or vec2.ndim != 1:
         raise shape_error(f"outer: tensors of shapes {list(input.shape)} and {list(vec2.shape)} are not vectors")
@@ -73,7 +73,7 @@ def outer(input: LazyTensor, vec2: LazyTensor) -> LazyTensor:
 
 
 @operation()
-def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> LazyTensor:
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     product = FUNCTIONS["mm"](mat1, mat2)
     product = product if alpha == 1 else product * alpha
@@ -81,7 +81,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
 
 
 @function()
-def einsum(equation: str, *operands: Any) -> LazyTensor:
+def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products over named dims, as in ``einsum("bij,bjk->bik", a, b)``."""
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
@@ -91,10 +91,10 @@ def einsum(equation: str, *operands: Any) -> LazyTensor:
     dtype = inputs[0].type.dtype
     near = fitting(op, dtype)
     found = apply_all(op, [cast(item, near) for item in inputs], {"equation": equation})[0]
-    return LazyTensor(cast(found, dtype))
+    return Tensor(cast(found, dtype))
 
 
 @operation()
-def det(input: LazyTensor) -> LazyTensor:
+def det(input: Tensor) -> Tensor:
     """The determinant of a matrix, or of each of a stack."""
-    return LazyTensor(apply(op_named("Det"), [input.expression]))
+    return Tensor(apply(op_named("Det"), [input.expression]))

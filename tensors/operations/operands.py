@@ -16,8 +16,8 @@ from ...runtime.tensor.dtype import BOOL, F32, I64, DType
 from ..core.autocast import AUTOCAST
 from ..core.conversion import array_of
 from ..core.expression import MAX_INTERNED, Expression, apply, cast, constant, leaf, shape_error
-from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import category, dtype_of_scalar, result_type
+from ..core.tensor import Tensor
 
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 
@@ -31,7 +31,7 @@ def takes(op: Op, dtype: DType, index: int = 0) -> bool:
 
 def expression_of(item: Any) -> Expression:
     """A tensor's expression; arrays, lists and numbers become tensors."""
-    return item.expression if isinstance(item, LazyTensor) else leaf(array_of(item))
+    return item.expression if isinstance(item, Tensor) else leaf(array_of(item))
 
 
 def scalar(value: Any, dtype: DType) -> Expression:
@@ -60,7 +60,7 @@ def common_dtype(items: Sequence[Any]) -> DType:
 def promoted(items: Sequence[Any]) -> list[Expression]:
     """Tensors and numbers as expressions of one dtype."""
     first, second = items[0], items[-1]
-    if len(items) == 2 and isinstance(first, LazyTensor) and isinstance(second, LazyTensor):
+    if len(items) == 2 and isinstance(first, Tensor) and isinstance(second, Tensor):
         one, other = first.expression, second.expression
         if one.type.dtype is other.type.dtype:
             return [one, other]
@@ -109,7 +109,7 @@ def integers(items: Sequence[int] | int) -> Expression:
     return constant(items)
 
 
-def copied(view: LazyTensor) -> LazyTensor:
+def copied(view: Tensor) -> Tensor:
     """A view as a tensor of its own: what is written into it changes no other tensor."""
     view.origin = ()
     if hasattr(view, "alias_set"):
@@ -147,17 +147,17 @@ def broadcast(shapes: Sequence[tuple[int, ...]], what: str) -> tuple[int, ...]:
         raise shape_error(f"{what}: shapes {listed} cannot be broadcast") from None
 
 
-def remembered(compute: Callable[[Any, Any], LazyTensor]) -> Callable[[Any, Any], LazyTensor]:
+def remembered(compute: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
     """An operation of two operands that skips checks and promotion of types for which it was a single operator."""
     known: dict[tuple[Any, Any], Op] = {}
 
-    def made(input: Any, other: Any) -> LazyTensor:
-        if not isinstance(input, LazyTensor) or not isinstance(other, LazyTensor):
+    def made(input: Any, other: Any) -> Tensor:
+        if not isinstance(input, Tensor) or not isinstance(other, Tensor):
             return compute(input, other)
         one, two = input.expression, other.expression
         op = known.get((one.type, two.type))
         if op is not None:
-            return LazyTensor(apply(op, (one, two)))
+            return Tensor(apply(op, (one, two)))
         result = compute(input, other)
         found = result.expression
         signature = found.signature
@@ -172,7 +172,7 @@ def remembered(compute: Callable[[Any, Any], LazyTensor]) -> Callable[[Any, Any]
 
 def lengths_of(given: Sequence[Any]) -> tuple[int, ...]:
     """Lengths that are given one by one, or as one sequence."""
-    if len(given) == 1 and not isinstance(given[0], int | np.integer | LazyTensor):
+    if len(given) == 1 and not isinstance(given[0], int | np.integer | Tensor):
         given = given[0]
     return tuple(int(length) for length in given)
 

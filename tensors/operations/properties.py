@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import get_default_dtype
 from ..core.registry import attribute, function, method, operation
+from ..core.tensor import Tensor
 from .creation import full, ones, tensor, zeros
 from .shape import to
 
@@ -23,46 +23,46 @@ TYPE_NAMES = {
 @function()
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a tensor."""
-    return isinstance(obj, LazyTensor)
+    return isinstance(obj, Tensor)
 
 
 @function("numel")
-def _numel(input: LazyTensor) -> int:
+def _numel(input: Tensor) -> int:
     return input.numel()
 
 
 @operation()
-def is_floating_point(input: LazyTensor) -> bool:
+def is_floating_point(input: Tensor) -> bool:
     """Whether elements are floats."""
     return input.dtype.kind == "float"
 
 
 @operation()
-def is_complex(input: LazyTensor) -> bool:
+def is_complex(input: Tensor) -> bool:
     """Whether elements are complex numbers; they never are."""
     return False
 
 
 @operation()
-def is_nonzero(input: LazyTensor) -> bool:
+def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is not 0."""
     return bool(input)
 
 
 @method()
-def is_signed(self: LazyTensor) -> bool:
+def is_signed(self: Tensor) -> bool:
     """Whether elements can be negative."""
     return self.dtype.name not in ("u8", "u16", "u32", "u64", "bool")
 
 
 @method()
-def element_size(self: LazyTensor) -> int:
+def element_size(self: Tensor) -> int:
     """Bytes of an element."""
     return self.dtype.as_numpy().itemsize
 
 
 @method("type")
-def type_(self: LazyTensor, dtype: Any = None, **options: Any) -> Any:
+def type_(self: Tensor, dtype: Any = None, **options: Any) -> Any:
     """The name of the class of this tensor's dtype, as ``torch.FloatTensor``; with a dtype the tensor in that dtype."""
     if dtype is not None:
         return to(self, dtype, **options)
@@ -72,12 +72,12 @@ def type_(self: LazyTensor, dtype: Any = None, **options: Any) -> Any:
 
 
 @method("ndimension")
-def _ndimension(self: LazyTensor) -> int:
+def _ndimension(self: Tensor) -> int:
     return self.ndim
 
 
 @method("nelement")
-def _nelement(self: LazyTensor) -> int:
+def _nelement(self: Tensor) -> int:
     return self.numel()
 
 
@@ -87,7 +87,7 @@ attribute("is_cuda", lambda self: False)
 attribute("is_cpu", lambda self: True)
 
 
-def _grad_fn(self: LazyTensor) -> str | None:
+def _grad_fn(self: Tensor) -> str | None:
     """The name of the operator that computes a tensor with gradients, None for leaves."""
     signature = self.expression.signature
     return None if self.is_leaf or signature is None else f"<{signature.op.name}>"
@@ -96,31 +96,31 @@ def _grad_fn(self: LazyTensor) -> str | None:
 attribute("grad_fn", _grad_fn)
 
 
-def _as(self: LazyTensor, options: dict[str, Any]) -> dict[str, Any]:
+def _as(self: Tensor, options: dict[str, Any]) -> dict[str, Any]:
     return {"dtype": self.dtype, **{name: value for name, value in options.items() if value is not None}}
 
 
 @method("new_empty")
 @method()
-def new_zeros(self: LazyTensor, *size: Any, **options: Any) -> LazyTensor:
+def new_zeros(self: Tensor, *size: Any, **options: Any) -> Tensor:
     """Zeros in the dtype of this tensor."""
     return zeros(*size, **_as(self, options))
 
 
 @method()
-def new_ones(self: LazyTensor, *size: Any, **options: Any) -> LazyTensor:
+def new_ones(self: Tensor, *size: Any, **options: Any) -> Tensor:
     """Ones in the dtype of this tensor."""
     return ones(*size, **_as(self, options))
 
 
 @method()
-def new_full(self: LazyTensor, size: Any, fill_value: Any, **options: Any) -> LazyTensor:
+def new_full(self: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor:
     """One number in the dtype of this tensor."""
     return full(size, fill_value, **_as(self, options))
 
 
 @method()
-def new_tensor(self: LazyTensor, data: Any, **options: Any) -> LazyTensor:
+def new_tensor(self: Tensor, data: Any, **options: Any) -> Tensor:
     """A tensor of data in the dtype of this tensor."""
     return tensor(data, **_as(self, options))
 

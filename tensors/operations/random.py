@@ -13,9 +13,9 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import I64
-from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import DEFAULT, named
 from ..core.registry import function, method
+from ..core.tensor import Tensor
 from ..core.trace import TRACE
 from .creation import check_device, creator, made
 from .operands import lengths_of
@@ -121,7 +121,7 @@ def manual_seed(seed: int) -> Generator:
 function("Generator")(Generator)
 
 
-def _tensor(draw: Callable[[], np.ndarray]) -> LazyTensor:
+def _tensor(draw: Callable[[], np.ndarray]) -> Tensor:
     """A tensor of what a function draws; under `jit` each call draws again."""
     found = made(draw())
     if TRACE.changes is not None:
@@ -132,7 +132,7 @@ def _tensor(draw: Callable[[], np.ndarray]) -> LazyTensor:
 def _drawn(
     kind: str, shape: tuple[int, ...], dtype: Any, generator: Generator | None,
     change: Callable[[np.ndarray], np.ndarray] | None = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Uniform or normal numbers, or what a function makes of them."""
     source = GENERATOR if generator is None else generator
     wanted = DEFAULT.dtype if dtype is None else named(dtype)
@@ -152,7 +152,7 @@ def _drawn(
 @creator()
 def rand(
     *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
-) -> LazyTensor:
+) -> Tensor:
     """Numbers from 0 on and below 1."""
     check_device(device)
     return _drawn("uniform", lengths_of(size), dtype, generator).requires_grad_(requires_grad)
@@ -161,21 +161,21 @@ def rand(
 @creator()
 def randn(
     *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
-) -> LazyTensor:
+) -> Tensor:
     """Numbers of the standard normal distribution."""
     check_device(device)
     return _drawn("normal", lengths_of(size), dtype, generator).requires_grad_(requires_grad)
 
 
 @creator()
-def rand_like(input: LazyTensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
+def rand_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Numbers from 0 on and below 1, in the shape and dtype of a tensor."""
     wanted = input.dtype if dtype is None else dtype
     return rand(input.shape, dtype=wanted, device=device, requires_grad=requires_grad)
 
 
 @creator()
-def randn_like(input: LazyTensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> LazyTensor:
+def randn_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Numbers of the standard normal distribution, in the shape and dtype of a tensor."""
     wanted = input.dtype if dtype is None else dtype
     return randn(input.shape, dtype=wanted, device=device, requires_grad=requires_grad)
@@ -185,7 +185,7 @@ def randn_like(input: LazyTensor, dtype: Any = None, device: Any = None, require
 def randint(
     *bounds: Any, low: int | None = None, high: int | None = None, size: Any = None, dtype: Any = None,
     device: Any = None, generator: Generator | None = None,
-) -> LazyTensor:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Integers: ``randint(high, size)`` or ``randint(low, high, size)``; `high` is left out."""
     check_device(device)
     given = [*bounds, *[each for each in (low, high, size) if each is not None]]
@@ -211,13 +211,13 @@ def randint(
 
 
 @creator()
-def randint_like(input: LazyTensor, *bounds: int, dtype: Any = None) -> LazyTensor:
+def randint_like(input: Tensor, *bounds: int, dtype: Any = None) -> Tensor:
     """As `randint`, in the shape and dtype of a tensor."""
     return randint(*bounds, input.shape, dtype=input.dtype if dtype is None else dtype)
 
 
 @creator()
-def randperm(n: int, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> LazyTensor:
+def randperm(n: int, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
     """The integers below n in random order."""
     check_device(device)
     source = GENERATOR if generator is None else generator
@@ -236,7 +236,7 @@ def randperm(n: int, dtype: Any = None, device: Any = None, generator: Generator
 
 
 @creator()
-def bernoulli(input: LazyTensor, generator: Generator | None = None) -> LazyTensor:
+def bernoulli(input: Tensor, generator: Generator | None = None) -> Tensor:
     """1 with the probability that each element is, and 0 otherwise."""
     drawn = _drawn("uniform", input.shape, "f64" if input.dtype.bits == 64 else "f32", generator)
     return (drawn < input).to(input.dtype)
@@ -244,14 +244,14 @@ def bernoulli(input: LazyTensor, generator: Generator | None = None) -> LazyTens
 
 def exponential(
     shape: tuple[int, ...], dtype: Any = None, rate: float = 1.0, generator: Generator | None = None
-) -> LazyTensor:
+) -> Tensor:
     """Numbers of an exponential distribution, computed in f64 and rounded to a dtype."""
     found = _drawn("uniform", shape, "f64", generator, lambda drawn: -np.log1p(-drawn) / rate)
     return found.to(DEFAULT.dtype if dtype is None else named(dtype))
 
 
 @method()
-def uniform_(self: LazyTensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> LazyTensor:
+def uniform_(self: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Write numbers from `low` on and below `high`. Products and sums are rounded once, as PyTorch's are."""
     kind = (np.float64 if self.dtype.bits == 64 else np.float32)(low)
     begin, span = float(kind), float(kind.dtype.type(high) - kind)
@@ -263,7 +263,7 @@ def uniform_(self: LazyTensor, low: float = 0.0, high: float = 1.0, generator: G
 
 
 @method()
-def normal_(self: LazyTensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> LazyTensor:
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Write numbers of a normal distribution."""
     return self.become(_drawn("normal", self.shape, self.dtype, generator) * std + mean)
 
@@ -271,12 +271,12 @@ def normal_(self: LazyTensor, mean: float = 0.0, std: float = 1.0, generator: Ge
 @creator()
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Any = None, generator: Generator | None = None, dtype: Any = None
-) -> LazyTensor:
+) -> Tensor:
     """Normal numbers of a mean and a standard deviation, which are numbers, with a `size`, or tensors."""
-    like = next((each for each in (mean, std) if isinstance(each, LazyTensor)), None)
+    like = next((each for each in (mean, std) if isinstance(each, Tensor)), None)
     if like is None and size is None:
         raise UsageError("E-TENSOR-VALUE", None, "normal of two numbers needs a size", hint="Pass size=(2, 3)")
-    if not isinstance(std, LazyTensor) and std < 0:
+    if not isinstance(std, Tensor) and std < 0:
         raise UsageError(
             "E-TENSOR-VALUE", None, f"normal numbers of a standard deviation of {std}", expected="at least 0"
         )

@@ -10,11 +10,11 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ..core.autocast import AUTOCAST
-from ..core.lazy_tensor import LazyTensor
 from ..core.plan import THREADS
 from ..core.printing import PRINTED
 from ..core.promotion import category, named
 from ..core.registry import function
+from ..core.tensor import Tensor
 from .creation import made
 from .random import GENERATOR
 
@@ -53,7 +53,7 @@ def set_printoptions(
 
 
 @function()
-def get_rng_state() -> LazyTensor:
+def get_rng_state() -> Tensor:
     """The state of the default generator, as a u8 tensor for `set_rng_state`; it can be saved with others."""
     (_, key, place, *_), following = GENERATOR.get_state()
     numbers = np.array([place, following is not None, following or 0.0, GENERATOR.initial_seed()], np.float64)
@@ -61,7 +61,7 @@ def get_rng_state() -> LazyTensor:
 
 
 @function()
-def set_rng_state(new_state: LazyTensor) -> None:
+def set_rng_state(new_state: Tensor) -> None:
     """Continue the default generator from a state of `get_rng_state`."""
     given = np.asarray(new_state, np.uint8)
     if given.shape != (624 * 4 + 32,):

@@ -11,15 +11,15 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ..core.expression import apply, cast, op_named, shape_error
-from ..core.lazy_tensor import LazyTensor
 from ..core.promotion import named
 from ..core.registry import attribute, method, operation
+from ..core.tensor import Tensor
 from .creation import check_device
 from .operands import broadcast, copied, dim_of, dims_of, integers, lengths_of
 
 
 @operation()
-def reshape(input: LazyTensor, *shape: Any) -> LazyTensor:
+def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in another shape; one length may be -1."""
     wanted = list(lengths_of(shape))
     count = input.numel()
@@ -30,24 +30,24 @@ def reshape(input: LazyTensor, *shape: Any) -> LazyTensor:
     if math.prod(wanted) != count or min(wanted, default=0) < 0:
         raise shape_error(f"reshape: shape {list(lengths_of(shape))} does not fit {count} elements of {input.shape}")
     if tuple(wanted) == input.shape:
-        return LazyTensor(input.expression)
-    return LazyTensor(apply(op_named("Reshape"), [input.expression, integers(wanted)], {"allowzero": 1}))
+        return Tensor(input.expression)
+    return Tensor(apply(op_named("Reshape"), [input.expression, integers(wanted)], {"allowzero": 1}))
 
 
 @method()
-def view(self: LazyTensor, *shape: Any) -> LazyTensor:
+def view(self: Tensor, *shape: Any) -> Tensor:
     """The elements in another shape, or in another dtype."""
     if len(shape) == 1 and not isinstance(shape[0], int | np.integer | list | tuple):
         wanted = named(shape[0])
         if wanted.bits != self.dtype.bits:
             why = f"{self.dtype} and {wanted} have elements of different sizes"
             raise UsageError("E-TENSOR-DTYPE", None, why, hint="Use to(dtype) to convert elements")
-        return LazyTensor(apply(op_named("BitCast"), [self.expression], {"to": wanted.onnx}))
+        return Tensor(apply(op_named("BitCast"), [self.expression], {"to": wanted.onnx}))
     return reshape(self, *shape)
 
 
 @method()
-def reshape_as(self: LazyTensor, other: LazyTensor) -> LazyTensor:
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """The elements in the shape of another tensor."""
     return reshape(self, other.shape)
 
@@ -56,28 +56,28 @@ method("view_as")(reshape_as)
 
 
 @operation("clone")
-def identity(input: LazyTensor, **options: Any) -> LazyTensor:
+def identity(input: Tensor, **options: Any) -> Tensor:
     """The same values as an own tensor."""
-    return LazyTensor(apply(op_named("Identity"), [input.expression]))
+    return Tensor(apply(op_named("Identity"), [input.expression]))
 
 
 @operation()
-def permute(input: LazyTensor, *dims: Any) -> LazyTensor:
+def permute(input: Tensor, *dims: Any) -> Tensor:
     """The dims in another order."""
     order = [dim_of(dim, input.ndim) for dim in lengths_of(dims)]
     if sorted(order) != list(range(input.ndim)):
         why = f"permute: dims {list(lengths_of(dims))} are not an order of {counted(input.ndim, 'dim')}"
         raise UsageError("E-TENSOR-DIM", None, why)
     if order == sorted(order):
-        return LazyTensor(input.expression)
-    return LazyTensor(apply(op_named("Transpose"), [input.expression], {"perm": order}))
+        return Tensor(input.expression)
+    return Tensor(apply(op_named("Transpose"), [input.expression], {"perm": order}))
 
 
 @operation("swapaxes", "swapdims")
-def transpose(input: LazyTensor, dim0: int, dim1: int) -> LazyTensor:
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dims exchanged."""
     if not input.ndim:
-        return LazyTensor(input.expression)
+        return Tensor(input.expression)
     order = list(range(input.ndim))
     one, two = dim_of(dim0, input.ndim), dim_of(dim1, input.ndim)
     order[one], order[two] = two, one
@@ -85,7 +85,7 @@ def transpose(input: LazyTensor, dim0: int, dim1: int) -> LazyTensor:
 
 
 @operation()
-def t(input: LazyTensor) -> LazyTensor:
+def t(input: Tensor) -> Tensor:
     """A matrix transposed; vectors and numbers as they are."""
     if input.ndim > 2:
         raise shape_error(f"t: a tensor of shape {list(input.shape)} is not a matrix")
@@ -93,7 +93,7 @@ def t(input: LazyTensor) -> LazyTensor:
 
 
 @operation("moveaxis")
-def movedim(input: LazyTensor, source: Any, destination: Any) -> LazyTensor:
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dims moved to other places; the others keep their order."""
     sources = [source] if isinstance(source, int) else list(source)
     places = [destination] if isinstance(destination, int) else list(destination)
@@ -109,21 +109,21 @@ attribute("mT", lambda self: transpose(self, -1, -2))
 
 
 @operation()
-def squeeze(input: LazyTensor, dim: int | Sequence[int] | None = None) -> LazyTensor:
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dims of length 1, or without those of `dim` that have length 1."""
     chosen = dims_of(dim, input.ndim) if input.ndim else []
     return reshape(input, [length for axis, length in enumerate(input.shape) if axis not in chosen or length != 1])
 
 
 @operation()
-def unsqueeze(input: LazyTensor, dim: int) -> LazyTensor:
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a new dim of length 1."""
     place = dim_of(dim, input.ndim + 1)
     return reshape(input, [*input.shape[:place], 1, *input.shape[place:]])
 
 
 @operation()
-def flatten(input: LazyTensor, start_dim: int = 0, end_dim: int = -1) -> LazyTensor:
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """With a range of dims as one."""
     if not input.ndim:
         return reshape(input, 1)
@@ -134,7 +134,7 @@ def flatten(input: LazyTensor, start_dim: int = 0, end_dim: int = -1) -> LazyTen
 
 
 @operation()
-def unflatten(input: LazyTensor, dim: int, sizes: Sequence[int]) -> LazyTensor:
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """With one dim as several."""
     axis = dim_of(dim, input.ndim)
     lengths = list(sizes)
@@ -145,13 +145,13 @@ def unflatten(input: LazyTensor, dim: int, sizes: Sequence[int]) -> LazyTensor:
 
 
 @operation()
-def ravel(input: LazyTensor) -> LazyTensor:
+def ravel(input: Tensor) -> Tensor:
     """All elements in a row."""
     return reshape(input, -1)
 
 
 @method()
-def expand(self: LazyTensor, *shape: Any) -> LazyTensor:
+def expand(self: Tensor, *shape: Any) -> Tensor:
     """Dims of length 1 repeated; -1 keeps a length."""
     wanted = list(lengths_of(shape))
     missing = len(wanted) - self.ndim
@@ -164,48 +164,48 @@ def expand(self: LazyTensor, *shape: Any) -> LazyTensor:
 
 
 @method()
-def expand_as(self: LazyTensor, other: LazyTensor) -> LazyTensor:
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """Dims of length 1 repeated, to the shape of another tensor."""
     return broadcast_to(self, other.shape)
 
 
 @operation()
-def broadcast_to(input: LazyTensor, shape: Any) -> LazyTensor:
+def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     """Dims of length 1 repeated, to a shape."""
     wanted = lengths_of([shape])
     if broadcast((input.shape, wanted), "broadcast_to") != wanted:
         raise shape_error(f"broadcast_to: {list(input.shape)} does not become {list(wanted)}")
     if wanted == input.shape:
-        return LazyTensor(input.expression)
-    return LazyTensor(apply(op_named("Expand"), [input.expression, integers(list(wanted))]))
+        return Tensor(input.expression)
+    return Tensor(apply(op_named("Expand"), [input.expression, integers(list(wanted))]))
 
 
 @method()
-def repeat(self: LazyTensor, *sizes: Any) -> LazyTensor:
+def repeat(self: Tensor, *sizes: Any) -> Tensor:
     """The tensor several times along each dim."""
     times = list(lengths_of(sizes))
     if len(times) < self.ndim:
         raise shape_error(f"repeat: {times} has fewer dims than {list(self.shape)}")
     x = reshape(self, [*[1] * (len(times) - self.ndim), *self.shape])
-    return LazyTensor(apply(op_named("Tile"), [x.expression, integers(times)]))
+    return Tensor(apply(op_named("Tile"), [x.expression, integers(times)]))
 
 
 @operation()
-def tile(input: LazyTensor, *dims: Any) -> LazyTensor:
+def tile(input: Tensor, *dims: Any) -> Tensor:
     """The tensor several times along each of the last dims."""
     times = lengths_of(dims)
     return repeat(input, *[1] * (input.ndim - len(times)), *times)
 
 
 @operation()
-def flip(input: LazyTensor, *dims: Any) -> LazyTensor:
+def flip(input: Tensor, *dims: Any) -> Tensor:
     """Elements in reverse order along dims."""
     chosen = dims_of(lengths_of(dims), input.ndim)
     return copied(input[tuple(slice(None, None, -1) if axis in chosen else slice(None) for axis in range(input.ndim))])
 
 
 @operation()
-def roll(input: LazyTensor, shifts: Any, dims: Any = None) -> LazyTensor:
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved along dims; those that leave at one end enter at the other."""
     if dims is None:
         return reshape(roll(reshape(input, -1), shifts, 0), input.shape)
@@ -218,13 +218,13 @@ def roll(input: LazyTensor, shifts: Any, dims: Any = None) -> LazyTensor:
         length = input.shape[axis]
         if length:
             places = integers([(place - shift) % length for place in range(length)])
-            found = LazyTensor(apply(op_named("Gather"), [found.expression, places], {"axis": axis}))
+            found = Tensor(apply(op_named("Gather"), [found.expression, places], {"axis": axis}))
     return found
 
 
 def _triangle(name: str, document: str, upper: int) -> None:
-    def made(input: LazyTensor, diagonal: int = 0) -> LazyTensor:
-        return LazyTensor(apply(op_named("Trilu"), [input.expression, integers(diagonal)], {"upper": upper}))
+    def made(input: Tensor, diagonal: int = 0) -> Tensor:
+        return Tensor(apply(op_named("Trilu"), [input.expression, integers(diagonal)], {"upper": upper}))
 
     made.__name__ = made.__qualname__ = name
     made.__doc__ = document
@@ -236,10 +236,10 @@ _triangle("triu", "The elements on and above a diagonal, zeros elsewhere.", 1)
 
 
 @method()
-def to(self: LazyTensor, *target: Any, dtype: Any = None, device: Any = None, **options: Any) -> LazyTensor:
+def to(self: Tensor, *target: Any, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
     """Convert to a dtype, a device, or to those of another tensor."""
     for item in target:
-        if isinstance(item, LazyTensor):
+        if isinstance(item, Tensor):
             dtype = item.dtype
         elif isinstance(item, str) and item.partition(":")[0] in ("cpu", "cuda", "mps"):
             device = item
@@ -249,23 +249,23 @@ def to(self: LazyTensor, *target: Any, dtype: Any = None, device: Any = None, **
     wanted = self.dtype if dtype is None else named(dtype)
     if options.get("copy"):
         self = identity(self)
-    return self if wanted is self.dtype else LazyTensor(cast(self.expression, wanted))
+    return self if wanted is self.dtype else Tensor(cast(self.expression, wanted))
 
 
 @method()
-def type_as(self: LazyTensor, other: LazyTensor) -> LazyTensor:
+def type_as(self: Tensor, other: Tensor) -> Tensor:
     """Convert to the dtype of another tensor."""
     return to(self, other.dtype)
 
 
 @method()
-def cpu(self: LazyTensor) -> LazyTensor:
+def cpu(self: Tensor) -> Tensor:
     """The tensor itself: it is on the CPU."""
     return self
 
 
 def _conversion(name: str, dtype: str) -> None:
-    def made(self: LazyTensor) -> LazyTensor:
+    def made(self: Tensor) -> Tensor:
         return to(self, named(dtype))
 
     made.__doc__ = f"Convert to {dtype}."

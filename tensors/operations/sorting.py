@@ -9,34 +9,34 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL, U8
 from ..core.expression import apply, apply_all, cast, leaf, op_named, shape_error
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import operation
+from ..core.tensor import Tensor
 from .operands import dim_of, fitting, integers, scalar, without_booleans
 
 
 class Sorted(NamedTuple):
     """Elements in order, and where they were."""
 
-    values: LazyTensor
-    indices: LazyTensor
+    values: Tensor
+    indices: Tensor
 
 
-def _top(input: LazyTensor, k: int, dim: int, largest: bool) -> Sorted:
+def _top(input: Tensor, k: int, dim: int, largest: bool) -> Sorted:
     op, x = op_named("TopK"), input.expression
     dtype = x.type.dtype
     near = U8 if dtype is BOOL else fitting(op, dtype)
     values, places = apply_all(
         op, [cast(x, near), integers([k])], {"axis": dim, "largest": int(largest), "sorted": 1}, 2
     )
-    return Sorted(LazyTensor(cast(values, dtype)), LazyTensor(places))
+    return Sorted(Tensor(cast(values, dtype)), Tensor(places))
 
 
 @operation()
-def topk(input: LazyTensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k largest (or smallest) elements along a dim in order, the first of equal ones first, and their indices."""
     without_booleans(input, "topk")
     if not input.ndim:
-        return Sorted(input, LazyTensor(integers(0)))
+        return Sorted(input, Tensor(integers(0)))
     axis = dim_of(dim, input.ndim)
     if not 0 <= k <= input.shape[axis]:
         raise UsageError("E-TENSOR-VALUE", None, f"topk of {k} elements of {input.shape[axis]}")
@@ -44,49 +44,49 @@ def topk(input: LazyTensor, k: int, dim: int = -1, largest: bool = True, sorted:
 
 
 @operation()
-def sort(input: LazyTensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sorted:
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sorted:
     """All elements along a dim in order, equal ones in their order, and their indices."""
     if not input.ndim:
-        return Sorted(input, LazyTensor(integers(0)))
+        return Sorted(input, Tensor(integers(0)))
     axis = dim_of(dim, input.ndim)
     return _top(input, input.shape[axis], axis, descending)
 
 
 @operation()
-def argsort(input: LazyTensor, dim: int = -1, descending: bool = False, stable: bool = False) -> LazyTensor:
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort a dim."""
     return sort(input, dim, descending).indices
 
 
 @operation()
-def median(input: LazyTensor, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The middle element, the lower one of two, or NaN if there is one; with `dim` of each row, and its index."""
     if dim is None:
         if not input.numel() and input.dtype.kind == "float":
-            return LazyTensor(leaf(np.array(np.nan, input.dtype.as_numpy())))
+            return Tensor(leaf(np.array(np.nan, input.dtype.as_numpy())))
         found = median(input.reshape(-1), 0)
         assert isinstance(found, Sorted)
         return found.values
     axis = dim_of(dim, input.ndim)
     if not input.ndim:
-        return Sorted(input, LazyTensor(integers(0)))
+        return Sorted(input, Tensor(integers(0)))
     if not input.shape[axis]:
         raise UsageError("E-TENSOR-SHAPE", None, f"dim {axis} of {list(input.shape)} is empty")
     middle = (input.shape[axis] - 1) // 2
     values, places = (part.narrow(axis, middle, 1) for part in sort(input, axis))
     if input.dtype.kind == "float":  # NaN is the last of the order, and the first of the input is taken
-        last = LazyTensor(scalar(float("nan"), input.dtype))
+        last = Tensor(scalar(float("nan"), input.dtype))
         missing = input.isnan()
         some = missing.any(axis, True)
         first = missing.to(U8).argmax(axis, True)
-        values = LazyTensor(apply(op_named("Where"), [each.expression for each in (some, last, values)]))
-        places = LazyTensor(apply(op_named("Where"), [each.expression for each in (some, first, places)]))
+        values = Tensor(apply(op_named("Where"), [each.expression for each in (some, last, values)]))
+        places = Tensor(apply(op_named("Where"), [each.expression for each in (some, first, places)]))
     return Sorted(values, places) if keepdim else Sorted(values.squeeze(axis), places.squeeze(axis))
 
 
 @operation()
 def unique(
-    input: LazyTensor,
+    input: Tensor,
     sorted: bool = True,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -104,32 +104,29 @@ def unique(
     distinct: Any = np.unique
     found = distinct(exact, return_inverse=return_inverse, return_counts=return_counts, axis=axis, equal_nan=False)
     if not (return_inverse or return_counts):
-        return LazyTensor(leaf(found.astype(array.dtype)))
+        return Tensor(leaf(found.astype(array.dtype)))
     values, *numbers = found
     if return_inverse:
         numbers[0] = numbers[0].reshape(array.shape if axis is None else (-1,))
-    return (
-        LazyTensor(leaf(values.astype(array.dtype))),
-        *(LazyTensor(leaf(each.astype(np.int64))) for each in numbers),
-    )
+    return (Tensor(leaf(values.astype(array.dtype))), *(Tensor(leaf(each.astype(np.int64))) for each in numbers))
 
 
 @operation()
-def bincount(input: LazyTensor, minlength: int = 0) -> LazyTensor:
+def bincount(input: Tensor, minlength: int = 0) -> Tensor:
     """How often each integer from 0 on occurs; the values are computed at once."""
-    return LazyTensor(leaf(np.bincount(input.array(), minlength=minlength)))
+    return Tensor(leaf(np.bincount(input.array(), minlength=minlength)))
 
 
 @operation()
-def searchsorted(input: Any, values: Any, *, right: bool = False, side: str = "left") -> LazyTensor:
+def searchsorted(input: Any, values: Any, *, right: bool = False, side: str = "left") -> Tensor:
     """Where values would be inserted into a sorted row, or each row into one of rows; computed at once."""
-    rows, wanted = (each.array() if isinstance(each, LazyTensor) else np.asarray(each) for each in (input, values))
+    rows, wanted = (each.array() if isinstance(each, Tensor) else np.asarray(each) for each in (input, values))
     where: Literal["left", "right"] = "right" if right or side == "right" else "left"
     if rows.ndim < 2:
-        return LazyTensor(leaf(np.asarray(np.searchsorted(rows, wanted, side=where), np.int64)))
+        return Tensor(leaf(np.asarray(np.searchsorted(rows, wanted, side=where), np.int64)))
     if rows.shape[:-1] != wanted.shape[:-1]:
         raise shape_error(f"searchsorted: values of shape {list(wanted.shape)} in rows of shape {list(rows.shape)}")
     found = np.empty(wanted.shape, np.int64)
     for place in np.ndindex(rows.shape[:-1]):
         found[place] = np.searchsorted(rows[place], wanted[place], side=where)
-    return LazyTensor(leaf(found))
+    return Tensor(leaf(found))

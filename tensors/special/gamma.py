@@ -10,8 +10,8 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ..autograd.custom_function import as_function
 from ..core.expression import cast
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import function, operation
+from ..core.tensor import Tensor
 from ..operations.operands import default_float, expression_of
 
 LANCZOS = (
@@ -134,43 +134,43 @@ def _igamma_gradient(gradient: np.ndarray, a: np.ndarray, x: np.ndarray) -> tupl
     return None, gradient * density.astype(x.dtype)
 
 
-def _float(input: Any) -> LazyTensor:
-    return LazyTensor(default_float(expression_of(input)))
+def _float(input: Any) -> Tensor:
+    return Tensor(default_float(expression_of(input)))
 
 
 @operation("special_gammaln")
-def lgamma(input: Any) -> LazyTensor:
+def lgamma(input: Any) -> Tensor:
     """log |gamma(x)| of each element, in its float dtype."""
-    found: LazyTensor = _lgamma(_float(input))
+    found: Tensor = _lgamma(_float(input))
     return found
 
 
 @operation("special_digamma")
-def digamma(input: Any) -> LazyTensor:
+def digamma(input: Any) -> Tensor:
     """The derivative of `lgamma`."""
-    found: LazyTensor = _polygamma(_float(input), order=0)
+    found: Tensor = _polygamma(_float(input), order=0)
     return found
 
 
 @function()
-def polygamma(n: int, input: Any) -> LazyTensor:
+def polygamma(n: int, input: Any) -> Tensor:
     """The n-th derivative of `digamma`; of positive numbers from n = 2 on."""
     if not isinstance(n, int) or n < 0:
         raise UsageError("E-TENSOR-VALUE", None, f"polygamma of order {n!r}", expected="an integer from 0 on")
-    found: LazyTensor = _polygamma(_float(input), order=n)
+    found: Tensor = _polygamma(_float(input), order=n)
     return found
 
 
 @function()
-def mvlgamma(input: Any, p: int) -> LazyTensor:
+def mvlgamma(input: Any, p: int) -> Tensor:
     """The logarithm of the gamma function of p dims."""
     x = _float(input)
-    steps = LazyTensor(cast(expression_of(np.arange(p) / -2), x.dtype))
+    steps = Tensor(cast(expression_of(np.arange(p) / -2), x.dtype))
     return lgamma(x.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
 
 
 @operation("special_gammainc")
-def igamma(input: Any, other: Any) -> LazyTensor:
+def igamma(input: Any, other: Any) -> Tensor:
     """The regularized lower incomplete gamma function P(input, other); differentiable by `other`."""
-    found: LazyTensor = _igamma(_float(input), _float(other))
+    found: Tensor = _igamma(_float(input), _float(other))
     return found

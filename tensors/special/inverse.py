@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..autograd.custom_function import as_function
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import function, operation
+from ..core.tensor import Tensor
 from ..operations.operands import default_float, expression_of
 
 NEWTON_STEPS = 3
@@ -43,13 +43,13 @@ def _erfinv_gradient(gradient: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 @operation("special_erfinv")
-def erfinv(input: Any) -> LazyTensor:
+def erfinv(input: Any) -> Tensor:
     """The x of which erf(x) is the element."""
-    found: LazyTensor = _erfinv(LazyTensor(default_float(expression_of(input))))
+    found: Tensor = _erfinv(Tensor(default_float(expression_of(input))))
     return found
 
 
 @function("special_ndtri")
-def ndtri(input: Any) -> LazyTensor:
+def ndtri(input: Any) -> Tensor:
     """The quantile of the standard normal distribution."""
-    return erfinv(2 * LazyTensor(default_float(expression_of(input))) - 1) * math.sqrt(2)
+    return erfinv(2 * Tensor(default_float(expression_of(input))) - 1) * math.sqrt(2)

@@ -11,8 +11,8 @@ from typing import Any
 from ...runtime.base.errors import UsageError
 from ..core.conversion import array_of
 from ..core.expression import leaf
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import FUNCTIONS, in_place, method
+from ..core.tensor import Tensor
 from ..operations import composed, random, sorting
 from ..operations.indexing import like
 
@@ -30,9 +30,9 @@ for _name in SAME_SHAPE:
     in_place(FUNCTIONS[_name], f"{_name}_")
 
 
-def _reshaping(made: Callable[..., LazyTensor]) -> Callable[..., LazyTensor]:
+def _reshaping(made: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @functools.wraps(made)
-    def changed(self: LazyTensor, *others: Any, **options: Any) -> LazyTensor:
+    def changed(self: Tensor, *others: Any, **options: Any) -> Tensor:
         found = made(self, *others, **options).expression
         self.expression.holder = None
         self.set_expression(found)
@@ -46,41 +46,41 @@ for _name in RESHAPING:
 
 
 @method()
-def fill_diagonal_(self: LazyTensor, fill_value: Any) -> LazyTensor:
+def fill_diagonal_(self: Tensor, fill_value: Any) -> Tensor:
     """Write one number to the diagonal of a matrix."""
     return self.become(self.masked_fill(FUNCTIONS["eye"](*self.shape[:2]).bool(), fill_value))
 
 
 @method()
-def exponential_(self: LazyTensor, lambd: float = 1.0, generator: Any = None) -> LazyTensor:
+def exponential_(self: Tensor, lambd: float = 1.0, generator: Any = None) -> Tensor:
     """Draw from an exponential distribution."""
     return self.become(random.exponential(self.shape, self.dtype, lambd, generator))
 
 
 @method()
-def bernoulli_(self: LazyTensor, p: Any = 0.5, generator: Any = None) -> LazyTensor:
+def bernoulli_(self: Tensor, p: Any = 0.5, generator: Any = None) -> Tensor:
     """Write 1 with the probability p, else 0."""
-    if isinstance(p, LazyTensor):
+    if isinstance(p, Tensor):
         return self.become(FUNCTIONS["bernoulli"](p.broadcast_to(self.shape), generator=generator))
     return self.become(FUNCTIONS["rand"](self.shape, dtype="f64", generator=generator) < p)
 
 
 @method()
-def cauchy_(self: LazyTensor, median: float = 0.0, sigma: float = 1.0, generator: Any = None) -> LazyTensor:
+def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, generator: Any = None) -> Tensor:
     """Draw from a Cauchy distribution."""
     drawn = FUNCTIONS["rand"](self.shape, dtype="f64", generator=generator)
     return self.become(((drawn - 0.5) * math.pi).tan() * sigma + median)
 
 
 @method()
-def geometric_(self: LazyTensor, p: float, generator: Any = None) -> LazyTensor:
+def geometric_(self: Tensor, p: float, generator: Any = None) -> Tensor:
     """Draw how many attempts the first success takes, each of which succeeds with the probability p."""
     drawn = FUNCTIONS["rand"](self.shape, dtype="f64", generator=generator)
     return self.become((drawn.log() / math.log1p(-p)).ceil())
 
 
 @method()
-def random_(self: LazyTensor, *bounds: int, generator: Any = None) -> LazyTensor:
+def random_(self: Tensor, *bounds: int, generator: Any = None) -> Tensor:
     """Draw integers: ``random_(high)`` or ``random_(low, high)``, of which `high` is left out."""
     if len(bounds) not in (1, 2):
         raise UsageError("E-TENSOR-VALUE", None, "random_ takes high, or low and high", hint="random_(10)")
@@ -88,19 +88,19 @@ def random_(self: LazyTensor, *bounds: int, generator: Any = None) -> LazyTensor
 
 
 @method()
-def fill_(self: LazyTensor, value: Any) -> LazyTensor:
+def fill_(self: Tensor, value: Any) -> Tensor:
     """Write one number to all elements."""
     return self.become(like(value, self).broadcast_to(self.shape))
 
 
 @method()
-def zero_(self: LazyTensor) -> LazyTensor:
+def zero_(self: Tensor) -> Tensor:
     """Write 0 to all elements."""
     return fill_(self, 0)
 
 
 @method()
-def copy_(self: LazyTensor, src: Any) -> LazyTensor:
+def copy_(self: Tensor, src: Any) -> Tensor:
     """Write the elements of another tensor, which broadcasts."""
-    source = src if isinstance(src, LazyTensor) else LazyTensor(leaf(array_of(src)))
+    source = src if isinstance(src, Tensor) else Tensor(leaf(array_of(src)))
     return self.become(source.broadcast_to(self.shape))

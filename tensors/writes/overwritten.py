@@ -11,18 +11,18 @@ from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import Inference
 from ..core.expression import Expression, apply
 from ..core.grad_mode import GRAD_MODE
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import method
+from ..core.tensor import Tensor
 
 
 @method()
-def overwritten(self: LazyTensor, after: Expression) -> LazyTensor:
+def overwritten(self: Tensor, after: Expression) -> Tensor:
     """The values of `after` as what this tensor, which was computed from others, becomes by a write.
 
     Gradients flow on to what that was computed from if the write was hidden from them (`no_grad`, ``.data``), as if
     there was none, and do not where the write is recorded, because nothing of the old values is left.
     """
-    return LazyTensor(apply(RECORDED if GRAD_MODE.enabled else HIDDEN, [after, self.expression]))
+    return Tensor(apply(RECORDED if GRAD_MODE.enabled else HIDDEN, [after, self.expression]))
 
 
 def _as_first(node: Inference) -> None:

@@ -15,9 +15,9 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ..core.conversion import array_of_dlpack
 from ..core.expression import Expression
-from ..core.lazy_tensor import LazyTensor
 from ..core.realize import realize
 from ..core.registry import FUNCTIONS, function, method
+from ..core.tensor import Tensor
 from ..core.trace import TRACE
 from ..operations.creation import made
 
@@ -44,7 +44,7 @@ class Shared:
         return any(each() is not None for each in self._owners)
 
 
-def share(tensor: LazyTensor, array: np.ndarray, owner: Any) -> None:
+def share(tensor: Tensor, array: np.ndarray, owner: Any) -> None:
     """Let the array of a tensor, and of those whose memory it has, follow their values as long as the owner lives."""
     tensors = [tensor]
     for step in reversed(getattr(tensor, "origin", ())):
@@ -60,7 +60,7 @@ def share(tensor: LazyTensor, array: np.ndarray, owner: Any) -> None:
 
 
 @method()
-def write_shared(self: LazyTensor, before: Expression) -> None:
+def write_shared(self: Tensor, before: Expression) -> None:
     """Copy the values to the array that others see; `before` is the expression that the tensor had."""
     array: np.ndarray = self.shared.array
     if not self.shared.is_seen:
@@ -86,11 +86,11 @@ def _same_values(expression: Expression) -> list[Expression]:
     return [expression, *(each for reference in references if (each := reference()) is not None)]
 
 
-_numpy = LazyTensor.numpy
+_numpy = Tensor.numpy
 
 
 @method()
-def numpy(self: LazyTensor, *, force: bool = False) -> np.ndarray:
+def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """The elements as a NumPy array, which shares memory with the tensor.
 
     Raises UsageError for a tensor that requires gradients, unless `force` is true.
@@ -112,7 +112,7 @@ class _Memory:
 
 
 @function()
-def from_numpy(array: np.ndarray) -> LazyTensor:
+def from_numpy(array: np.ndarray) -> Tensor:
     """A tensor that shares memory with an array.
 
     Results and views of the tensor that are computed already do not follow what is written to the array; those that are
@@ -124,12 +124,12 @@ def from_numpy(array: np.ndarray) -> LazyTensor:
 
 
 @function()
-def from_dlpack(data: Any) -> LazyTensor:
+def from_dlpack(data: Any) -> Tensor:
     """A tensor that shares memory with anything that speaks DLPack, of torch, NumPy, JAX and others."""
     return _sharing(array_of_dlpack(data), data)
 
 
-def _sharing(array: np.ndarray, owner: Any) -> LazyTensor:
+def _sharing(array: np.ndarray, owner: Any) -> Tensor:
     seen = array.view()
     found = made(seen)
     if array.flags.writeable:
@@ -142,8 +142,8 @@ _as_tensor = FUNCTIONS["as_tensor"]
 
 @function("as_tensor", "asarray")
 @functools.wraps(_as_tensor)
-def as_tensor(data: Any, *arguments: Any, **options: Any) -> LazyTensor:
-    found: LazyTensor = _as_tensor(data, *arguments, **options)
+def as_tensor(data: Any, *arguments: Any, **options: Any) -> Tensor:
+    found: Tensor = _as_tensor(data, *arguments, **options)
     if found.expression.data is data and isinstance(data, np.ndarray) and not found.requires_grad:
         return _sharing(data, data)
     return found

@@ -11,8 +11,8 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ..core.expression import leaf
-from ..core.lazy_tensor import LazyTensor
 from ..core.registry import function, method
+from ..core.tensor import Tensor
 from ..operations.creation import made
 from .views import Step, origin_of, reference, remember
 
@@ -25,7 +25,7 @@ def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(steps)
 
 
-def _living(view: LazyTensor) -> tuple[LazyTensor, tuple[Step, ...]] | None:
+def _living(view: Tensor) -> tuple[Tensor, tuple[Step, ...]] | None:
     """The tensor whose memory a view lies in, and how it was taken; None if that tensor no longer exists."""
     steps = origin_of(view)
     first = next((place for place, step in enumerate(steps) if step.source() is not None), len(steps))
@@ -36,20 +36,20 @@ def _living(view: LazyTensor) -> tuple[LazyTensor, tuple[Step, ...]] | None:
     return owner, steps[first:]
 
 
-def _numbers(owner: LazyTensor, steps: Sequence[Step]) -> np.ndarray:
+def _numbers(owner: Tensor, steps: Sequence[Step]) -> np.ndarray:
     """For each element of a view its number in the memory."""
-    found = LazyTensor(leaf(np.arange(owner.numel()).reshape(owner.shape)))
+    found = Tensor(leaf(np.arange(owner.numel()).reshape(owner.shape)))
     for step in steps:
         found = found if step.take is None else step.take(found)
     return found.array()
 
 
-def _lies_in_order(view: LazyTensor) -> bool:
+def _lies_in_order(view: Tensor) -> bool:
     return all(step.dense for step in origin_of(view))
 
 
 @method()
-def stride(self: LazyTensor, dim: int | None = None) -> Any:
+def stride(self: Tensor, dim: int | None = None) -> Any:
     """How many elements of the memory lie between neighbours along each dim."""
     steps = list(row_strides(self.shape))
     living = None if _lies_in_order(self) else _living(self)
@@ -63,7 +63,7 @@ def stride(self: LazyTensor, dim: int | None = None) -> Any:
 
 
 @method()
-def storage_offset(self: LazyTensor) -> int:
+def storage_offset(self: Tensor) -> int:
     """The number of the first element in the memory; 0 of views of a tensor that no longer exists."""
     living = _living(self)
     if living is None or not living[1] or not self.numel():
@@ -71,7 +71,7 @@ def storage_offset(self: LazyTensor) -> int:
     return int(_numbers(*living).reshape(-1)[0])
 
 
-def _strided(x: LazyTensor, size: Sequence[int], stride: Sequence[int], offset: int) -> LazyTensor:
+def _strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
     places = np.full((), offset, np.int64)
     for length, step in zip(size, stride, strict=True):
         places = places[..., None] + np.arange(length) * step
@@ -82,9 +82,7 @@ def _strided(x: LazyTensor, size: Sequence[int], stride: Sequence[int], offset: 
 
 @function()
 @method()
-def as_strided(
-    input: LazyTensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> LazyTensor:
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """The elements at ``storage_offset + sum(index * stride)`` of the memory; by default of the tensor's own offset.
 
     Raises UsageError for what lies beyond the memory, and for views of a tensor that no longer exists.

@@ -17,8 +17,8 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ..core.expression import alias, leaf
 from ..core.grad_mode import GRAD_MODE, no_grad, set_grad_enabled
-from ..core.lazy_tensor import LazyTensor, changed_leaf
 from ..core.registry import FUNCTIONS, attribute, method
+from ..core.tensor import Tensor, changed_leaf
 from ..operations import composed, indexing, joining, shape
 from ..operations.numeric import products, splits
 
@@ -47,19 +47,19 @@ class Step(NamedTuple):
         inside: whether the tensor is itself a part of one that no longer exists.
     """
 
-    source: Callable[[], LazyTensor | None]
-    take: Callable[[LazyTensor], LazyTensor] | None
+    source: Callable[[], Tensor | None]
+    take: Callable[[Tensor], Tensor] | None
     whole: bool
     dense: bool
     repeats: bool = False
     inside: bool = False
 
 
-def reference(source: LazyTensor) -> Callable[[], LazyTensor | None]:
+def reference(source: Tensor) -> Callable[[], Tensor | None]:
     return (lambda: source) if hasattr(source, "shared") else weakref.ref(source)
 
 
-def origin_of(view: LazyTensor) -> tuple[Step, ...]:
+def origin_of(view: Tensor) -> tuple[Step, ...]:
     steps: tuple[Step, ...] = getattr(view, "origin", ())
     return steps
 
@@ -67,26 +67,26 @@ def origin_of(view: LazyTensor) -> tuple[Step, ...]:
 class AliasSet:
     """A tensor and the views of it, which change together."""
 
-    def __init__(self, first: LazyTensor) -> None:
+    def __init__(self, first: Tensor) -> None:
         self._members = [weakref.ref(first)]
         self._room = 16
 
-    def add(self, view: LazyTensor) -> None:
+    def add(self, view: Tensor) -> None:
         """A new view."""
         if len(self._members) >= self._room:
             self._members = [each for each in self._members if each() is not None]
             self._room = max(16, 2 * len(self._members))
         self._members.append(weakref.ref(view))
 
-    def replace(self, first: LazyTensor, other: LazyTensor) -> None:
+    def replace(self, first: Tensor, other: Tensor) -> None:
         """Have another tensor in the place of one."""
         self._members = [weakref.ref(other) if each() is first else each for each in self._members]
 
-    def __iter__(self) -> Iterator[LazyTensor]:
+    def __iter__(self) -> Iterator[Tensor]:
         return iter([each for member in self._members if (each := member()) is not None])
 
 
-def remember(view: LazyTensor, step: Step) -> LazyTensor:
+def remember(view: Tensor, step: Step) -> Tensor:
     """Let writes to a view reach the tensor that it was taken of, and those of which that one is a view, and let writes
     to them reach the view."""
     source = step.source()
@@ -109,12 +109,12 @@ def _all_inside(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 def _viewing(made: Callable[..., Any], whole: bool, copies: bool = False) -> Callable[..., Any]:
     @functools.wraps(made)
-    def viewed(self: LazyTensor, *given: Any, **options: Any) -> Any:
+    def viewed(self: Tensor, *given: Any, **options: Any) -> Any:
         found = made(self, *given, **options)
         if copies and not all(step.dense for step in origin_of(self)):
             return found
         source = reference(self)
-        if isinstance(found, LazyTensor):
+        if isinstance(found, Tensor):
             repeats = found.numel() > self.numel()
             return remember(found, Step(source, lambda x: made(x, *given, **options), whole, whole, repeats))
         for place, part in enumerate(found):
@@ -127,16 +127,16 @@ def _viewing(made: Callable[..., Any], whole: bool, copies: bool = False) -> Cal
 
 for _names, _whole, _copies in ((ARRANGING, True, False), (MOVING, False, False), (COPYING, True, True)):
     for _name in _names:
-        _viewed = _viewing(getattr(LazyTensor, _name), _whole, _copies)
+        _viewed = _viewing(getattr(Tensor, _name), _whole, _copies)
         method(_name)(_viewed)
         if _name in FUNCTIONS:
             FUNCTIONS[_name] = _viewed
 for _name in ("T", "mT"):
-    attribute(_name, _viewing(getattr(LazyTensor, _name).fget, False))
+    attribute(_name, _viewing(getattr(Tensor, _name).fget, False))
 
 
 @method("__getitem__")
-def get(self: LazyTensor, index: Any) -> LazyTensor:
+def get(self: Tensor, index: Any) -> Tensor:
     """The elements at an index: a view for integers, slices, None and ``...``, a copy for tensors, lists and masks."""
     found = indexing.get(self, index)
     items = index if isinstance(index, tuple) else (index,)
@@ -153,17 +153,17 @@ def _is_basic(item: Any) -> bool:
     return isinstance(item, np.integer)
 
 
-_detach = LazyTensor.detach
+_detach = Tensor.detach
 
 
 @method()
-def detach(self: LazyTensor) -> LazyTensor:
+def detach(self: Tensor) -> Tensor:
     """The same values without a gradient; writing into them changes this tensor."""
     return remember(_detach(self), Step(reference(self), None, True, True))
 
 
-def _set_data(self: LazyTensor, value: LazyTensor) -> None:
-    if not isinstance(value, LazyTensor):
+def _set_data(self: Tensor, value: Tensor) -> None:
+    if not isinstance(value, Tensor):
         why = f"data of a tensor cannot become {type(value).__name__}"
         raise UsageError("E-TENSOR-DATA", None, why, hint="Assign a tensor")
     needs_grad, after = self.requires_grad, _detach(value).expression
@@ -174,11 +174,11 @@ def _set_data(self: LazyTensor, value: LazyTensor) -> None:
         self.requires_grad_()
 
 
-def _leave_storage(tensor: LazyTensor) -> None:
+def _leave_storage(tensor: Tensor) -> None:
     """Let views of a tensor, and arrays that have its values, be of another tensor with these values from now on."""
     views = [each for each in getattr(tensor, "alias_set", ()) if each is not tensor]
     if views:
-        former = LazyTensor(tensor.expression)
+        former = Tensor(tensor.expression)
         for name in ("origin", "shared"):
             if hasattr(tensor, name):
                 setattr(former, name, getattr(tensor, name))
@@ -197,7 +197,7 @@ attribute("data", detach, _set_data)
 
 
 @method()
-def update_views(self: LazyTensor) -> None:
+def update_views(self: Tensor) -> None:
     """Give the views of the same tensor the elements that a write to this one has changed."""
     written = {id(source) for step in origin_of(self) if (source := step.source()) is not None} | {id(self)}
     views = [view for view in self.alias_set if view is not self]
@@ -208,7 +208,7 @@ def update_views(self: LazyTensor) -> None:
             _refresh(view)
 
 
-def _refresh(view: LazyTensor) -> None:
+def _refresh(view: Tensor) -> None:
     """Give a view the elements that the tensor of which it was taken has now."""
     steps = origin_of(view)
     first = next((place for place, step in enumerate(steps) if step.source() is not None), None)
@@ -229,7 +229,7 @@ def _refresh(view: LazyTensor) -> None:
     view.move_to(after)
 
 
-def _values(steps: tuple[Step, ...]) -> list[LazyTensor]:
+def _values(steps: tuple[Step, ...]) -> list[Tensor]:
     """The tensors of which views were taken one after the other, as they are now; the first one exists."""
     first = steps[0].source()
     assert first is not None
@@ -240,7 +240,7 @@ def _values(steps: tuple[Step, ...]) -> list[LazyTensor]:
 
 
 @method()
-def require_writable(self: LazyTensor) -> None:
+def require_writable(self: Tensor) -> None:
     """Raise UsageError for views of leaves whose gradients are recorded, and for views that repeat elements."""
     recorded = GRAD_MODE.enabled
     for step in reversed(origin_of(self)):
@@ -254,19 +254,19 @@ def require_writable(self: LazyTensor) -> None:
 
 
 @method()
-def is_contiguous(self: LazyTensor, **options: Any) -> bool:
+def is_contiguous(self: Tensor, **options: Any) -> bool:
     """Whether the elements lie in order, side by side, in the memory of the tensor of which this is a view."""
     return all(step.dense for step in origin_of(self))
 
 
 @method()
-def contiguous(self: LazyTensor, **options: Any) -> LazyTensor:
+def contiguous(self: Tensor, **options: Any) -> Tensor:
     """The tensor itself if its elements lie side by side in memory, or a copy."""
     return self if self.is_contiguous() else self.clone()
 
 
 @method()
-def write_back(self: LazyTensor) -> None:
+def write_back(self: Tensor) -> None:
     """Write the elements of a view to the tensors of which it was taken."""
     steps = origin_of(self)
     first = next((place for place, step in enumerate(steps) if step.source() is not None), len(steps))
@@ -283,10 +283,10 @@ def write_back(self: LazyTensor) -> None:
                 source.take_values(written)
 
 
-def _written(base: LazyTensor, step: Step, part: LazyTensor) -> LazyTensor:
+def _written(base: Tensor, step: Step, part: Tensor) -> Tensor:
     """A tensor with the elements of a view of it replaced."""
     if step.whole:
-        return LazyTensor(part.expression) if part.shape == base.shape else shape.reshape(part, base.shape)
+        return Tensor(part.expression) if part.shape == base.shape else shape.reshape(part, base.shape)
     assert step.take is not None
-    places = step.take(LazyTensor(leaf(np.arange(base.numel()).reshape(base.shape))))
+    places = step.take(Tensor(leaf(np.arange(base.numel()).reshape(base.shape))))
     return indexing.replaced(base, places, part)

@@ -7,7 +7,7 @@ from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.tensor.block_codec import codecs, decoded
 from candle_convert.runtime.tensor.dtype import F32, GROUPED_BLOCK_TYPES, STORAGE_TYPES, BlockType
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 KNOWN_TO_GGUF = {kind.value for kind in gguf.quants._type_traits}
 
@@ -17,7 +17,7 @@ def weight(name, shape, seed=0):
     rng = np.random.default_rng(seed)
     dtype = STORAGE_TYPES[name]
     if not isinstance(dtype, BlockType):
-        tensor = Tensor.of(rng.standard_normal(shape).astype(np.float32).astype(dtype.as_numpy()))
+        tensor = StoredTensor.of(rng.standard_normal(shape).astype(np.float32).astype(dtype.as_numpy()))
         return tensor, tensor.numpy().astype(np.float32)
     data = rng.integers(0, 256, (*shape[:-1], dtype.nbytes(shape[-1])), dtype=np.uint8)
     blocks = data.reshape(-1, dtype.block_nbytes)
@@ -33,7 +33,7 @@ def weight(name, shape, seed=0):
     numbers = (
         gguf.quants.dequantize(data, gguf.GGMLQuantizationType(dtype.ggml)) if known else decoded(codec, data.tobytes())
     )
-    return Tensor(dtype, shape, Held(data.tobytes())), numbers.reshape(shape)
+    return StoredTensor(dtype, shape, Held(data.tobytes())), numbers.reshape(shape)
 
 
 def model(tensor, build):

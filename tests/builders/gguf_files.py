@@ -9,7 +9,7 @@ from candle_convert.runtime.contract.metadata import to_json
 from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.tensor.dtype import BLOCK_TYPES, DTYPES
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.oracles import libggml
 
 NAMES = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64")
@@ -88,7 +88,7 @@ GGML = libggml.load()
 def random_tensor(dtype, seed=0):
     shape = (3, 2 * dtype.block) if dtype in BLOCKS else (2, 3, 5)
     count = 6 * dtype.block_nbytes if dtype in BLOCKS else 30 * dtype.bits // 8
-    return Tensor(dtype, shape, Held(np.random.default_rng(seed).bytes(count)))
+    return StoredTensor(dtype, shape, Held(np.random.default_rng(seed).bytes(count)))
 
 
 def write(path, weights, metadata=None, attachments=None, **options):

@@ -18,7 +18,7 @@ from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.runtime.tensor.element_packing import nbytes
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.fuzz.synthetic import NAMES, synthetic
 
 FILE = Path(__file__).with_name("vectors") / "small_checkpoints.json.gz"
@@ -50,7 +50,7 @@ def small_checkpoint(name):
 def zeros(dtype, shape):
     """A tensor of zeros."""
     kind = DTYPES[dtype]
-    return Tensor(kind, tuple(shape), Held(bytes(nbytes(kind, tuple(shape)))))
+    return StoredTensor(kind, tuple(shape), Held(bytes(nbytes(kind, tuple(shape)))))
 
 
 def _opened(format, metadata, texts, weights):

@@ -18,7 +18,7 @@ from candle_convert.runtime.passes.quantize.block_weights import BlockAudit, qua
 from candle_convert.runtime.tensor.block_codec import codec_of
 from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 SLICE = 256
 TENSORS = [
@@ -45,7 +45,7 @@ def tensors(codec_for, wrong=None):
         importance = (
             rng.random((values.size // (shape[-2] * shape[-1]), shape[-1]), np.float32) if name == "q4_0" else None
         )
-        plain = Tensor(DTYPES[kind], shape, Held(values.tobytes()))
+        plain = StoredTensor(DTYPES[kind], shape, Held(values.tobytes()))
         made.append(quantized(plain, codec_for(DTYPES[name]), importance, BlockAudit(str(number), "error")))
     return made
 

@@ -12,7 +12,7 @@ from candle_convert.runtime.cuda.plan.plan import HostStep
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import DTYPES, F32, I64
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.block_weights import close, fed, linear, model, weight
 
 
@@ -35,7 +35,9 @@ def few(name):
     """A weight of three rows of blocks of the type."""
     dtype = DTYPES[name]
     tensor, numbers = weight(name, (64, max(64, dtype.block)))
-    return Tensor(dtype, (3, tensor.shape[1]), Held(tensor.raw()[: dtype.nbytes(3 * tensor.shape[1])])), numbers[:3]
+    return StoredTensor(dtype, (3, tensor.shape[1]), Held(tensor.raw()[: dtype.nbytes(3 * tensor.shape[1])])), numbers[
+        :3
+    ]
 
 
 def stays(session):

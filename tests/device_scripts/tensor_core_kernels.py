@@ -15,7 +15,7 @@ from candle_convert.runtime.cuda.matmul.mma_tile import Tiling
 from candle_convert.runtime.plan.kernel_api import Allocation, Buffer
 from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.runtime.tensor.weight_array import load_weight
 from candle_convert.tests.builders.block_weights import weight
 
@@ -36,7 +36,7 @@ def rows_of(name, count, length=256):
     """The first rows of a weight of blocks, and their numbers."""
     dtype = DTYPES[name]
     tensor, values = weight(name, (64, length))
-    return Tensor(dtype, (count, length), Held(tensor.raw()[: dtype.nbytes(count * length)])), values[:count]
+    return StoredTensor(dtype, (count, length), Held(tensor.raw()[: dtype.nbytes(count * length)])), values[:count]
 
 
 def dense(rows, columns, depth, dtype, tiling=None, transposed=False):

@@ -15,7 +15,7 @@ from candle_convert.runtime.passes.weights.select import Select
 from candle_convert.runtime.tensor.dtype import BY_GGML, DTYPES, F32, I8
 from candle_convert.runtime.tensor.file import Source
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.gguf_files import BLOCKS, GGML, PLAIN, Maker, random_tensor, same, write
 
 VALUES = {
@@ -142,7 +142,7 @@ def test_copies_are_byte_identical(alignment, tmp_path):
 
 def test_gguf_py_reads_what_we_write(tmp_path):
     tensors = {dtype.name: random_tensor(dtype) for dtype in IN_GGUF_PY}
-    tensors |= {"scalar": Tensor.of(np.float32(7)), "empty": Tensor(F32, (0, 4), Held(b""))}
+    tensors |= {"scalar": StoredTensor.of(np.float32(7)), "empty": StoredTensor(F32, (0, 4), Held(b""))}
     arrays = {
         f"many.{name}": ["x", ""] if name == "string" else np.array([value, value]) for name, value in VALUES.items()
     }
@@ -165,8 +165,8 @@ def test_gguf_py_reads_what_we_write(tmp_path):
 def test_libggml_reads_what_we_write(tmp_path):
     tensors = {dtype.name: random_tensor(dtype) for dtype in (*PLAIN, *BLOCKS)}
     tensors |= {
-        "scalar": Tensor.of(np.float32(7)),
-        "empty": Tensor(F32, (0, 4), Held(b"")),
+        "scalar": StoredTensor.of(np.float32(7)),
+        "empty": StoredTensor(F32, (0, 4), Held(b"")),
         "n" * 63: random_tensor(F32),
     }
     metadata = {"general.alignment": np.uint32(64), **VALUES, "words": ["x", ""], "none": [], "numbers": np.arange(5)}
@@ -335,7 +335,10 @@ def test_what_cannot_be_written(tmp_path):
 def test_check_names_tensor_and_place(tmp_path):
     data = bytearray(4 * 34)
     data[2 * 34 : 2 * 34 + 2] = b"\x00\x7c"
-    tensors = {"a": Tensor(F32, (1,), Held(bytes(4))), "w": Tensor(DTYPES["q8_0"], (4, 32), Held(bytes(data)))}
+    tensors = {
+        "a": StoredTensor(F32, (1,), Held(bytes(4))),
+        "w": StoredTensor(DTYPES["q8_0"], (4, 32), Held(bytes(data))),
+    }
     (path,) = write(tmp_path / "a.gguf", tensors)
     (finding,) = FORMAT.check(Source(path), ReadOptions())
     start = path.stat().st_size - 4 * 34 - (-4 * 34 % 32)

@@ -12,7 +12,7 @@ from candle_convert.runtime.passes.weights.select import Select
 from candle_convert.runtime.tensor.dtype import BlockType
 from candle_convert.runtime.tensor.element_packing import exact_nbytes
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.sample_files import SAMPLES, rows
 
 WRITTEN = [format for format in formats() if format.layout is not None and not (format.graphs or format.architecture)]
@@ -53,7 +53,7 @@ def _tensor(dtype, shape, max_dims):
     if size is None or len(shape) > max_dims:
         return None
     high = 2 if dtype.kind == "bool" else 256
-    return Tensor(dtype, shape, Held(np.random.default_rng(size).integers(0, high, size, np.uint8).tobytes()))
+    return StoredTensor(dtype, shape, Held(np.random.default_rng(size).integers(0, high, size, np.uint8).tobytes()))
 
 
 def _contents(path):

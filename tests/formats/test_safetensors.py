@@ -10,7 +10,7 @@ import pytest
 import safetensors
 from candle_convert.runtime.tensor.dtype import BY_SAFETENSORS, DTYPES
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from safetensors import safe_open
 
 
@@ -237,7 +237,7 @@ def _values(dtype, shape):
     if size is None:
         return None
     data = np.random.default_rng(len(shape)).integers(0, 2 if dtype.kind == "bool" else 256, size, np.uint8).tobytes()
-    return Tensor(dtype, shape, Held(data))
+    return StoredTensor(dtype, shape, Held(data))
 
 
 def _weights(dtype):

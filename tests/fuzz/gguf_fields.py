@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.gguf_files import FORMS, NAMES, Maker
 from candle_convert.tests.fuzz.values import WORDS, mutated
 
@@ -48,7 +48,7 @@ def fields(said: dict[str, Any]) -> list[Field]:
     return found
 
 
-def infos(weights: dict[str, Tensor]) -> tuple[list[Info], bytes]:
+def infos(weights: dict[str, StoredTensor]) -> tuple[list[Info], bytes]:
     """Tensors, and their data one behind the other."""
     found, data = [], b""
     for name, tensor in weights.items():

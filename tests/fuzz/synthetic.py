@@ -13,7 +13,7 @@ import candle_convert as cc
 import numpy as np
 from candle_convert.runtime.contract.architecture import GGUF, HF, TEXT_GENERATION, Config, sizes, weight_slots
 from candle_convert.runtime.contract.weight_binding import architectures, config_from, config_keys, unbind
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.tiny_llama import COUNT, TOKENS, written
 
 BASE = {
@@ -37,7 +37,7 @@ class Synthetic:
     """
 
     said: dict[str, object]
-    weights: dict[str, Tensor]
+    weights: dict[str, StoredTensor]
 
 
 NAMES = tuple(each.name for each in architectures() if each.task().name == TEXT_GENERATION)
@@ -62,7 +62,7 @@ def synthetic(name: str, names: str) -> Synthetic | None:
     )
 
 
-def _weights(architecture: object, config: Config) -> dict[str, Tensor]:
+def _weights(architecture: object, config: Config) -> dict[str, StoredTensor]:
     random, made = np.random.default_rng(0), {}
     for row, _, name in weight_slots(architecture, config):
         if row.compute is not None and (tensor := row.compute(config)) is not None:
@@ -74,7 +74,7 @@ def _weights(architecture: object, config: Config) -> dict[str, Tensor]:
                 config.values.update({key: RANK for key in length.split("*") if config.values.get(key, RANK) is None})
         shape = sizes(row.shape, config)
         values = random.standard_normal(shape) * 0.2 if len(shape) > 1 else 1 + 0.1 * random.standard_normal(shape)
-        made[name] = Tensor.of((-abs(values) if name.endswith("decay") else values).astype(np.float32))
+        made[name] = StoredTensor.of((-abs(values) if name.endswith("decay") else values).astype(np.float32))
     return made
 
 

@@ -10,7 +10,7 @@ from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.ir.registry import operator
 from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tensors.core.expression import apply_all
 from candle_convert.tensors.graph_function import GraphFunction
 
@@ -29,8 +29,8 @@ def encoder(matrix):
     build = Builder(Graph())
     ids = Value("ids", DTYPES["i64"], ("batch", "length"))
     build.graph.inputs.append(ids)
-    table = weight(build, "table", Tensor.of(RANDOM.standard_normal((7, WIDTH)).astype(np.float32)))
-    places = weight(build, "places", Tensor.of(RANDOM.standard_normal((9, WIDTH)).astype(np.float32)))
+    table = weight(build, "table", StoredTensor.of(RANDOM.standard_normal((7, WIDTH)).astype(np.float32)))
+    places = weight(build, "places", StoredTensor.of(RANDOM.standard_normal((9, WIDTH)).astype(np.float32)))
     length = build.add("Squeeze", [build.add("Shape", [ids], {"start": 1, "end": 2})])
     zero, one = build.constant(0), build.constant(1)
     positions = build.add("Range", [zero, length, one])
@@ -60,9 +60,9 @@ def gradients(ids, **weights):
 @pytest.mark.parametrize("quantized", [False, True])
 def test_outputs_and_gradients_are_those_of_torch(quantized):
     matrix = projection(4)
-    stored = Tensor.of(matrix)
+    stored = StoredTensor.of(matrix)
     if quantized:
-        stored = Tensor(DTYPES["q8_0"], matrix.shape, Held(cc.encode(matrix, "q8_0").tobytes()))
+        stored = StoredTensor(DTYPES["q8_0"], matrix.shape, Held(cc.encode(matrix, "q8_0").tobytes()))
         matrix = stored.dequantize().numpy()
     graph = encoder(stored)
     function = GraphFunction(graph)
@@ -79,7 +79,7 @@ def test_outputs_and_gradients_are_those_of_torch(quantized):
 
 def test_a_compiled_gradient_keeps_weights_in_blocks():
     matrix = projection(64)
-    stored = Tensor(DTYPES["q8_0"], matrix.shape, Held(cc.encode(matrix, "q8_0").tobytes()))
+    stored = StoredTensor(DTYPES["q8_0"], matrix.shape, Held(cc.encode(matrix, "q8_0").tobytes()))
     graph = encoder(stored)
     function = GraphFunction(graph)
     table = graph.weights["table"].numpy()
@@ -95,7 +95,7 @@ def test_a_compiled_gradient_keeps_weights_in_blocks():
 
 
 def test_a_rule_takes_the_place_of_an_operator():
-    graph = encoder(Tensor.of(np.eye(WIDTH, dtype=np.float32)))
+    graph = encoder(StoredTensor.of(np.eye(WIDTH, dtype=np.float32)))
     node = graph.nodes[-1]
     plain = GraphFunction(graph)({"ids": cc.tensor([[1, 2]])})["y"]
     ruled = GraphFunction(graph, {node: lambda inputs: apply_all(operator("Sinh"), inputs)})
@@ -105,7 +105,7 @@ def test_a_rule_takes_the_place_of_an_operator():
 
 
 def test_what_cannot_be_a_function_is_refused():
-    graph = encoder(Tensor.of(np.eye(WIDTH, dtype=np.float32)))
+    graph = encoder(StoredTensor.of(np.eye(WIDTH, dtype=np.float32)))
     with pytest.raises(UsageError, match="'ids' is missing"):
         GraphFunction(graph)({})
     build = Builder(Graph())

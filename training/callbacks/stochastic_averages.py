@@ -10,7 +10,7 @@ from ...optim.lr_scheduler.averaging import SWALR
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..averaging import get_swa_avg_fn
 from ..loop.schedule import Schedule
 from .callback import Callback
@@ -49,7 +49,7 @@ class StochasticWeightAveraging(Callback):
         self.swa_lrs, self.swa_epoch_start = swa_lrs, swa_epoch_start
         self.annealing_epochs, self.annealing_strategy = annealing_epochs, annealing_strategy
         self._average = avg_fn or get_swa_avg_fn()
-        self._means: list[LazyTensor] = []
+        self._means: list[Tensor] = []
         self._count, self._latest_epoch = 0, -1
         self._schedule: SWALR | None = None
         self._saved_schedule: Mapping[str, Any] | None = None
@@ -74,7 +74,7 @@ class StochasticWeightAveraging(Callback):
             raise mismatch("scheduler_state", "a dictionary", repr(schedule))
         averaged = count("n_averaged", state_dict["n_averaged"])
         self._latest_epoch = count("latest_update_epoch", state_dict["latest_update_epoch"], -1)
-        self._means = [LazyTensor(leaf(each)) for each in saved.values()]
+        self._means = [Tensor(leaf(each)) for each in saved.values()]
         self._count, self._saved_schedule = averaged, schedule
 
     def on_fit_start(self, trainer: Run, module: Any) -> None:
@@ -121,7 +121,7 @@ class StochasticWeightAveraging(Callback):
 
     @no_grad()
     def _update(self, module: Any) -> None:
-        parameters = [LazyTensor(leaf(each.array())) for each in module.parameters()]
+        parameters = [Tensor(leaf(each.array())) for each in module.parameters()]
         if self._count == 0:
             self._means = parameters
         else:

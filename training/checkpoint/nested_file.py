@@ -27,7 +27,7 @@ from ...runtime.base.untrusted.json import parse
 from ...runtime.contract.format import FileLayout, ReadOptions, WriteOptions
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.file import Source
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ...tensors.core.conversion import array_of
 
 KEY = "candle_convert.nested"
@@ -152,11 +152,11 @@ def _umask() -> int:
 def _write(layout: FileLayout, file: Any) -> None:
     for piece in layout.pieces:
         file.seek(piece.offset)
-        for chunk in piece.data.chunks() if isinstance(piece.data, Tensor) else (piece.data,):
+        for chunk in piece.data.chunks() if isinstance(piece.data, StoredTensor) else (piece.data,):
             file.write(chunk)
 
 
-def _packed(item: Any, path: tuple[str, ...], tensors: dict[str, Tensor]) -> Any:
+def _packed(item: Any, path: tuple[str, ...], tensors: dict[str, StoredTensor]) -> Any:
     """JSON in which each list is ``["list" or "tuple", ...]`` or ``["tensor", its name]``, and each dictionary
     ``["dict", [key, value], ...]``."""
     if item is None or isinstance(item, bool | int | str) or type(item) is float:
@@ -174,7 +174,7 @@ def _packed(item: Any, path: tuple[str, ...], tensors: dict[str, Tensor]) -> Any
     name = ".".join(path)
     while name in tensors:
         name += "_"
-    tensors[name] = Tensor.of(array_of(item))
+    tensors[name] = StoredTensor.of(array_of(item))
     return ["tensor", name]
 
 

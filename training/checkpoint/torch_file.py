@@ -14,9 +14,9 @@ from ...formats.containers.torch.plain_values import Found
 from ...nn.core.parameter import Parameter
 from ...runtime.contract.format import ReadOptions
 from ...runtime.tensor.file import Source
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ...tensors.core.conversion import array_of
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.writes.shared_memory import from_numpy
 from .nested_file import write_whole
 
@@ -28,12 +28,12 @@ def save_torch(value: Any, path: str | os.PathLike[str]) -> None:
     write_whole(nested_file(Path(path).name, value, _tensor_of), Path(path))
 
 
-def _tensor_of(item: Any) -> Tensor | None:
+def _tensor_of(item: Any) -> StoredTensor | None:
     """The tensor that an object is, or None."""
-    if isinstance(item, Tensor):
+    if isinstance(item, StoredTensor):
         return item
     if hasattr(item, "__array__") or hasattr(item, "__dlpack__"):
-        return Tensor.of(array_of(item))
+        return StoredTensor.of(array_of(item))
     return None
 
 
@@ -57,7 +57,7 @@ def is_torch(path: str | os.PathLike[str]) -> bool:
         source.close()
 
 
-def _made(found: Found) -> LazyTensor:
+def _made(found: Found) -> Tensor:
     """Our tensor, whose elements are read now."""
     made = from_numpy(np.array(found.tensor.numpy()))
     if found.is_parameter:

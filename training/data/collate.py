@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.conversion import array_of
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import made
 
 
@@ -30,7 +30,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
         return [default_collate(members) for members in _transposed(batch)]
     if isinstance(first, bool | int | float | complex):
         return made(np.array(batch))
-    if isinstance(first, LazyTensor | np.ndarray | np.generic) or is_foreign_tensor(first):
+    if isinstance(first, Tensor | np.ndarray | np.generic) or is_foreign_tensor(first):
         return made(_stacked([_as_array(each) for each in batch]))
     why = f"items of type {type(first).__name__} cannot be stacked into a batch"
     raise UsageError("E-DATA-COLLATE", None, why, hint="Let the dataset give arrays, or pass collate_fn")
@@ -55,19 +55,19 @@ def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def is_foreign_tensor(item: Any) -> bool:
     """Whether an object is a tensor of another library."""
-    return not isinstance(item, LazyTensor | np.ndarray | np.generic) and (
+    return not isinstance(item, Tensor | np.ndarray | np.generic) and (
         hasattr(item, "detach") or hasattr(item, "__dlpack__")
     )
 
 
 def _as_array(item: Any) -> np.ndarray:
-    if isinstance(item, LazyTensor):
+    if isinstance(item, Tensor):
         return item.array()
     return np.asarray(item if isinstance(item, np.ndarray | np.generic) else array_of(item))
 
 
 def as_tensors(batch: Any) -> Any:
-    """A batch whose arrays and other libraries' tensors are lazy tensors, which share memory with them."""
+    """A batch whose arrays and other libraries' tensors are tensors, which share memory with them."""
     if isinstance(batch, np.ndarray | np.generic) and batch.dtype.kind not in "OSU":
         return made(np.asarray(batch))
     if is_foreign_tensor(batch):
@@ -87,7 +87,7 @@ default_convert = as_tensors
 
 def rows_of(batch: Any) -> int:
     """The number of items of a batch: the length of its first tensor."""
-    if isinstance(batch, LazyTensor):
+    if isinstance(batch, Tensor):
         return batch.shape[0] if batch.shape else 1
     members = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
     for each in members:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.conversion import array_of
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import made
 from ...tensors.operations.random import GENERATOR, Generator, randperm
 
@@ -58,17 +58,17 @@ class TensorDataset(Stacked):
             raise UsageError("E-DATA-LENGTH", None, f"arrays of shapes {shapes} do not have rows in common")
 
     @property
-    def tensors(self) -> tuple[LazyTensor, ...]:
+    def tensors(self) -> tuple[Tensor, ...]:
         """The arrays as tensors."""
         return tuple(made(each) for each in self.arrays)
 
-    def __getitem__(self, index: Any) -> tuple[LazyTensor, ...]:
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
         return tuple(made(np.asarray(each[index])) for each in self.arrays)
 
     def __len__(self) -> int:
         return len(self.arrays[0])
 
-    def batch(self, indices: Sequence[int]) -> list[LazyTensor]:
+    def batch(self, indices: Sequence[int]) -> list[Tensor]:
         """Several items at once, stacked."""
         places = np.asarray(indices, np.int64)
         return [made(each[places]) for each in self.arrays]
@@ -81,13 +81,13 @@ class Columns(Stacked):
         self._names = list(columns)
         self._rows = TensorDataset(*columns.values())
 
-    def __getitem__(self, index: Any) -> dict[str, LazyTensor]:
+    def __getitem__(self, index: Any) -> dict[str, Tensor]:
         return dict(zip(self._names, self._rows[index], strict=True))
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def batch(self, indices: Sequence[int]) -> dict[str, LazyTensor]:
+    def batch(self, indices: Sequence[int]) -> dict[str, Tensor]:
         """Several items at once, stacked."""
         return dict(zip(self._names, self._rows.batch(indices), strict=True))
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.random import GENERATOR, Generator
 from .collate import as_tensors, default_collate
 from .dataset import Stacked, Subset, as_dataset
@@ -168,7 +168,7 @@ def _whole_batch(dataset: Any, group: Sequence[int]) -> Any:
         dataset, group = dataset.dataset, [dataset.indices[each] for each in group]
     if isinstance(dataset, Stacked):
         return dataset.batch(group)
-    if isinstance(dataset, LazyTensor | np.ndarray):
-        rows = dataset.array() if isinstance(dataset, LazyTensor) else dataset
+    if isinstance(dataset, Tensor | np.ndarray):
+        rows = dataset.array() if isinstance(dataset, Tensor) else dataset
         return as_tensors(rows[np.asarray(group, np.int64)]) if rows.ndim and rows.dtype.kind not in "OSU" else None
     return None

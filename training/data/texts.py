@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import FileAccessError, FormatError, UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import made
 from .dataset import Stacked
 
@@ -85,13 +85,13 @@ class TokenDataset(Stacked):
     def __len__(self) -> int:
         return (len(self.tokens) - self.length - 1) // self.stride + 1
 
-    def __getitem__(self, index: int) -> tuple[LazyTensor, LazyTensor]:
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         if not -len(self) <= index < len(self):
             raise IndexError(f"item {index} of {len(self)}")
         row, following = self.batch([index % len(self)])
         return row[0], following[0]
 
-    def batch(self, indices: Sequence[int]) -> list[LazyTensor]:
+    def batch(self, indices: Sequence[int]) -> list[Tensor]:
         """Several rows, and what follows: i64 [rows, length] each."""
         places = np.asarray(indices, np.int64)[:, None] * self.stride + np.arange(self.length)
         return [made(self.tokens[places]), made(self.tokens[places + 1])]

@@ -19,11 +19,11 @@ from ...runtime.ir.shape_inference import infer
 from ...runtime.passes.lower.decomposition import decomposed
 from ...runtime.passes.pattern.replace_nodes import rewrite
 from ...runtime.passes.weights.rename_values import Rename
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from ...tensors.autograd.checkpoint import AFTER
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import flattened
+from ...tensors.core.tensor import Tensor
 from ...tensors.jit import Source, Trace
 from .symbolic_batch import with_symbolic_batch
 
@@ -48,7 +48,7 @@ class Recorded:
     """
 
     def __init__(self, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
-        tensors: list[LazyTensor] = []
+        tensors: list[Tensor] = []
         structure = flattened((tuple(arguments), {}), tensors)
         trace = Trace(function, structure, tensors)
         self.graph = trace.graph()
@@ -57,7 +57,7 @@ class Recorded:
         order = sorted(range(len(trace.sources)), key=lambda place: _argument_first(trace.sources[place]))
         self.sources = [trace.sources[place] for place in order]
         self.graph.inputs = [self.graph.inputs[place] for place in order]
-        self.changed: list[LazyTensor] = trace.changed
+        self.changed: list[Tensor] = trace.changed
         self._merge_equal_inputs()
         self.results = len(self.graph.outputs) - len(self.changed)
         self.counting = trace.counting
@@ -89,7 +89,7 @@ class Recorded:
         """Give the outputs names."""
         _rename(self.graph, self.graph.outputs, names)
 
-    def drop_outputs(self, tensors: Set[LazyTensor]) -> None:
+    def drop_outputs(self, tensors: Set[Tensor]) -> None:
         """Leave out what some tensors are changed to."""
         after = zip(self.graph.outputs[self.results :], self.changed, strict=True)
         kept = [(value, each) for value, each in after if each not in tensors]
@@ -100,7 +100,7 @@ class Recorded:
         """Make weights of inputs, by their places."""
         graph = self.graph
         for place, array in places.items():
-            graph.weights[graph.inputs[place].name] = Tensor.of(array)
+            graph.weights[graph.inputs[place].name] = StoredTensor.of(array)
         graph.inputs = [value for place, value in enumerate(graph.inputs) if place not in places]
         self.sources = [source for place, source in enumerate(self.sources) if place not in places]
 
@@ -148,7 +148,7 @@ def graph_of(
 def _frozen(function: Callable[..., Any], arguments: Sequence[Any]) -> Recorded:
     """The function's graph, whose inputs are the arguments."""
     modes = [(each, each.training) for each in function.modules()] if isinstance(function, Module) else []
-    names: dict[LazyTensor, str] = {}
+    names: dict[Tensor, str] = {}
     if isinstance(function, Module):
         function.eval()
         names = {each: name for name, each in (*function.named_parameters(), *function.named_buffers())}
@@ -182,7 +182,7 @@ def _longer(item: Any) -> Any:
         return {name: _longer(each) for name, each in item.items()}
     if isinstance(item, list | tuple):
         return type(item)([_longer(each) for each in item])
-    array = item.array() if isinstance(item, LazyTensor) else np.asarray(item)
+    array = item.array() if isinstance(item, Tensor) else np.asarray(item)
     if not array.ndim or not len(array):
         raise UsageError("E-EXPORT", None, f"an example of shape {list(array.shape)} does not have a batch")
     return np.concatenate([array, array[:1]])

@@ -12,7 +12,7 @@ import numpy as np
 from ...nn.core.module import Module
 from ...optim import Optimizer
 from ...runtime.ir.graph import Graph
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from .function_graph import Recorded, names_of, unique
 
 NEXT = ".next"
@@ -36,7 +36,7 @@ class TrainingStep:
     """
 
     def __init__(
-        self, recorded: Recorded, names: dict[LazyTensor, str], inputs: Sequence[str], outputs: Sequence[str]
+        self, recorded: Recorded, names: dict[Tensor, str], inputs: Sequence[str], outputs: Sequence[str]
     ) -> None:
         self._counting = recorded.counting
         self._is_first = True
@@ -108,5 +108,5 @@ def step_of(
     names = {each: name for name, each in (*model.named_parameters(), *model.named_buffers())}
     for parameter, state in optimizer.state.items():
         stem = names.get(parameter, "parameter")
-        names |= {each: f"{stem}.{name}" for name, each in state.items() if isinstance(each, LazyTensor)}
+        names |= {each: f"{stem}.{name}" for name, each in state.items() if isinstance(each, Tensor)}
     return TrainingStep(recorded, names, input_names, output_names)

@@ -16,7 +16,7 @@ from ...runtime.base.units import counted
 from ...tensors.core.conversion import array_of
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 
 
 class Layers(nn.Module):
@@ -87,7 +87,7 @@ class Layers(nn.Module):
                 raise UsageError("E-NN-STATE", None, why, expected=list(mine.shape), found=list(array.shape))
         with no_grad():
             for mine, array in zip(own, given, strict=True):
-                mine.become(LazyTensor(leaf(array.copy())))
+                mine.become(Tensor(leaf(array.copy())))
 
     def count_params(self) -> int:
         """Elements of all `weights`."""
@@ -116,18 +116,18 @@ def _layers(model: nn.Module) -> list[nn.Module]:
     return found
 
 
-def _weights(model: nn.Module) -> list[LazyTensor]:
+def _weights(model: nn.Module) -> list[Tensor]:
     return [each for each in model.state_dict(keep_vars=True).values() if each.dtype.kind == "float"]
 
 
-def _trained(model: nn.Module) -> list[LazyTensor]:
+def _trained(model: nn.Module) -> list[Tensor]:
     frozen = {id(each) for each in _parameters_of_frozen(model)}
     released = {id(each) for each in vars(model).get("_frozen", ())} - frozen
     free = [each for each in model.parameters() if each.requires_grad or id(each) in released]
     return [each for each in free if id(each) not in frozen]
 
 
-def _not_trained(model: nn.Module) -> list[LazyTensor]:
+def _not_trained(model: nn.Module) -> list[Tensor]:
     trained = {id(each) for each in _trained(model)}
     return [each for each in _weights(model) if id(each) not in trained]
 
@@ -138,7 +138,7 @@ def _frozen_modules(model: nn.Module) -> Iterator[nn.Module]:
             yield from each.modules()
 
 
-def _parameters_of_frozen(model: nn.Module) -> list[LazyTensor]:
+def _parameters_of_frozen(model: nn.Module) -> list[Tensor]:
     found = {id(each): each for module in _frozen_modules(model) for each in module.parameters()}
     return list(found.values())
 

@@ -6,13 +6,13 @@ import warnings
 from typing import Any
 
 from ... import nn
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 
 ACTIVATIONS: dict[type, str] = {nn.CrossEntropyLoss: "Softmax", nn.BCEWithLogitsLoss: "Sigmoid"}
 """Losses of logits, and the operator that turns these into probabilities."""
 
 
-def before(activation: str, output: LazyTensor) -> LazyTensor | None:
+def before(activation: str, output: Tensor) -> Tensor | None:
     """What an operator was applied to, None if the tensor is not its result."""
     found: Any = output.expression
     while found is not None and found.signature is None and len(found.inputs) == 1:
@@ -20,12 +20,10 @@ def before(activation: str, output: LazyTensor) -> LazyTensor | None:
     if found is None or found.signature is None or found.signature.op.name != activation or not found.inputs:
         return None
     axis = found.signature.attributes.get("axis")
-    return (
-        LazyTensor(found.inputs[0]) if axis is None or axis % max(output.ndim, 1) == min(1, output.ndim - 1) else None
-    )
+    return Tensor(found.inputs[0]) if axis is None or axis % max(output.ndim, 1) == min(1, output.ndim - 1) else None
 
 
-def logits_for(loss: Any, output: LazyTensor, named: bool) -> LazyTensor:
+def logits_for(loss: Any, output: Tensor, named: bool) -> Tensor:
     """The output, or its logits where the loss would apply Softmax or Sigmoid for a second time; with a warning.
 
     Args:

@@ -14,8 +14,8 @@ from ... import nn
 from ...runtime.base.errors import UsageError
 from ...tensors.core.conversion import array_of
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import mapped
+from ...tensors.core.tensor import Tensor
 from ..callbacks import ProgressBar
 from ..checkpoint.nested_file import save_nested
 from ..data.collate import as_tensors
@@ -177,7 +177,7 @@ class Model(Layers):
             verbose: Keras' choice; nothing is shown.
         """
         module = self.__dict__.get("_compiled") or _Compiled(self, None, None, ())
-        given = TensorDataset(x) if isinstance(x, np.ndarray | LazyTensor | list) else x
+        given = TensorDataset(x) if isinstance(x, np.ndarray | Tensor | list) else x
         found = _trainer([], 1).predict(module, _loader(given, batch_size, False))
         if not found:
             raise UsageError("E-TRAIN-DATA", None, "the data to predict for is empty", hint="Pass one item at least")
@@ -209,7 +209,7 @@ class Model(Layers):
             raise UsageError("E-TRAIN-SHAPE", str(path), why, hint="Call fit() before, or pass input_shape")
         nn.PROVIDED.get("write_graph")(graph_of(self, (example,), dynamic_batch=True), path)
 
-    def _example(self, input_shape: Sequence[int | None] | None) -> LazyTensor | None:
+    def _example(self, input_shape: Sequence[int | None] | None) -> Tensor | None:
         """A batch of one item of a shape, or of that of the last `fit`; None if that is not known."""
         shape, dtype = self.__dict__.get("_input", (None, "f32"))
         shape = shape if input_shape is None else input_shape
@@ -290,7 +290,7 @@ class _Compiled(LightningModule):
                 each.training = mode
         return _as_asked({name: float(value) for name, value in values.items()}, return_dict)
 
-    def _train_one(self, batch: Any, number: Any, check: Callable[[], None]) -> dict[str, LazyTensor]:
+    def _train_one(self, batch: Any, number: Any, check: Callable[[], None]) -> dict[str, Tensor]:
         values = self._values(batch)
         check()
         values["loss"].backward()
@@ -298,7 +298,7 @@ class _Compiled(LightningModule):
         self.optimizer.zero_grad()
         return mapped(values, detached)
 
-    def _test_one(self, batch: Any, number: Any, check: Callable[[], None]) -> dict[str, LazyTensor]:
+    def _test_one(self, batch: Any, number: Any, check: Callable[[], None]) -> dict[str, Tensor]:
         with no_grad():
             values = self._values(batch)
         check()
@@ -311,7 +311,7 @@ class _Compiled(LightningModule):
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Note the shape of inputs for `summary` and `save`."""
         inputs = batch[0] if isinstance(batch, list | tuple) else None
-        if isinstance(inputs, LazyTensor):
+        if isinstance(inputs, Tensor):
             object.__setattr__(self.model, "_input", (inputs.shape[1:], self._as_input(inputs).dtype))
 
     def training_step(self, batch: Any, batch_idx: Any) -> Any:
@@ -327,13 +327,13 @@ class _Compiled(LightningModule):
         inputs = batch[0] if isinstance(batch, list | tuple) else batch
         return self.model(self._as_input(inputs))
 
-    def _measured(self, batch: Any, prefix: str) -> LazyTensor:
+    def _measured(self, batch: Any, prefix: str) -> Tensor:
         values = self._values(batch)
         for name, value in values.items():
             self.log(f"{prefix}{name}", value, prog_bar=True, on_step=False, on_epoch=True)
         return values["loss"]
 
-    def _values(self, batch: Any) -> dict[str, LazyTensor]:
+    def _values(self, batch: Any) -> dict[str, Tensor]:
         """The loss and the metrics of a batch."""
         if not isinstance(batch, list | tuple) or len(batch) not in (2, 3):
             why = "the data does not give pairs of inputs and targets"
@@ -355,7 +355,7 @@ class _Compiled(LightningModule):
             return inputs
 
         def converted(item: Any) -> Any:
-            is_float = isinstance(item, LazyTensor) and item.dtype.kind == "float"
+            is_float = isinstance(item, Tensor) and item.dtype.kind == "float"
             return item.to(first.dtype) if is_float else item
 
         return mapped(inputs, converted)
@@ -431,7 +431,7 @@ def _weights(y: Any, sample_weight: Any, class_weight: Mapping[int, float] | Non
     return weights
 
 
-def _weighted(loss: Any, output: LazyTensor, target: LazyTensor, weights: LazyTensor) -> LazyTensor:
+def _weighted(loss: Any, output: Tensor, target: Tensor, weights: Tensor) -> Tensor:
     """The mean over items of the loss of each, multiplied by its weight."""
     if hasattr(loss, "reduction"):
         loss = copy.copy(loss)

@@ -8,12 +8,12 @@ from typing import Any
 from ... import nn, optim
 from ...runtime.base.errors import UsageError
 from ...runtime.base.nearest_name import nearest
-from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.promotion import category
 from ...tensors.core.registry import FUNCTIONS
+from ...tensors.core.tensor import Tensor
 from .logits import before
 
-Measure = Callable[[LazyTensor, LazyTensor], LazyTensor]
+Measure = Callable[[Tensor, Tensor], Tensor]
 OPTIMIZERS: dict[str, type[optim.Optimizer]] = {
     name.lower(): each
     for name, each in vars(optim).items()
@@ -42,7 +42,7 @@ OF_CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss)
 """Losses whose targets are numbers of classes."""
 
 
-def accuracy(output: LazyTensor, target: LazyTensor) -> LazyTensor:
+def accuracy(output: Tensor, target: Tensor) -> Tensor:
     """The share of items whose class is right: the class of the largest of several logits, or the sign of one
     (before a Sigmoid)."""
     if output.ndim > 1 and output.shape[1] > 1:
@@ -54,18 +54,18 @@ def accuracy(output: LazyTensor, target: LazyTensor) -> LazyTensor:
     return (chosen == wanted).float().mean()
 
 
-def top_5_accuracy(output: LazyTensor, target: LazyTensor) -> LazyTensor:
+def top_5_accuracy(output: Tensor, target: Tensor) -> Tensor:
     """The share of items whose class is among the five of the largest logits."""
     _, found = FUNCTIONS["topk"](output, min(5, output.shape[1]), 1)
     return (found == target.reshape(-1, 1)).any(1).float().mean()
 
 
-def mean_squared_error(output: LazyTensor, target: LazyTensor) -> LazyTensor:
+def mean_squared_error(output: Tensor, target: Tensor) -> Tensor:
     """The mean of the squares of differences."""
     return ((output - target) ** 2).mean()
 
 
-def mean_absolute_error(output: LazyTensor, target: LazyTensor) -> LazyTensor:
+def mean_absolute_error(output: Tensor, target: Tensor) -> Tensor:
     """The mean of absolute differences."""
     return (output - target).abs().mean()
 
@@ -122,7 +122,7 @@ def _named(table: dict[str, Any], name: str, what: str) -> Any:
     return found
 
 
-def fitting(output: LazyTensor, target: LazyTensor, loss: Measure) -> LazyTensor:
+def fitting(output: Tensor, target: Tensor, loss: Measure) -> Tensor:
     """Targets as a loss needs them: classes as integers, and others in the shape and dtype of the outputs."""
     if isinstance(loss, OF_CLASSES):
         if target.ndim == 2 and target.shape[1] == 1 and category(target.dtype) < 2:

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.autocast import autocast
-from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import mapped
+from ...tensors.core.tensor import Tensor
 from ..callbacks import Callback
 from ..data.collate import as_tensors
 from ..loop.logged import Values
@@ -119,4 +119,4 @@ def _length(loader: Any) -> int | None:
 
 
 def _is_float(item: Any) -> bool:
-    return isinstance(item, LazyTensor) and item.dtype.kind == "float"
+    return isinstance(item, Tensor) and item.dtype.kind == "float"

@@ -13,8 +13,8 @@ from ...optim import clip_grad_norm_, clip_grad_value_
 from ...optim.core.saved_value import checked, count
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf
-from ...tensors.core.lazy_tensor import LazyTensor
 from ...tensors.core.nested import mapped
+from ...tensors.core.tensor import Tensor
 from ...tensors.jit import jit
 from ..averaging import renewed_statistics
 from ..data.collate import rows_of
@@ -246,7 +246,7 @@ class FitLoop:
         loss = result.get("loss") if isinstance(result, Mapping) else result
         if loss is None:
             return None
-        if not isinstance(loss, LazyTensor):
+        if not isinstance(loss, Tensor):
             why = f"training_step() gives {type(loss).__name__}"
             raise UsageError("E-TRAIN-LOSS", None, why, expected='a loss, a dictionary with "loss", or None')
         scaled = loss / every if every > 1 else loss
@@ -369,7 +369,7 @@ class FitLoop:
         if self._ended or not self._epoch_random:  # an epoch is over, or none was begun
             self._resumed = None
         for parameter, gradient in zip(_parameters(self._engine.optimizers), state["gradients"], strict=False):
-            parameter.grad = None if gradient is None else LazyTensor(leaf(gradient))
+            parameter.grad = None if gradient is None else Tensor(leaf(gradient))
 
 
 def _after(loader: Iterable[Any], count: int) -> Iterator[Any]:
@@ -379,7 +379,7 @@ def _after(loader: Iterable[Any], count: int) -> Iterator[Any]:
     return itertools.islice(iter(loader), count, None)
 
 
-def _parameters(optimizers: Sequence[Any]) -> list[LazyTensor]:
+def _parameters(optimizers: Sequence[Any]) -> list[Tensor]:
     return [each for one in optimizers for group in one.param_groups for each in group["params"]]
 
 

@@ -11,7 +11,7 @@ from ...nn.core.module import Module
 from ...nn.core.provided import PROVIDED
 from ...runtime.base.errors import UsageError
 from ...tensors.autograd.clipping import clip_grad_norm_, clip_grad_value_
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ..checkpoint.nested_file import load_nested
 from ..export.function_graph import graph_of
 from ..loop.logged import Entry
@@ -158,7 +158,7 @@ class LightningModule(ModuleHooks, Module):
         found = [each.scheduler for each in self.trainer.schedules]
         return found[0] if len(found) == 1 else found or None
 
-    def manual_backward(self, loss: LazyTensor, **options: Any) -> None:
+    def manual_backward(self, loss: Tensor, **options: Any) -> None:
         """Compute gradients of a loss; for steps without automatic optimization."""
         loss.backward(**options)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from .tensorboard_logger import BYTES, FIXED64, VARINT, TensorBoardLogger, field, varint
 
 __all__ = ["SummaryWriter"]
@@ -58,7 +58,7 @@ class SummaryWriter(TensorBoardLogger):
         Args:
             bins: number of intervals, or what `numpy.histogram` takes.
         """
-        array = values.detach().array() if isinstance(values, LazyTensor) else np.asarray(values)
+        array = values.detach().array() if isinstance(values, Tensor) else np.asarray(values)
         array = array.astype(np.float64).reshape(-1)
         if not array.size or not np.isfinite(array).all():
             raise UsageError("E-TRAIN-LOG", None, f"the histogram {tag!r} is of no or of infinite numbers")

@@ -8,7 +8,7 @@ from typing import Any
 from ...optim.core.saved_value import checked, mismatch
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 
 REDUCTIONS = ("mean", "sum", "min", "max")
 
@@ -52,7 +52,7 @@ class Collector:
         if entry.reduce_fx not in REDUCTIONS:
             why = f"{entry.name!r} is logged with reduce_fx {entry.reduce_fx!r}"
             raise UsageError("E-TRAIN-LOG", None, why, expected=", ".join(REDUCTIONS))
-        if isinstance(value, LazyTensor):
+        if isinstance(value, Tensor):
             if value.numel() != 1:
                 why = f"{entry.name!r} is logged with a tensor of shape {list(value.shape)}"
                 raise UsageError("E-TRAIN-LOG", None, why, hint="Reduce it with mean() or sum()")

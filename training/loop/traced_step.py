@@ -15,7 +15,7 @@ from typing import Any
 
 from ...nn.core.module import Module
 from ...runtime.base.errors import UsageError
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.core.trace import TRACE
 from ...tensors.jit import jit
 from .logged import Logged
@@ -117,7 +117,7 @@ def _fine() -> None:
 
 def detached(item: Any) -> Any:
     """A tensor without its gradient; anything else as it is."""
-    return item.detach() if isinstance(item, LazyTensor) else item
+    return item.detach() if isinstance(item, Tensor) else item
 
 
 def positional(method: Any, most: int) -> int:
@@ -133,7 +133,7 @@ def has_only_tensors(batch: Any) -> bool:
         return all(map(has_only_tensors, batch.values()))
     if isinstance(batch, list | tuple):
         return all(map(has_only_tensors, batch))
-    return batch is None or isinstance(batch, LazyTensor)
+    return batch is None or isinstance(batch, Tensor)
 
 
 class _Attributes:
@@ -182,7 +182,7 @@ def _content(item: Any) -> Any:
         return dict(item)
     if isinstance(item, set):
         return set(item)
-    if isinstance(item, Module | LazyTensor | type) or callable(item) or not hasattr(item, "__dict__"):
+    if isinstance(item, Module | Tensor | type) or callable(item) or not hasattr(item, "__dict__"):
         return None
     return dict(vars(item))
 

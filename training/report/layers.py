@@ -9,12 +9,12 @@ import numpy as np
 
 from ...nn.core.module import Module
 from ...tensors.core.grad_mode import no_grad
-from ...tensors.core.lazy_tensor import LazyTensor
+from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import made
 from .tables import counted, print_table
 
 
-def print_layers(model: Module, example: LazyTensor | None) -> None:
+def print_layers(model: Module, example: Tensor | None) -> None:
     """Print the layers of a model, and how many parameters it has.
 
     Args:
@@ -32,12 +32,12 @@ def print_layers(model: Module, example: LazyTensor | None) -> None:
     print(f"{total:,} parameters, of which {trained:,} are trained")
 
 
-def _output_shapes(model: Module, layers: Sequence[Module], example: LazyTensor) -> dict[int, tuple[int, ...]]:
+def _output_shapes(model: Module, layers: Sequence[Module], example: Tensor) -> dict[int, tuple[int, ...]]:
     """The shapes of the layers' outputs, where they are tensors."""
     shapes: dict[int, tuple[int, ...]] = {}
 
     def note(module: Module, arguments: Any, result: Any) -> None:
-        if isinstance(result, LazyTensor):
+        if isinstance(result, Tensor):
             shapes[id(module)] = result.shape
 
     handles = [each.register_forward_hook(note) for each in layers]
@@ -54,6 +54,6 @@ def _output_shapes(model: Module, layers: Sequence[Module], example: LazyTensor)
     return shapes
 
 
-def example_of(shape: Sequence[int | None], dtype: Any = "f32") -> LazyTensor:
+def example_of(shape: Sequence[int | None], dtype: Any = "f32") -> Tensor:
     """A batch of one item of zeros; lengths that are None are 1."""
     return made(np.zeros((1, *[length or 1 for length in shape]), np.float32)).to(dtype)

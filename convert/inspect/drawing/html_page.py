@@ -17,7 +17,7 @@ from ....runtime.base.printable import printable
 from ....runtime.base.units import counted
 from ....runtime.ir.graph import Graph, Value
 from ....runtime.ir.shape_inference import infer
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ...console.output import human_size
 from ...console.progress import ignored
 from ...translate.metadata_value import readable
@@ -189,7 +189,7 @@ def _said(value: Any) -> str:
     return str(plain)[:TEXT]
 
 
-def _measurable(tensor: Tensor) -> bool:
+def _measurable(tensor: StoredTensor) -> bool:
     return tensor.dtype.name != "string" and tensor_values.plain(tensor) is not None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....runtime.base.units import counted
 from ....runtime.ir.graph import Graph, Node, Value
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..graph_summary import type_text
 from .operator_category import category, input_names
 
@@ -60,7 +60,7 @@ def _width(text: float) -> float:
     return round(min(WIDEST, max(NARROWEST, text + 18)))
 
 
-def weight_of(graph: Graph, name: str) -> Tensor | None:
+def weight_of(graph: Graph, name: str) -> StoredTensor | None:
     """A weight of this graph or one around it."""
     around: Graph | None = graph
     while around is not None:
@@ -70,7 +70,7 @@ def weight_of(graph: Graph, name: str) -> Tensor | None:
     return None
 
 
-def _shown(tensor: Tensor) -> str:
+def _shown(tensor: StoredTensor) -> str:
     """The values of a small constant, the shape of any other weight."""
     if (
         tensor.count <= SMALL

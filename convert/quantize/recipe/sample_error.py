@@ -10,7 +10,7 @@ from ....runtime.passes.quantize.block_weights import ErrorStatistics
 from ....runtime.tensor.block_codec import codec_of, decoded, encoded
 from ....runtime.tensor.cast import convert
 from ....runtime.tensor.dtype import F32, BlockType, DType
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ class Sample:
     matrices: list[int]
 
 
-def sample(tensor: Tensor) -> Sample:
+def sample(tensor: StoredTensor) -> Sample:
     """Some rows of a tensor, the same ones every time."""
     import numpy
 
@@ -52,7 +52,7 @@ def sample(tensor: Tensor) -> Sample:
     return Sample(rows, [number // height for number in numbers])
 
 
-def _row(source: Tensor, number: int, columns: int) -> np.ndarray:
+def _row(source: StoredTensor, number: int, columns: int) -> np.ndarray:
     import numpy
 
     start, stop, step = number * columns * 4, (number + 1) * columns * 4, source.storage.step

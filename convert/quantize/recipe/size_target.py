@@ -9,7 +9,7 @@ from typing import Any
 from ....runtime.ir.graph import Graph
 from ....runtime.tensor.dtype import DType
 from ....runtime.tensor.element_packing import nbytes
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ...console.thread_pool import results
 from ...translate.model_facts import Weight
 from ...write.plan import Plan
@@ -78,7 +78,7 @@ def _padded(dtype: DType, weight: Weight, request: Quantization) -> int:
 
 
 def _offers(
-    tensor: Tensor, weight: Weight, importance: Any, bits: float, request: Quantization, held: Container[DType]
+    tensor: StoredTensor, weight: Weight, importance: Any, bits: float, request: Quantization, held: Container[DType]
 ) -> list[bit_allocation.Offer]:
     """What each candidate type costs and loses, measured; the tensor as it is loses nothing."""
     rows = sample_error.sample(tensor)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ....runtime.base.dataclass import dataclass
 from ....runtime.tensor.dtype import BlockType
 from ....runtime.tensor.storage import Derived, Storage
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,7 +95,7 @@ def swapped_blocks(storage: Storage, dtype: BlockType) -> Storage:
     return Derived(storage.nbytes, dtype.block_nbytes, read, key, sequential=storage.sequential)
 
 
-def bad_scales(tensor: Tensor) -> BadScale | None:
+def bad_scales(tensor: StoredTensor) -> BadScale | None:
     """The blocks of a quantized tensor whose scale is NaN or infinite."""
     import numpy
 

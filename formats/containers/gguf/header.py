@@ -16,8 +16,8 @@ from ....runtime.tensor.dtype import BY_GGML, BlockType, DType
 from ....runtime.tensor.element_packing import nbytes
 from ....runtime.tensor.file import Source
 from ....runtime.tensor.storage import Region, Storage
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ....runtime.tensor.strided import swapped
-from ....runtime.tensor.tensor import Tensor
 from .byte_order import NO_BYTE_ORDER, swapped_blocks
 from .cursor import DAMAGED, TRUNCATED, Cursor
 from .values import ARRAY, MAX_KEY, STRING, U8, ValueType
@@ -83,10 +83,10 @@ class Header:
         """Offset after the last tensor and its padding, which may be absent."""
         return self.start + max((padded(info.offset + info.nbytes, self.alignment) for info in self.tensors), default=0)
 
-    def tensor(self, info: TensorInfo) -> Tensor:
+    def tensor(self, info: TensorInfo) -> StoredTensor:
         """The tensor as a region of the file, with little-endian elements."""
         region = Region(self.source, self.start + info.offset, info.nbytes)
-        return Tensor(
+        return StoredTensor(
             info.dtype, info.shape, _little_endian(region, info, self) if self.big and info.nbytes else region
         )
 

@@ -20,7 +20,7 @@ from ....runtime.contract.metadata import TYPED_KEY, to_json
 from ....runtime.ir.graph import Graph
 from ....runtime.tensor.dtype import U8 as BYTE
 from ....runtime.tensor.storage import Region, Storage
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from .header import ALIGNMENT_KEY, DEFAULT_ALIGNMENT, FILE_PREFIX, MAGIC, is_alignment, padded
 from .values import ARRAY, STRING, U8, encoded, key_bytes
 
@@ -30,7 +30,7 @@ MAX_SHARDS = (1 << 16) - 1
 SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS = "split.no", "split.count", "split.tensors.count"
 FILE_KEYS = {"tokenizer.json": "tokenizer.huggingface.json", "chat_template.jinja": "tokenizer.chat_template"}
 
-Chunk = bytes | Tensor
+Chunk = bytes | StoredTensor
 Pair = tuple[Chunk, ...]
 
 
@@ -156,12 +156,12 @@ def _file_pair(key: str, storage: Storage) -> Pair:
         )
     kind = struct.pack("<I", STRING.number) if _is_text(storage) else struct.pack("<II", ARRAY.number, U8.number)
     head = name + kind + struct.pack("<Q", storage.nbytes)
-    return (head, Tensor(BYTE, (storage.nbytes,), storage)) if storage.nbytes else (head,)
+    return (head, StoredTensor(BYTE, (storage.nbytes,), storage)) if storage.nbytes else (head,)
 
 
 def _is_text(storage: Storage) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
-    tensor = Tensor(BYTE, (storage.nbytes,), storage)
+    tensor = StoredTensor(BYTE, (storage.nbytes,), storage)
     try:
         for data in tensor.chunks():
             decoder.decode(data)
@@ -171,7 +171,7 @@ def _is_text(storage: Storage) -> bool:
     return True
 
 
-def _file(name: str, pairs: Sequence[Pair], tensors: Sequence[tuple[str, Tensor]], alignment: int) -> FileLayout:
+def _file(name: str, pairs: Sequence[Pair], tensors: Sequence[tuple[str, StoredTensor]], alignment: int) -> FileLayout:
     chunks: list[Chunk] = [MAGIC + struct.pack("<IQQ", 3, len(tensors), len(pairs))]
     chunks += [chunk for pair in pairs for chunk in pair]
     offsets = [0]
@@ -186,7 +186,7 @@ def _file(name: str, pairs: Sequence[Pair], tensors: Sequence[tuple[str, Tensor]
     return FileLayout(name, start + offsets[-1], tuple(pieces))
 
 
-def _tensor_info(name: str, tensor: Tensor, offset: int) -> bytes:
+def _tensor_info(name: str, tensor: StoredTensor, offset: int) -> bytes:
     data, dims = name.encode(), tensor.shape[::-1]
     assert tensor.dtype.ggml is not None
     return struct.pack(f"<Q{len(data)}sI{len(dims)}QIQ", len(data), data, len(dims), *dims, tensor.dtype.ggml, offset)
@@ -197,7 +197,7 @@ def _merged(chunks: Sequence[Chunk]) -> tuple[list[Piece], int]:
     pieces: list[Piece] = []
     position, literal = 0, bytearray()
     for chunk in chunks:
-        if isinstance(chunk, Tensor):
+        if isinstance(chunk, StoredTensor):
             pieces += [Piece(position - len(literal), bytes(literal)), Piece(position, chunk)]
             literal.clear()
             position += chunk.nbytes

@@ -13,7 +13,7 @@ from ....runtime.ir.graph import Graph, Meta
 from ....runtime.tensor.dtype import U8
 from ....runtime.tensor.file import Source
 from ....runtime.tensor.storage import Region
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from .protobuf import BYTES, FIXED32, FIXED64, MASK, VARINT, decode_part, encode, leading
 from .schema import MESSAGES, Message
 
@@ -132,7 +132,7 @@ def _layout(source: Source, name: str, pieces: list[bytes | Part]) -> FileLayout
     for run in runs:
         nbytes = len(run) if isinstance(run, bytes) else run[1] - run[0]
         found.append(
-            Piece(at, run if isinstance(run, bytes) else Tensor(U8, (nbytes,), Region(source, run[0], nbytes)))
+            Piece(at, run if isinstance(run, bytes) else StoredTensor(U8, (nbytes,), Region(source, run[0], nbytes)))
         )
         at += nbytes
     return FileLayout(name, at, tuple(found))

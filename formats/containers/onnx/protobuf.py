@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from ....runtime.base.errors import FormatError, LimitError
 from ....runtime.base.limits import Budget, current
 from ....runtime.tensor.file import Source
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from .schema import ELEMENT_WIRE, MESSAGES, Field, Message
 
 WINDOW = 1 << 13
@@ -318,12 +318,12 @@ def leading(data: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-Part = bytearray | Tensor
+Part = bytearray | StoredTensor
 
 
-def encode(message: Message) -> list[bytes | Tensor]:
+def encode(message: Message) -> list[bytes | StoredTensor]:
     """The bytes of a message and the tensors among them, in order."""
-    return [part if isinstance(part, Tensor) else bytes(part) for part in _message(message)[0]]
+    return [part if isinstance(part, StoredTensor) else bytes(part) for part in _message(message)[0]]
 
 
 def _message(message: Message) -> tuple[list[Part], int]:
@@ -349,15 +349,15 @@ def _field(number: int, field: Field, values: list[Any]) -> Iterator[bytes | Par
             yield tag + (varint(value & MASK) if field.kind == "int" else struct.pack("<f", value))
         else:
             data = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-            yield tag + varint(data.nbytes if isinstance(data, Tensor) else len(data))
+            yield tag + varint(data.nbytes if isinstance(data, StoredTensor) else len(data))
             yield data
 
 
 def _append(parts: list[Part], item: bytes | Part) -> int:
-    if isinstance(item, Tensor):
+    if isinstance(item, StoredTensor):
         parts.append(item)
         return item.nbytes
-    if not parts or isinstance(parts[-1], Tensor):
+    if not parts or isinstance(parts[-1], StoredTensor):
         parts.append(bytearray())
     last = parts[-1]
     assert isinstance(last, bytearray)

@@ -13,7 +13,7 @@ from ....runtime.ir.graph import Dim, Function, Graph, Node, Reference, Training
 from ....runtime.ir.op import Foreign, Op
 from ....runtime.ir.opset_upgrade import upgrade
 from ....runtime.tensor.file import Source
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from .protobuf import Memory, decode
 from .schema import Message
 from .tensor import Files, Text, sparse_of, tensor_of
@@ -233,7 +233,9 @@ class _Reader:
         graph.values[name] = value
         return value
 
-    def weight(self, graph: Graph, name: str, tensor: Tensor, message: Message, known: dict[str, Message]) -> None:
+    def weight(
+        self, graph: Graph, name: str, tensor: StoredTensor, message: Message, known: dict[str, Message]
+    ) -> None:
         """A weight, which may also be an input: then it is the input's default, and symbolic dimensions stay."""
         if name in graph.weights:
             raise self.malformed("E-ONNX-SSA", message, f"the value {name!r} is defined twice")
@@ -306,7 +308,7 @@ class _Reader:
             value.producer = made
         graph.nodes.append(made)
 
-    def constant(self, message: Message, name: str, value: Any) -> Tensor | None:
+    def constant(self, message: Message, name: str, value: Any) -> StoredTensor | None:
         """The tensor of a Constant node's attribute; None if it is known only at the function's call."""
         import numpy
 
@@ -319,13 +321,13 @@ class _Reader:
             raise self.malformed(
                 "E-ONNX-ATTRIBUTE", item, why, expected=FIELDS[CONSTANT_KINDS[name]], found=FIELDS.get(kind, kind)
             )
-        if isinstance(value, Tensor):
+        if isinstance(value, StoredTensor):
             return value
         if name.startswith("value_string"):
             texts = numpy.empty(len(value) if isinstance(value, list) else (), object)
             texts[...] = value
             return Text(texts)
-        return Tensor.of(numpy.array(value, numpy.float32 if name.startswith("value_float") else numpy.int64))
+        return StoredTensor.of(numpy.array(value, numpy.float32 if name.startswith("value_float") else numpy.int64))
 
     def operator(self, name: str, domain: str, overload: str) -> Op:
         """The function with that name, or an operator by name only."""

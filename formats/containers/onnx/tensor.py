@@ -13,7 +13,7 @@ from ....runtime.tensor.dtype import BY_ONNX, I64, STRING, DType
 from ....runtime.tensor.element_packing import nbytes
 from ....runtime.tensor.file import Source, contained
 from ....runtime.tensor.storage import Derived, Held, Region, Storage
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from .protobuf import Memory, Span
 from .schema import ELEMENT_WIRE, Message
 
@@ -41,7 +41,7 @@ EXTERNAL_KEYS = {"location", "offset", "length", "checksum", "basepath"}
 NUMBER = re.compile(r"[0-9]{1,19}")
 
 
-class Text(Tensor):
+class Text(StoredTensor):
     """An in-memory string tensor. Its bytes are each string's UTF-8 after its length (8 bytes)."""
 
     __slots__ = ("texts",)
@@ -61,7 +61,7 @@ class Text(Tensor):
         return self.texts
 
 
-class Sparse(Tensor):
+class Sparse(StoredTensor):
     """A sparse tensor: only nonzero elements are stored.
 
     Attributes:
@@ -71,7 +71,7 @@ class Sparse(Tensor):
 
     __slots__ = ("indices", "values")
 
-    def __init__(self, values: Tensor, indices: Tensor, shape: tuple[int, ...]) -> None:
+    def __init__(self, values: StoredTensor, indices: StoredTensor, shape: tuple[int, ...]) -> None:
         size = nbytes(values.dtype, shape)
         assert size is not None
         super().__init__(values.dtype, shape, Derived(size, max(1, size), self._dense))
@@ -151,7 +151,7 @@ def _links(source: Source) -> int:
     return os.fstat(source.fd).st_nlink
 
 
-def tensor_of(message: Message, files: Files) -> Tensor:
+def tensor_of(message: Message, files: Files) -> StoredTensor:
     """The tensor of a TensorProto, its data still in the file."""
     shape = shape_of(message, files)
     number = message.get("data_type", 0)
@@ -170,7 +170,7 @@ def tensor_of(message: Message, files: Files) -> Tensor:
         why = f"tensor {message.name()!r} is stored in segments, which nothing reads"
         raise UnsupportedError("E-ONNX-SEGMENT", files.source.path, why, at=message.at)
     if message.get("data_location", 0) == EXTERNAL:
-        return Tensor(dtype, shape, _external(message, dtype, shape, files))
+        return StoredTensor(dtype, shape, _external(message, dtype, shape, files))
     given = [
         name
         for name in DATA_FIELDS
@@ -193,11 +193,11 @@ def tensor_of(message: Message, files: Files) -> Tensor:
                 expected=f"{size:,}",
                 found=f"{have:,}",
             )
-        return Tensor(dtype, shape, files.span(spans[0]) if spans else Held(b""))
+        return StoredTensor(dtype, shape, files.span(spans[0]) if spans else Held(b""))
     wanted = TYPED.get(dtype.name, "int32_data")
     if given != [wanted]:
         raise _tensor_error(message, files, f"of {dtype.name} has its values in {given[0]}", expected=wanted)
-    return Tensor(dtype, shape, _typed(message, spans, wanted, dtype, size, files))
+    return StoredTensor(dtype, shape, _typed(message, spans, wanted, dtype, size, files))
 
 
 def shape_of(message: Message, files: Files) -> tuple[int, ...]:
@@ -316,7 +316,7 @@ def _number(message: Message, entries: dict[str, str], key: str, files: Files) -
     return int(text)
 
 
-def sparse_of(message: Message, files: Files) -> tuple[str, Tensor]:
+def sparse_of(message: Message, files: Files) -> tuple[str, StoredTensor]:
     """The name and value of a SparseTensorProto, whose indices are read and checked; strings are dense, empty ones
     where none are given."""
     import numpy

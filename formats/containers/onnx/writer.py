@@ -9,7 +9,7 @@ from ....runtime.base.errors import UnsupportedError
 from ....runtime.contract.metadata import to_strings
 from ....runtime.ir.graph import Function, Graph, Node, Reference, Training, Value
 from ....runtime.tensor.dtype import STRING
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from . import reader as kinds
 from .schema import Message
 from .tensor import EXTERNAL, Sparse, Text
@@ -52,7 +52,7 @@ IR_OF_DTYPE = {
 IR_OF_FIELD = {"metadata_props": 10, "overload": 10, "device_configurations": 11, "configuration": 11}
 """IR versions that introduced dtypes and fields. Source: the version history in onnx.proto."""
 
-Place = Callable[[Tensor], tuple[str, int] | None]
+Place = Callable[[StoredTensor], tuple[str, int] | None]
 """The external file and offset of a weight's data; None for the model file itself."""
 
 
@@ -127,7 +127,7 @@ class _Writer:
             self.ir = max(self.ir, IR_OF_FIELD["metadata_props"])
         return info
 
-    def constant(self, name: str, tensor: Tensor, carried: dict[str, Any]) -> Message:
+    def constant(self, name: str, tensor: StoredTensor, carried: dict[str, Any]) -> Message:
         """A weight as the Constant node it was read from."""
         key = "sparse_value" if isinstance(tensor, Sparse) else "value"
         attribute = self.attribute(key, tensor, {})
@@ -180,8 +180,8 @@ class _Writer:
         if isinstance(value, Sparse):
             return self.sparse(value, "")
         if isinstance(value, numpy.ndarray):
-            value = Text(value) if value.dtype.kind in "OUT" else Tensor.of(value)
-        if isinstance(value, Tensor):
+            value = Text(value) if value.dtype.kind in "OUT" else StoredTensor.of(value)
+        if isinstance(value, StoredTensor):
             self.ir = max(self.ir, IR_OF_DTYPE.get(value.dtype.name, 0))
             return self.tensor(value, "", None)
         if kind in (kinds.FLOAT, kinds.FLOATS):
@@ -190,7 +190,7 @@ class _Writer:
             return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
         return int(value)
 
-    def tensor(self, tensor: Tensor, name: str, place: tuple[str, int] | None) -> Message:
+    def tensor(self, tensor: StoredTensor, name: str, place: tuple[str, int] | None) -> Message:
         if tensor.dtype.onnx is None:
             raise UnsupportedError(
                 "E-OUT-DTYPE", None, f"onnx has no data type for {name or 'an attribute'} ({tensor.dtype.name})"
@@ -272,7 +272,7 @@ def _kind(value: Any, *, many: bool) -> int:
         (Graph, kinds.GRAPH),
         (Value, kinds.TYPE),
         (Sparse, kinds.SPARSE),
-        ((Tensor, numpy.ndarray), kinds.TENSOR),
+        ((StoredTensor, numpy.ndarray), kinds.TENSOR),
         ((str, bytes), kinds.STRING),
         ((float, numpy.floating), kinds.FLOAT),
         (object, kinds.INT),

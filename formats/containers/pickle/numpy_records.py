@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.base.errors import FormatError, UnsupportedError
 from ....runtime.tensor.dtype import of_numpy
 from ....runtime.tensor.storage import Held, Storage
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ....runtime.tensor.strided import strided, swapped
-from ....runtime.tensor.tensor import Tensor
 from .cursor import DAMAGED, Span
 from .machine import Global, Record
 
@@ -54,7 +54,7 @@ def is_array(record: Record) -> bool:
     return record.name in (RECONSTRUCT, FROM_BUFFER)
 
 
-def array(record: Record, file: str) -> Tensor:
+def array(record: Record, file: str) -> StoredTensor:
     """The array of a record, its bytes left where they are.
 
     Raises:
@@ -90,7 +90,7 @@ def array(record: Record, file: str) -> Tensor:
     if fortran and len(shape) > 1 and need:
         strides = tuple(math.prod(shape[:axis]) for axis in range(len(shape)))
         storage = strided(storage, numpy_dtype.itemsize, shape, strides)
-    return Tensor(ours, shape, storage)
+    return StoredTensor(ours, shape, storage)
 
 
 def scalar(record: Record, file: str) -> np.generic:

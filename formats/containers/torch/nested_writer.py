@@ -13,7 +13,7 @@ import numpy as np
 from ....runtime.base.errors import UsageError
 from ....runtime.contract.format import FileLayout
 from ....runtime.tensor.dtype import DType
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..zip import layout
 from .writer import ALIGNMENT, MARK, REDUCE, STOP, TUPLE, PickleWriter, archive_entries, integer, text
 
@@ -23,7 +23,7 @@ EXPECTED = "dictionaries, lists, tuples, sets, tensors, arrays, numbers, strings
 CONSTANTS = {None: b"N", True: b"\x88", False: b"\x89"}
 
 
-def nested_file(name: str, value: Any, tensor_of: Callable[[Any], Tensor | None]) -> FileLayout:
+def nested_file(name: str, value: Any, tensor_of: Callable[[Any], StoredTensor | None]) -> FileLayout:
     """An archive of a nested value.
 
     Args:
@@ -40,10 +40,10 @@ def nested_file(name: str, value: Any, tensor_of: Callable[[Any], Tensor | None]
 class _NestedWriter(PickleWriter):
     """Tensors that occur twice share their storage."""
 
-    def __init__(self, tensor_of: Callable[[Any], Tensor | None]) -> None:
+    def __init__(self, tensor_of: Callable[[Any], StoredTensor | None]) -> None:
         super().__init__()
         self.tensor_of = tensor_of
-        self.tensors: list[Tensor] = []
+        self.tensors: list[StoredTensor] = []
         self._keys: dict[int, int] = {}
         self._kept: list[Any] = []
 
@@ -94,7 +94,7 @@ class _NestedWriter(PickleWriter):
     def _called(self, module: str, name: str, *arguments: bytes) -> bytes:
         return b"".join([self.name(module, name), MARK, *arguments, TUPLE, REDUCE])
 
-    def _tensor(self, item: Any, tensor: Tensor, path: tuple[str, ...]) -> bytes:
+    def _tensor(self, item: Any, tensor: StoredTensor, path: tuple[str, ...]) -> bytes:
         if id(item) not in self._keys:
             self._keys[id(item)] = len(self.tensors)
             self._kept.append(item)

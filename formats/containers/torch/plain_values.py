@@ -12,7 +12,7 @@ from typing import Any
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import LimitError, UnsupportedError
 from ....runtime.tensor.dtype import BY_TORCH
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..pickle.builders import NAMESPACES
 from ..pickle.cursor import Span
 from ..pickle.machine import Global, Record, Value
@@ -39,7 +39,7 @@ class Found:
         is_parameter: whether it is an `nn.Parameter`.
     """
 
-    tensor: Tensor
+    tensor: StoredTensor
     requires_grad: bool
     is_parameter: bool
 

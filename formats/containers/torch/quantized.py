@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.base.dataclass import dataclass
 from ....runtime.tensor.dtype import DTYPES, F32, DType
 from ....runtime.tensor.storage import Derived, Storage
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,7 @@ def dequantized(
     shape: tuple[int, ...],
     parameters: Sequence[Any],
     malformed: Callable[[str], Exception],
-) -> tuple[Tensor, str]:
+) -> tuple[StoredTensor, str]:
     """The f32 tensor, and the scheme in words.
 
     Args:
@@ -87,7 +87,7 @@ Formula = Callable[["np.ndarray", int], "np.ndarray"]
 
 def _length(values: Any) -> int | None:
     """Number of scales or zero points, or None if they are not numeric."""
-    if isinstance(values, Tensor):
+    if isinstance(values, StoredTensor):
         return (
             values.count
             if len(values.shape) == 1 and values.dtype.kind in ("float", "int") and values.dtype.numpy is not None
@@ -98,14 +98,16 @@ def _length(values: Any) -> int | None:
     )
 
 
-def _key(values: Tensor | list[float]) -> Hashable:
-    return (values.storage.key or id(values.storage), values.dtype) if isinstance(values, Tensor) else tuple(values)
+def _key(values: StoredTensor | list[float]) -> Hashable:
+    return (
+        (values.storage.key or id(values.storage), values.dtype) if isinstance(values, StoredTensor) else tuple(values)
+    )
 
 
-def _array(values: Tensor | list[float]) -> np.ndarray:
+def _array(values: StoredTensor | list[float]) -> np.ndarray:
     import numpy
 
-    return values.numpy() if isinstance(values, Tensor) else numpy.array(values)
+    return values.numpy() if isinstance(values, StoredTensor) else numpy.array(values)
 
 
 def _per_tensor(scale: float, zero: int) -> Formula:
@@ -120,7 +122,9 @@ def _per_tensor(scale: float, zero: int) -> Formula:
     return formula
 
 
-def _per_channel(scales: Tensor | list[float], zeros: Tensor | list[float], length: int, inner: int) -> Formula:
+def _per_channel(
+    scales: StoredTensor | list[float], zeros: StoredTensor | list[float], length: int, inner: int
+) -> Formula:
     @functools.cache
     def read() -> tuple[np.ndarray, np.ndarray]:
         import numpy
@@ -141,7 +145,7 @@ def _per_channel(scales: Tensor | list[float], zeros: Tensor | list[float], leng
 
 def _tensor(
     storage: Storage, kind: QuantizedType, shape: tuple[int, ...], formula: Formula, parameters: Hashable
-) -> Tensor:
+) -> StoredTensor:
     count = math.prod(shape)
     group = math.lcm(storage.step, kind.itemsize)
     elements = group // kind.itemsize * kind.packed
@@ -163,4 +167,4 @@ def _tensor(
             return formula(codes, first).astype("<f4", copy=False).view(numpy.uint8).data
 
     key = None if storage.key is None else (storage.key, "dequantized", parameters)
-    return Tensor(F32, shape, Derived(4 * count, 4 * elements, read, key, sequential=storage.sequential))
+    return StoredTensor(F32, shape, Derived(4 * count, 4 * elements, read, key, sequential=storage.sequential))

@@ -10,7 +10,7 @@ from ....runtime.base.units import counted
 from ....runtime.contract.format import ReadOptions
 from ....runtime.contract.metadata import from_strings
 from ....runtime.ir.graph import Graph
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..pickle.cursor import Span
 from .checkpoint_walk import Leaf, Path, Walk
 from .legacy_stream import Checkpoint
@@ -51,7 +51,7 @@ def fill(graph: Graph, checkpoint: Checkpoint, options: ReadOptions, depth: int)
     others: list[Leaf] = []
     uncounted = 0
     for leaf in Walk(checkpoint, graph.files[0], depth).leaves():
-        if isinstance(leaf.value, Tensor):
+        if isinstance(leaf.value, StoredTensor):
             if leaf.owner is None:
                 holding.append(leaf)
         elif len(others) < OTHERS_LIMIT:

@@ -15,8 +15,8 @@ from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError, UnsupportedError
 from ....runtime.tensor.dtype import BY_TORCH, DType
 from ....runtime.tensor.storage import Derived, Held, Region, Storage
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ....runtime.tensor.strided import is_row_order, strided, swapped
-from ....runtime.tensor.tensor import Tensor
 from ..pickle.cursor import DAMAGED
 from ..pickle.machine import Global, Persistent, Record
 from ..pickle.numpy_records import array
@@ -191,12 +191,12 @@ class Rebuilder:
             or (name in TENSOR_CLASSES and record.state is not None)
         )
 
-    def rebuild(self, record: Record) -> tuple[Tensor, str | None]:
+    def rebuild(self, record: Record) -> tuple[StoredTensor, str | None]:
         """The tensor of a record, and how it was quantized; UnsupportedError for kinds that have no plain values."""
         self._scheme = None
         return self._tensor(record), self._scheme
 
-    def _tensor(self, record: Record, *, plain: bool = False) -> Tensor:
+    def _tensor(self, record: Record, *, plain: bool = False) -> StoredTensor:
         """`plain` refuses tensors that are made of other tensors, so that none is made of itself."""
         seen = 0
         while record.name in WRAPPERS or record.name in TYPED:
@@ -241,7 +241,7 @@ class Rebuilder:
 
     def _plain(
         self, record: Record, arguments: tuple[Any, ...], dtype_name: str | None = None, metadata: Any = None
-    ) -> Tensor:
+    ) -> StoredTensor:
         reference = self.reference(arguments[0], record)
         name = dtype_name or reference[0].dtype
         dtype = BY_TORCH.get(name)
@@ -254,7 +254,7 @@ class Rebuilder:
             storage = _flipped(storage, dtype, conj=bool(metadata.get("conj")), neg=bool(metadata.get("neg")))
         if dtype.bits == 4:
             shape = (*shape[:-1], shape[-1] * 2) if shape else (2,)
-        return Tensor(dtype, shape, storage)
+        return StoredTensor(dtype, shape, storage)
 
     def view(self, record: Record, arguments: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shape and strides, when they and the offset are natural numbers that fit each other."""
@@ -299,12 +299,12 @@ class Rebuilder:
             return part_of(base, offset * size, count * size)
         return strided(base, size, shape, strides, offset)
 
-    def _v2(self, record: Record) -> Tensor:
+    def _v2(self, record: Record) -> StoredTensor:
         return self._plain(
             record, self._arguments(record, 4), None, record.arguments[6] if len(record.arguments) > 6 else None
         )
 
-    def _v3(self, record: Record) -> Tensor:
+    def _v3(self, record: Record) -> StoredTensor:
         arguments = self._arguments(record, 7)
         dtype = arguments[6]
         if not isinstance(dtype, Global) or not dtype.name.startswith("torch."):
@@ -324,7 +324,7 @@ class Rebuilder:
             )
         return record.arguments
 
-    def _copied(self, record: Record) -> Tensor:
+    def _copied(self, record: Record) -> StoredTensor:
         """A tensor of a device without storages, saved as a numpy array or a tensor of the processor, and its dtype."""
         inner, dtype = self._arguments(record, 2)[:2]
         if not isinstance(inner, Record):
@@ -333,7 +333,7 @@ class Rebuilder:
         wanted = BY_TORCH.get(dtype.name.removeprefix("torch.")) if isinstance(dtype, Global) else None
         return made if wanted is None or wanted is made.dtype else made.cast(wanted)
 
-    def _quantized(self, record: Record) -> Tensor:
+    def _quantized(self, record: Record) -> StoredTensor:
         arguments = self._arguments(record, 5)
         reference = self.reference(arguments[0], record)
         ref = reference[0]
@@ -360,7 +360,7 @@ class Rebuilder:
         return tensor
 
 
-_REBUILD: Mapping[str, Callable[[Rebuilder, Record], Tensor]] = {
+_REBUILD: Mapping[str, Callable[[Rebuilder, Record], StoredTensor]] = {
     "torch._utils._rebuild_tensor": Rebuilder._v2,
     "torch._utils._rebuild_tensor_v2": Rebuilder._v2,
     "torch._utils._rebuild_tensor_v3": Rebuilder._v3,

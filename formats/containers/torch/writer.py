@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ....runtime.base.errors import UnsupportedError
 from ....runtime.contract.format import FileLayout
 from ....runtime.tensor.dtype import DType
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..zip import Entry, layout
 from .tensor_records import STORAGES
 
@@ -23,13 +23,15 @@ CLASSES = {dtype: f"{name}Storage" for name, dtype in STORAGES.items()}
 PERSISTENT, REDUCE, MARK, TUPLE, STOP = b"Q", b"R", b"(", b"t", b"."
 
 
-def file(name: str, tensors: Sequence[tuple[str, Tensor]], metadata: dict[str, str]) -> FileLayout:
+def file(name: str, tensors: Sequence[tuple[str, StoredTensor]], metadata: dict[str, str]) -> FileLayout:
     """An archive of tensors, in order, and of metadata that torch ignores."""
     entries = archive_entries(pickled(tensors), [tensor for _, tensor in tensors], metadata)
     return layout(name, entries, alignment=ALIGNMENT)
 
 
-def archive_entries(data: bytes, tensors: Sequence[Tensor], metadata: dict[str, str] | None = None) -> list[Entry]:
+def archive_entries(
+    data: bytes, tensors: Sequence[StoredTensor], metadata: dict[str, str] | None = None
+) -> list[Entry]:
     """The members of an archive: a pickle, and the storages 0, 1, 2 ... that it refers to."""
     entries = [Entry(f"{ROOT}/data.pkl", data, None), Entry(f"{ROOT}/byteorder", b"little", None)]
     entries += [Entry(f"{ROOT}/data/{key}", b"", tensor) for key, tensor in enumerate(tensors)]
@@ -38,7 +40,7 @@ def archive_entries(data: bytes, tensors: Sequence[Tensor], metadata: dict[str, 
     return [*entries, Entry(f"{ROOT}/version", VERSION, None)]
 
 
-def pickled(tensors: Sequence[tuple[str, Tensor]]) -> bytes:
+def pickled(tensors: Sequence[tuple[str, StoredTensor]]) -> bytes:
     """The pickle (protocol 2) of an OrderedDict of tensors whose storages are called 0, 1, 2 ..."""
     writer = PickleWriter()
     parts = [b"\x80\x02", writer.empty(), MARK]
@@ -67,7 +69,7 @@ class PickleWriter:
         """An empty OrderedDict."""
         return self.name("collections", "OrderedDict") + b")R"
 
-    def tensor(self, name: str, tensor: Tensor, key: str, *, requires_grad: bool = False) -> bytes:
+    def tensor(self, name: str, tensor: StoredTensor, key: str, *, requires_grad: bool = False) -> bytes:
         """The call that rebuilds a tensor; dtypes that torch got lately name themselves beside an untyped storage."""
         assert tensor.dtype.torch is not None
         typed = CLASSES.get(tensor.dtype.torch)
@@ -96,7 +98,7 @@ class PickleWriter:
         return b"".join([function, MARK, *reference, *view, *dtype, TUPLE, REDUCE])
 
 
-def torch_shape(name: str, tensor: Tensor) -> tuple[int, ...]:
+def torch_shape(name: str, tensor: StoredTensor) -> tuple[int, ...]:
     """The shape as torch counts it: it holds two 4-bit numbers in one element."""
     shape, dtype = tensor.shape, tensor.dtype
     if not _is_paired(dtype):

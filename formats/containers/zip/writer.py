@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UnsupportedError
 from ....runtime.contract.format import Checksum, FileLayout, Piece
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from .records import (
     CENTRAL,
     CENTRAL_MAGIC,
@@ -48,13 +48,13 @@ class Entry:
 
     name: str
     head: bytes
-    data: Tensor | bytes | None = None
+    data: StoredTensor | bytes | None = None
     comment: bytes = b""
 
     @property
     def nbytes(self) -> int:
         """Bytes of head and data."""
-        return len(self.head) + (self.data.nbytes if isinstance(self.data, Tensor) else len(self.data or b""))
+        return len(self.head) + (self.data.nbytes if isinstance(self.data, StoredTensor) else len(self.data or b""))
 
 
 def layout(name: str, entries: Sequence[Entry], *, alignment: int = 64) -> FileLayout:
@@ -67,16 +67,16 @@ def layout(name: str, entries: Sequence[Entry], *, alignment: int = 64) -> FileL
     _check_names(entries)
     pieces: list[Piece] = []
     directory = bytearray()
-    tensors: list[tuple[int, int, int, int, Tensor]] = []
+    tensors: list[tuple[int, int, int, int, StoredTensor]] = []
     position = 0
     for entry in entries:
         literal = entry.head + (entry.data if isinstance(entry.data, bytes) else b"")
         crc = zlib.crc32(literal)
-        streamed = isinstance(entry.data, Tensor) and entry.data.nbytes > 0
+        streamed = isinstance(entry.data, StoredTensor) and entry.data.nbytes > 0
         header = _local(entry, position, 0 if streamed else crc, alignment)
         pieces.append(Piece(position, header + literal))
         if streamed:
-            assert isinstance(entry.data, Tensor)
+            assert isinstance(entry.data, StoredTensor)
             tensors.append((position, len(directory), position + len(header) + len(literal), crc, entry.data))
         directory += _central(entry, position, 0 if streamed else crc)
         position += len(header) + entry.nbytes

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ....runtime.base.errors import FormatError
 from ....runtime.ir.graph import Value
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..net import Net
 
 Pads = tuple[int, int]
 """Samples before and behind the others."""
 
 
-def kernel(net: Net, name: str) -> Tensor:
+def kernel(net: Net, name: str) -> StoredTensor:
     """The weight of a convolution, [out, in / groups, width] or, of a transposed one, [in, out / groups, width]."""
     tensor = net.tensor(f"{name}.weight")
     if len(tensor.shape) != 3:
@@ -63,6 +63,6 @@ def pointwise1d(net: Net, x: Value, name: str) -> Value:
     if weight.shape[2] != 1:
         why = f"{name}.weight of the shape {list(weight.shape)} is not that of a linear layer"
         raise FormatError("E-ARCH-SHAPE", None, why, expected="[out, in, 1]")
-    matrix = net.named(f"{name}.weight", Tensor(weight.dtype, weight.shape[:2], weight.storage).cast("f32"))
+    matrix = net.named(f"{name}.weight", StoredTensor(weight.dtype, weight.shape[:2], weight.storage).cast("f32"))
     y: Value = net.MatMul(x, net.Transpose(matrix, perm=[1, 0]))
     return net.Add(y, net.vector(f"{name}.bias")) if net.has(f"{name}.bias") else y

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....runtime.base.errors import FormatError
 from ....runtime.ir.graph import Value
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ...schema.computed_weights import computed, f32
 from ..net import Net
 from .conv1d import kernel, pointwise1d
@@ -40,7 +40,7 @@ def codebook_sum(net: Net, codes: Value, codebooks: Sequence[str]) -> Value:
     return value
 
 
-def codebook(net: Net, name: str) -> Tensor:
+def codebook(net: Net, name: str) -> StoredTensor:
     """A codebook, [vectors, channels]."""
     tensor = net.tensor(name)
     if len(tensor.shape) != 2:
@@ -110,13 +110,13 @@ def factorized_sum(net: Net, codes: Value, names: Sequence[str]) -> Value:
     return value
 
 
-def _half_squares(table: Tensor) -> np.ndarray:
+def _half_squares(table: StoredTensor) -> np.ndarray:
     """Half the squared length of each vector, negative."""
     found: np.ndarray = np.square(table.numpy(), dtype=np.float32).sum(1) / np.float32(-2)
     return found
 
 
-def _units(codebook: Tensor) -> np.ndarray:
+def _units(codebook: StoredTensor) -> np.ndarray:
     """Each vector divided by its length."""
     table = codebook.numpy()
     lengths = np.sqrt(np.square(table, dtype=np.float64).sum(1, keepdims=True))

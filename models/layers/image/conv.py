@@ -7,7 +7,7 @@ from typing import Any
 
 from ....runtime.base.errors import FormatError
 from ....runtime.ir.graph import Value
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..linear import linear
 from .image_net import ImageNet
 from .kernels import NORM_EPS, PARAMETERS, Kernel, affine, normed_kernel, plain_kernel
@@ -85,7 +85,7 @@ def pointwise(net: ImageNet, x: Value, name: str) -> Value:
     if weight.shape[2:] != (1, 1):
         why = f"{name}.weight of the shape {list(weight.shape)} is not that of a linear layer"
         raise FormatError("E-ARCH-SHAPE", None, why, expected="[out, in] or [out, in, 1, 1]")
-    matrix = net.named(f"{name}.weight", Tensor(weight.dtype, weight.shape[:2], weight.storage).cast("f32"))
+    matrix = net.named(f"{name}.weight", StoredTensor(weight.dtype, weight.shape[:2], weight.storage).cast("f32"))
     y: Value = net.MatMul(x, net.Transpose(matrix, perm=[1, 0]))
     return net.Add(y, net.vector(f"{name}.bias")) if net.has(f"{name}.bias") else y
 

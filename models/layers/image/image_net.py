@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ....runtime.base.errors import FormatError
 from ....runtime.contract.architecture import Config
 from ....runtime.ir.graph import Value
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..mlp import ACTIVATIONS
 from ..net import Net
 
@@ -32,7 +32,7 @@ class ImageNet(Net):
         height, width = self.config.values.get("fixed_size") or ("height", "width")
         return self.input("pixel_values", "f32", ("batch", self.kernel(first).shape[1], height, width))
 
-    def kernel(self, name: str) -> Tensor:
+    def kernel(self, name: str) -> StoredTensor:
         """The weight of a convolution, [out, in / groups, height, width]."""
         tensor = self.tensor(name)
         if len(tensor.shape) != 4:
@@ -83,17 +83,17 @@ class Inner(ImageNet):
         super().__init__(outer.graph, config, _Prefixed(outer.weights, prefix))
         self._prefix = prefix
 
-    def _weight(self, name: str, tensor: Tensor) -> Value:
+    def _weight(self, name: str, tensor: StoredTensor) -> Value:
         return super()._weight(self._prefix + name, tensor)
 
 
-class _Prefixed(Mapping[str, Tensor]):
+class _Prefixed(Mapping[str, StoredTensor]):
     """The weights whose names begin with a prefix, without it."""
 
-    def __init__(self, weights: Mapping[str, Tensor], prefix: str) -> None:
+    def __init__(self, weights: Mapping[str, StoredTensor], prefix: str) -> None:
         self._weights, self._prefix = weights, prefix
 
-    def __getitem__(self, name: str) -> Tensor:
+    def __getitem__(self, name: str) -> StoredTensor:
         return self._weights[self._prefix + name]
 
     def __contains__(self, name: object) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError
 from ....runtime.tensor.scaled import scaled_rows
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ...schema.computed_weights import computed, f32
 from ..net import Net
 from .image_net import ImageNet
@@ -27,7 +27,7 @@ PARAMETERS = ("weight", "bias", "running_mean", "running_var")
 class Kernel:
     """The weight of a convolution, f32 [out, in / groups, height, width], and its bias, f32 [out] or None."""
 
-    weight: Tensor
+    weight: StoredTensor
     bias: np.ndarray | None
 
 

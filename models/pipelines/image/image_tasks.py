@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ....runtime.contract.architecture import MODEL, Config, GraphBuilder, RunOptions, Task
 from ....runtime.ir.graph import Graph, Value
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ...layers.image.image_net import ImageNet
 from ...schema.network_hyperparameters import IMAGE_CLASSIFICATION, IMAGE_FEATURES
 
@@ -46,7 +46,7 @@ def image_tasks(
 def image_graph(build: Callable[[ImageNet], None]) -> GraphBuilder:
     """The builder of a graph whose nodes `build` adds."""
 
-    def graph(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         build(ImageNet(graph, config, weights))
 
     return graph

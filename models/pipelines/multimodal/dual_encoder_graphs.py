@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from ....runtime.contract.architecture import Config, GraphBuilder
 from ....runtime.contract.part_graph import add_part
 from ....runtime.ir.graph import Graph, Value
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ...layers.net import Net
 
 TEXT, VISION = "text", "vision"
@@ -32,7 +32,7 @@ def similarities(text: Vector, image: Vector) -> GraphBuilder:
     and ``image_embeds`` of length 1; the logits are cosines times exp(`logit_scale`), plus `logit_bias` if the model
     has it."""
 
-    def graph(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         net = Net(graph, config, weights)
         towers = {name: add_part(graph, config, weights, name, fixed=fixed) for name in (TEXT, VISION)}
         texts, images = (
@@ -53,7 +53,7 @@ def similarities(text: Vector, image: Vector) -> GraphBuilder:
 def tower(name: str, vector: Vector) -> GraphBuilder:
     """The graph of one tower, with its outputs and the vectors that are not among them as `EMBEDS` names them."""
 
-    def graph(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         net = Net(graph, config, weights)
         outputs = add_part(graph, config, weights, name, fixed=fixed)
         vectors = vector(net, outputs)

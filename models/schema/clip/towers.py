@@ -9,7 +9,7 @@ from ....runtime.base.dataclass import dataclass
 from ....runtime.contract.architecture import HF, Config, Key, Row, Stored, Weight
 from ....runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, flag, word
 from ....runtime.contract.naming import Module
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..encoder_weights import norm
 from ..fused_weight_layout import RowShare
 from ..hyperparameters import LAYERS, OWN_HEAD_DIM, matrix
@@ -124,7 +124,7 @@ def vision_keys(stem: str, task: str, *, act: str, eps: float, patch: int, pool:
     )
 
 
-def settle_vision(config: Config, weights: dict[str, Tensor]) -> None:
+def settle_vision(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Take sizes from the weights."""
     settle_vit(config, weights)
     projection = weights.get("visual_projection.weight")

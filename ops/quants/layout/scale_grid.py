@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ....runtime.contract.quantization_scheme import Checkpoint
 from ....runtime.tensor.dtype import F32
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from .fields import Values
 
 SCALES = ("f32", "f16", "bf16", "f64", "f8_e8m0", "u8")
@@ -49,7 +49,7 @@ class Grid:
         self.one = one
         self.height, self.grid = rows, grid
         self.block = (math.ceil(rows / grid[0]), math.ceil(self.columns / grid[1])) if block is None or one else block
-        self.tensor = Tensor(tensor.dtype, (max(1, math.prod(tensor.shape) // grid[1]), grid[1]), tensor.storage)
+        self.tensor = StoredTensor(tensor.dtype, (max(1, math.prod(tensor.shape) // grid[1]), grid[1]), tensor.storage)
 
     def rows(self, first: int, last: int) -> npt.NDArray[Any]:
         """The numbers of rows ``[first, last)`` as they are stored, [rows, blocks of columns]; rows of all matrices are

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 
 BAND = 2 * 2**20
 """Bytes of a band."""
@@ -32,7 +32,7 @@ _KEPT = _Kept()
 class Columns:
     """The transpose [columns, rows] of a matrix of plain elements."""
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: StoredTensor) -> None:
         self.tensor = tensor
         self.rows, self.width = tensor.shape
         self.dtype = tensor.dtype.as_numpy()

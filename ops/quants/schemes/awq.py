@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout.packed_integers import numbers, scaled
 from ..layout.transposed_columns import Columns
 
@@ -41,7 +41,7 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
     return found
 
 
-def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
+def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> StoredTensor:
     """GEMM: ``qweight`` [in, out / 8], ``qzeros`` [groups, out / 8], ``scales`` [groups, out]; the zero point is 8
     without ``qzeros``."""
     packed = checkpoint.matrix(f"{stem}.qweight", ("i32", "u32"))
@@ -69,7 +69,7 @@ def outputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
     return computed((outputs, inputs), rows, [packed])
 
 
-def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
+def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> StoredTensor:
     """GEMV: ``qweight`` [out, in / 8] in order, ``qzeros`` [out, words], ``scales`` [out, 8 * words], whose last
     columns are unused."""
     packed = checkpoint.matrix(f"{stem}.qweight", ("i32", "u32"))
@@ -97,7 +97,7 @@ def inputs_packed(checkpoint: Checkpoint, stem: str, group: int) -> Tensor:
     return computed((outputs, inputs), rows, [packed])
 
 
-def _zeros(checkpoint: Checkpoint, stem: str, shape: tuple[int, int]) -> Tensor | None:
+def _zeros(checkpoint: Checkpoint, stem: str, shape: tuple[int, int]) -> StoredTensor | None:
     if not checkpoint.setting("zero_point", True, bool) and f"{stem}.qzeros" not in checkpoint.tensors:
         return None
     return checkpoint.part(f"{stem}.qzeros", ("i32", "u32"), shape, stem)

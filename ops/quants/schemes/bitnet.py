@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ....runtime.contract.quantization_scheme import BAND, Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 
 LAYERS, MODES = ("bitlinear", "autobitlinear"), ("offline", "online")
 FLOATS = ("f32", "f16", "bf16")
@@ -46,7 +46,7 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
     return found
 
 
-def _times(weight: Tensor, factor: np.float32) -> Tensor:
+def _times(weight: StoredTensor, factor: np.float32) -> StoredTensor:
     """Packed or float weights times a factor."""
     count, columns = weight.shape
     packed = weight.dtype.name == "u8"
@@ -57,7 +57,7 @@ def _times(weight: Tensor, factor: np.float32) -> Tensor:
     return computed((CODES * count if packed else count, columns), rows, (weight,))
 
 
-def _ternary(packed: Tensor, first: int, last: int) -> np.ndarray:
+def _ternary(packed: StoredTensor, first: int, last: int) -> np.ndarray:
     """Rows of a packed matrix, as -1, 0 and 1."""
     count = packed.shape[0]
     pieces = []
@@ -67,7 +67,7 @@ def _ternary(packed: Tensor, first: int, last: int) -> np.ndarray:
     return np.concatenate(pieces)
 
 
-def _rounded(weight: Tensor) -> Tensor:
+def _rounded(weight: StoredTensor) -> StoredTensor:
     """Float weights rounded to -1, 0 and 1 times their mean magnitude."""
     scale = _mean_magnitude(weight)
 
@@ -78,7 +78,7 @@ def _rounded(weight: Tensor) -> Tensor:
     return computed(weight.shape, rows, (weight,))
 
 
-def _mean_magnitude(weight: Tensor) -> Callable[[], np.float32]:
+def _mean_magnitude(weight: StoredTensor) -> Callable[[], np.float32]:
     """One by the mean magnitude of a matrix, which is read once, when it is needed."""
 
     @functools.cache

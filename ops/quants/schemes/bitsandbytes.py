@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 
 KINDS = ("nf4", "fp4")
 STATES = tuple(f".quant_state.bitsandbytes__{kind}" for kind in KINDS)
@@ -46,7 +46,7 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
     return found
 
 
-def rows_scaled(checkpoint: Checkpoint, stem: str) -> Tensor:
+def rows_scaled(checkpoint: Checkpoint, stem: str) -> StoredTensor:
     """8 bits: ``weight`` [out, in] of integers, ``SCB`` [out], the largest magnitude of each row."""
     weight = checkpoint.matrix(f"{stem}.weight", ("i8",))
     scales = checkpoint.part(f"{stem}.SCB", ("f32", "f16"), weight.shape[:1], stem)
@@ -66,9 +66,9 @@ def rows_scaled(checkpoint: Checkpoint, stem: str) -> Tensor:
 class Scales:
     """The scales of runs, possibly quantized themselves: ``table[code] * scale of its run + offset``."""
 
-    codes: Tensor
+    codes: StoredTensor
     table: npt.NDArray[np.float32]
-    of_runs: Tensor
+    of_runs: StoredTensor
     run: int
     offset: np.float32
 
@@ -106,7 +106,7 @@ class State:
         parts = ("absmax", "quant_map", *(("nested_absmax", "nested_quant_map") if nested else ()))
         self.names = [name, *(f"{name}.{part}" for part in parts), name + ending]
 
-    def tensor(self) -> Tensor:
+    def tensor(self) -> StoredTensor:
         """The weight."""
         return computed(self.shape, self.rows, (self.codes, self.absmax))
 

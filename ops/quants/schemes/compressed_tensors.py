@@ -15,8 +15,8 @@ import numpy as np
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UnsupportedError
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ....runtime.tensor.strided import strided
-from ....runtime.tensor.tensor import Tensor
 from ..layout.packed_integers import numbers
 from ..layout.scale_grid import Grid
 from . import mxfp4
@@ -130,7 +130,7 @@ def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpa
     found.add(f"{stem}.weight", computed((outputs, inputs), rows, (packed,)), names)
 
 
-def _packed(checkpoint: Checkpoint, stem: str, dtype: str) -> Tensor:
+def _packed(checkpoint: Checkpoint, stem: str, dtype: str) -> StoredTensor:
     """The codes of a matrix."""
     name = f"{stem}.{PACKED}"
     if len(checkpoint.part(name, (dtype,)).shape) > 2:
@@ -233,7 +233,7 @@ def four_bit_floats(checkpoint: Checkpoint, stem: str, groups: list[Group], foun
         f"{stem}.{part}" for part in (PACKED, SCALE, "weight_global_scale") if f"{stem}.{part}" in checkpoint.tensors
     ]
     if exponents and shape[1] == scales.grid[1] * mxfp4.BLOCK.block:
-        codes = Tensor(packed.dtype, (shape[0], scales.grid[1], mxfp4.HALF), packed.storage)
+        codes = StoredTensor(packed.dtype, (shape[0], scales.grid[1], mxfp4.HALF), packed.storage)
         found.add(f"{stem}.weight", mxfp4.blocks(codes, scales.tensor), names)
         return
     divisor = np.float32(1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout.scale_grid import Grid
 
 FLOATS = ("f8_e4m3", "f8_e5m2")
@@ -57,14 +57,14 @@ def scaled(
     scales: str,
     block: tuple[int, int] | None,
     zeros: str | None = None,
-) -> Tensor:
+) -> StoredTensor:
     """``(weight - zero) * scale``, with one scale and zero point for each block."""
     weight = checkpoint.part(name, dtypes, of=scales)
     if len(weight.shape) < 2 or not weight.count:
         raise checkpoint.error("E-PACKED-SHAPE", f"tensor {name!r} is not a matrix", found=list(weight.shape))
     grid = Grid(checkpoint, scales, weight.shape, block, name)
     middle = None if zeros is None else Grid(checkpoint, zeros, weight.shape, block, name)
-    flat = Tensor(weight.dtype, (weight.count // weight.shape[-1], weight.shape[-1]), weight.storage)
+    flat = StoredTensor(weight.dtype, (weight.count // weight.shape[-1], weight.shape[-1]), weight.storage)
 
     def rows(first: int, last: int) -> np.ndarray:
         values = flat[first:last].numpy().astype(np.float32)

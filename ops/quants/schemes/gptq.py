@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout.packed_integers import numbers, scaled
 from ..layout.transposed_columns import Columns
 
@@ -68,7 +68,7 @@ class Matrix:
         self._in_order = False
         self._lock = threading.Lock()
 
-    def tensor(self) -> Tensor:
+    def tensor(self) -> StoredTensor:
         """The weight [out, in]."""
         return computed(
             (self.outputs, self.inputs), self.rows, [part.tensor for part in (self.codes, self.scales, self.zeros)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ..layout.packed_integers import numbers
 from ..layout.scale_grid import Grid
 from .compressed_tensors import E2M1
@@ -36,7 +36,7 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
     return found
 
 
-def four_bits(checkpoint: Checkpoint, stem: str) -> Tensor:
+def four_bits(checkpoint: Checkpoint, stem: str) -> StoredTensor:
     """``weight`` [out, in / 2] of E2M1 floats, the first in the low half; both scales multiply."""
     packed = checkpoint.matrix(f"{stem}.weight", ("u8",))
     shape = (packed.shape[0], packed.shape[1] * 2)

@@ -12,7 +12,7 @@ import numpy as np
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked
 from ....runtime.tensor.block_codec import block_type
 from ....runtime.tensor.storage import Derived
-from ....runtime.tensor.tensor import Tensor
+from ....runtime.tensor.stored_tensor import StoredTensor
 from ....runtime.tensor.transposed import transposed
 
 BLOCK = block_type("mxfp4")
@@ -37,7 +37,7 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
     return found
 
 
-def blocks(codes: Tensor, scales: Tensor) -> Tensor:
+def blocks(codes: StoredTensor, scales: StoredTensor) -> StoredTensor:
     """Convert to ggml's blocks, [..., columns]: the exponent first, then elements i and i + 16 in a byte instead of 2 i
     and 2 i + 1.
 
@@ -58,7 +58,7 @@ def blocks(codes: Tensor, scales: Tensor) -> Tensor:
         return out.reshape(-1).data
 
     storage = Derived(math.prod(codes.shape[:-1]) * size, size, read, sequential=codes.storage.sequential)
-    return Tensor(BLOCK, shape, storage)
+    return StoredTensor(BLOCK, shape, storage)
 
 
 SCHEME = Scheme(("mxfp4",), unpack)

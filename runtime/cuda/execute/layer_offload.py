@@ -14,7 +14,7 @@ from ...execute.run_options import RunOptions
 from ...ir.clone import needed
 from ...ir.graph import Graph, Node, Value
 from ...region.region import Region, region_of
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..memory.device_array import DeviceArray
 from ..memory.host_weight import weights_of
 from ..memory.pool import PoolShare
@@ -178,4 +178,4 @@ def _state(value: Value) -> int:
 
 
 def _fetched(feed: Any) -> Any:
-    return feed.numpy() if isinstance(feed, DeviceArray | Tensor) else feed
+    return feed.numpy() if isinstance(feed, DeviceArray | StoredTensor) else feed

@@ -18,7 +18,7 @@ from ...ir.graph import Graph, Node, Value
 from ...plan.kernel_api import Buffer
 from ...plan.plan import dtype_of
 from ...region.region import Region
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ...tensor.weight_array import Blocks, Packed, as_array
 from ..device.device import use_device
 from ..kernel.kernel import Launch
@@ -76,7 +76,7 @@ class Program(RegionProgram[DeviceWeight, "Runner"]):
         """The runner for feeds of these dtypes and shapes."""
         signatures = tuple(
             self._defaults.setdefault(id(feed), Fixed(feed))
-            if isinstance(feed, Tensor)
+            if isinstance(feed, StoredTensor)
             else describe_feed(feed, decides)
             for feed, decides in zip(feeds, self.decides, strict=True)
         )
@@ -152,7 +152,7 @@ class Runner:
         for place, feed in zip(plan.inputs, feeds, strict=True):
             if isinstance(place, int):
                 memory.slots[place] = feed.bytes
-            elif place is not None and not isinstance(feed, Tensor):
+            elif place is not None and not isinstance(feed, StoredTensor):
                 objects[place] = feed
         if plan.flagged is not None:
             memory.upload(plan.flagged, np.zeros(len(plan.flags), np.uint8))

@@ -11,7 +11,7 @@ import numpy as np
 from ...ir.graph import Graph, Value
 from ...region.region import used_weights
 from ...tensor.storage import Held, Mapped, Region
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ...tensor.weight_array import Blocks, Packed, load_weight, packed
 
 DeviceWeight: TypeAlias = np.ndarray | Blocks | Packed
@@ -32,7 +32,7 @@ def weights_of(graph: Graph) -> dict[Value, DeviceWeight]:
     }
 
 
-def host_weight(tensor: Tensor) -> DeviceWeight:
+def host_weight(tensor: StoredTensor) -> DeviceWeight:
     """The host array of a weight, shared while referenced."""
     storage = tensor.storage
     if type(storage) is Held:
@@ -44,10 +44,10 @@ def host_weight(tensor: Tensor) -> DeviceWeight:
     found: DeviceWeight | None = _known.get(key)
     if found is None:
         if isinstance(storage, Region) and storage.nbytes >= MIN_MAPPED_BYTES:
-            tensor = Tensor(tensor.dtype, tensor.shape, Mapped(storage))
+            tensor = StoredTensor(tensor.dtype, tensor.shape, Mapped(storage))
         found = _known[key] = _stored(tensor)
     return found
 
 
-def _stored(tensor: Tensor) -> DeviceWeight:
+def _stored(tensor: StoredTensor) -> DeviceWeight:
     return packed(tensor) or load_weight(tensor)

@@ -13,7 +13,7 @@ from ...plan.arena import place
 from ...plan.kernel_api import Allocation, Buffer
 from ...plan.plan import BasePlan
 from ...tensor.dtype import DType
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ...tensor.weight_array import as_array
 from ..kernel.kernel import Launch
 from ..memory.dynamic_length import Sized, parts
@@ -120,7 +120,7 @@ class OnHost:
 class Fixed:
     """An input with its default: a weight."""
 
-    tensor: Tensor
+    tensor: StoredTensor
 
 
 def assign_offsets(plan: Plan) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from ...ir.builder import Builder
 from ...ir.graph import Node, Value
 from ...tensor.scaled import scaled_rows
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.pattern import call, var
 from ..pattern.replace_nodes import constant
 from ..pattern.rewrite_rules import Build, Match, Rule
@@ -20,7 +20,7 @@ _conv = call("Conv|ConvTranspose", X, var("weight"), ..., name="conv")
 _padded = call("Pad", X, ..., name="pad")
 
 
-def _parameters(match: Match) -> tuple[Tensor, np.ndarray | None, int] | None:
+def _parameters(match: Match) -> tuple[StoredTensor, np.ndarray | None, int] | None:
     """Weight, bias and number of channels of a convolution with constant weights; None if their shapes do not fit."""
     node = match.node("conv")
     held = constant(match.graph, node.inputs[1])
@@ -78,7 +78,7 @@ def _scaled(power: int) -> Build:
             scaled = scaled_rows(weight, factor.astype(numbers))
         else:
             columns = factor[: weight.shape[1]].reshape(-1, *(1,) * (len(weight.shape) - 2))
-            scaled = Tensor.of((weight.numpy() * columns).astype(numbers))
+            scaled = StoredTensor.of((weight.numpy() * columns).astype(numbers))
         if not np.isfinite(scaled.numpy()).all():
             return None
         inputs: list[Value | None] = [node.inputs[0], build.weight(scaled)]

@@ -20,7 +20,7 @@ from ...ir.graph import Graph, Node, Value
 from ...ir.op import Op
 from ...ir.shape_inference import infer
 from ...tensor.dtype import F32
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import constant, graphs
 from ..pattern.stage import PipelinePass
 
@@ -261,7 +261,7 @@ class _Regions:
         if not any(count for _, count in behind):
             return value
         behind += [(0, 0)] * (len(held.shape) - len(lengths))
-        return build.weight(Tensor.of(np.pad(held.numpy(), behind)))
+        return build.weight(StoredTensor.of(np.pad(held.numpy(), behind)))
 
     def _mean(self, node: Node, build: Builder) -> None:
         """The mean of planes of a value in blocks."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
 from ...tensor.dtype import BF16, F16, F32, BlockType
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import constant, rewrite
 from .decomposition import decomposed
 
@@ -15,7 +15,7 @@ MOVES = ("Transpose", "Gather", "Reshape")
 """Operators whose result has the dtype of their first input."""
 
 
-def to_standard_onnx(graph: Graph, dequantize: Callable[[Tensor], Tensor]) -> None:
+def to_standard_onnx(graph: Graph, dequantize: Callable[[StoredTensor], StoredTensor]) -> None:
     """Rewrite `graph` to use only ONNX's operators, with one dtype per node.
 
     Args:

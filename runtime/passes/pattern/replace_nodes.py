@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 
 Replace = Callable[[Node, Builder], bool]
 """Builds what stands in for a node and says so, or builds nothing and says False. The node's outputs are given to what
@@ -49,7 +49,7 @@ def graphs(graph: Graph) -> Iterator[Graph]:
         pending += [below for node in inner.nodes if node.attributes for below in node.subgraphs]
 
 
-def constant(graph: Graph, value: Value | None) -> Tensor | None:
+def constant(graph: Graph, value: Value | None) -> StoredTensor | None:
     """The weight that a value of `graph` or an enclosing graph holds; None for computed or fed values."""
     around: Graph | None = graph
     while around is not None and value is not None:
@@ -60,7 +60,7 @@ def constant(graph: Graph, value: Value | None) -> Tensor | None:
     return None
 
 
-def constant_matrix(graph: Graph, value: Value | None, dtypes: tuple[str, ...]) -> Tensor | None:
+def constant_matrix(graph: Graph, value: Value | None, dtypes: tuple[str, ...]) -> StoredTensor | None:
     """A non-empty 2-D constant of one of these dtypes."""
     tensor = constant(graph, value)
     return (

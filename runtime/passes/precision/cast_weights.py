@@ -12,7 +12,7 @@ from ...base.dataclass import dataclass
 from ...base.errors import FormatError
 from ...ir.graph import Graph
 from ...tensor.dtype import BF16, F16, DType, dtype_named
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,7 +131,7 @@ class Cast:
     dtype: str | None = None
     rules: tuple[tuple[str, str], ...] = ()
     nan: str = "error"
-    dequantize: Callable[[Tensor], Tensor] | None = None
+    dequantize: Callable[[StoredTensor], StoredTensor] | None = None
     audits: list[Audit] = field(default_factory=list)
 
     def run(self, graph: Graph) -> bool:
@@ -148,7 +148,7 @@ class Cast:
                 changed = True
         return changed
 
-    def change(self, name: str, tensor: Tensor, dtype: DType) -> Tensor:
+    def change(self, name: str, tensor: StoredTensor, dtype: DType) -> StoredTensor:
         """A weight cast to `dtype`, audited while it is read."""
         audit = Audit(name, self.nan, tensor.count, dtype.name)
         self.audits.append(audit)
@@ -166,7 +166,7 @@ class Cast:
         """The dtype that `dtype` means for a graph."""
         return None if self.dtype is None else self._auto(graph) if self.dtype == AUTO else dtype_named(self.dtype)
 
-    def _wanted(self, name: str, tensor: Tensor, rules: list[tuple[Pattern, DType]], auto: DType) -> DType | None:
+    def _wanted(self, name: str, tensor: StoredTensor, rules: list[tuple[Pattern, DType]], auto: DType) -> DType | None:
         for pattern, dtype in rules:
             if pattern.search(name):
                 return dtype

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...ir.graph import Function, Graph, Node, Value
 from ...tensor.dtype import F32
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import graphs
 from .half import F16_MAX
 
@@ -140,7 +140,7 @@ class ValueOrigins:
         import numpy
 
         given = node.attributes.get("value")
-        tensors = [Tensor.of(given)] if isinstance(given, numpy.ndarray) and given.dtype == numpy.float32 else []
+        tensors = [StoredTensor.of(given)] if isinstance(given, numpy.ndarray) and given.dtype == numpy.float32 else []
         tensors += [self.held[value] for value in node.inputs if value in self.held and value.dtype is F32]
         return (
             node.op.name == "Log"
@@ -194,7 +194,7 @@ class F16Selection:
         return all(begun)
 
 
-def _reaches_beyond(tensor: Tensor) -> bool:
+def _reaches_beyond(tensor: StoredTensor) -> bool:
     """Whether a constant has elements beyond the range of f16, including infinities."""
     import numpy
 
@@ -203,7 +203,7 @@ def _reaches_beyond(tensor: Tensor) -> bool:
     return bool((numpy.abs(tensor.numpy()) > F16_MAX).any())
 
 
-def _lost(tensor: Tensor) -> bool:
+def _lost(tensor: StoredTensor) -> bool:
     """Whether f16 cannot represent a constant: elements beyond its range, or a scalar such as an epsilon that becomes
     0."""
     import numpy

@@ -15,7 +15,7 @@ from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import Facts, infer
 from ...tensor.dtype import F16, F32, DType
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, rewrite
 from ..pattern.shared_constants import owner_graph
@@ -60,7 +60,7 @@ class HalfPrecision:
 
     dtype: DType
     selected: Callable[[Node], bool] = field(default=lambda node: True)
-    cast: Callable[[str, Tensor], Tensor] | None = None
+    cast: Callable[[str, StoredTensor], StoredTensor] | None = None
     changed: list[str] = field(default_factory=list)
     _narrow: dict[tuple[Graph, Value], Value] = field(default_factory=dict, repr=False)
 
@@ -145,7 +145,7 @@ class HalfPrecision:
                 narrow.dtype, narrow.shape = self.dtype, value.shape
         return self._narrow[scope, value]
 
-    def _weight(self, value: Value, tensor: Tensor, scope: Graph) -> Value:
+    def _weight(self, value: Value, tensor: StoredTensor, scope: Graph) -> Value:
         narrow = Value(scope.fresh(f"{value.name}/{self.dtype.name}"), self.dtype, value.shape)
         scope.weights[narrow.name] = (
             self.cast(value.name, tensor) if self.cast else _limited(tensor, self.dtype).cast(self.dtype)
@@ -159,7 +159,7 @@ def _is_wide(value: Value) -> bool:
     return value.dtype is F32 and not value.container
 
 
-def _limited(tensor: Tensor, dtype: DType) -> Tensor:
+def _limited(tensor: StoredTensor, dtype: DType) -> StoredTensor:
     """Clamp finite values beyond the range of f16, such as those of masks: infinities times zero would be NaN."""
     import numpy
 
@@ -167,4 +167,4 @@ def _limited(tensor: Tensor, dtype: DType) -> Tensor:
         return tensor
     array = tensor.numpy()
     large = numpy.isfinite(array) & (numpy.abs(array) > F16_MAX)
-    return Tensor.of(numpy.where(large, numpy.clip(array, -F16_MAX, F16_MAX), array)) if large.any() else tensor
+    return StoredTensor.of(numpy.where(large, numpy.clip(array, -F16_MAX, F16_MAX), array)) if large.any() else tensor

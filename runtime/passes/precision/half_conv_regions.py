@@ -13,7 +13,7 @@ from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import infer
 from ...tensor.dtype import BF16, F16, F32
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, graphs, rewrite
 from ..pattern.stage import PipelinePass
@@ -111,14 +111,14 @@ def _is_narrow(value: Value | None) -> bool:
     return value is not None and value.dtype in NARROW
 
 
-def _is_small(tensor: Tensor | None) -> bool:
+def _is_small(tensor: StoredTensor | None) -> bool:
     return tensor is not None and tensor.count <= MAX_WIDENED
 
 
-def _widened(tensor: Tensor) -> Tensor:
+def _widened(tensor: StoredTensor) -> StoredTensor:
     import numpy
 
-    return Tensor.of(tensor.numpy().astype(numpy.float32))
+    return StoredTensor.of(tensor.numpy().astype(numpy.float32))
 
 
 PIPELINE = (PipelinePass("regions", lambda options: WidenHalfConvRegions(), backends=("cpu",)),)

@@ -7,7 +7,7 @@ from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import infer
 from ...tensor.dtype import BF16, F16, F32
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import by_operator, constant, graphs, rewrite
 from ..pattern.stage import PipelinePass
@@ -70,16 +70,16 @@ def _product(node: Node, build: Builder, transposed: dict[Value, Value]) -> bool
     if known is not None:
         import numpy
 
-        inputs.append(build.weight(Tensor.of(known.numpy().astype(numpy.float32))))
+        inputs.append(build.weight(StoredTensor.of(known.numpy().astype(numpy.float32))))
     made = build.add("Linear", inputs, domain=DOMAIN, name=node.name)
     build.add("Cast", [made], {"to": held.dtype.onnx}, outputs=node.outputs)
     return True
 
 
-def _transposed(tensor: Tensor) -> Tensor:
+def _transposed(tensor: StoredTensor) -> StoredTensor:
     import numpy
 
-    return Tensor.of(numpy.ascontiguousarray(tensor.numpy().T))
+    return StoredTensor.of(numpy.ascontiguousarray(tensor.numpy().T))
 
 
 PIPELINE = (PipelinePass("precision", lambda options: UseHalfWeights(), backends=("cpu",)),)

@@ -10,7 +10,7 @@ from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import infer
 from ...tensor.dtype import F16, F32
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, graphs, rewrite
 from .f16_analysis import PRODUCTS, F16Selection, ValueOrigins
@@ -29,7 +29,7 @@ class MixedPrecision:
         changed: names of the weights that were rounded.
     """
 
-    narrow: Callable[[str, Tensor], Tensor]
+    narrow: Callable[[str, StoredTensor], StoredTensor]
     narrows: Callable[[str], bool] | None = None
     states: Mapping[str, str] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)

@@ -8,10 +8,10 @@ from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Value
 from ...tensor.dtype import F32, DType
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import graphs
 
-Change = Callable[[str, Tensor, DType], Tensor]
+Change = Callable[[str, StoredTensor, DType], StoredTensor]
 """Casts the named weight to a dtype."""
 
 
@@ -24,7 +24,7 @@ class CastStoredWeights:
         change: casts it.
     """
 
-    wanted: Callable[[Value, Tensor], DType | None]
+    wanted: Callable[[Value, StoredTensor], DType | None]
     change: Change
 
     def run(self, graph: Graph) -> bool:
@@ -46,7 +46,7 @@ class CastStoredWeights:
         return found
 
 
-def _store(build: Builder, value: Value, tensor: Tensor) -> None:
+def _store(build: Builder, value: Value, tensor: StoredTensor) -> None:
     """The weight keeps its name and position; the value with the compute dtype gets a new name."""
     graph, name = build.graph, value.name
     assert value.dtype is not None
@@ -120,7 +120,7 @@ def _widened(name: str, item: object, numbers: set[int | None], dtypes: frozense
 
     if isinstance(item, numpy.ndarray) and item.dtype.name in {dtype.numpy for dtype in dtypes}:
         return item.astype(numpy.float32)
-    return change(name, item, F32) if isinstance(item, Tensor) and item.dtype in dtypes else item
+    return change(name, item, F32) if isinstance(item, StoredTensor) and item.dtype in dtypes else item
 
 
 def _number(dtype: DType | None) -> int | None:

@@ -17,7 +17,7 @@ from ...tensor.checksum import checksum
 from ...tensor.dtype import F32, BlockType, DType
 from ...tensor.element_packing import nbytes, unpack
 from ...tensor.storage import SPAN, Costly, Held, read_briefly
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..precision.cast_weights import Audit
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Quantize:
         return changed
 
 
-def quantized(tensor: Tensor, codec: Codec, importance: np.ndarray | None, audit: BlockAudit) -> Tensor:
+def quantized(tensor: StoredTensor, codec: Codec, importance: np.ndarray | None, audit: BlockAudit) -> StoredTensor:
     """`tensor`, of unquantized elements, as blocks that are encoded when they are read; rows use their matrix's
     importance.
 
@@ -193,7 +193,7 @@ def quantized(tensor: Tensor, codec: Codec, importance: np.ndarray | None, audit
             hint="Was the importance matrix made with this model?",
         )
     if size == 0:
-        return Tensor(dtype, tensor.shape, Held(b""))
+        return StoredTensor(dtype, tensor.shape, Held(b""))
     source = tensor if tensor.dtype.name in KINDS else tensor.cast(F32)
     importance = None if importance is None else numpy.ascontiguousarray(importance, numpy.float32)
     rows = _Rows(source, encoder, codec, importance, audit)
@@ -204,7 +204,7 @@ def quantized(tensor: Tensor, codec: Codec, importance: np.ndarray | None, audit
     def read(start: int, stop: int) -> memoryview:
         return rows.encode(start // rows.nbytes, stop // rows.nbytes, together)
 
-    return Tensor(
+    return StoredTensor(
         dtype,
         tensor.shape,
         Costly(size, step, read, sequential=source.storage.sequential, checksum=checksum, span=span),
@@ -229,7 +229,7 @@ def _encoder(codec: Codec, importance: np.ndarray | None, audit: BlockAudit) -> 
 class _Rows:
     """The rows of one tensor while they are encoded."""
 
-    source: Tensor
+    source: StoredTensor
     encoder: Encoder
     codec: Codec
     importance: np.ndarray | None

@@ -15,7 +15,7 @@ from ...base.errors import Error
 from ...ir.builder import Builder
 from ...ir.evaluate import compute_node
 from ...ir.graph import Graph, Node, Value
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, rewrite
 from ..pattern.stage import PipelinePass
@@ -117,7 +117,7 @@ class FuseByteTables:
         if value is None or value in found:
             return None if value is None else found[value]
         held = constant(graph, value)
-        assert isinstance(held, Tensor)
+        assert isinstance(held, StoredTensor)
         return held.numpy()
 
 

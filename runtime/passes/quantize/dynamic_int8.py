@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import by_operator, constant, constant_matrix, rewrite
 from ..pattern.shared_constants import SharedConstants
 
@@ -93,13 +93,13 @@ class DynamicInt8:
         build.add("DequantizeLinear", [rows, scale, zero], outputs=node.outputs)
         return True
 
-    def _weight(self, value: Value | None, build: Builder) -> Tensor | None:
+    def _weight(self, value: Value | None, build: Builder) -> StoredTensor | None:
         matrix = constant_matrix(build.graph, value, ("f32",))
         if value is not None and matrix is not None:
             self.changed.append(value.name)
         return matrix
 
-    def _stack(self, value: Value | None, build: Builder) -> Tensor | None:
+    def _stack(self, value: Value | None, build: Builder) -> StoredTensor | None:
         """A constant f32 matrix, or a stack of matrices."""
         tensor = constant(build.graph, value)
         if value is None or tensor is None or tensor.dtype.name != "f32" or len(tensor.shape) < 2 or 0 in tensor.shape:
@@ -156,7 +156,7 @@ class DynamicInt8:
         build.graph.opsets.setdefault(MICROSOFT, 1)
         return True
 
-    def _lstm_codes(self, tensor: Tensor) -> list[np.ndarray]:
+    def _lstm_codes(self, tensor: StoredTensor) -> list[np.ndarray]:
         """LSTM weight codes with the last two axes swapped, with their scales and zero points."""
         transposed = tensor.numpy().swapaxes(1, 2)
         codes, steps = quantize_int8(transposed, (1,) if self.per_channel else (1, 2), INT8_REACH[self.reduced])
@@ -172,7 +172,7 @@ class DynamicInt8:
         return self._rounded[place]
 
     def _product(
-        self, node: Node, matrix: Tensor, transposed: bool, build: Builder, outputs: int | list[Value] = 1
+        self, node: Node, matrix: StoredTensor, transposed: bool, build: Builder, outputs: int | list[Value] = 1
     ) -> Value:
         left, weight = node.inputs[:2]
         assert left is not None
@@ -191,7 +191,7 @@ class DynamicInt8:
         factor = build.add("Mul", [scale, steps])
         return build.add("Mul", [build.add("Cast", [sums], {"to": F32}), factor], outputs=outputs)
 
-    def _left_product(self, node: Node, matrix: Tensor, build: Builder) -> None:
+    def _left_product(self, node: Node, matrix: StoredTensor, build: Builder) -> None:
         """A product with a weight on the left, whose codes are uint8: runtimes multiply no int8 by uint8. Scales of
         channels are those of rows."""
         weight, right = node.inputs[:2]

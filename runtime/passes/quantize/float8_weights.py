@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import constant, rewrite
 from ..pattern.shared_constants import SharedConstants
 
@@ -77,7 +77,7 @@ class Float8Weights:
             build.keep(node)
         return found
 
-    def _dequantized(self, node: Node, value: Value, weight: Tensor, build: Builder) -> Value:
+    def _dequantized(self, node: Node, value: Value, weight: StoredTensor, build: Builder) -> Value:
         axis = self._axis(node, len(weight.shape))
         place = (build.graph, value, axis)
         if place not in self._numbers:

@@ -16,7 +16,7 @@ from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
 from ...tensor.block_codec import Codec
 from ...tensor.dtype import BlockType
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import by_operator, constant, rewrite
 from ..pattern.shared_constants import SharedConstants
@@ -36,7 +36,7 @@ class Weight:
     """
 
     value: Value
-    held: Tensor
+    held: StoredTensor
     codec: Codec
     group: int
 

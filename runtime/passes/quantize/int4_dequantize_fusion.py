@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import by_operator, constant, rewrite
 from ..pattern.shared_constants import SharedConstants
@@ -37,9 +37,9 @@ class Codes:
     """
 
     node: Node
-    held: Tensor
-    scale: Tensor
-    zero: Tensor | None
+    held: StoredTensor
+    scale: StoredTensor
+    zero: StoredTensor | None
     axis: int
     block: int
     transposed: bool
@@ -72,13 +72,13 @@ class Codes:
         groups, bits = self.groups or 1, self.held.dtype.bits
         shift = 1 << (bits - 1) if self.held.dtype.kind == "int" else 0
 
-        def by_row(tensor: Tensor) -> np.ndarray:
+        def by_row(tensor: StoredTensor) -> np.ndarray:
             array = tensor.numpy()
             if not self.block and tensor is not self.held:
                 return numpy.broadcast_to(array.reshape(-1, 1), (rows, 1))
             return array.T if self.transposed else array
 
-        def counted(tensor: Tensor) -> np.ndarray:
+        def counted(tensor: StoredTensor) -> np.ndarray:
             found: np.ndarray = (by_row(tensor).astype(numpy.int8) + numpy.int8(shift)).view(numpy.uint8)
             return found
 

@@ -15,7 +15,7 @@ from dataclasses import field
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, graphs, rewrite, substitute
 from ..pattern.stage import PipelinePass
@@ -266,7 +266,9 @@ def _quantity(pair: Node, build: Builder) -> list[Value | None]:
         codes,
         step,
         build.weight(
-            Tensor.of(numpy.zeros([length for length in scale.shape if isinstance(length, int)], dtype.as_numpy()))
+            StoredTensor.of(
+                numpy.zeros([length for length in scale.shape if isinstance(length, int)], dtype.as_numpy())
+            )
         ),
     ]
 

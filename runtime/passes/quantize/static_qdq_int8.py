@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import constant, graphs, rewrite
 from ..pattern.shared_constants import SharedConstants
 from .dynamic_int8 import quantize_8bit
@@ -185,7 +185,7 @@ class StaticInt8:
         step = numpy.array(max(high / 255 - low / 255, least), numpy.float32)
         return step, numpy.array(numpy.clip(round(-low / float(step)), 0, 255), numpy.uint8)
 
-    def _weight(self, node: Node, value: Value, tensor: Tensor, build: Builder, *, left: bool) -> Value:
+    def _weight(self, node: Node, value: Value, tensor: StoredTensor, build: Builder, *, left: bool) -> Value:
         """The dequantized codes of a weight; one on the left has the type of activations, which runtimes multiply."""
         rank = len(tensor.shape)
         axis = WEIGHTED[node.op.name]

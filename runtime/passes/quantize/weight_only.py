@@ -15,7 +15,7 @@ from ...base.dataclass import dataclass
 from ...base.errors import UsageError
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import by_operator, constant_matrix, rewrite
 from ..pattern.shared_constants import SharedConstants
 
@@ -128,13 +128,13 @@ class WeightOnly:
             self._product(node, build, matrix, transposed, bias)
         return True
 
-    def _matrix(self, value: Value | None, build: Builder) -> Tensor | None:
+    def _matrix(self, value: Value | None, build: Builder) -> StoredTensor | None:
         matrix = constant_matrix(build.graph, value, ("f32", "f16"))
         if value is not None and matrix is not None:
             self.changed.append(value.name)
         return matrix
 
-    def _product(self, node: Node, build: Builder, matrix: Tensor, transposed: bool, bias: Value | None) -> None:
+    def _product(self, node: Node, build: Builder, matrix: StoredTensor, transposed: bool, bias: Value | None) -> None:
         """The weight is [N, K], or [K, N] if `transposed`."""
         weight = node.inputs[1]
         assert weight is not None
@@ -156,7 +156,9 @@ class WeightOnly:
         build.add("MatMulNBits", inputs, attributes, domain=MICROSOFT, outputs=node.outputs, name=node.name)
         build.graph.opsets.setdefault(MICROSOFT, 1)
 
-    def _dequantized(self, weight: Value | None, matrix: Tensor, transposed: bool, build: Builder, axis: int) -> Value:
+    def _dequantized(
+        self, weight: Value | None, matrix: StoredTensor, transposed: bool, build: Builder, axis: int
+    ) -> Value:
         """The matrix with blocks along `axis`, as a DequantizeLinear; codes are transposed for axis 0."""
         assert weight is not None
 
@@ -175,7 +177,7 @@ class WeightOnly:
         return build.add("DequantizeLinear", inputs, {"axis": axis, "block_size": self.block})
 
 
-def _rows(matrix: Tensor, transposed: bool) -> np.ndarray:
+def _rows(matrix: StoredTensor, transposed: bool) -> np.ndarray:
     array = matrix.numpy()
     return array.T if transposed else array
 

@@ -12,7 +12,7 @@ from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import Facts, infer
 from ...tensor.dtype import I64
 from ...tensor.recomputed import tensors
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import constant, drop_unused_weights, graphs
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class FoldConstants:
             drop_unused_weights(graph)
         return changed
 
-    def _made(self, graph: Graph, node: Node, facts: Facts, left: int) -> list[Tensor | None] | None:
+    def _made(self, graph: Graph, node: Node, facts: Facts, left: int) -> list[StoredTensor | None] | None:
         if not node.op.repeatable or node.subgraphs or node.op.asks or node.op.compute is None:
             return None
         known = [facts.partial.get(value) for value in node.outputs[:1]]
@@ -90,7 +90,11 @@ class FoldConstants:
             return None
         make = functools.partial(_results, node, inputs)
         try:
-            return tensors(make) if self.deferred else [None if array is None else Tensor.of(array) for array in make()]
+            return (
+                tensors(make)
+                if self.deferred
+                else [None if array is None else StoredTensor.of(array) for array in make()]
+            )
         except Error:
             return None
 
@@ -100,7 +104,7 @@ def _given(graph: Graph, node: Node) -> int:
     return sum(held.nbytes for held in (constant(graph, value) for value in set(node.inputs)) if held is not None)
 
 
-def _results(node: Node, inputs: list[Tensor | None]) -> list[np.ndarray | None]:
+def _results(node: Node, inputs: list[StoredTensor | None]) -> list[np.ndarray | None]:
     """The results of a node with constant inputs."""
     import numpy
 
@@ -111,13 +115,15 @@ def _results(node: Node, inputs: list[Tensor | None]) -> list[np.ndarray | None]
     ]
 
 
-def _whole(value: Value, dims: list[int]) -> list[Tensor | None] | None:
+def _whole(value: Value, dims: list[int]) -> list[StoredTensor | None] | None:
     import numpy
 
     if value.shape not in ((), (len(dims),)):
         return None
     return [
-        Tensor.of(numpy.array(dims, numpy.int64).reshape([dim for dim in value.shape or () if isinstance(dim, int)]))
+        StoredTensor.of(
+            numpy.array(dims, numpy.int64).reshape([dim for dim in value.shape or () if isinstance(dim, int)])
+        )
     ]
 
 
@@ -140,7 +146,7 @@ def _nbytes(values: list[Value]) -> int | None:
     return total
 
 
-def _hold(graph: Graph, value: Value, held: Tensor) -> None:
+def _hold(graph: Graph, value: Value, held: StoredTensor) -> None:
     value.dtype, value.shape, value.producer = held.dtype, held.shape, None
     graph.weights[value.name] = held
     graph.values[value.name] = value

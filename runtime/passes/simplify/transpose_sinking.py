@@ -9,7 +9,7 @@ from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
 from ...ir.registry import operator
 from ...ir.shape_inference import infer
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.graph_view import View
 from ..pattern.replace_nodes import constant, graphs
@@ -231,7 +231,7 @@ class _Mover:
             return value
         array = held.numpy().reshape((1,) * (len(self.order) - len(held.shape)) + held.shape)
         made = Value(self.graph.fresh(value.name), held.dtype)
-        self.graph.weights[made.name] = Tensor.of(np.ascontiguousarray(array.transpose(self.inverse)))
+        self.graph.weights[made.name] = StoredTensor.of(np.ascontiguousarray(array.transpose(self.inverse)))
         made.shape = self.graph.weights[made.name].shape
         self.graph.values[made.name] = made
         return made

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ...base.units import counted
 from ...ir.graph import Graph
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 
 
-def collect_weights(graph: Graph) -> dict[str, Tensor]:
+def collect_weights(graph: Graph) -> dict[str, StoredTensor]:
     """Every weight by name; a duplicate name in a subgraph is prefixed with its enclosing nodes."""
-    found: dict[str, Tensor] = {}
+    found: dict[str, StoredTensor] = {}
     pending: list[tuple[str, Graph]] = [("", graph)]
     while pending:
         prefix, inner = pending.pop()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...base.dataclass import dataclass
 from ...contract.quantization_scheme import computed
-from ...tensor.tensor import Tensor
+from ...tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,11 +32,11 @@ class LowRank:
         magnitude: the lengths [out] that rows have afterwards (DoRA), None where they have what they come to.
     """
 
-    up: Tensor
-    down: Tensor
+    up: StoredTensor
+    down: StoredTensor
     scale: float
     transposed: bool = False
-    magnitude: Tensor | None = None
+    magnitude: StoredTensor | None = None
 
     def factors(self) -> tuple[np.ndarray, np.ndarray]:
         """float64 [rows, rank] and [rank, columns], for the weight as it is stored."""
@@ -68,7 +68,7 @@ class _Factors:
 _FACTORS = _Factors()
 
 
-def apply_updates(weight: Tensor, updates: Sequence[LowRank]) -> Tensor:
+def apply_updates(weight: StoredTensor, updates: Sequence[LowRank]) -> StoredTensor:
     """`weight` with its updates applied in order, in its own dtype (f32 for quantized weights), rounded once.
 
     Products of float32 factors are exact in float64, so that sums do not depend on a machine's matrix product.
@@ -77,7 +77,7 @@ def apply_updates(weight: Tensor, updates: Sequence[LowRank]) -> Tensor:
 
     plain = weight.dequantize() if weight.qtype is not None else weight
     rows = weight.shape[0]
-    flat = Tensor(plain.dtype, (rows, max(1, math.prod(weight.shape[1:]))), plain.storage)
+    flat = StoredTensor(plain.dtype, (rows, max(1, math.prod(weight.shape[1:]))), plain.storage)
 
     def read(first: int, last: int) -> np.ndarray:
         values = flat[first:last].numpy().astype(numpy.float64)
@@ -90,10 +90,10 @@ def apply_updates(weight: Tensor, updates: Sequence[LowRank]) -> Tensor:
         return values.astype(numpy.float32)
 
     made = computed(flat.shape, read, (plain, *(part for update in updates for part in (update.up, update.down))))
-    return Tensor(made.dtype, weight.shape, made.storage).cast(plain.dtype)
+    return StoredTensor(made.dtype, weight.shape, made.storage).cast(plain.dtype)
 
 
-def _numbers(tensor: Tensor) -> np.ndarray:
+def _numbers(tensor: StoredTensor) -> np.ndarray:
     import numpy
 
     found: np.ndarray = tensor.numpy().astype(numpy.float64)

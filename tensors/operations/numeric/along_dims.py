@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from ....runtime.tensor.dtype import F64
-from ...core.lazy_tensor import LazyTensor
 from ...core.registry import FUNCTIONS, function, operation
+from ...core.tensor import Tensor
 from ..creation import arange, made
 from ..operands import dim_of
 from ..reduction import Extremes
 
 
 @operation()
-def mode(input: LazyTensor, dim: int = -1, keepdim: bool = False) -> Extremes:
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extremes:
     """The most frequent element along a dim, the smallest of those, and a place of it, the last one."""
     axis = dim_of(dim, input.ndim)
     array = np.moveaxis(input.detach().array(), axis, -1)
@@ -30,7 +30,7 @@ def mode(input: LazyTensor, dim: int = -1, keepdim: bool = False) -> Extremes:
 
 
 @operation()
-def nanmedian(input: LazyTensor, dim: int | None = None, keepdim: bool = False) -> Any:
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of what is not NaN, of all elements or along a dim with its place."""
     flat = input.reshape(-1) if dim is None else input
     axis = 0 if dim is None else dim_of(dim, input.ndim)
@@ -45,7 +45,7 @@ def nanmedian(input: LazyTensor, dim: int | None = None, keepdim: bool = False) 
 
 
 def _window(name: str, terms: tuple[float, ...], document: str) -> None:
-    def made_window(window_length: int, periodic: bool = True, dtype: Any = None) -> LazyTensor:
+    def made_window(window_length: int, periodic: bool = True, dtype: Any = None) -> Tensor:
         count = window_length if periodic else window_length - 1
         places = arange(window_length, dtype=F64) * (2 * math.pi / max(count, 1))
         total = sum((term * (places * n).cos() for n, term in enumerate(terms)), start=places * 0)

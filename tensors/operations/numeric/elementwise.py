@@ -10,25 +10,25 @@ import numpy as np
 from ....runtime.base.errors import UsageError
 from ....runtime.tensor.dtype import DType
 from ...core.expression import leaf
-from ...core.lazy_tensor import LazyTensor
 from ...core.promotion import category, dtype_of_scalar
 from ...core.promotion import result_type as promoted_type
 from ...core.registry import function, method, operation
+from ...core.tensor import Tensor
 from ..creation import ones_like, zeros_like
 from ..indexing import where
 from ..operands import NUMBERS, expression_of
 
 
-def _tensor(item: Any) -> LazyTensor:
-    return item if isinstance(item, LazyTensor) else LazyTensor(expression_of(item))
+def _tensor(item: Any) -> Tensor:
+    return item if isinstance(item, Tensor) else Tensor(expression_of(item))
 
 
 def _of_integers(name: str, made: Any, document: str) -> None:
-    def computed(input: LazyTensor, other: Any) -> LazyTensor:
+    def computed(input: Tensor, other: Any) -> Tensor:
         second = _tensor(other)
         if category(input.dtype) != 1 or category(second.dtype) != 1:
             raise UsageError("E-TENSOR-DTYPE", None, f"{name} of {input.dtype} and {second.dtype}", expected="integers")
-        return LazyTensor(leaf(made(input.array(), second.array().astype(input.dtype.as_numpy()))))
+        return Tensor(leaf(made(input.array(), second.array().astype(input.dtype.as_numpy()))))
 
     computed.__name__ = computed.__qualname__ = name
     computed.__doc__ = document
@@ -43,37 +43,37 @@ for _name, _made, _document in (
 
 
 @operation()
-def isposinf(input: LazyTensor) -> LazyTensor:
+def isposinf(input: Tensor) -> Tensor:
     """Whether elements are infinity."""
     return input.eq(math.inf)
 
 
 @operation()
-def isneginf(input: LazyTensor) -> LazyTensor:
+def isneginf(input: Tensor) -> Tensor:
     """Whether elements are minus infinity."""
     return input.eq(-math.inf)
 
 
 @operation()
-def isreal(input: LazyTensor) -> LazyTensor:
+def isreal(input: Tensor) -> Tensor:
     """True for each element: tensors are of real numbers."""
     return ones_like(input).bool()
 
 
 @operation("resolve_conj", "conj")
-def real(input: LazyTensor) -> LazyTensor:
+def real(input: Tensor) -> Tensor:
     """The elements, which are real numbers."""
     return input
 
 
 @operation()
-def hardshrink(input: LazyTensor, lambd: float = 0.5) -> LazyTensor:
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Elements of a size of `lambd` at most become 0."""
     return where(input.abs() <= lambd, zeros_like(input), input)
 
 
 @function()
-def prelu(input: LazyTensor, weight: LazyTensor) -> LazyTensor:
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """Negative elements times a weight, one for all or one for each channel."""
     shape = [1, -1, *[1] * (input.ndim - 2)] if weight.numel() > 1 else [1] * input.ndim
     return where(input > 0, input, input * weight.reshape(shape))
@@ -83,7 +83,7 @@ method("prelu")(prelu)
 
 
 @function()
-def result_type(tensor1: LazyTensor | float, tensor2: LazyTensor | float) -> Any:
+def result_type(tensor1: Tensor | float, tensor2: Tensor | float) -> Any:
     """The dtype of an operation on two tensors or numbers."""
     dims: list[DType] = []
     zero: list[DType] = []
@@ -97,17 +97,17 @@ def result_type(tensor1: LazyTensor | float, tensor2: LazyTensor | float) -> Any
 
 
 @function()
-def scalar_tensor(s: Any, dtype: Any = None) -> LazyTensor:
+def scalar_tensor(s: Any, dtype: Any = None) -> Tensor:
     """A number as a tensor without dims, of the default float dtype."""
-    found = LazyTensor(expression_of(s))
+    found = Tensor(expression_of(s))
     return found.to(dtype_of_scalar(float) if dtype is None else dtype)
 
 
 @function()
-def unravel_index(indices: LazyTensor, shape: Any) -> tuple[LazyTensor, ...]:
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The places in a shape of numbers of elements in their order."""
     found = np.unravel_index(indices.array(), tuple(shape))
-    return tuple([LazyTensor(leaf(np.asarray(each, np.int64))) for each in found])
+    return tuple([Tensor(leaf(np.asarray(each, np.int64))) for each in found])
 
 
 @function()

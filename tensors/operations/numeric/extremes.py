@@ -6,8 +6,8 @@ from typing import Any
 
 from ....runtime.base.errors import UsageError
 from ....runtime.tensor.dtype import BOOL, I64
-from ...core.lazy_tensor import LazyTensor
 from ...core.registry import FUNCTIONS, operation
+from ...core.tensor import Tensor
 from ..creation import arange
 from ..indexing import gather, where
 from ..operands import dim_of, promoted
@@ -15,9 +15,9 @@ from ..reduction import Extremes
 
 
 def _without_nan(name: str, document: str, other_one: str) -> None:
-    def made(input: Any, other: Any) -> LazyTensor:
-        one, two = map(LazyTensor, promoted([input, other]))
-        found: LazyTensor = FUNCTIONS[other_one](one, two)
+    def made(input: Any, other: Any) -> Tensor:
+        one, two = map(Tensor, promoted([input, other]))
+        found: Tensor = FUNCTIONS[other_one](one, two)
         if one.dtype.kind != "float":
             return found
         return where(one.isnan(), two, where(two.isnan(), one, found))
@@ -32,7 +32,7 @@ _without_nan("fmin", "The smaller of two elements, or the one that is not NaN.",
 
 
 def _running(name: str, document: str, wins: str) -> None:
-    def made(input: LazyTensor, dim: int) -> Extremes:
+    def made(input: Tensor, dim: int) -> Extremes:
         axis = dim_of(dim, input.ndim)
         if not input.ndim:
             return Extremes(input, arange(1).reshape(()))
@@ -62,7 +62,7 @@ _running("cummin", "The smallest element up to each one, the last of equal ones,
 
 
 @operation()
-def logcumsumexp(input: LazyTensor, dim: int) -> LazyTensor:
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log(sum(exp(x))) of all elements up to each one."""
     axis = dim_of(dim, input.ndim)
     if not input.ndim or not input.numel():
@@ -74,8 +74,8 @@ def logcumsumexp(input: LazyTensor, dim: int) -> LazyTensor:
 
 @operation()
 def diff(
-    input: LazyTensor, n: int = 1, dim: int = -1, prepend: LazyTensor | None = None, append: LazyTensor | None = None
-) -> LazyTensor:
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
     """Differences of neighbours along a dim, `n` times over; of booleans whether they differ."""
     if not input.ndim or n < 0:
         why = f"diff of {n} times of a tensor of shape {list(input.shape)}"

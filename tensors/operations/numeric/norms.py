@@ -7,20 +7,20 @@ from typing import Any
 
 from ....runtime.base.errors import UsageError
 from ...core.expression import cast
-from ...core.lazy_tensor import LazyTensor
 from ...core.promotion import category, named
 from ...core.registry import operation
+from ...core.tensor import Tensor
 from ..indexing import where
 from ..operands import expression_of
 from ..reduction import Dims, amax, amin, reduced, sum
 
 
-def constant_in(x: LazyTensor, values: LazyTensor) -> LazyTensor:
+def constant_in(x: Tensor, values: Tensor) -> Tensor:
     """Values as a function of a tensor of their shape, which has the gradient 0 everywhere."""
     return where(x.ne(x) & x.eq(x), x, values) if x.requires_grad else values
 
 
-def root(x: LazyTensor, p: float = 2) -> LazyTensor:
+def root(x: Tensor, p: float = 2) -> Tensor:
     """``x ** (1 / p)`` of numbers that are not negative, with the gradient 0 at 0."""
     is_zero = x.eq(0)
     inside = where(is_zero, 1, x)
@@ -28,7 +28,7 @@ def root(x: LazyTensor, p: float = 2) -> LazyTensor:
     return where(is_zero, 0, found) if p > 0 else where(is_zero, math.inf, found)
 
 
-def _power(size: LazyTensor, p: float) -> LazyTensor:
+def _power(size: Tensor, p: float) -> Tensor:
     """``size ** p``, with the gradient 0 at 0."""
     if p >= 1:
         return size**p
@@ -36,10 +36,10 @@ def _power(size: LazyTensor, p: float) -> LazyTensor:
     return where(is_zero, 0 if p > 0 else math.inf, where(is_zero, 1, size) ** p)
 
 
-def vector_norm(x: LazyTensor, p: float, dim: Dims, keepdim: bool) -> LazyTensor:
+def vector_norm(x: Tensor, p: float, dim: Dims, keepdim: bool) -> Tensor:
     """``sum(|x| ** p) ** (1 / p)``, inf for the largest, -inf for the smallest, 0 for how many are not 0."""
     if p == 2:
-        return LazyTensor(reduced("ReduceL2", x.abs().expression if not x.ndim else x.expression, dim, keepdim))
+        return Tensor(reduced("ReduceL2", x.abs().expression if not x.ndim else x.expression, dim, keepdim))
     size = x.abs()
     if math.isinf(p):
         return (amax if p > 0 else amin)(size, () if dim is None else dim, keepdim)
@@ -51,11 +51,11 @@ def vector_norm(x: LazyTensor, p: float, dim: Dims, keepdim: bool) -> LazyTensor
 
 
 @operation()
-def norm(input: Any, p: Any = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> LazyTensor:
+def norm(input: Any, p: Any = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The p-norm of the elements along dims; "fro" is 2."""
     x = expression_of(input)
     x = x if dtype is None else cast(x, named(dtype))
     if category(x.type.dtype) < 2:
         why = f"norm of {x.type.dtype} is not defined"
         raise UsageError("E-TENSOR-DTYPE", None, why, hint="Convert it with float()")
-    return vector_norm(LazyTensor(x), 2 if p in ("fro", None) else p, dim, keepdim)
+    return vector_norm(Tensor(x), 2 if p in ("fro", None) else p, dim, keepdim)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...core.expression import leaf, shape_error
-from ...core.lazy_tensor import LazyTensor
 from ...core.registry import in_place, operation
+from ...core.tensor import Tensor
 from ..indexing import scatter_add, where
 from ..operands import dim_of
 
 
 @operation()
-def masked_scatter(input: LazyTensor, mask: LazyTensor, source: LazyTensor) -> LazyTensor:
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy in which elements where the mask is true are those of `source`, one after the other."""
     count = source.numel()
     chosen = mask.broadcast_to(input.shape)
@@ -26,11 +26,11 @@ def masked_scatter(input: LazyTensor, mask: LazyTensor, source: LazyTensor) -> L
 
 
 @operation()
-def index_put(input: LazyTensor, indices: Any, values: Any, accumulate: bool = False) -> LazyTensor:
+def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """A copy with `values` at an index, a tuple of index tensors; with `accumulate` they are added."""
     index = tuple(indices)
     if accumulate:  # an element may be named twice
-        numbers = LazyTensor(leaf(np.arange(input.numel()).reshape(input.shape)))
+        numbers = Tensor(leaf(np.arange(input.numel()).reshape(input.shape)))
         places = numbers[index]
         added = values.to(input.dtype).broadcast_to(places.shape)
         return scatter_add(input.reshape(-1), 0, places.reshape(-1), added.reshape(-1)).reshape(input.shape)
@@ -41,8 +41,8 @@ def index_put(input: LazyTensor, indices: Any, values: Any, accumulate: bool = F
 
 @operation()
 def slice_scatter(
-    input: LazyTensor, src: LazyTensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> LazyTensor:
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
     """A copy with `src` in a slice of a dim."""
     found = input.clone()
     index = (*[slice(None)] * dim_of(dim, input.ndim), slice(start, end, step))
@@ -53,7 +53,7 @@ def slice_scatter(
 
 
 @operation()
-def select_scatter(input: LazyTensor, src: LazyTensor, dim: int, index: int) -> LazyTensor:
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with `src` in one entry of a dim."""
     found = input.clone()
     place = (*[slice(None)] * dim_of(dim, input.ndim), index)

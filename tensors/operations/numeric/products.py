@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.expression import shape_error
-from ...core.lazy_tensor import LazyTensor
 from ...core.registry import FUNCTIONS, function, operation
+from ...core.tensor import Tensor
 from ..composed import atleast_2d
 from ..creation import tensor, zeros
 from ..operands import promoted
 
 
 @operation()
-def kron(input: LazyTensor, other: LazyTensor) -> LazyTensor:
+def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker's product: each element of `input` times all of `other`."""
     rank = max(input.ndim, other.ndim)
     one, two = (each.reshape(*[1] * (rank - each.ndim), *each.shape) for each in (input, other))
@@ -26,9 +26,9 @@ def kron(input: LazyTensor, other: LazyTensor) -> LazyTensor:
 
 
 @function()
-def block_diag(*tensors: LazyTensor) -> LazyTensor:
+def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of one that is 0 elsewhere."""
-    blocks = [atleast_2d(LazyTensor(each)) for each in promoted(tensors)]
+    blocks = [atleast_2d(Tensor(each)) for each in promoted(tensors)]
     if any(each.ndim > 2 for each in blocks):
         raise shape_error("block_diag: tensors have two dims at most")
     width, rows, before = sum(each.shape[1] for each in blocks), [], 0
@@ -37,12 +37,12 @@ def block_diag(*tensors: LazyTensor) -> LazyTensor:
         ends = [zeros(count, length, dtype=each.dtype) for length in (before, width - before - own)]
         rows.append(FUNCTIONS["cat"]([ends[0], each, ends[1]], 1))
         before += own
-    found: LazyTensor = FUNCTIONS["cat"](rows, 0)
+    found: Tensor = FUNCTIONS["cat"](rows, 0)
     return found
 
 
 @function()
-def cartesian_prod(*tensors: LazyTensor) -> LazyTensor:
+def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All rows of one element of each vector."""
     if any(each.ndim != 1 for each in tensors):
         raise shape_error("cartesian_prod: tensors have one dim each")
@@ -51,7 +51,7 @@ def cartesian_prod(*tensors: LazyTensor) -> LazyTensor:
 
 
 @function()
-def combinations(input: LazyTensor, r: int = 2, with_replacement: bool = False) -> LazyTensor:
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All rows of r elements of a vector, in its order."""
     if input.ndim != 1:
         raise shape_error(f"combinations: a tensor of shape {list(input.shape)} is not a vector")
@@ -61,20 +61,20 @@ def combinations(input: LazyTensor, r: int = 2, with_replacement: bool = False) 
 
 
 @function()
-def atleast_3d(input: LazyTensor) -> LazyTensor:
+def atleast_3d(input: Tensor) -> Tensor:
     """With three dims at least: a vector is the middle one, a matrix the first two."""
     return input if input.ndim > 2 else atleast_2d(input).unsqueeze(-1)
 
 
 @function()
-def dstack(tensors: Sequence[LazyTensor]) -> LazyTensor:
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors behind each other, along the third dim."""
-    found: LazyTensor = FUNCTIONS["cat"]([atleast_3d(each) for each in tensors], 2)
+    found: Tensor = FUNCTIONS["cat"]([atleast_3d(each) for each in tensors], 2)
     return found
 
 
 def _split(name: str, document: str, ranks: tuple[int, int]) -> None:
-    def made(input: LazyTensor, indices_or_sections: Any) -> tuple[LazyTensor, ...]:
+    def made(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
         least, dim = ranks
         if input.ndim < least:
             raise shape_error(f"{name}: a tensor of shape {list(input.shape)} does not have {least} dims")
@@ -82,7 +82,7 @@ def _split(name: str, document: str, ranks: tuple[int, int]) -> None:
         length = input.shape[axis]
         if isinstance(indices_or_sections, int) and length % indices_or_sections:
             raise shape_error(f"{name}: a dim of length {length} in {indices_or_sections} equal parts")
-        found: tuple[LazyTensor, ...] = FUNCTIONS["tensor_split"](input, indices_or_sections, axis)
+        found: tuple[Tensor, ...] = FUNCTIONS["tensor_split"](input, indices_or_sections, axis)
         return found
 
     made.__name__ = made.__qualname__ = name

@@ -6,27 +6,27 @@ from typing import Any
 
 from ....runtime.base.errors import UsageError
 from ....runtime.tensor.dtype import BOOL
-from ...core.lazy_tensor import LazyTensor
+from ...core.tensor import Tensor
 from ..arithmetic import defined
 from ..indexing import where
 from ..operands import promoted
 
 
-def _counts(input: Any, other: Any) -> tuple[LazyTensor, LazyTensor, LazyTensor]:
+def _counts(input: Any, other: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Elements, powers of two, and whether the count of bits is one that the dtype has."""
-    x, bits = map(LazyTensor, promoted([input, other]))
+    x, bits = map(Tensor, promoted([input, other]))
     if x.dtype.kind not in ("int", "uint") or x.dtype is BOOL:
         raise UsageError("E-TENSOR-DTYPE", None, f"shift of the bits of {x.dtype}", expected="integers")
     inside = bits.ge(0) & bits.lt(x.dtype.bits)
     return x, 2 ** where(inside, bits, 0), inside
 
 
-def _left(input: Any, other: Any) -> LazyTensor:
+def _left(input: Any, other: Any) -> Tensor:
     x, power, inside = _counts(input, other)
     return where(inside, x * power, 0)
 
 
-def _right(input: Any, other: Any) -> LazyTensor:
+def _right(input: Any, other: Any) -> Tensor:
     """Towards minus infinity; the greatest power of a signed dtype is negative, and leaves the sign alone."""
     x, power, inside = _counts(input, other)
     sign = where(x.lt(0), -1, 0).to(x.dtype) if x.dtype.kind == "int" else x * 0

@@ -9,33 +9,33 @@ import numpy as np
 
 from ....runtime.base.errors import UsageError
 from ...core.expression import leaf
-from ...core.lazy_tensor import LazyTensor
 from ...core.registry import FUNCTIONS, attribute, function, in_place, method, operation
+from ...core.tensor import Tensor
 from .. import indexing
 from ..creation import made
 from .parts import index_put
 
 
 @operation()
-def split_with_sizes(input: LazyTensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[LazyTensor, ...]:
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of these lengths along a dim."""
-    found: tuple[LazyTensor, ...] = FUNCTIONS["split"](input, list(split_sizes), dim)
+    found: tuple[Tensor, ...] = FUNCTIONS["split"](input, list(split_sizes), dim)
     return found
 
 
-def _numbers(input: LazyTensor) -> LazyTensor:
+def _numbers(input: Tensor) -> Tensor:
     """The number of each element in the tensor's order."""
-    return LazyTensor(leaf(np.arange(input.numel()).reshape(input.shape)))
+    return Tensor(leaf(np.arange(input.numel()).reshape(input.shape)))
 
 
 @operation()
-def diagonal_scatter(input: LazyTensor, src: LazyTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> LazyTensor:
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The tensor with a diagonal replaced."""
     return indexing.replaced(input, _numbers(input).diagonal(offset, dim1, dim2), src)
 
 
 @operation()
-def put(input: LazyTensor, index: LazyTensor, source: LazyTensor, accumulate: bool = False) -> LazyTensor:
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """The tensor with elements by their numbers in its order replaced, or with `source` added to them."""
     found = index_put(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
     return found.reshape(input.shape)
@@ -45,7 +45,7 @@ in_place(put, "put_")
 
 
 @method()
-def apply_(self: LazyTensor, callable: Callable[[Any], Any]) -> LazyTensor:
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Write what a Python function makes of each element."""
     array = self.detach().array()
     found = np.array([callable(each) for each in array.reshape(-1).tolist()], array.dtype)
@@ -53,7 +53,7 @@ def apply_(self: LazyTensor, callable: Callable[[Any], Any]) -> LazyTensor:
 
 
 @method()
-def sum_to_size(self: LazyTensor, *size: Any) -> LazyTensor:
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """Summed over the dims that a smaller shape, which broadcasts to this one, does not have."""
     shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     ahead = self.ndim - len(shape)
@@ -63,7 +63,7 @@ def sum_to_size(self: LazyTensor, *size: Any) -> LazyTensor:
 
 
 @method()
-def detach_(self: LazyTensor) -> LazyTensor:
+def detach_(self: Tensor) -> Tensor:
     """Drop the history of this tensor."""
     found = self.detach().expression
     self.expression.holder = None
@@ -72,25 +72,25 @@ def detach_(self: LazyTensor) -> LazyTensor:
 
 
 @method("pin_memory", "share_memory_")
-def as_it_is(self: LazyTensor, *given: Any, **options: Any) -> LazyTensor:
+def as_it_is(self: Tensor, *given: Any, **options: Any) -> Tensor:
     """The tensor itself: it is in the memory that all devices and processes of this program use."""
     return self
 
 
 @method()
-def cuda(self: LazyTensor, device: Any = None, **options: Any) -> LazyTensor:
+def cuda(self: Tensor, device: Any = None, **options: Any) -> Tensor:
     """Tensors are on the CPU: raises UsageError."""
     raise UsageError("E-TENSOR-DEVICE", None, "tensors cannot be on a CUDA device", hint="Ask cuda.is_available()")
 
 
 @method()
-def data_ptr(self: LazyTensor) -> int:
+def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
     return int(self.detach().array().ctypes.data)
 
 
 @method()
-def get_device(self: LazyTensor) -> int:
+def get_device(self: Tensor) -> int:
     """-1, which stands for the CPU."""
     return -1
 

@@ -8,18 +8,18 @@ import numpy as np
 
 from ....runtime.base.errors import UsageError
 from ...core.expression import leaf
-from ...core.lazy_tensor import LazyTensor
 from ...core.promotion import DEFAULT, named
 from ...core.registry import FUNCTIONS, function, operation
+from ...core.tensor import Tensor
 from ..creation import spaced
 from ..indexing import where
 from ..operands import default_float, dim_of
 
 
 @operation()
-def cov(input: LazyTensor, *, correction: int = 1) -> LazyTensor:
+def cov(input: Tensor, *, correction: int = 1) -> Tensor:
     """Covariances of the rows of a matrix, whose columns are observations."""
-    x = LazyTensor(default_float(input.expression))
+    x = Tensor(default_float(input.expression))
     x = x.reshape(1, -1) if input.ndim < 2 else x
     apart = x - x.mean(1, keepdim=True)
     count = max(x.shape[1] - correction, 0)
@@ -28,7 +28,7 @@ def cov(input: LazyTensor, *, correction: int = 1) -> LazyTensor:
 
 
 @operation()
-def corrcoef(input: LazyTensor) -> LazyTensor:
+def corrcoef(input: Tensor) -> Tensor:
     """Correlations of the rows of a matrix."""
     found = cov(input)
     if not found.ndim:
@@ -38,7 +38,7 @@ def corrcoef(input: LazyTensor) -> LazyTensor:
 
 
 @function("trapz")
-def trapezoid(y: LazyTensor, x: LazyTensor | None = None, *, dx: float = 1.0, dim: int = -1) -> LazyTensor:
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral along a dim by trapezoids, at the places `x` or every `dx`."""
     axis = dim_of(dim, y.ndim)
     count = max(y.shape[axis] - 1, 0)
@@ -54,14 +54,14 @@ FUNCTIONS["trapezoid"] = trapezoid
 
 
 @function()
-def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> LazyTensor:
+def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> Tensor:
     """Powers of a base with evenly spaced exponents."""
     wanted = DEFAULT.dtype if dtype is None else named(dtype)
-    return LazyTensor(leaf(np.power(base, spaced(start, end, steps, wanted)).astype(wanted.as_numpy())))
+    return Tensor(leaf(np.power(base, spaced(start, end, steps, wanted)).astype(wanted.as_numpy())))
 
 
 @function()
-def vander(x: LazyTensor, N: int | None = None, increasing: bool = False) -> LazyTensor:  # noqa: N803 (torch's name)
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803 (torch's name)
     """Powers of the elements of a vector, one a column."""
     count = x.shape[0] if N is None else N
     order = range(count) if increasing else range(count - 1, -1, -1)
@@ -70,7 +70,7 @@ def vander(x: LazyTensor, N: int | None = None, increasing: bool = False) -> Laz
 
 
 @operation()
-def histc(input: LazyTensor, bins: int = 100, min: float = 0, max: float = 0) -> LazyTensor:
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of equal intervals between two numbers, or the extremes; computed at once."""
     if bins < 1 or min > max:
         raise UsageError("E-TENSOR-VALUE", None, f"histc of {bins} bins from {min} to {max}", expected="at least 1 bin")
@@ -82,12 +82,12 @@ def histc(input: LazyTensor, bins: int = 100, min: float = 0, max: float = 0) ->
     if not np.isfinite([min, max]).all():
         raise UsageError("E-TENSOR-VALUE", None, f"histc from {min} to {max}", expected="finite numbers")
     found = np.histogram(elements[np.isfinite(elements)], bins, (min, max))[0]
-    return LazyTensor(leaf(found.astype(input.dtype.as_numpy())))
+    return Tensor(leaf(found.astype(input.dtype.as_numpy())))
 
 
 @operation()
 def unique_consecutive(
-    input: LazyTensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """Without elements, or entries of a dim, that are equal to the one before; computed at once."""
     axis = 0 if dim is None else dim_of(dim, input.ndim)
@@ -101,12 +101,12 @@ def unique_consecutive(
         found.append(numbers.reshape(input.shape) if dim is None else numbers)
     if return_counts:
         found.append(np.diff([*places, len(rows)]))
-    tensors = tuple([LazyTensor(leaf(np.array(each, order="C"))) for each in found])
+    tensors = tuple([Tensor(leaf(np.array(each, order="C"))) for each in found])
     return tensors if len(tensors) > 1 else tensors[0]
 
 
 @operation()
-def renorm(input: LazyTensor, p: float, dim: int, maxnorm: float) -> LazyTensor:
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """A copy in which each entry of a dim whose p-norm is larger than `maxnorm` is scaled down to it."""
     axis = dim_of(dim, input.ndim)
     rest = [each for each in range(input.ndim) if each != axis]

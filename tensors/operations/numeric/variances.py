@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.lazy_tensor import LazyTensor
 from ...core.registry import function, operation
+from ...core.tensor import Tensor
 from ..operands import dims_of, expression_of
 from ..reduction import mean, sum
 from .norms import root
@@ -21,7 +21,7 @@ def _chosen(dim: Any, unbiased: bool, rank: int) -> tuple[list[int], bool]:
 @operation()
 def var(
     input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
-) -> LazyTensor:
+) -> Tensor:
     """The variance; `correction` (1 if `unbiased`) is subtracted from the count."""
     return var_mean(input, dim, unbiased, keepdim, correction=correction)[0]
 
@@ -29,7 +29,7 @@ def var(
 @operation()
 def std(
     input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
-) -> LazyTensor:
+) -> Tensor:
     """The standard deviation, whose gradient is 0 where it is 0."""
     return root(var(input, dim, unbiased, keepdim, correction=correction))
 
@@ -37,9 +37,9 @@ def std(
 @function()
 def var_mean(
     input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
-) -> tuple[LazyTensor, LazyTensor]:
+) -> tuple[Tensor, Tensor]:
     """Variance and mean."""
-    x = input if isinstance(input, LazyTensor) else LazyTensor(expression_of(input))
+    x = input if isinstance(input, Tensor) else Tensor(expression_of(input))
     dims, unbiased = _chosen(dim, unbiased, x.ndim)
     count = 1
     for axis in dims:
@@ -54,7 +54,7 @@ def var_mean(
 @function()
 def std_mean(
     input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
-) -> tuple[LazyTensor, LazyTensor]:
+) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean."""
     found, middle = var_mean(input, dim, unbiased, keepdim, correction=correction)
     return root(found), middle

@@ -22,7 +22,7 @@ from candle_convert.convert.check.check import check
 from candle_convert.convert.write.conversion_options import Changes, Options
 from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.runtime.ir.graph import Graph
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tensors import namespace
 from candle_convert.tests.builders import typed_script
 from candle_convert.tests.builders.onnx_files import perceptron, save, value, weight
@@ -97,7 +97,7 @@ def test_other_architectures_have_the_files_name(config, arch, tmp_path):
 
 def objects(path, network, folder):
     graph = Graph(
-        weights={f"layers.{i}\x1b[31m.weight": Tensor.of(np.ones(2, np.float32)) for i in range(3000)}, format="x"
+        weights={f"layers.{i}\x1b[31m.weight": StoredTensor.of(np.ones(2, np.float32)) for i in range(3000)}, format="x"
     )
     many = folder / "many.safetensors"
     cc.save_file({f"layer.{i}.weight": np.ones(2, np.float32) for i in range(500)}, many)

@@ -1,4 +1,4 @@
-"""save and load of lazy tensors: files are those of safetensors."""
+"""save and load of tensors: files are those of safetensors."""
 
 import io
 

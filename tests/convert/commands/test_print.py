@@ -13,7 +13,7 @@ from candle_convert.convert.inspect.statistics import statistics
 from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.tensor.dtype import F32
 from candle_convert.runtime.tensor.storage import Derived
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 RANDOM = np.random.default_rng(3)
 W = RANDOM.standard_normal((12, 9, 40)).astype(np.float32)
@@ -59,7 +59,7 @@ SLICES = [
 def test_slices_are_numpys(monkeypatch, index):
     monkeypatch.setattr(tensor_values, "CHUNK", 512)
     wanted = eval(f"W{index}") if index else W
-    selection = select(Graph(weights={"w": Tensor.of(W)}), "w" + index)
+    selection = select(Graph(weights={"w": StoredTensor.of(W)}), "w" + index)
     assert selection.shape == wanted.shape
     assert np.array_equal(selection.values(), wanted)
 
@@ -77,7 +77,9 @@ def test_slices_that_do_not_fit_are_refused(path, index):
 @pytest.mark.parametrize("name", ["w", "w[3]", "bf16", "u8", "special", "w[..., ::3]", "complex"])
 def test_statistics_are_numpys(monkeypatch, name):
     monkeypatch.setattr(tensor_values, "CHUNK", 256)
-    selection = select(Graph(weights={name: Tensor.of(np.asarray(array)) for name, array in ARRAYS.items()}), name)
+    selection = select(
+        Graph(weights={name: StoredTensor.of(np.asarray(array)) for name, array in ARRAYS.items()}), name
+    )
     values = selection.values()
     values = np.abs(values.astype(np.complex128)) if values.dtype.kind == "c" else values.astype(np.float64)
     finite, found = values[np.isfinite(values)], statistics(selection)
@@ -90,7 +92,7 @@ def test_statistics_are_numpys(monkeypatch, name):
 
 
 def test_large_integers_keep_their_ends():
-    found = statistics(select(Graph(weights={"ids": Tensor.of(ARRAYS["ids"])}), "ids"))
+    found = statistics(select(Graph(weights={"ids": StoredTensor.of(ARRAYS["ids"])}), "ids"))
     assert (found.min, found.max) == (-3, 2**62 + 1)
 
 
@@ -112,7 +114,7 @@ def test_only_the_rows_asked_for_are_read(monkeypatch):
         reads.append((start, stop))
         return bytes(stop - start)
 
-    graph = Graph(weights={"x": Tensor(F32, (10**9, 8), Derived(32 * 10**9, 4, read))})
+    graph = Graph(weights={"x": StoredTensor(F32, (10**9, 8), Derived(32 * 10**9, 4, read))})
     selection = select(graph, "x[500:600, :2]")
     assert statistics(selection).zeros == 200
     assert all(start >= 500 * 32 and stop <= 600 * 32 for start, stop in reads)

@@ -17,7 +17,7 @@ from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.tensor.block_codec import codec_of, codecs, decoded, encoded
 from candle_convert.runtime.tensor.dtype import BLOCK_TYPES, DTYPES
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 RNG = np.random.default_rng(5)
 VALUES = RNG.standard_normal((8, 1024)).astype(np.float32)
@@ -25,12 +25,15 @@ VALUES = RNG.standard_normal((8, 1024)).astype(np.float32)
 
 def graph(**weights):
     return Graph(
-        weights={name: value if isinstance(value, Tensor) else Tensor.of(value) for name, value in weights.items()}
+        weights={
+            name: value if isinstance(value, StoredTensor) else StoredTensor.of(value)
+            for name, value in weights.items()
+        }
     )
 
 
 def blocks(data, name, shape):
-    return Tensor(DTYPES[name], shape, Held(bytes(data)))
+    return StoredTensor(DTYPES[name], shape, Held(bytes(data)))
 
 
 def only(source, made, **options):
@@ -153,7 +156,7 @@ def test_values_that_torch_rounds_are_within_theirs(name):
     numbers = np.concatenate(
         [VALUES.reshape(-1), RNG.standard_normal(1000).astype(np.float32) * 1e-7, [0, -0.0]]
     ).astype(np.float32)
-    made = Tensor.of_torch(torch.from_numpy(numbers).to(FLOATS[name]))
+    made = StoredTensor.of_torch(torch.from_numpy(numbers).to(FLOATS[name]))
     checked = only(numbers, made)
     assert checked.status == ("equal" if name == "f64" else "within")
     assert checked.used <= 0.5

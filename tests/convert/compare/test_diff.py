@@ -11,7 +11,7 @@ from candle_convert.convert.open.detect_format import formats
 from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 RANDOM = np.random.default_rng(5)
 WRITABLE = [format for format in formats() if format.layout is not None and not (format.graphs or format.architecture)]
@@ -19,7 +19,7 @@ WRITABLE = [format for format in formats() if format.layout is not None and not 
 
 def graph(**arrays):
     """A graph of numpy arrays."""
-    return Graph(weights={name: Tensor.of(np.asarray(array)) for name, array in arrays.items()})
+    return Graph(weights={name: StoredTensor.of(np.asarray(array)) for name, array in arrays.items()})
 
 
 def only(a, b, **options):
@@ -92,7 +92,7 @@ def test_large_integers_are_compared_exactly():
 def test_quantized_weights_are_compared_as_numbers():
     dtype = DTYPES["q8_0"]
     blocks = np.concatenate([np.float16([0.5]).view(np.uint8), np.arange(32, dtype=np.uint8)])
-    quantized = Graph(weights={"x": Tensor(dtype, (32,), Held(blocks.tobytes()))})
+    quantized = Graph(weights={"x": StoredTensor(dtype, (32,), Held(blocks.tobytes()))})
     assert cc.diff(quantized, quantized).rows[0].equal_bits
     (row,) = cc.diff(quantized, graph(x=np.arange(32, dtype=np.float32) / 2))
     assert (row.status, row.max_abs, row.snr_db) == ("dtype", 0.0, math.inf)
@@ -143,7 +143,7 @@ def test_a_model_equals_itself_in_every_format(tmp_path, other):
 def test_parts_of_a_tensor_are_numpys_slices(monkeypatch, shape):
     monkeypatch.setattr(tensor_values, "CHUNK", 64)
     array = RANDOM.standard_normal(shape).astype(np.float32)
-    tensor = Tensor.of(array)
+    tensor = StoredTensor.of(array)
     for _ in range(60):
         bounds = [
             [None if RANDOM.random() < 0.3 else int(RANDOM.integers(-n - 1, n + 2)) for _ in range(2)] for n in shape

@@ -297,9 +297,9 @@ def test_a_manifest_by_the_architecture(sides, tmp_path):
 
 def test_scalars_and_empty_tensors_on_one_side():
     from candle_convert.runtime.ir.graph import Graph
-    from candle_convert.runtime.tensor.tensor import Tensor
+    from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
-    both = {"a": Tensor.of(np.ones(2, np.float32))}
-    other = both | {"b": Tensor.of(np.float32(1)), "c": Tensor.of(np.zeros((0, 3), np.float32))}
+    both = {"a": StoredTensor.of(np.ones(2, np.float32))}
+    other = both | {"b": StoredTensor.of(np.float32(1)), "c": StoredTensor.of(np.zeros((0, 3), np.float32))}
     statuses = [row.status for row in verify(Graph(weights=other), Graph(weights=both)).tensors]
     assert statuses == ["equal", "missing", "missing"]

@@ -14,7 +14,7 @@ from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.passes.weights.select import Select
 from candle_convert.runtime.tensor.dtype import F32
 from candle_convert.runtime.tensor.storage import Derived
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from safetensors import safe_open
 
 WEIGHTS = {
@@ -118,7 +118,7 @@ def test_a_source_that_changes_while_it_is_read_is_caught(tmp_path, level):
     target.write_bytes(b"old")
     reading = itertools.count()
     storage = Derived(4096, 4, lambda start, stop: bytes([next(reading) == 0]) * (stop - start))
-    graph = Graph(weights={"x": Tensor(F32, (1024,), storage)})
+    graph = Graph(weights={"x": StoredTensor(F32, (1024,), storage)})
     made = planning.plan_graph(graph, target, Options(force=True, verify=level))
     with pytest.raises(VerifyError, match="differs"):
         pipeline.execute(made)

@@ -25,7 +25,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.sampling import full
 from candle_convert.tests.oracles.gemma3 import WINDOW, Gemma3, Rounded
 from candle_convert.tests.oracles.libllama import NAME, Libllama
@@ -144,7 +144,7 @@ def with_one_base(graph):
 def with_a_norm_as_in_llama(graph):
     """One norm of 109 multiplies by its weights as the checkpoint has them, without the one that Gemma adds."""
     name = "blk.7.attn_norm.weight"
-    graph.weights[name] = Tensor.of(graph.weights[name].numpy() - 1)
+    graph.weights[name] = StoredTensor.of(graph.weights[name].numpy() - 1)
 
 
 def with_other_epsilon(graph):

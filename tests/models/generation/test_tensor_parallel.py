@@ -23,7 +23,7 @@ from candle_convert.runtime.passes.parallel.vocabulary_parallel import vocabular
 from candle_convert.runtime.passes.parallel.weight_slice import slice_weight as cut_tensor
 from candle_convert.runtime.tensor.dtype import DTYPES, F32, I64
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders import tiny_llama
 from candle_convert.tests.builders.decoder_cases import DECODERS, WITHOUT_GGUF
 from candle_convert.tests.builders.sampling import full
@@ -168,7 +168,7 @@ def test_rows_of_the_vocabulary_are_shared(size, kind, tied, tmp_path):
 
 def test_a_vocabulary_that_is_too_small_stays_whole():
     graph = Graph()
-    graph.weights = {"embed.weight": Tensor.of(np.ones((5, 4), np.float32))}
+    graph.weights = {"embed.weight": StoredTensor.of(np.ones((5, 4), np.float32))}
     graph.values = {"embed.weight": Value("embed.weight", F32, (5, 4)), "input_ids": Value("input_ids", I64, (1, 3))}
     graph.inputs = [graph.values["input_ids"]]
     graph.outputs = [Builder(graph).add("Gather", [graph.values["embed.weight"], graph.values["input_ids"]])]
@@ -302,10 +302,10 @@ def test_gathering():
 def test_cutting(shape, axis, spans, dtype):
     numbers = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     if dtype == "q8_0":
-        tensor = Tensor(DTYPES[dtype], shape, Held(cc.encode(numbers, dtype).tobytes()))
+        tensor = StoredTensor(DTYPES[dtype], shape, Held(cc.encode(numbers, dtype).tobytes()))
         numbers = tensor.dequantize().numpy()
     else:
-        tensor = Tensor.of(numbers).cast(dtype)
+        tensor = StoredTensor.of(numbers).cast(dtype)
         numbers = tensor.numpy()
     found = cut_tensor(tensor, axis, spans).dequantize("f32" if dtype == "q8_0" else dtype).numpy()
     taken = np.concatenate([np.take(numbers, range(*span), axis) for span in spans], axis)

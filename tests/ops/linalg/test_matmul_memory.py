@@ -17,7 +17,7 @@ from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.file import Source
 from candle_convert.runtime.tensor.storage import Region
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 def peak():
     with open("/proc/self/status") as file:

@@ -7,7 +7,7 @@ from candle_convert.runtime.base.errors import FormatError, UnsupportedError
 from candle_convert.runtime.tensor.block_codec import SLICE, block_type, codec_of, codecs, decoded, encoded
 from candle_convert.runtime.tensor.dtype import BF16, F32
 from candle_convert.runtime.tensor.storage import Derived, Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.paths import VECTORS
 from candle_convert.tests.oracles import libggml
 
@@ -84,7 +84,7 @@ def test_ranges_of_a_dequantized_tensor(dtype):
         asked.append((start, stop))
         return blocks.tobytes()[start:stop]
 
-    tensor = Tensor(dtype, (3, 2 * dtype.block), Derived(blocks.size, 1, read))
+    tensor = StoredTensor(dtype, (3, 2 * dtype.block), Derived(blocks.size, 1, read))
     plain = tensor.dequantize()
     assert (plain.dtype, plain.shape) == (F32, tensor.shape)
     assert same(plain[1].numpy(), whole.reshape(3, -1)[1])
@@ -94,7 +94,7 @@ def test_ranges_of_a_dequantized_tensor(dtype):
 
 def test_empty_tensors_and_partial_blocks():
     dtype = block_type("q4_0")
-    assert Tensor(dtype, (0, 32), Held(b"")).dequantize().numpy().shape == (0, 32)
+    assert StoredTensor(dtype, (0, 32), Held(b"")).dequantize().numpy().shape == (0, 32)
     with pytest.raises(FormatError):
         decoded(codec_of(dtype), bytes(17))
 

@@ -29,7 +29,7 @@ from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.block_codec import codec_of, decoded
 from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.block_weights import linear
 
 dtype, random = DTYPES["q5_test"], np.random.default_rng(5)

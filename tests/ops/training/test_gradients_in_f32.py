@@ -9,7 +9,7 @@ import torch
 from candle_convert.runtime.ir.registry import operator
 from candle_convert.runtime.session import Session
 from candle_convert.tensors.core.expression import apply_all
-from candle_convert.tensors.core.lazy_tensor import LazyTensor
+from candle_convert.tensors.core.tensor import Tensor
 
 
 def compare(op, arrays, attributes, oracle, outputs=1):
@@ -21,7 +21,7 @@ def compare(op, arrays, attributes, oracle, outputs=1):
         ours[index].requires_grad_()
         theirs[index].requires_grad_()
     inputs = [None if each is None else each.expression for each in ours]
-    made = [LazyTensor(each) for each in apply_all(op, inputs, attributes, outputs)]
+    made = [Tensor(each) for each in apply_all(op, inputs, attributes, outputs)]
     sum(((each + 1) ** 2).sum() for each in made).backward()
     results = oracle(*theirs)
     results = results if isinstance(results, tuple) else (results,)

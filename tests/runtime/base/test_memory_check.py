@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from candle_convert.runtime.base import memory_check
 from candle_convert.runtime.session import Session
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.oracles.cpu_time import within
 from onnx import parser
 
@@ -215,7 +215,7 @@ def test_memory_is_compared_with_the_limit_before_anything_runs(native):
 
 
 def test_weights_count_where_a_limit_is_set():
-    weights = {"w": Tensor.of(np.zeros((1000, 1000), np.float32))}
+    weights = {"w": StoredTensor.of(np.zeros((1000, 1000), np.float32))}
     product = graph_of("g (float[1, 1000] x) => (y) { w = Constant <value = float {0.0}> () y = MatMul (x, w) }")
     product.weights, product.values["w"].shape = weights, (1000, 1000)
     with cc.limits(memory="3MB"), pytest.raises(cc.LimitError, match="weights of this model are 4,000,000"):

@@ -10,7 +10,7 @@ from candle_convert.runtime.contract.composition import architecture_of, whole
 from candle_convert.runtime.contract.part_binding import bound_to_file, inner_names
 from candle_convert.runtime.contract.part_rows import part_config, part_weights
 from candle_convert.runtime.contract.weight_binding import bind, config_from, config_keys, ignored, unbind
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 INNER = Architecture(
     "inner", "Inner", ("inner", "inner_2"), (),
@@ -30,7 +30,7 @@ STATED = {"model_type": "outer", "scale": 2, "text_config": {"hidden_size": 4, "
 
 
 def tensors(**shapes):
-    return {name.replace("__", "."): Tensor.of(np.zeros(shape, np.float32)) for name, shape in shapes.items()}
+    return {name.replace("__", "."): StoredTensor.of(np.zeros(shape, np.float32)) for name, shape in shapes.items()}
 
 
 NEW = tensors(

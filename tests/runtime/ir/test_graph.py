@@ -9,11 +9,11 @@ from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.ir.function import instance, invalid_reason, nodes_below, sizes
 from candle_convert.runtime.ir.graph import Function, Graph, Node, Reference, Value
 from candle_convert.runtime.passes.weights.collect import collect_weights, weights_only
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 
 def held(graph, name, *numbers):
-    graph.weights[name] = Tensor.of(np.float32(numbers))
+    graph.weights[name] = StoredTensor.of(np.float32(numbers))
     graph.values[name] = Value(name)
     return graph.values[name]
 

@@ -31,7 +31,7 @@ from candle_convert.runtime.tensor.dtype import DTYPES, F32
 from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 faulthandler.dump_traceback_later(600, exit=True)  # says where it stands
 compile_ahead.cores = lambda: 1  # in this process, which keeps the functions that kernels share

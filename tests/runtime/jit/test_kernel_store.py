@@ -21,7 +21,7 @@ from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 graph = Graph(name="g")
 x = Value("x", DTYPES["f32"], (2, 3, 64))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.runtime.tensor.storage import Derived
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.sampling import every
 
 SLICES = [
@@ -23,7 +23,7 @@ SHAPES = [(7,), (5, 6), (4, 5, 6), (3, 1, 4, 5)]
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_as_numpy(shape, dtype):
     array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
-    tensor = Tensor.of(array)
+    tensor = StoredTensor.of(array)
     words = WORDS if len(shape) < 3 else every(2, WORDS)
     for count in range(1, len(shape) + 1):
         for index in itertools.product(words, repeat=count):
@@ -44,13 +44,13 @@ def test_as_numpy(shape, dtype):
 @pytest.mark.parametrize("index", [None, [0, 1], np.array([True, False]), 1.0, "a", True, (0, None)], ids=str)
 def test_what_is_not_an_index_says_what_to_do(index):
     with pytest.raises(cc.UsageError, match=r"numpy\(\)"):
-        Tensor.of(np.ones((3, 2)))[index]
+        StoredTensor.of(np.ones((3, 2)))[index]
 
 
 @pytest.mark.parametrize("index", [3, -4, (0, 2), (0, 0, 0), (..., ...)], ids=str)
 def test_places_out_of_range(index):
     with pytest.raises(IndexError):
-        Tensor.of(np.ones((3, 2)))[index]
+        StoredTensor.of(np.ones((3, 2)))[index]
 
 
 def watched(array):
@@ -61,7 +61,7 @@ def watched(array):
         seen.append((first, last))
         return data[first:last]
 
-    return Tensor(DTYPES["f32"], array.shape, Derived(len(data), 1, read)), seen
+    return StoredTensor(DTYPES["f32"], array.shape, Derived(len(data), 1, read)), seen
 
 
 def test_only_what_is_needed_is_read():
@@ -104,7 +104,7 @@ def test_blocks_are_cut_between_rows_and_blocks(tmp_path):
 
 def test_it_is_like_an_array():
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
-    tensor = Tensor.of(array)
+    tensor = StoredTensor.of(array)
     assert (tensor.ndim, tensor.size, len(tensor), tensor.shape, tensor.nbytes) == (2, 12, 3, (3, 4), 48)
     assert [row.tolist() for row in tensor] == array.tolist() == tensor.tolist()
     assert np.array_equal(np.asarray(tensor), array)
@@ -116,4 +116,4 @@ def test_it_is_like_an_array():
         assert tensor.astype(dtype).dtype.name == "f16"
     with pytest.raises(cc.UsageError, match="12 elements"):
         tensor.item()
-    assert Tensor.of(np.array(3.5)).item() == 3.5
+    assert StoredTensor.of(np.array(3.5)).item() == 3.5

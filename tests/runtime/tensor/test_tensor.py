@@ -7,7 +7,7 @@ import torch
 from candle_convert.runtime.tensor.dtype import BLOCK_TYPES, DTYPES, ELEMENT_TYPES
 from candle_convert.runtime.tensor.element_packing import nbytes, pack, unpack
 from candle_convert.runtime.tensor.storage import Derived, Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 NUMERIC = [dtype for dtype in ELEMENT_TYPES if dtype.numpy is not None]
 FLOATS = [dtype for dtype in NUMERIC if dtype.kind == "float"]
@@ -44,7 +44,7 @@ def test_casts_round_as_ml_dtypes_does(source, dtype):
     with np.errstate(all="ignore"):
         exact = values if values.dtype.itemsize > 1 or source is dtype else values.astype(np.float32)
         expected = exact.astype(dtype.as_numpy())
-    tensor = Tensor(source, (64, 64), Held(bytes(pack(values, source)))).cast(dtype)
+    tensor = StoredTensor(source, (64, 64), Held(bytes(pack(values, source)))).cast(dtype)
     found = b"".join(bytes(chunk) for chunk in tensor.chunks(1000))
     assert found == bytes(pack(expected, dtype))
     assert len(found) == tensor.nbytes == nbytes(dtype, (64, 64))
@@ -54,7 +54,7 @@ def test_casts_round_as_ml_dtypes_does(source, dtype):
 def test_casts_round_as_torch_does(name):
     values = (RNG.standard_normal(4096) * 10.0 ** RNG.integers(-6, 2, 4096)).astype(np.float32)
     expected = torch.from_numpy(values).to(getattr(torch, DTYPES[name].torch)).float().numpy()
-    found = Tensor.of(values).cast(name).cast("f32").numpy()
+    found = StoredTensor.of(values).cast(name).cast("f32").numpy()
     assert np.array_equal(found, expected, equal_nan=True)
 
 
@@ -68,7 +68,7 @@ ARRAYS = [
 
 @pytest.mark.parametrize("array", ARRAYS, ids=str)
 def test_of_numpy_and_back(array):
-    tensor = Tensor.of(array)
+    tensor = StoredTensor.of(array)
     assert tensor.shape == array.shape
     assert np.array_equal(tensor.numpy(), array)
     assert tensor.torch().shape == array.shape
@@ -78,7 +78,7 @@ def test_slices_read_only_their_rows():
     asked = []
     data = np.arange(120, dtype=np.int16).tobytes()
     storage = Derived(240, 2, lambda start, stop: asked.append((start, stop)) or data[start:stop])
-    tensor = Tensor(DTYPES["i16"], (10, 12), storage)
+    tensor = StoredTensor(DTYPES["i16"], (10, 12), storage)
     assert np.array_equal(tensor[3:5].numpy(), np.arange(36, 60).reshape(2, 12))
     assert np.array_equal(tensor[-1].numpy(), np.arange(108, 120))
     assert tensor[7:3].shape == (0, 12)
@@ -101,7 +101,7 @@ def test_block_types_count_whole_blocks():
 )
 def test_torch_has_the_same_bits(dtype):
     data = _random(dtype, 64)
-    tensor = Tensor(dtype, (8, 8), Held(data))
+    tensor = StoredTensor(dtype, (8, 8), Held(data))
     assert bytes(tensor.torch().contiguous().view(torch.uint8).numpy().tobytes()) == data
-    cc_back = Tensor.of_torch(tensor.torch())
+    cc_back = StoredTensor.of_torch(tensor.torch())
     assert (cc_back.dtype, cc_back.shape, bytes(cc_back.raw())) == (dtype, (8, 8), data)

@@ -9,7 +9,7 @@ import pytest
 from candle_convert.runtime.base.errors import FileAccessError
 from candle_convert.runtime.base.gc_pause import unsearched
 from candle_convert.runtime.tensor.scaled import scaled_rows
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.runtime.tensor.weight_array import LazyWeight
 
 LENGTH = 256
@@ -92,7 +92,7 @@ def test_a_file_in_its_place_changes_nothing(model, tmp_path):
 def test_rows_are_scaled_wherever_they_are_read(dtype):
     rng = np.random.default_rng(1)
     values, factors = rng.normal(size=(7, 3, 5)).astype(dtype), rng.normal(size=7).astype(dtype)
-    made = scaled_rows(Tensor.of(values), factors)
+    made = scaled_rows(StoredTensor.of(values), factors)
     expected = (values * factors.reshape(-1, 1, 1)).tobytes()
     np.testing.assert_array_equal(made.numpy(), values * factors.reshape(-1, 1, 1))
     for start, stop in ((0, 1), (3, 61), (60, 120), (len(expected) - 5, len(expected)), (0, len(expected))):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .....runtime.contract.architecture import Config, GraphBuilder, RunOptions, Task
 from .....runtime.ir.graph import Graph
-from .....runtime.tensor.tensor import Tensor
+from .....runtime.tensor.stored_tensor import StoredTensor
 from ....layers.net import Net
 from ....schema.codec_hyperparameters import AUDIO_CODEC, DECODER, ENCODER, LATENTS, QUANTIZED
 from .codec_parts import Codec, part_name
@@ -31,7 +31,7 @@ def codec_task(codec: Codec) -> Task:
 
 
 def _graph(build: Callable[[Net], None]) -> GraphBuilder:
-    def graph(graph: Graph, config: Config, weights: Mapping[str, Tensor], *, fixed: bool) -> None:
+    def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         build(Net(graph, config, weights))
 
     return graph

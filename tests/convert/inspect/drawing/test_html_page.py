@@ -14,7 +14,7 @@ from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.tensor.dtype import F32
 from candle_convert.runtime.tensor.element_packing import pack
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -33,7 +33,9 @@ def data_of(text):
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_stay_text(name):
-    graph = Graph(weights={name: Tensor.of(np.arange(4.0, dtype=np.float32))}, metadata={name: name}, format="onnx")
+    graph = Graph(
+        weights={name: StoredTensor.of(np.arange(4.0, dtype=np.float32))}, metadata={name: name}, format="onnx"
+    )
     x = Value(name, F32, (2, "n"))
     graph.inputs, graph.values[name] = [x], x
     graph.outputs = [Builder(graph).add(name, [x], {name: name}, domain=name, name=name)]
@@ -123,10 +125,10 @@ def test_progress_ends_at_its_total(name):
     array = np.linspace(-3, 3, 4 * 512, dtype=np.float32).reshape(4, 512)
     dtype = KNOWN[name]
     if dtype.kind == "block":
-        values = Tensor(dtype, array.shape, Held(encoded(codec_of(dtype), array).tobytes()))
+        values = StoredTensor(dtype, array.shape, Held(encoded(codec_of(dtype), array).tobytes()))
     else:
-        values = Tensor(dtype, array.shape, Held(pack(array.astype(dtype.as_numpy()), dtype)))
-    graph = Graph(weights={"w": values, "empty": Tensor.of(np.zeros((0, 3), np.float32))})
+        values = StoredTensor(dtype, array.shape, Held(pack(array.astype(dtype.as_numpy()), dtype)))
+    graph = Graph(weights={"w": values, "empty": StoredTensor.of(np.zeros((0, 3), np.float32))})
     seen = []
     page(graph, "m", seen.append)
     assert sum(seen) == work(graph) > 0

@@ -7,7 +7,7 @@ import pytest
 from candle_convert.formats.containers.gguf.byte_order import FIELDS, NO_BYTE_ORDER, bad_scales
 from candle_convert.runtime.tensor.dtype import BY_GGML
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.gguf_files import BLOCKS, GGML, PLAIN, Maker, random_tensor
 from gguf.scripts.gguf_convert_endian import byteswap_tensors
 
@@ -63,7 +63,7 @@ def test_blocks_are_swapped_as_gguf_py_swaps_them(kind, tmp_path):
 @pytest.mark.parametrize("dtype", BLOCKS, ids=str)
 def test_scales_that_are_no_numbers_are_found(dtype, tmp_path):
     sound = np.zeros((4, dtype.block_nbytes), np.uint8)
-    assert bad_scales(Tensor(dtype, (4, dtype.block), Held(sound.tobytes()))) is None
+    assert bad_scales(StoredTensor(dtype, (4, dtype.block), Held(sound.tobytes()))) is None
     found = set()
     for at in range(dtype.block_nbytes - 1):
         blocks = sound.copy()
@@ -72,7 +72,7 @@ def test_scales_that_are_no_numbers_are_found(dtype, tmp_path):
             blocks[2, -8:] = 0xFF
         if dtype.name == "q8_k":
             blocks[2, at : at + 4] = 0xFF
-        bad = bad_scales(Tensor(dtype, (4, dtype.block), Held(blocks.tobytes())))
+        bad = bad_scales(StoredTensor(dtype, (4, dtype.block), Held(blocks.tobytes())))
         assert (None if bad is None else (bad.block, bad.count)) == (None if sane(blocks, dtype) else (2, 1)), at
         if bad is not None:
             found.add(at)

@@ -15,7 +15,7 @@ from candle_convert.runtime.ir.graph import Graph, Node, Value
 from candle_convert.runtime.ir.op import Foreign
 from candle_convert.runtime.tensor.dtype import DTYPES
 from candle_convert.runtime.tensor.storage import Derived
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
@@ -290,7 +290,9 @@ def test_external_data(options, files, tmp_path):
 def test_93_a_model_over_two_gib_goes_outside():
     shape = (1 << 15, 1 << 15)
     graph = Graph(opsets={"": 17})
-    graph.weights["w"] = Tensor(DTYPES["f32"], shape, Derived(4 << 30, 4, lambda start, stop: bytes(stop - start)))
+    graph.weights["w"] = StoredTensor(
+        DTYPES["f32"], shape, Derived(4 << 30, 4, lambda start, stop: bytes(stop - start))
+    )
     graph.values["w"] = Value("w", DTYPES["f32"], shape)
     graph.outputs = [Value("y", DTYPES["f32"], shape)]
     graph.nodes = [Node(Foreign("Identity"), [graph.values["w"]], graph.outputs)]

@@ -12,7 +12,7 @@ from candle_convert.formats.containers.zip import Archive, Entry, layout
 from candle_convert.runtime.tensor.dtype import U8
 from candle_convert.runtime.tensor.file import Source
 from candle_convert.runtime.tensor.storage import Derived, Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.zip_files import foreign
 
 MANY = 100_001
@@ -63,7 +63,7 @@ def written(path, file):
                 out.seek(piece.offset)
                 out.write(piece.data)
         for piece in file.pieces:
-            if isinstance(piece.data, Tensor) and piece.checksum is not None and piece.nbytes < 1 << 30:
+            if isinstance(piece.data, StoredTensor) and piece.checksum is not None and piece.nbytes < 1 << 30:
                 out.seek(piece.offset)
                 out.write(piece.data.raw())
                 for at in piece.checksum.at:
@@ -74,10 +74,10 @@ def written(path, file):
 def test_what_we_write(tmp_path):
     data = np.arange(1000.0)
     entries = [
-        Entry("a/b", b"h" * 64, Tensor.of(data), b"a comment"),
+        Entry("a/b", b"h" * 64, StoredTensor.of(data), b"a comment"),
         Entry("grüße", b"x", b"literal"),
         Entry("empty", b"", None),
-        Entry("headed", b"h" * 64, Tensor.of(np.zeros((0, 3)))),
+        Entry("headed", b"h" * 64, StoredTensor.of(np.zeros((0, 3)))),
     ]
     file = layout("x.zip", entries, alignment=64)
     written(tmp_path / "x.zip", file)
@@ -96,10 +96,10 @@ def test_what_we_write(tmp_path):
 def test_over_4_gib(tmp_path):
     """Members and offsets that take eight bytes, in a file of holes."""
     size = (1 << 32) + 5
-    huge = Tensor(U8, (size,), Derived(size, 1, lambda start, stop: bytes(stop - start)))
+    huge = StoredTensor(U8, (size,), Derived(size, 1, lambda start, stop: bytes(stop - start)))
     entries = [
         Entry("huge", b"", huge),
-        Entry("edge", b"", Tensor(U8, (9,), Held(b"123456789"))),
+        Entry("edge", b"", StoredTensor(U8, (9,), Held(b"123456789"))),
         Entry("last", b"", b"end"),
     ]
     file = layout("x.zip", entries, alignment=64)

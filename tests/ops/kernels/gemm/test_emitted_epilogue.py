@@ -10,7 +10,7 @@ from candle_convert.runtime.plan.plan import NativeSegment
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import DTYPES, F32
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 torch = pytest.importorskip("torch")
 DEPTH, COLUMNS = 64, 300
@@ -35,7 +35,7 @@ def network(activation, activations, threads):
     def product(name, rows):
         data = gguf.quants.quantize(rng.normal(size=(rows, DEPTH)).astype(np.float32), gguf.GGMLQuantizationType.Q8_0)
         decoded[name] = gguf.quants.dequantize(data, gguf.GGMLQuantizationType.Q8_0)
-        tensor = graph.weights[name] = Tensor(DTYPES["q8_0"], (rows, DEPTH), Held(data.tobytes()))
+        tensor = graph.weights[name] = StoredTensor(DTYPES["q8_0"], (rows, DEPTH), Held(data.tobytes()))
         value = graph.values[name] = Value(name, tensor.dtype, tensor.shape)
         return build.add("MatMul", [x, build.add("Transpose", [value], {"perm": [1, 0]})])
 

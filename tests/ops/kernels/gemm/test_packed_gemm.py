@@ -16,7 +16,7 @@ from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.block_codec import codecs
 from candle_convert.runtime.tensor.dtype import F32, GROUPED_BLOCK_TYPES, STORAGE_TYPES
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.oracles.native_vs_numpy import launched
 from llvmlite import binding
 
@@ -47,14 +47,14 @@ def whole_weight(name, rows, columns):
     blocks = data.reshape(-1, dtype.block_nbytes)
     if name in GROUPED:
         numbers = whole_groups(blocks, dtype).reshape(rows, columns)
-        return Tensor(dtype, (rows, columns), Held(data.tobytes())), numbers
+        return StoredTensor(dtype, (rows, columns), Held(data.tobytes())), numbers
     for at in ONES[name]:
         blocks[:, at : at + 2] = np.frombuffer(np.float16(1).tobytes(), np.uint8)
     if name == "mxfp4":
         blocks[:, 0] = 128
     numbers = gguf.quants.dequantize(data, gguf.GGMLQuantizationType(dtype.ggml)).reshape(rows, columns)
     assert (numbers == np.rint(numbers)).all()
-    return Tensor(dtype, (rows, columns), Held(data.tobytes())), numbers.astype(np.int64)
+    return StoredTensor(dtype, (rows, columns), Held(data.tobytes())), numbers.astype(np.int64)
 
 
 def whole_groups(blocks, dtype):

@@ -10,7 +10,7 @@ from candle_convert.runtime.jit import isa
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import DTYPES, F32
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.oracles.native_vs_numpy import launched
 
 NEEDS = {
@@ -163,7 +163,7 @@ def test_layers_of_text_generation_round_what_meets_narrow_weights(name):
             graph = Graph()
             rows = graph.values["x"] = Value("x", F32, ("n", 256))
             graph.values["w"] = Value("w", DTYPES[name], (50, 256))
-            graph.inputs, graph.weights["w"] = [rows], Tensor(DTYPES[name], (50, 256), Held(patterns.tobytes()))
+            graph.inputs, graph.weights["w"] = [rows], StoredTensor(DTYPES[name], (50, 256), Held(patterns.tobytes()))
             build = Builder(graph)
             graph.outputs = [build.add("MatMul", [rows, build.add("Transpose", [graph.values["w"]], {"perm": [1, 0]})])]
             session = Session(graph, native=native, activations=activations)

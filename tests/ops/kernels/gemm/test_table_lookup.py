@@ -20,7 +20,7 @@ from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import DTYPES, F32
 from candle_convert.runtime.tensor.storage import Held
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 ShapeWarmup.kernels = lambda *arguments: []  # compiles what is run
 scales = {"iq4_nl": (0,), "q2_k": (80, 82), "q3_k": (108,), "iq4_xs": (0,)}

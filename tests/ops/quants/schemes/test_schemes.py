@@ -10,7 +10,7 @@ import torch
 from candle_convert.convert.open.prequantized import configuration, declared
 from candle_convert.ops.quants.schemes import schemes
 from candle_convert.runtime.contract.quantization_scheme import Checkpoint
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.paths import VECTORS
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -117,7 +117,7 @@ def test_runs_of_bitsandbytes_go_over_the_ends_of_rows(nested):
 
 
 def unpacked(config, tensors):
-    held = {name: Tensor.of(raw(tensor)) for name, tensor in tensors.items()}
+    held = {name: StoredTensor.of(raw(tensor)) for name, tensor in tensors.items()}
     return schemes()[config["quant_method"]].unpack(Checkpoint(config, held))
 
 

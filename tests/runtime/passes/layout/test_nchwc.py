@@ -11,7 +11,7 @@ from candle_convert.runtime.ir.graph import Graph, Value
 from candle_convert.runtime.jit.isa import features
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import F32
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 CASES = {
     "1 x 1": ((1, 64, 14, 13), (80, 64, 1, 1), {}, "Relu"),
@@ -62,7 +62,7 @@ def test_layouts(name):
             values = {key: Value(key, F32, array.shape) for key, array in feeds.items()}
             graph.inputs += values.values()
             graph.values.update(values)
-            inputs = [values["x"], build.weight(Tensor.of(w)), build.weight(Tensor.of(b))]
+            inputs = [values["x"], build.weight(StoredTensor.of(w)), build.weight(StoredTensor.of(b))]
             found = build.add(blocked_conv, inputs, {**attributes, "blocks_in": read, "blocks_out": written})
             for operator in after.split():
                 found = build.add(operator, [found, values["other"]] if operator == "Add" else [found])
@@ -82,7 +82,7 @@ def test_factors_of_channels(size):
     values = [Value(key, F32, array.shape) for key, array in feeds.items()]
     graph.inputs += values
     graph.values.update((value.name, value) for value in values)
-    inputs = [values[0], build.weight(Tensor.of(w)), build.weight(Tensor.of(b)), values[1]]
+    inputs = [values[0], build.weight(StoredTensor.of(w)), build.weight(StoredTensor.of(b)), values[1]]
     found = build.add(blocked_conv, inputs, {"blocks_in": 1, "blocks_out": 1})
     graph.outputs.append(build.add("Relu", [found]))
     expected = np.maximum(conv.compute(x * scale, w, b), 0)

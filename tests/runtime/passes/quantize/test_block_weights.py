@@ -12,7 +12,7 @@ from candle_convert.runtime.passes.quantize.block_weights import SCALE_OFFSET, Q
 from candle_convert.runtime.tensor.block_codec import codec_of, codecs, decoded, encoded
 from candle_convert.runtime.tensor.dtype import DTYPES, F16
 from candle_convert.runtime.tensor.storage import Costly, Derived
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 RNG = np.random.default_rng(0)
 Q8_0, Q4_0, Q4_K, IQ2_XXS = (DTYPES[name] for name in ("q8_0", "q4_0", "q4_k", "iq2_xxs"))
@@ -20,7 +20,7 @@ Q8_0, Q4_0, Q4_K, IQ2_XXS = (DTYPES[name] for name in ("q8_0", "q4_0", "q4_k", "
 
 def run(array, dtype, **options):
     """The quantized tensor of one array, and the pass."""
-    graph = Graph(weights={"w": array if isinstance(array, Tensor) else Tensor.of(array)})
+    graph = Graph(weights={"w": array if isinstance(array, StoredTensor) else StoredTensor.of(array)})
     made = Quantize({"w": dtype}, codec_of, **options)
     assert made.run(graph)
     return graph.weights["w"], made
@@ -67,7 +67,7 @@ def test_sources_that_can_only_be_cut_in_places():
         return data[start:stop]
 
     tensor, _ = run(
-        Tensor(DTYPES["f32"], values.shape, Derived(len(data), 96 * 4 * 5 // 2, read, sequential=True)), Q8_0
+        StoredTensor(DTYPES["f32"], values.shape, Derived(len(data), 96 * 4 * 5 // 2, read, sequential=True)), Q8_0
     )
     assert tensor.storage.step == 5 * 102
     assert tensor.storage.sequential

@@ -8,7 +8,7 @@ from candle_convert.runtime.ir.shape_inference import infer
 from candle_convert.runtime.passes.simplify.slice_pushdown import PushDownSlices
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import F32
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 RNG = np.random.default_rng(0)
 WEIGHTS = {
@@ -62,7 +62,7 @@ def graph_of(build, bounds, given=()):
     graph.inputs = [x]
     for name, array in WEIGHTS.items():
         graph.values[name] = Value(name, F32, array.shape)
-        graph.weights[name] = Tensor.of(array.astype(np.float32))
+        graph.weights[name] = StoredTensor.of(array.astype(np.float32))
     builder = Builder(graph)
     made = build(builder, x, {name: graph.values[name] for name in WEIGHTS})
     part = builder.add("Slice", [made, *(builder.constant([bound]) for bound in bounds)])

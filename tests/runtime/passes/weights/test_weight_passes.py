@@ -7,11 +7,13 @@ from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.passes.precision.cast_weights import Cast
 from candle_convert.runtime.passes.weights.select import Select
 from candle_convert.runtime.passes.weights.tied import Tied
-from candle_convert.runtime.tensor.tensor import Tensor
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 
 
 def _graph(**arrays):
-    return Graph(weights={name.replace("__", "."): Tensor.of(np.asarray(array)) for name, array in arrays.items()})
+    return Graph(
+        weights={name.replace("__", "."): StoredTensor.of(np.asarray(array)) for name, array in arrays.items()}
+    )
 
 
 def _numbers(count=3):

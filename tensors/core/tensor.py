@@ -1,4 +1,4 @@
-"""LazyTensor: an array, or an expression that is computed when its values are needed, with PyTorch's interface.
+"""Tensor: an array, or an expression that is computed when its values are needed, with PyTorch's interface.
 
 Methods that are operations live in `operations/` and `writes/` and are attached there.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError, UsageTypeError, UsageValueError
 from ...runtime.tensor.dtype import DType
-from ...runtime.tensor.tensor import Tensor
+from ...runtime.tensor.stored_tensor import StoredTensor
 from .device import CPU, Device
 from .expression import Expression, alias, cast, leaf, shape_error
 from .grad_mode import GRAD_MODE
@@ -30,7 +30,7 @@ else:
     TensorMethods = object
 
 
-class LazyTensor(TensorMethods):
+class Tensor(TensorMethods):
     """A tensor on the CPU. `tensor`, `zeros`, `from_numpy` and others make it; as PyTorch's class, ``Tensor([1, 2])``
     has these numbers as f32, and ``Tensor(2, 3)`` has this shape.
 
@@ -46,14 +46,14 @@ class LazyTensor(TensorMethods):
     __slots__ = ("__weakref__", "_grad", "_keeps_grad", "alias_set", "expression", "hooks", "origin", "shared")
 
     expression: Expression
-    hooks: list[Callable[[LazyTensor], LazyTensor | None]]
+    hooks: list[Callable[[Tensor], Tensor | None]]
     origin: Sequence[Any]
     alias_set: Any
     shared: Any
 
     def __init__(self, data: Any = (), *lengths: int) -> None:
         expression = data if type(data) is Expression else self._constructed(data, lengths)
-        self._grad: LazyTensor | None = None
+        self._grad: Tensor | None = None
         self._keeps_grad = False
         if expression.depth > MAX_DEPTH and not expression.needs_grad and TRACE.changes is None:
             realize([expression])
@@ -64,21 +64,21 @@ class LazyTensor(TensorMethods):
             self.set_expression(expression)
 
     @staticmethod
-    def of(array: np.ndarray) -> Tensor:
+    def of(array: np.ndarray) -> StoredTensor:
         """A tensor of files, by the name that it had: use `StoredTensor.of`."""
         warnings.warn("cc.Tensor.of is cc.StoredTensor.of now", DeprecationWarning, stacklevel=2)
-        return Tensor.of(array)
+        return StoredTensor.of(array)
 
     @property
-    def grad(self) -> LazyTensor | None:
+    def grad(self) -> Tensor | None:
         """The gradient that `backward` has added up."""
         if TRACE.changes is not None:
             TRACE.changes.read_grad(self, self._grad)
         return self._grad
 
     @grad.setter
-    def grad(self, value: LazyTensor | None) -> None:
-        if value is not None and not isinstance(value, LazyTensor):
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None and not isinstance(value, Tensor):
             raise UsageTypeError("E-TENSOR-GRAD", None, f"a gradient is a tensor or None, not {type(value).__name__}")
         if value is not None and value.shape != self.shape:
             raise shape_error(f"a gradient of shape {list(value.shape)} of a tensor of shape {list(self.shape)}")
@@ -132,7 +132,7 @@ class LazyTensor(TensorMethods):
     def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
 
-    def requires_grad_(self, requires_grad: bool = True) -> LazyTensor:
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Record gradients of what is computed from this tensor from now on, or not."""
         if requires_grad and not self.expression.type.differentiable:
             why = f"only tensors of floats require gradients, not {self.expression.type}"
@@ -162,11 +162,11 @@ class LazyTensor(TensorMethods):
         """Whether `backward` adds to `grad`."""
         return self._keeps_grad or (self.expression.needs_grad and self.is_leaf)
 
-    def detach(self) -> LazyTensor:
+    def detach(self) -> Tensor:
         """The same values without a gradient."""
-        return LazyTensor(alias(self.expression))
+        return Tensor(alias(self.expression))
 
-    def become(self, other: LazyTensor) -> LazyTensor:
+    def become(self, other: Tensor) -> Tensor:
         """Take the values of another tensor of the same shape, in this one's dtype; a view hands them on."""
         if hasattr(self, "origin"):
             self.require_writable()
@@ -177,7 +177,7 @@ class LazyTensor(TensorMethods):
             self.update_views()
         return self
 
-    def take_values(self, other: LazyTensor) -> None:
+    def take_values(self, other: Tensor) -> None:
         """As `become`, of this tensor alone."""
         before, after = self.expression, other.expression
         if after.type.shape != before.type.shape:
@@ -207,7 +207,7 @@ class LazyTensor(TensorMethods):
         if hasattr(self, "alias_set"):
             self.update_views()
 
-    def realize(self) -> LazyTensor:
+    def realize(self) -> Tensor:
         """Compute the values now."""
         realize([self.expression])
         return self
@@ -281,7 +281,7 @@ class LazyTensor(TensorMethods):
             raise TypeError("only integer tensors of one element can be converted to an index")
         return int(self.item())
 
-    def __iter__(self) -> Iterator[LazyTensor]:
+    def __iter__(self) -> Iterator[Tensor]:
         for index in range(len(self)):
             yield self[index]
 
@@ -307,10 +307,10 @@ def changed_leaf(why: str) -> UsageError:
     return UsageError("E-TENSOR-GRAD", None, why, hint="Change it inside of no_grad()")
 
 
-def _rebuilt(kind: type[LazyTensor], array: np.ndarray, requires_grad: bool) -> LazyTensor:
+def _rebuilt(kind: type[Tensor], array: np.ndarray, requires_grad: bool) -> Tensor:
     """A copy of a tensor, from what copies and pickles keep of it."""
     found = kind.__new__(kind)
-    LazyTensor.__init__(found, leaf(array))
+    Tensor.__init__(found, leaf(array))
     if requires_grad:
         found.requires_grad_()
     return found

@@ -23,7 +23,7 @@ CHUNK = 2 * 2**20
 """Bytes of a tensor that are handled at a time: small enough to stay in the cache through a cast."""
 
 
-class Tensor:
+class StoredTensor:
     """An array whose values may still lie in a file.
 
     Attributes:
@@ -41,21 +41,21 @@ class Tensor:
         assert storage.nbytes == nbytes(dtype, shape), f"{dtype} {shape} does not fit {counted(storage.nbytes, 'byte')}"
 
     @staticmethod
-    def of(array: np.ndarray) -> Tensor:
+    def of(array: np.ndarray) -> StoredTensor:
         """A tensor that holds a numpy array of any layout and byte order."""
         import numpy
 
         dtype = of_numpy(array.dtype)
         plain = numpy.ascontiguousarray(array, dtype=dtype.as_numpy().newbyteorder("<")).reshape(array.shape)
-        return Tensor(dtype, array.shape, Held(pack(plain, dtype)))
+        return StoredTensor(dtype, array.shape, Held(pack(plain, dtype)))
 
     @staticmethod
-    def of_torch(value: torch.Tensor) -> Tensor:
+    def of_torch(value: torch.Tensor) -> StoredTensor:
         """A tensor that holds a copy of a torch tensor's values."""
         from .torch_interop import from_torch
 
         dtype, shape, data = from_torch(value)
-        return Tensor(dtype, shape, Held(data))
+        return StoredTensor(dtype, shape, Held(data))
 
     @property
     def nbytes(self) -> int:
@@ -88,20 +88,20 @@ class Tensor:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"Tensor({self.dtype.name}, {list(self.shape)})"
+        return f"StoredTensor({self.dtype.name}, {list(self.shape)})"
 
-    def __getitem__(self, index: Index) -> Tensor:
+    def __getitem__(self, index: Index) -> StoredTensor:
         """A part by integers, slices of any step and ``...``, still unread; see `basic_indexing.part`."""
         from .basic_indexing import part
 
         found = part(self, index)
-        return self if found is None else Tensor(self.dtype, *found)
+        return self if found is None else StoredTensor(self.dtype, *found)
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def __iter__(self) -> Iterator[StoredTensor]:
         """The rows of the first dimension, unread."""
         return (self.rows(number, number + 1, keep=False) for number in range(len(self)))
 
-    def rows(self, start: int, stop: int, *, keep: bool = True) -> Tensor:
+    def rows(self, start: int, stop: int, *, keep: bool = True) -> StoredTensor:
         """Rows `start` to `stop` of the first dimension, still unread; a single row without that dimension where `keep`
         is False."""
         row = exact_nbytes(self.dtype, self.shape[1:]) if self.shape[0] else 0
@@ -113,7 +113,7 @@ class Tensor:
                 hint="Use dequantize() or numpy() first",
             )
         shape = (stop - start, *self.shape[1:]) if keep else self.shape[1:]
-        return Tensor(self.dtype, shape, window(self.storage, start * row, (stop - start) * row))
+        return StoredTensor(self.dtype, shape, window(self.storage, start * row, (stop - start) * row))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """For ``np.asarray(tensor)``; blocks are dequantized to f32."""
@@ -172,11 +172,11 @@ class Tensor:
 
         return to_torch(self.dtype, self.shape, self.storage)
 
-    def astype(self, dtype: Any) -> Tensor:
+    def astype(self, dtype: Any) -> StoredTensor:
         """The values in another dtype, blocks dequantized; ours, NumPy's and torch's names and dtypes are taken."""
         return self.dequantize(dtype)
 
-    def cast(self, dtype: DType | str, audit: Observer | None = None) -> Tensor:
+    def cast(self, dtype: DType | str, audit: Observer | None = None) -> StoredTensor:
         """The values rounded to another dtype when they are read, of which `audit` is told."""
         from .cast import rounded
 
@@ -184,17 +184,16 @@ class Tensor:
         return (
             self
             if wanted == self.dtype
-            else Tensor(wanted, self.shape, rounded(self.storage, self.dtype, wanted, self.shape, audit))
+            else StoredTensor(wanted, self.shape, rounded(self.storage, self.dtype, wanted, self.shape, audit))
         )
 
-    def dequantize(self, dtype: DType | str = "f32") -> Tensor:
+    def dequantize(self, dtype: DType | str = "f32") -> StoredTensor:
         """The values of blocks as plain numbers, decoded when they are read, and only those asked for; plain values as
         `cast`."""
         if self.qtype is None:
             return self.cast(dtype)
         from .block_codec import codec_of, decoded_storage
 
-        return Tensor(F32, self.shape, decoded_storage(self.storage, codec_of(self.qtype), self.shape)).cast(dtype)
-
-
-StoredTensor = Tensor
+        return StoredTensor(F32, self.shape, decoded_storage(self.storage, codec_of(self.qtype), self.shape)).cast(
+            dtype
+        )
