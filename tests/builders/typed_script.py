@@ -34,7 +34,7 @@ def arithmetic() -> cc.Tensor:
     number: float = float(mean) + len(parts) + rows * columns + t.numel() + cc.pi
     array: np.ndarray = t.detach().numpy()
     best = int(t.argmax().item())
-    same = isinstance(t, cc.Tensor) and t.dtype is cc.f32
+    same = t.dtype is cc.f32
     both = cc.cat([t, cc.exp(array)], dim=0).reshape(-1, 2).transpose(0, 1).float()
     chosen = cc.where(mask, total, values) + indices.to(cc.f32) + number + best + int(same)
     return cc.softmax(cc.matmul(chosen, both), dim=-1)
@@ -64,6 +64,7 @@ def files(folder: Path) -> None:
     loaded = cc.load(folder / "a.safetensors")["weight"]
     report = cc.convert(folder / "a.safetensors", folder / "b.gguf", dtype="f16")
     stored: cc.StoredTensor = cc.open(folder / "b.gguf")["weight"]
+    assert isinstance(loaded, cc.Tensor)
     print(loaded.sum(), report, stored.dtype, cc.hash(folder / "a.safetensors"))
     cc.onnx.export(Classifier(4, 3), cc.ones(1, 4), folder / "net.onnx", dynamic_batch=True)
     network = cc.onnx.read(folder / "net.onnx").simplify()
