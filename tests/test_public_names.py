@@ -171,6 +171,8 @@ def test_help_shows_signatures():
     assert list(inspect.signature(cc.exp).parameters) == ["input", "out"]
     assert list(inspect.signature(cc.zeros).parameters)[:4] == ["size", "dtype", "device", "requires_grad"]
     assert list(inspect.signature(cc.ones(2).mean).parameters) == ["dim", "keepdim", "dtype"]
+    assert list(inspect.signature(cc.optim.AdamW).parameters)[:3] == ["params", "lr", "betas"]
+    assert next(iter(inspect.signature(cc.nn.LazyConv2d).parameters)) == "out_channels"
     assert cc.exp.__module__ == "candle_convert"
     assert cc.absolute.__name__ == "absolute"
 

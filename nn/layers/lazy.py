@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +27,14 @@ class _Lazy(Module):
         trailing: dims of the input behind the one whose length is the layer's first argument.
     """
 
+    __signature__: inspect.Signature
     becomes: Callable[..., Module]
     trailing = 0
+
+    def __init_subclass__(cls) -> None:
+        """Show the arguments that are left."""
+        own = inspect.signature(cls.becomes)
+        cls.__signature__ = own.replace(parameters=list(own.parameters.values())[1:])
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
+import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -35,8 +36,15 @@ WITHOUT_EFFECT = frozenset({"foreach", "fused", "capturable"})
 class OptimizerClass(type):
     """Makes optimizers, without the settings that have no effect."""
 
-    def __call__(cls, *arguments: Any, **options: Any) -> Any:
-        return super().__call__(*arguments, **{n: each for n, each in options.items() if n not in WITHOUT_EFFECT})
+    if not TYPE_CHECKING:  # type checkers would take any arguments
+
+        def __call__(cls, *arguments: Any, **options: Any) -> Any:
+            return super().__call__(*arguments, **{n: each for n, each in options.items() if n not in WITHOUT_EFFECT})
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        own = inspect.signature(cls.__init__)
+        return own.replace(parameters=list(own.parameters.values())[1:], return_annotation=inspect.Signature.empty)
 
 
 class Optimizer(metaclass=OptimizerClass):

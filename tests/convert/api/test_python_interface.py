@@ -201,6 +201,7 @@ SNIPPET = """
     cc.zeros(2, dtyp=cc.f32)
     cc.models.BertModell
     cc.nn.Linear(2)
+    cc.optim.AdamW(lr=1e-3)
     stored: cc.StoredTensor = t
 """
 
@@ -217,7 +218,7 @@ def test_mypy_sees_mistakes_and_accepts_a_script_without(tmp_path):
     command = [sys.executable, "-m", "mypy", *options, snippet, correct]
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
     lines = [int(line.split(":")[1]) for line in said.splitlines() if ": error:" in line]
-    assert lines == [4, 5, 6, *range(15, 22)], said
+    assert lines == [4, 5, 6, *range(15, 23)], said
     assert "typed_script" not in said
 
 
