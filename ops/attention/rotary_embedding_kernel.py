@@ -1,5 +1,6 @@
 """Native RotaryEmbedding of f32, f16 and bf16."""
 
+# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,6 @@
 """Decode attention: few queries over a long KV cache that is read once, in blocks of keys that are then combined."""
 
+# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 import functools

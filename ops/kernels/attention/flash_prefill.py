@@ -3,6 +3,7 @@
 Keys and values are packed into panels first, widened to f32; products are those of `tile_kernel`.
 """
 
+# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 from typing import Any, NamedTuple
