@@ -65,7 +65,7 @@ def results_bytes(chunk: Any) -> Any:
     return 4 * PANEL * (2 * chunk + NARROW)
 
 
-def _kernel(blocked: bool, apart: int, rowwise: bool) -> Any:
+def _kernel(blocked: bool, apart: int, rowwise: bool, in_blocks: bool) -> Any:
     column = microkernel_column(blocked, apart)
 
     @range_kernel
@@ -79,7 +79,6 @@ def _kernel(blocked: bool, apart: int, rowwise: bool) -> Any:
         tap_depth: int,
         tap_step: int,
         kind: int,
-        blocks_out: int,
         chunk_rows: int,
         by_image: int,
         part: int,
@@ -92,7 +91,7 @@ def _kernel(blocked: bool, apart: int, rowwise: bool) -> Any:
         images, groups, outputs, slices = conv.images, conv.groups, conv.outputs, conv.slices
         low, high = np.float32(conv.epilogue.low), np.float32(conv.epilogue.high)
         depth, positions = tap_count * tap_depth, conv.out_depth * conv.out_height * conv.out_width
-        nbytes, in_blocks = 4 * PANEL * depth, blocks_out != 0
+        nbytes = 4 * PANEL * depth
         made_bytes = results_bytes(chunk_rows)
         results = conv.scratch + part * (made_bytes if kind == F32_CODE else made_bytes + nbytes)
         widened, widened_panel = results + made_bytes, -1
@@ -172,11 +171,12 @@ def transpose_results(source: Any, target: Any, step: Any, rows: Any, outputs: A
 
 
 _KERNELS = {
-    (blocked, apart, rowwise): _kernel(blocked, apart, rowwise)
+    (blocked, apart, rowwise, in_blocks): _kernel(blocked, apart, rowwise, in_blocks)
     for blocked in (False, True)
     for apart, rowwise in ((0, False), (1, False), *((stride, True) for stride in STRIDES))
+    for in_blocks in (False, True)
 }
-"""Kernels by (input is NCHW16c, elements between windows, tiles end with rows)."""
+"""Kernels by (input is NCHW16c, elements between windows, tiles end with rows, results are NCHW16c)."""
 
 
 def ends_with_rows(problem: Problem) -> bool:
@@ -204,6 +204,7 @@ def plan_implicit_gemm(problem: Problem, scale: Buffer | None = None) -> ConvPla
     units = problem.images * groups * -(-problem.outputs // PANEL)
     out_width, stride = problem.geometry[5], problem.geometry[11]
     rowwise = ends_with_rows(problem)
+    in_blocks = problem.blocks_out or (problem.positions == 1 and problem.outputs % NARROW == 0)
     apart = stride if rowwise else int(problem.pointwise)
     chunk = out_width * max(1, CHUNK // out_width) if rowwise else CHUNK
     slices = slice_count(units, problem.positions // chunk, step.threads)
@@ -213,7 +214,7 @@ def plan_implicit_gemm(problem: Problem, scale: Buffer | None = None) -> ConvPla
 
     def launch(epilogue: Epilogue, result: Buffer) -> Launch:
         return Launch(
-            _KERNELS[problem.blocks_in, apart, rowwise],
+            _KERNELS[problem.blocks_in, apart, rowwise, in_blocks],
             parts,
             conv=problem.arguments(windows.source, weights, result, bias, slices, scratch, epilogue),
             image_weights=image_weights,
@@ -226,7 +227,6 @@ def plan_implicit_gemm(problem: Problem, scale: Buffer | None = None) -> ConvPla
             kind=kind,
             chunk_rows=chunk,
             by_image=int(kind == F32_CODE and (weights.nbytes <= CORE_CACHE_BYTES or scale is not None)),
-            blocks_out=int(problem.blocks_out or (problem.positions == 1 and problem.outputs % NARROW == 0)),
         )
 
     return before, launch

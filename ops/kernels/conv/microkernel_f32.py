@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ....runtime.jit.range_kernel import inner
 from ....runtime.simd.llvm_vector import I64, Code
-from ..gemm.microkernel_f32 import HEIGHTS, LAST_ROWS, NARROW, NARROW_HEIGHTS, ROWS, vector_groups
+from ..gemm.microkernel_f32 import HEIGHTS, LAST_ROWS, NARROW, NARROW_HEIGHTS, ROWS, WIDE, vector_groups
 from ..gemm.register_tile import FLOATS, PANEL, VECTOR, Columns, Lines, accumulate, limit_and_store, tiles_by_rows
 
 LINE = 64
@@ -51,7 +51,7 @@ def _tiles(vectors: int, heights: tuple[int, ...], blocked: bool, apart: int) ->
             def tap(index: Any, held: list[Any], group: range = group) -> list[Any]:
                 at, *sums = held
                 shift = code.load(build.add(tile.taps, build.mul(index, code.word(8))), I64)
-                windows = Lines(lines, tile.a_step, shift, row_ahead, pace)
+                windows = Lines(lines, tile.a_step, shift, row_ahead, pace, unrolled=blocked and not WIDE)
                 found = accumulate(code, tile.depth, sums, windows, Columns(at, group, tile.ahead))
                 return [build.add(at, build.mul(tile.depth, code.word(4 * PANEL))), *found]
 

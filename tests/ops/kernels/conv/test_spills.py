@@ -38,8 +38,8 @@ for name in names:
 """
 KERNELS = (
     "conv.conv_kernel:im2col_gemm",
-    "kernels.conv.implicit_gemm:_KERNELS[False, 1, True]",
-    "kernels.conv.implicit_gemm:_KERNELS[True, 1, False]",
+    "kernels.conv.implicit_gemm:_KERNELS[False, 1, True, False]",
+    "kernels.conv.implicit_gemm:_KERNELS[True, 1, False, True]",
     "kernels.conv.banded_gemm:_KERNELS[True, 1]",
     "kernels.conv.channels_vectorized:convolve_channels",
     "kernels.conv.direct_rows:direct_rows",
