@@ -66,6 +66,8 @@ from .nn.functional import rms_norm as rms_norm
 from .nn.functional import rrelu as rrelu
 from .nn.functional import threshold as threshold
 from .nn.functional import triplet_margin_loss as triplet_margin_loss
+from .runtime.base.compile_progress import CompileProgress as CompileProgress
+from .runtime.base.compile_progress import on_compile as on_compile
 from .runtime.base.errors import Error as Error
 from .runtime.base.errors import FileAccessError as FileAccessError
 from .runtime.base.errors import FormatError as FormatError
@@ -147,6 +149,7 @@ from .training.loop.random_state import seed_everything as seed_everything
 
 __all__ = [
     "Callback",
+    "CompileProgress",
     "Error",
     "FileAccessError",
     "FormatError",
@@ -481,6 +484,7 @@ __all__ = [
     "normal",
     "not_equal",
     "numel",
+    "on_compile",
     "ones",
     "ones_like",
     "onnx",

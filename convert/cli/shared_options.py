@@ -208,9 +208,7 @@ ALLOW_OVERFLOW = click.option(
     help="Write tensors even if over 0.1 % of their elements exceed the range of the new dtype.",
 )
 WEIGHTS_ONLY = click.option(
-    "--weights-only",
-    is_flag=True,
-    help="Write the tensors even if OUT cannot express the model's architecture or nodes.",
+    "--weights-only", is_flag=True, help="Write the tensors even if OUT cannot express the model's architecture."
 )
 NAMES = (
     click.option(

@@ -11,7 +11,7 @@ from ...runtime.tensor.storage import Derived
 from ...runtime.tensor.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
-    from ..load.native_model import Model
+    from ..load.bind import Model
 
 
 def with_required_weights(graph: Graph, model: Model) -> Model:

@@ -202,8 +202,6 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         if options.with_preprocessing:
             why = f"{format.name} files hold weights, and --with-preprocessing is about nodes"
             raise UsageError("E-OPTION", output, why, hint="Write ONNX with it")
-        if graph.nodes and not options.weights_only:
-            _refuse_dropped_nodes(graph, format, output, beside)
         weights_only(graph)
     _refuse_part(graph, options)
     inner = options
@@ -403,17 +401,6 @@ def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
             reason = "the name of a file to be written" if text else "not text that belongs to a model"
             why = f"the model carries a file {name!r}, which is {reason}"
             raise UnsafeFileError("E-OUT-NAME", folder, why, hint="Use --no-tokenizer to leave such files out")
-
-
-def _refuse_dropped_nodes(graph: Graph, format: Format, output: Path, beside: bool) -> None:
-    """UnsupportedError where weights without nodes would pass for a model: in GGUF files, and beside a config.json."""
-    kind = "GGUF files" if format.name == "gguf" else "a model directory"
-    if format.name != "gguf" and not (beside and CONFIG in graph.attachments):
-        return
-    nodes = counted(len(graph.nodes), "node")
-    why = f"the model is a graph of {nodes}, which {kind} cannot hold: its weights alone are not a model"
-    hint = "Convert the checkpoint that it was exported from, or pass --weights-only to write the tensors by name"
-    raise UnsupportedError("E-OUT-NODES", output, why, hint=hint)
 
 
 def _refuse_part(graph: Graph, options: Options) -> None:

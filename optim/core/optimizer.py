@@ -43,7 +43,7 @@ class OptimizerClass(type):
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        own = inspect.signature(cls.__init__)
+        own = inspect.signature(cls.__init__)  # type: ignore[misc]
         return own.replace(parameters=list(own.parameters.values())[1:], return_annotation=inspect.Signature.empty)
 
 

@@ -144,7 +144,7 @@ class DualEncoderModel(TaskModel):
                 "E-OPTION", None, "embed takes texts and pictures, or images", hint="Call it once for each"
             )
         single = not isinstance(given, list | tuple) or _is_ids(given)
-        listed: Sequence[Any] = [given] if single else given  # type: ignore[assignment]
+        listed: Sequence[Any] = [given] if single else given
         pictured = [images is not None or not (isinstance(each, str) or _is_ids(each)) for each in listed]
         vectors: np.ndarray = np.empty((0, 0), np.float32)
         for which, compute in ((False, self._text_vectors), (True, self._image_vectors)):
