@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any
@@ -38,7 +39,7 @@ def _like(parameter: Parameter) -> Parameter:
     annotation = str(parameter.annotation)
     if annotation == "Any" and parameter.name in OPERANDS:
         return parameter.replace(annotation=f"{LIKE} | None" if parameter.default is None else LIKE)
-    return parameter.replace(annotation=annotation.replace(TENSOR, LIKE))
+    return parameter.replace(annotation=re.sub(rf"\b{TENSOR}\b", LIKE, annotation))
 
 
 def with_signature(function: Any) -> Any:
