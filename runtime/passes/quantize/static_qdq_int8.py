@@ -215,9 +215,13 @@ class StaticInt8:
         if scaled or left not in self._steps or right not in self._steps:
             return node.inputs[2]
         steps = (self._steps[left] * self._steps[right]).astype(numpy.float32)
-        if steps.shape not in ((), bias.shape) or not steps.all() or (numpy.abs(bias / steps) > INT32_MAX).any():
+        if steps.shape not in ((), bias.shape) or not steps.all():
             return node.inputs[2]
-        codes = numpy.rint(bias / steps).astype(numpy.int32)
+        with numpy.errstate(over="ignore"):
+            scaled_bias = bias / steps
+        if (numpy.abs(scaled_bias) > INT32_MAX).any():
+            return node.inputs[2]
+        codes = numpy.rint(scaled_bias).astype(numpy.int32)
         parts = (codes, steps, numpy.zeros(steps.shape, numpy.int32))
         return build.add(
             "DequantizeLinear", [build.constant(part) for part in parts], {"axis": 0} if steps.ndim else {}

@@ -143,6 +143,24 @@ def test_static(name, least, activation, weight, per_channel, method, tmp_path):
     assert len(change.changed) == {"encoder": 13, "classifier": 5}[name]
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_bias_that_no_step_reaches_stays(tmp_path):
+    """The input is zero in all samples, so that its step is the smallest: the bias overflows in units of steps."""
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, [1, 2, 4, 4]) for name in "xy")
+    arrays = {"w": np.full((2, 2, 1, 1), 0.5, np.float32), "b": np.array([1, -2], np.float32)}
+    weights = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    node = onnx.helper.make_node("Conv", ["x", "w", "b"], ["y"])
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y], weights), ir_version=10)
+    model.opset_import[0].version = 21
+    onnx.save(model, tmp_path / "net.onnx")
+    graph = read_graph(tmp_path / "net.onnx")
+    StaticInt8({"x": (0.0, 0.0)}).run(graph)
+    execute(plan_graph(graph, tmp_path / "int8.onnx", Options()), None)
+    feeds = [{"x": np.zeros((1, 2, 4, 4), np.float32)}]
+    for (right,), (found,) in zip(ort(tmp_path / "net.onnx", feeds), ort(tmp_path / "int8.onnx", feeds), strict=True):
+        np.testing.assert_allclose(found, right, atol=1e-6)
+
+
 def test_what_floats_read_stays(tmp_path):
     net = Net(4)
     x = net.add("MatMul", "x", net.weight(12, 8))
