@@ -125,6 +125,9 @@ class WeightOnly:
             node.inputs[1] = self._dequantized(node.inputs[1], matrix, transposed, build, axis=0 if transposed else 1)
             build.keep(node)
         else:
+            columns = matrix.shape[1 if transposed else 0]
+            if bias is not None and bias.shape != (columns,):
+                bias = build.add("Expand", [bias, build.constant([columns])])
             self._product(node, build, matrix, transposed, bias)
         return True
 

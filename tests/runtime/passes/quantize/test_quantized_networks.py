@@ -114,6 +114,23 @@ def test_weight_only(bits, block, least, form, symmetric, tmp_path):
     assert {"nbits": "MatMulNBits", "qdq": "DequantizeLinear"}[form] in kinds
 
 
+def test_blocks_with_a_bias_of_one_element(tmp_path):
+    """MatMulNBits takes no bias that broadcasts."""
+    x = onnx.helper.make_tensor_value_info("x", 1, [2, 16])
+    y = onnx.helper.make_tensor_value_info("y", 1, [2, 3])
+    w = np.random.default_rng(0).standard_normal((16, 3), np.float32)
+    weights = [onnx.numpy_helper.from_array(array, name) for name, array in (("w", w), ("b", np.ones(1, np.float32)))]
+    node = onnx.helper.make_node("Gemm", ["x", "w", "b"], ["y"])
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y], weights), ir_version=10)
+    model.opset_import[0].version = 21
+    onnx.save(model, tmp_path / "net.onnx")
+    graph = read_graph(tmp_path / "net.onnx")
+    WeightOnly(8, 16).run(graph)
+    execute(plan_graph(graph, tmp_path / "int8.onnx", Options()), None)
+    feeds = [{"x": np.random.default_rng(1).standard_normal((2, 16), np.float32)}]
+    assert snr(ort(tmp_path / "net.onnx", feeds)[0], ort(tmp_path / "int8.onnx", feeds)[0]) > 30
+
+
 @pytest.mark.parametrize("weight", ["int8", "uint8"])
 @pytest.mark.parametrize("per_channel", [True, False])
 @pytest.mark.parametrize(("name", "least"), [("encoder", 28), ("classifier", 28), ("recurrent", 25), ("branching", 30)])
