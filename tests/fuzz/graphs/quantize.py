@@ -138,7 +138,8 @@ def _too_far(graph: SmallGraph, quantized: SmallGraph, setting: Setting) -> str 
     for run, feeds in enumerate(graph.feeds()):
         bounds, values = Bounds(graph, feeds, Coarse(graph, setting)), evaluate(quantized, feeds)
         for name in graph.outputs:
-            wrong = bounds.fault(name, values[name])
+            codes = bounds.values[name].dtype.kind in "iu"  # a step of theirs may be less than what rounding moves
+            wrong = None if codes else bounds.fault(name, values[name])
             if wrong:
                 return f"quantized, run {run}: {wrong}"
     return None
