@@ -247,7 +247,7 @@ class Code:
         if all(number == entries[0] + step * index for index, number in enumerate(entries)):
             return low.as_float() * step + entries[0]
         if "avx2" in features():
-            return self._table_of_halves(low, entries)
+            return self._table_of_eights(low, entries)
         place = self.constant([float(number) for number in entries], F32)
         made = ir.Constant(vector_type(F32), ir.Undefined)
         for lane in range(LANES):
@@ -256,7 +256,7 @@ class Code:
             made = self.builder.insert_element(made, entry, ir.Constant(I32, lane))
         return Vector(self, made)
 
-    def _table_of_halves(self, indices: Vector, entries: Sequence[float]) -> Vector:
+    def _table_of_eights(self, indices: Vector, entries: Sequence[float]) -> Vector:
         """As `table`, by AVX2, whose lookup takes eight entries and the lowest three bits of eight indices."""
         build, eight = self.builder, vector_type(F32, 8)
         tables = [ir.Constant(eight, [float(number) for number in entries[first : first + 8]]) for first in (0, 8)]

@@ -25,8 +25,8 @@ Json = dict[str, Any]
 
 
 def sentencepiece_json(graph: Graph) -> dict[str, bytes]:
-    """tokenizer.json for the SentencePiece model among the files of a model, and tokenizer_config.json where there is
-    none; nothing for other tokenizers, and where pieces have their ids in a further file (M2M-100)."""
+    """tokenizer.json for the SentencePiece model among the files of a model, and a missing
+    tokenizer_config.json; nothing for other tokenizers, and where pieces have their ids in a further file (M2M-100)."""
     first = first_of(graph)
     if first is None or not any(fnmatch.fnmatchcase(first[0], pattern) for pattern in PATTERNS):
         return {}

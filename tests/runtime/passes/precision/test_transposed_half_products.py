@@ -24,8 +24,8 @@ def network(path, rank, order, first, right, opset):
     """A norm or nothing, a Transpose, a MatMul with a constant matrix on either side, and a bias."""
     rng = np.random.default_rng(0)
     shape = [2, 3, 4, 8][-rank:] if rank == 4 else [2, 3, 8]
-    turned = [shape[axis] for axis in order]
-    matrix = (turned[-1], 6) if right else (6, turned[-2])
+    transposed = [shape[axis] for axis in order]
+    matrix = (transposed[-1], 6) if right else (6, transposed[-2])
     constants = {"g": rng.normal(size=8), "b": rng.normal(size=8), "w": rng.normal(size=matrix)}
     nodes = [helper.make_node(NORMED, ["x", "g", "b"], ["n"], axis=-1)] if first else []
     nodes += [
