@@ -12,16 +12,9 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.dot4_u8s8 import PATH
+from ..kernels.gemm.byte_pairs.byte_panels import BytePanels, byte_panels
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
-from ..kernels.gemm.microkernel_u8s8 import (
-    SIGN_OFFSET,
-    TILE_QUADS,
-    TILES,
-    BytePanels,
-    TileColumn,
-    byte_panels,
-    tile_column,
-)
+from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, TILE_QUADS, TILES, TileColumn, tile_column
 from ..kernels.gemm.register_tile import PANEL
 from ..kernels.gemm.requantize import BYTES, FLOATS, INTEGERS, SIGNED_BYTES, load_zero_point, requantize_columns
 from .matmul_integer import matmul_integer, qlinear_matmul

@@ -13,7 +13,8 @@ from ....runtime.jit.range_kernel import inlined, inner, range_kernel
 from ....runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ....runtime.simd.memory import fma, load_f32, maximum, store_f32
 from ....runtime.simd.vector import LANES, select, splat
-from ...kernels.gemm.microkernel_u8s8 import BYTE_PANELS, SIGN_OFFSET, column_of_tiles_u8s8
+from ...kernels.gemm.byte_pairs.byte_panels import BYTE_PANELS, column_of_tiles_u8s8
+from ...kernels.gemm.microkernel_u8s8 import SIGN_OFFSET
 from ...kernels.gemm.register_tile import PANEL
 from ...kernels.gemm.requantize import FLOATS, requantize_columns, round_to_byte
 from ...quantized.matmul_integer_kernel import Factors, PackedBytes, for_columns, multiplied, zero_terms

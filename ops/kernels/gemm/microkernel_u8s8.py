@@ -18,9 +18,8 @@ from ....runtime.jit.isa import features
 from ....runtime.jit.numba_lazy import intrinsic, types
 from ....runtime.jit.range_kernel import inner
 from ....runtime.simd import amx
-from ....runtime.simd.dot4_u8s8 import PATH, WORDS, dot
+from ....runtime.simd.dot4_u8s8 import WORDS, dot
 from ....runtime.simd.llvm_vector import LANES, Code
-from .byte_pairs.panels import column_of_pairs, pack_panels_s8, panel_of_pairs_bytes
 from .register_tile import PANEL, VECTOR, Columns, Lines, accumulate, tiles_by_rows
 
 ROWS = 12 if "avx512f" in features() else 3
@@ -167,30 +166,3 @@ def pack_rows_s8(matrix: np.ndarray) -> np.ndarray:
     """Rows of bytes [rows, depth] as int8, zero-padded to a multiple of four."""
     moved = matrix if matrix.dtype == np.int8 else (matrix.astype(np.int16) - SIGN_OFFSET).astype(np.int8)
     return np.pad(moved, [(0, 0), (0, -matrix.shape[1] % 4)])
-
-
-class BytePanels(NamedTuple):
-    """How a row of `INTEGERS` multiplies rows with panels.
-
-    Attributes:
-        column: sums [rows, PANEL] of rows of some words with one panel, as `column_kernel` makes it.
-        pack: panels of a matrix of bytes [depth, columns], padded to a multiple of some words.
-        panel_bytes: bytes of a panel of some words.
-        unsigned_rows: whether rows are unsigned and panels signed.
-    """
-
-    column: Any
-    pack: Callable[[np.ndarray, int], np.ndarray]
-    panel_bytes: Callable[[int], int]
-    unsigned_rows: bool
-
-
-def byte_panels(path: str) -> BytePanels:
-    """The panels of a row of `INTEGERS`."""
-    if path == BYTE_PAIRS:
-        return BytePanels(column_of_pairs, pack_panels_s8, panel_of_pairs_bytes, True)
-    return BytePanels(column_kernel(path), pack_panels_u8, lambda quads: 4 * PANEL * quads, False)
-
-
-BYTE_PANELS = byte_panels(PATH)
-column_of_tiles_u8s8 = BYTE_PANELS.column

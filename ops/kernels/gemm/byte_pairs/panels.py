@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from .....runtime.jit.range_kernel import inner
+from ..microkernel_u8s8 import SIGN_OFFSET
 from ..register_tile import PANEL
 from .microkernel import QUAD_BYTES, row_tiles
 from .saturation import FIELDS, WIDTH, order_quads, quad_panels, sort_quads
 
-SIGN_OFFSET = 128
 ALIGNMENT = 64
 """Bytes that quads of a panel begin at a multiple of."""
 HALVES = PANEL // WIDTH
