@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from candle_convert import models
 from candle_convert.runtime.contract.weight_binding import architectures
-from candle_convert.tests.models.language.test_gguf_settings import built, difference, one_of_each
+from candle_convert.tests.builders.gguf_cases import built, one_of_each
 from candle_convert.tests.oracles.libllama import NAME, Libllama
+from candle_convert.tests.oracles.transformers import difference
 
 pytest.importorskip("torch")
 BASES = {case.config["model_type"]: case for case in one_of_each()}

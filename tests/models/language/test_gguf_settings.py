@@ -9,10 +9,9 @@ import pytest
 from candle_convert import models
 from candle_convert.runtime.base.errors import FormatError, UnsupportedError
 from candle_convert.runtime.contract.weight_binding import architectures
-from candle_convert.tests.builders.decoder_cases import DECODERS, WITHOUT_GGUF
-from candle_convert.tests.builders.recurrent_cases import RECURRENT
+from candle_convert.tests.builders.gguf_cases import built, one_of_each
 from candle_convert.tests.oracles.libllama import NAME, Libllama
-from candle_convert.tests.oracles.transformers import difference, expected, made, transformers
+from candle_convert.tests.oracles.transformers import difference, transformers
 
 torch = pytest.importorskip("torch")
 
@@ -73,29 +72,10 @@ WITHOUT = {
     "sliding_window_pattern": ("layer_types",), "rope_scaling": ("rope_parameters",),
 }  # fmt: skip
 """Keys that another takes the place of."""
-REPLACED = {"exaone4": "exaone4_small", "gemma3n_text": "gemma3n_own_keys", "bitnet": "bitnet_silu"}
-"""Cases that stand for a model, where libllama expects other sizes of the first."""
-IGNORED_WINDOWS = ("mistral", "starcoder2")
-"""Models that are compared without the windows of their cases, which libllama ignores."""
-ELSEWHERE = ("deepseek_v2", "gptj")
-"""Models that libllama runs with the published number of layers only, or not at all."""
 OURS, BOUND, TELLING = 1e-4, 6e-3, 2e-2
 """libllama keeps keys and values as f16."""
 NOISY = {"gemma3n_text": 0.06}
 """Larger bounds, where libllama computes activations by a table of f16."""
-LENGTH = 30
-
-
-def one_of_each():
-    """A case of every model type that GGUF has."""
-    types = {kind for architecture in architectures() if architecture.gguf for kind in architecture.model_types}
-    found = {}
-    for case in (*DECODERS, *RECURRENT, *WITHOUT_GGUF):
-        kind = case.config["model_type"]
-        if kind in types and kind not in ELSEWHERE and REPLACED.get(kind, case.name) == case.name:
-            windows = {"sliding_window": None} if kind in IGNORED_WINDOWS else {}
-            found.setdefault(kind, replace(case, config={**case.config, **windows}))
-    return list(found.values())
 
 
 def changed(case):
@@ -106,17 +86,6 @@ def changed(case):
         for value in values if key in known else ():
             kept = {name: stated for name, stated in case.config.items() if name not in WITHOUT.get(key, ())}
             yield key, replace(case, config={**kept, key: value, **WITH.get(key, {})})
-
-
-def built(case, folder):
-    """Ids, and the logits of a checkpoint in transformers; None for a configuration that transformers does not
-    compute."""
-    try:
-        reference = made(case, 0, folder)
-        ids = np.random.default_rng(0).integers(3, reference.config.vocab_size, (1, LENGTH))
-        return ids, expected(reference, ids, None)
-    except Exception:
-        return None
 
 
 def outcome(case, folder, ids, want):

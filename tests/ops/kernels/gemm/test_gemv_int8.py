@@ -8,7 +8,7 @@ from candle_convert.ops.kernels.gemm.gemv_int8 import AvxVnniInt8Products, Int8P
 from candle_convert.ops.linalg import linear_kernel
 from candle_convert.ops.quants.llvm import codes
 from candle_convert.runtime.jit import isa
-from candle_convert.tests.ops.kernels.gemm.test_packed_gemm import assembled, linear, whole_rows, whole_weight
+from candle_convert.tests.builders.whole_blocks import assembled, linear, whole_rows, whole_weight
 
 NEEDED = {
     PairProducts: {"avx2", "fma"},

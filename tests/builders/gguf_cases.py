@@ -1,0 +1,40 @@
+"""A case of every model type that GGUF has, and what transformers computes of a case."""
+
+from dataclasses import replace
+
+import numpy as np
+from candle_convert.runtime.contract.weight_binding import architectures
+from candle_convert.tests.builders.decoder_cases import DECODERS, WITHOUT_GGUF
+from candle_convert.tests.builders.recurrent_cases import RECURRENT
+from candle_convert.tests.oracles.transformers import expected, made
+
+REPLACED = {"exaone4": "exaone4_small", "gemma3n_text": "gemma3n_own_keys", "bitnet": "bitnet_silu"}
+"""Cases that stand for a model, where libllama expects other sizes of the first."""
+IGNORED_WINDOWS = ("mistral", "starcoder2")
+"""Models that are compared without the windows of their cases, which libllama ignores."""
+ELSEWHERE = ("deepseek_v2", "gptj")
+"""Models that libllama runs with the published number of layers only, or not at all."""
+LENGTH = 30
+
+
+def one_of_each():
+    """A case of every model type that GGUF has."""
+    types = {kind for architecture in architectures() if architecture.gguf for kind in architecture.model_types}
+    found = {}
+    for case in (*DECODERS, *RECURRENT, *WITHOUT_GGUF):
+        kind = case.config["model_type"]
+        if kind in types and kind not in ELSEWHERE and REPLACED.get(kind, case.name) == case.name:
+            windows = {"sliding_window": None} if kind in IGNORED_WINDOWS else {}
+            found.setdefault(kind, replace(case, config={**case.config, **windows}))
+    return list(found.values())
+
+
+def built(case, folder):
+    """Ids, and the logits of a checkpoint in transformers; None for a configuration that transformers does not
+    compute."""
+    try:
+        reference = made(case, 0, folder)
+        ids = np.random.default_rng(0).integers(3, reference.config.vocab_size, (1, LENGTH))
+        return ids, expected(reference, ids, None)
+    except Exception:
+        return None
