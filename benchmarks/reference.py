@@ -28,6 +28,7 @@ from candle_convert.models.pipelines.image.image_feature_extraction import VECTO
 from candle_convert.models.pipelines.image.image_model import ImageModel
 from candle_convert.models.pipelines.image.promptable_model import PromptableModel
 from candle_convert.models.pipelines.multimodal.dual_encoder_model import DualEncoderModel
+from candle_convert.models.pipelines.multimodal.picture_text_model import PictureTextModel
 from candle_convert.models.pipelines.pooling import mean_pooled, normalized
 from candle_convert.models.postprocess.boxes import corners_of, scored, suppressed
 from candle_convert.models.seq2seq.encoder_decoder_model import EncoderDecoderModel
@@ -85,8 +86,9 @@ def greedy(model, inputs, length):
     """A sequence of `length` tokens, the prompt included or the decoder's, and the smallest margin between the two most
     probable tokens of a step."""
     if isinstance(model, EncoderDecoderModel):
-        (source,) = inputs.values()
-        sequences, generated = np.array([model.greedy(source[0], length - 1)]), length - 1
+        source = next(inputs[name] for name in inputs if name != "input_ids" or len(inputs) == 1)
+        start = int(inputs["input_ids"][0, 0]) if len(inputs) > 1 else None
+        sequences, generated = np.array([model.greedy(source[0], length - 1, start)]), length - 1
         logits = model(source, decoder_input_ids=sequences)["logits"]
     else:
         input_ids = inputs["input_ids"]
@@ -233,6 +235,9 @@ def computed(model, variant, inputs, wanted):
         return greedy(model, inputs, wanted["sequences"].shape[1])
     if isinstance(model, SpeechModel) and "audio" in inputs:
         return {"input_features": model.features(inputs["audio"])}
+    if isinstance(model, PictureTextModel):
+        found = model(**inputs)
+        return found | dict.fromkeys(("image_embeds", "vision_last_hidden_state"), found["encoder_last_hidden_state"])
     return forward(model, inputs) | ({"embedding": embeddings(model, **inputs)} if "embedding" in wanted else {})
 
 

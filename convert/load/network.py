@@ -17,8 +17,11 @@ from ...models.pipelines.audio.codec.codec_task import run_codec
 from ...models.pipelines.encoder_tasks import run_encoder
 from ...models.pipelines.feature_extraction import HIDDEN
 from ...models.pipelines.image.image_tasks import run_image_model
+from ...models.pipelines.multimodal.image_to_text_tasks import run_exported_image_to_text
+from ...models.preprocess.as_nodes import PIXELS
 from ...models.schema.audio_hyperparameters import SPEECH_RECOGNITION
 from ...models.schema.codec_hyperparameters import AUDIO_CODEC
+from ...models.schema.network_hyperparameters import IMAGE_TO_TEXT
 from ...models.seq2seq.decoder import SOURCE_HIDDEN, SOURCE_MASK
 from ...models.seq2seq.tasks import TEXT_TO_TEXT, run_exported
 from ...runtime.base.errors import Error, UsageError
@@ -32,8 +35,12 @@ from .graph_signatures import AUDIO, CODEC, IMAGE, TEXT, signature_task
 from .memory_map import mapped
 from .recognise import described
 
-HEARING: Mapping[str, Callable[..., Any]] = {FEATURES: run_exported_speech, SAMPLES: run_exported_samples}
-"""What runs the graphs of speech recognition, by the encoder's input."""
+SOURCES: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    FEATURES: (SPEECH_RECOGNITION, run_exported_speech),
+    SAMPLES: (SPEECH_RECOGNITION, run_exported_samples),
+    PIXELS: (IMAGE_TO_TEXT, run_exported_image_to_text),
+}
+"""The task of an encoder-decoder that does not read text, and what runs its graphs, by the encoder's input."""
 
 RUNNERS: Mapping[str, Callable[..., Any]] = {
     CODEC: run_codec, IMAGE: run_image_model, AUDIO: run_audio_model, TEXT: run_encoder,
@@ -118,8 +125,8 @@ def _run_encoder_decoder(decoder: Graph, options: RunOptions, task: str | None) 
         return run_network(open_model(files[ENCODER]), options, FEATURE_EXTRACTION)
     with_files(decoder)
     graphs = _opened(files, decoder)
-    heard = next((value.name for value in graphs[ENCODER].inputs if value.name in HEARING), None)
-    own, run = (TEXT_TO_TEXT, run_exported) if heard is None else (SPEECH_RECOGNITION, HEARING[heard])
+    source = next((value.name for value in graphs[ENCODER].inputs if value.name in SOURCES), None)
+    own, run = (TEXT_TO_TEXT, run_exported) if source is None else SOURCES[source]
     if task not in (None, own):
         why, expected = f"the model does not support the task {task!r}", f"{own} or {FEATURE_EXTRACTION}"
         raise UsageError("E-ARCH-TASK", decoder.files[0], why, expected=expected)

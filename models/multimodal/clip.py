@@ -15,7 +15,7 @@ from ..pipelines.multimodal.dual_encoder_tasks import dual_encoder_tasks, scalar
 from ..schema.clip.open_clip import projection_width, text_config, vision_config
 from ..schema.network_hyperparameters import Stated
 
-KEYS = (Key("projection", "projection_dim", (), 512, COUNT),)
+PROJECTION = ("projection_dim", (), 512, COUNT)
 TEXT_NAMES = ("transformer.", "token_embedding.", "positional_embedding", "ln_final.", "text_projection")
 """How names of the weights of the text tower begin in files of OpenCLIP."""
 IMAGE = Part(
@@ -51,7 +51,7 @@ ARCHITECTURES = (
         "CLIP",
         ("clip",),
         (),
-        (Stated("architectures", ["CLIPModel"]), *KEYS),
+        (Stated("architectures", ["CLIPModel"]), Key("text.projection", *PROJECTION)),
         (scalar("logit_scale"),),
         dual_encoder_tasks(*EMBEDDED),
         implied=implied,
@@ -71,7 +71,7 @@ ARCHITECTURES = (
         "Chinese CLIP",
         ("chinese_clip",),
         (),
-        (Stated("architectures", ["ChineseCLIPModel"]), *KEYS),
+        (Stated("architectures", ["ChineseCLIPModel"]), Key("projection", *PROJECTION)),
         (
             scalar("logit_scale"),
             Weight(

@@ -14,7 +14,7 @@ ARCHITECTURES = (
         ("siglip",),
         (),
         (Stated("architectures", ["SiglipModel"]),),
-        (scalar("logit_scale"), scalar("logit_bias")),
+        (scalar("logit_scale", (1,)), scalar("logit_bias", (1,))),
         dual_encoder_tasks(output("pooler_output"), output("pooler_output"), pairwise=True),
         prefixes=(),
         ignored=(r"position_ids$",),

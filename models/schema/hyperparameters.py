@@ -244,10 +244,11 @@ class Windows:
     def write(self, names: str, config: Config) -> dict[str, Any]:
         sizes = {window for window in config.windows if window is not None}
         slides = [window is not None for window in config.windows]
+        kinds = ["sliding_attention" if each else "full_attention" for each in slides]
         if names == HF and not sizes:
-            return {} if self.usual is None else {"sliding_window": None}
+            listed = {"layer_types": kinds} if self.explicit else {}  # EXAONE 4 divides by a period that it lacks
+            return {} if self.usual is None else {"sliding_window": None, **listed}
         if names == HF:
-            kinds = ["sliding_attention" if each else "full_attention" for each in slides]
             return {"sliding_window": max(sizes), **({} if all(slides) else {"layer_types": kinds})}
         if not sizes:
             return {"attention.sliding_window": 0} if self.always else {}

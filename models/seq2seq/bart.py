@@ -6,7 +6,6 @@ and in what is added to embeddings and logits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -17,7 +16,7 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, Vocabulary, act
 from .tasks import encoder_decoder_task, encoder_task
 from .text_heads import head_rows, head_tasks
-from .transformer import POSITIONS, Family, SameHeads, layer_weights, norm_weights
+from .transformer import POSITIONS, Family, SameHeads, fairseq_sinusoids, layer_weights, norm_weights
 
 OFFSET = 2
 """Rows of an embedding of positions before that of the first token, in models of fairseq."""
@@ -76,18 +75,6 @@ def sinusoids(config: Config) -> np.ndarray:
     rates = 10000.0 ** (-2 * np.arange(-(-config.hidden // 2)) / config.hidden)
     angles = np.arange(config.positions)[:, None] * rates
     found: np.ndarray = np.concatenate([np.sin(angles), np.cos(angles)[:, : config.hidden // 2]], 1).astype(np.float32)
-    return found
-
-
-def fairseq_sinusoids(config: Config) -> np.ndarray:
-    """As `sinusoids`, with the rates of tensor2tensor, f32 [padded_rows, hidden]; zeros for padding (M2M-100)."""
-    half = config.hidden // 2
-    exponents = np.arange(half, dtype=np.float32) * np.float32(-math.log(10000) / max(half - 1, 1))
-    rates = np.exp(exponents, dtype=np.float64).astype(np.float32)
-    angles = np.arange(config.padded_rows, dtype=np.float32)[:, None] * rates
-    found = np.zeros((config.padded_rows, config.hidden), np.float32)
-    found[:, : 2 * half] = np.concatenate([np.sin(angles), np.cos(angles)], 1)
-    found[config.pad] = 0
     return found
 
 

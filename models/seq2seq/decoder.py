@@ -79,7 +79,8 @@ class CrossDecoder(Decoder):
         """Declare hidden states, past keys and values and their switch; an input that a branch does not use is cut to
         length 0."""
         config = self.config
-        hidden = self.input(SOURCE_HIDDEN, "f32", ("batch_size", SOURCE, config.hidden))
+        width = config.values.get("source_hidden", config.hidden)
+        hidden = self.input(SOURCE_HIDDEN, "f32", ("batch_size", SOURCE, width))
         lengths = {SELF: PAST, OTHER: f"{SOURCE}_out"}
         names = [
             (f"key_values.{i}.{side}.{kind}", length)

@@ -152,9 +152,10 @@ class EncoderDecoderModel(TextModel):
         config = self.options.config
         return None if config is None else config.values.get("positions")
 
-    def greedy(self, ids: Any, count: int) -> list[int]:
-        """The first decoder token and the `count` most probable next ones, one after another."""
-        cache, tokens = self.start([ids]), [self.settings.start]
+    def greedy(self, ids: Any, count: int, start: int | None = None) -> list[int]:
+        """The first decoder token, `start` or the model's, and the `count` most probable next ones, one after
+        another."""
+        cache, tokens = self.start([ids]), [self.settings.start if start is None else start]
         while len(tokens) <= count:
             tokens.append(int(self.decoder.advance([tokens[cache.length :]], cache)[0].argmax()))
         return tokens

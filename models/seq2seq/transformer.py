@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import HF, Config, Weight
@@ -26,7 +28,7 @@ from .decoder import CrossDecoder
 from .text_heads import ShiftedDecoder
 
 EPS = 1e-5
-"""Epsilon of every norm."""
+"""Epsilon of norms."""
 POSITIONS = Integer(1, 1 << 14)
 """Number of positions; those of published models are fewer than 2,000."""
 
@@ -74,6 +76,19 @@ def norm_weights(hf: str, name: str) -> tuple[Weight, ...]:
     )
 
 
+def fairseq_sinusoids(config: Config) -> np.ndarray:
+    """Sines, then cosines, of the positions with the rates of tensor2tensor, f32 [padded_rows, hidden]; zeros for
+    padding."""
+    half = config.hidden // 2
+    exponents = np.arange(half, dtype=np.float32) * np.float32(-math.log(10000) / max(half - 1, 1))
+    rates = np.exp(exponents, dtype=np.float64).astype(np.float32)
+    angles = np.arange(config.padded_rows, dtype=np.float32)[:, None] * rates
+    found = np.zeros((config.padded_rows, config.hidden), np.float32)
+    found[:, : 2 * half] = np.concatenate([np.sin(angles), np.cos(angles)], 1)
+    found[config.pad] = 0
+    return found
+
+
 class Family:
     """How the layers of one model are put together.
 
@@ -81,10 +96,11 @@ class Family:
         pre_norm: whether norms stand before attention and feed-forward networks, instead of behind the sum.
         offset: row of the positions that the first token has.
         padded: whether positions are counted past the padding token, whose id is its own position, instead.
+        eps: what norms add to variances.
     """
 
-    def __init__(self, *, pre_norm: bool, offset: int = 0, padded: bool = False) -> None:
-        self.pre_norm, self.offset, self.padded = pre_norm, offset, padded
+    def __init__(self, *, pre_norm: bool, offset: int = 0, padded: bool = False, eps: float = EPS) -> None:
+        self.pre_norm, self.offset, self.padded, self.eps = pre_norm, offset, padded, eps
 
     def encode(self, net: Encoder) -> Value:
         """The encoder's hidden states."""
@@ -134,14 +150,14 @@ class Family:
         return self._normed(net, x, f"{side}.embed_norm")
 
     def _normed(self, net: Net, x: Value, name: str) -> Value:
-        return layer_norm(net, x, name, EPS) if net.has(f"{name}.weight") else x
+        return layer_norm(net, x, name, self.eps) if net.has(f"{name}.weight") else x
 
     def _block(self, net: Net, x: Value, name: str, block: Callable[..., Value]) -> Value:
         """The block `name` of weights, added to its input, with a norm before it or behind the sum."""
         if self.pre_norm:
-            value: Value = net.Add(x, block(layer_norm(net, x, f"{name}_norm", EPS), name=name))
+            value: Value = net.Add(x, block(layer_norm(net, x, f"{name}_norm", self.eps), name=name))
             return value
-        return layer_norm(net, net.Add(x, block(x, name=name)), f"{name}_norm", EPS)
+        return layer_norm(net, net.Add(x, block(x, name=name)), f"{name}_norm", self.eps)
 
 
 def added(net: Net) -> Callable[[Value], Value] | None:

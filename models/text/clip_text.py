@@ -18,24 +18,23 @@ LEGACY_END = 2
 KEYS = (
     *text_keys("CLIPTextModel", FEATURE_EXTRACTION, hidden=512, layers=12, heads=8, vocab=49408, context=77, eps=1e-5),
     image_act("quick_gelu"),
-    Key("end", "eos_token_id", "eos_token_id", 49407, SIZE),
+    Key("end", "eos_token_id", "eos_token_id", 49407, SIZE, at_most=("vocab",)),
     Key("causal", "is_causal", "attention.causal", True, flag),
-    Key("projection", "projection_dim", "projection_length", None, COUNT),
+    Key("projection", "projection_dim", "projection_length", 512, COUNT),
 )
 
 PROJECTION = Weight(
     "projection.weight",
     ("text_projection.weight", Stored(("text_projection",), TRANSPOSED)),
     "text_proj.weight",
+    ("projection", "hidden"),
     optional=True,
 )
 
 
 def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
-    """Take from the weights whether there is a projection, and its width."""
-    projection = weights.get("projection.weight")
-    config.values["projected"] = projection is not None
-    config.values["projection"] = None if projection is None else projection.shape[0]
+    """Whether the file has the projection."""
+    config.values["projected"] = "projection.weight" in weights
 
 
 def build(net: Encoder) -> Value:

@@ -42,7 +42,8 @@ def architecture_of(part: Part) -> Architecture | None:
 def with_part(
     architecture: Architecture, name: str, part: Part, settle: Settle | None, convention: str = HF
 ) -> Architecture:
-    """The architecture with the rows and graphs of one part.
+    """The architecture with the rows and graphs of one part. A hyper-parameter of the part that the architecture has a
+    row for is read and written by that row.
 
     Args:
         part: with its architecture, which has a row for each weight.
@@ -57,9 +58,10 @@ def with_part(
     if part.graphs is not None:
         built = own.tasks[0].graphs
         graphs = {part.graphs + which: part_builder(name, part.place, build) for which, build in built.items()}
+    stated = {row.name for row in architecture.keys}
     return replace(
         architecture,
-        keys=(*architecture.keys, *key_rows(name, part, keys)),
+        keys=(*architecture.keys, *(row for row in key_rows(name, part, keys) if row.name not in stated)),
         weights=(*architecture.weights, *weight_rows(name, part, own.weights, convention)),
         tasks=tuple(replace(task, graphs={**task.graphs, **graphs}) for task in architecture.tasks),
         settle=architecture.settle if settle is None else _settling(architecture.settle, name, settle),

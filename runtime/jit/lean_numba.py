@@ -62,11 +62,23 @@ def import_lean() -> None:
 
 @contextlib.contextmanager
 def lean_passes() -> Iterator[None]:
-    """Skip the analysis of live variables, which only generators and reference counting need, and look up whether a
-    function takes a location without making its signature."""
-    from numba.core import base, postproc
+    """Skip the analysis of live variables, which only generators and reference counting need, look up whether a
+    function takes a location without making its signature, and let functions return arrays that nothing counts, such as
+    those of ``carray``."""
+    from numba.core import base, postproc, typed_passes
 
+    if not hasattr(base, "_has_loc") or not hasattr(postproc, "VariableLifetime"):  # another version of Numba
+        yield
+        return
     whole, has_loc = postproc.PostProcessor.run, base._has_loc
+    inference = typed_passes.NopythonTypeInference.run_pass
+
+    def infer(self: Any, state: Any) -> Any:
+        before, state.targetctx.enable_nrt = state.targetctx.enable_nrt, True
+        try:
+            return inference(self, state)
+        finally:
+            state.targetctx.enable_nrt = before
 
     def run(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
         if emit_dels or self.func_ir.is_generator:
@@ -83,7 +95,9 @@ def lean_passes() -> Iterator[None]:
         return "loc" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
     postproc.PostProcessor.run, base._has_loc = run, takes_location
+    typed_passes.NopythonTypeInference.run_pass = infer
     try:
         yield
     finally:
         postproc.PostProcessor.run, base._has_loc = whole, has_loc
+        typed_passes.NopythonTypeInference.run_pass = inference

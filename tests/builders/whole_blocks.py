@@ -1,4 +1,4 @@
-"""Weights of every block type whose elements are whole numbers, and the instructions of kernels that multiply them."""
+"""Weights of every block type whose elements are integers, and the instructions of kernels that multiply them."""
 
 import gguf
 import numpy as np

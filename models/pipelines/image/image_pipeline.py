@@ -64,15 +64,22 @@ class ImagePipeline:
         self, pictures: Sequence[Picture], batch: int, preparation: Preparation | None, progress: Progress | None
     ) -> Iterator[Seen]:
         """The outputs of all pictures, `batch` of them in one run at most; pictures are read one batch at a time."""
-        prepares = self._prepares(preparation)
         done = 0
-        for rows, prepared in _batches(pictures, batch, prepares):
-            feeds, placements = prepares.batch(prepared)
-            outputs = self._model(feeds["pixel_values"])
+        for rows, pixels, placements in self._prepared(pictures, batch, preparation):
+            outputs = self._model(pixels)
             done += len(rows)
             if progress is not None:
                 progress(done, len(pictures))
             yield Seen(rows, placements, dict(outputs))
+
+    def _prepared(
+        self, pictures: Sequence[Picture], batch: int, preparation: Preparation | None
+    ) -> Iterator[tuple[list[int], np.ndarray, Sequence[Placement]]]:
+        """The numbers of consecutive pictures, their pixels, and where each lies in them."""
+        prepares = self._prepares(preparation)
+        for rows, prepared in _batches(pictures, batch, prepares):
+            feeds, placements = prepares.batch(prepared)
+            yield rows, feeds["pixel_values"], placements
 
     def _prepares(self, preparation: Preparation | None) -> Preparation | InGraph:
         """How pictures are prepared outside of the graph."""

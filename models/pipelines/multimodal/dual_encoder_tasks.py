@@ -22,10 +22,10 @@ def dual_encoder_tasks(text: Vector, image: Vector, *, pairwise: bool = False) -
     return (Task(ZERO_SHOT, graphs, run, aliases=("zero-shot",)),)
 
 
-def scalar(name: str) -> Weight:
-    """The row of a weight without dimensions."""
+def scalar(name: str, shape: tuple[int, ...] = ()) -> Weight:
+    """The row of a weight of one element."""
     stored = Stored((name,), SCALAR)
-    return Weight(name, stored, stored)
+    return Weight(name, stored, stored, shape)
 
 
 def run_dual_encoder(graphs: Mapping[str, Graph], options: RunOptions, *, pairwise: bool) -> DualEncoderModel:

@@ -32,6 +32,7 @@ def text_config(graph: Graph, prefix: str) -> dict[str, Any]:
         "intermediate_size": graph.weights[f"{prefix}transformer.resblocks.0.mlp.c_fc.weight"].shape[0],
         "hidden_act": _activation(graph),
         "eos_token_id": LARGEST_ID_ENDS,
+        "projection_dim": projection_width(graph, prefix),
         **({"is_causal": False} if stated.get("no_causal_mask") else {}),
     }
 

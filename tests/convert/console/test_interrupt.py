@@ -30,7 +30,7 @@ from candle_convert.convert.__main__ import main
 main()
 """
 IMPORTED = """
-module = "candle_convert.convert.console.progress"
+module = "candle_convert.convert.console.compile_bar"
 sys.addaudithook(lambda event, values: event == "import" and values[0] == module and interrupt())
 """
 WRITTEN = """

@@ -80,6 +80,7 @@ CASES = {
     "clip": ("CLIPVisionModel", VIT, INTERPOLATED),
     "clip-projection": ("CLIPVisionModelWithProjection", VIT | {"projection_dim": 20}, INTERPOLATED),
     "siglip": ("SiglipVisionModel", VIT, INTERPOLATED),
+    "blip": ("BlipVisionModel", VIT, INTERPOLATED),
     "siglip-layers": ("SiglipVisionModel", VIT | {"vision_use_head": False}, INTERPOLATED),
     "efficientnet": ("EfficientNetForImageClassification", EFFICIENTNET, ANY),
     "efficientnet-padding": (

@@ -27,7 +27,7 @@ def session(path, name, rows, columns):
     graph, dtype = Graph(), DTYPES[name]
     x = graph.values["x"] = Value("x", F32, ("n", columns))
     graph.inputs = [x]
-    tensor = Tensor(dtype, (rows, columns), Region(Source(path), 0, dtype.nbytes(columns) * rows))
+    tensor = StoredTensor(dtype, (rows, columns), Region(Source(path), 0, dtype.nbytes(columns) * rows))
     weight = graph.values["w"] = Value("w", dtype, tensor.shape)
     graph.weights["w"] = tensor
     build = Builder(graph)

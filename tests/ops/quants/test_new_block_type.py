@@ -44,7 +44,7 @@ assert (decoded(codec_of(dtype), blocks.tobytes()).reshape(37, 256) == expected)
 flat, element = blocks.reshape(-1), elements()["q5_test"].function
 assert [element(flat, 22, index, table_of("q5_test")) for index in range(32)] == expected[0, 32:64].tolist()
 assert "q5_test" in codes()
-tensor = Tensor(dtype, (37, 256), Held(blocks.tobytes()))
+tensor = StoredTensor(dtype, (37, 256), Held(blocks.tobytes()))
 for rows in (1, 3, 40):
     x = random.standard_normal((rows, 256)).astype(np.float32)
     for native in (False, True):

@@ -1,16 +1,12 @@
 """Lengths of later runs: other feeds by symbolic dimensions, and that what they need is compiled in the background."""
 
-import functools
 import json
 import os
-import shutil
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
-from candle_convert.runtime.execute.background_compile import BackgroundCompiler
 from candle_convert.runtime.ir.graph import Value
 from candle_convert.runtime.jit import code_cache
 from candle_convert.runtime.region.expected_shapes import BATCHED_LENGTHS, LENGTHS, MAX_PLANNED_NODES, expected_feeds
@@ -136,10 +132,21 @@ def test_other_shapes_are_compiled_in_the_background_of_the_first_run(tmp_path):
 
 @pytest.mark.skipif(not code_cache.supported(), reason="kernels are kept for Linux on x86-64")
 def test_tasks_run_again_after_a_pause(tmp_path):
-    compiler, path = BackgroundCompiler(), tmp_path / "done"
-    compiler.add(lambda: time.sleep(100) if not path.exists() else None)
-    compiler.pause()
-    path.touch()
-    compiler.add(functools.partial(shutil.copy, path, tmp_path / "copy"))
-    compiler.finish()
+    """In a process without threads, which can fork."""
+    done = subprocess.run([sys.executable, "-c", PAUSED, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "copy").exists()
+
+
+PAUSED = """
+import functools, shutil, sys, time
+from pathlib import Path
+from candle_convert.runtime.execute.background_compile import BackgroundCompiler
+
+compiler, path = BackgroundCompiler(), Path(sys.argv[1], "done")
+compiler.add(lambda: time.sleep(100) if not path.exists() else None)
+compiler.pause()
+path.touch()
+compiler.add(functools.partial(shutil.copy, path, path.with_name("copy")))
+compiler.finish()
+"""

@@ -57,26 +57,26 @@ def layer(b, x, w):
 
 for name in sys.argv[3].split(","):
     data = given[name]
-    tensor = Tensor(DTYPES[name], (len(data), 512), Held(data.tobytes()))
+    tensor = StoredTensor(DTYPES[name], (len(data), 512), Held(data.tobytes()))
     for activations in ("f32", "q8"):
         run = session(layer, ("n", 512), {"w": tensor}, activations=activations)
         for rows in ROWS:
             made[f"{name} {activations} {rows}"] = run.run(None, {"x": given["x"][:rows]})[0]
-run = session(lambda b, x, w: b.add("MatMul", [x, w]), ("n", 512), {"w": Tensor.of(given["matrix"])})
+run = session(lambda b, x, w: b.add("MatMul", [x, w]), ("n", 512), {"w": StoredTensor.of(given["matrix"])})
 for rows in ROWS:
     made[f"dense {rows}"] = run.run(None, {"x": given["x"][:rows]})[0]
-weights = {"w": Tensor.of(given["kernels"])}
+weights = {"w": StoredTensor.of(given["kernels"])}
 run = session(lambda b, x, w: b.add("Conv", [x, w], {"pads": [1, 1, 1, 1]}), given["image"].shape, weights)
 made["conv"] = run.run(None, {"x": given["image"]})[0]
 run = session(lambda b, x: b.add("Cast", [b.add("Cast", [x], {"to": 10})], {"to": 1}), given["halves"].shape, {})
 made["halves"] = run.run(None, {"x": given["halves"]})[0]
 for name, weight in (("MatMulInteger", "codes"), ("ConvInteger", "windows")):
     x, pads = given[weight + " x"], {} if weight == "codes" else {"pads": [1, 1, 1, 1]}
-    weights = {"w": Tensor.of(given[weight])}
+    weights = {"w": StoredTensor.of(given[weight])}
     run = session(lambda b, x, w: b.add(name, [b.add("Cast", [x], {"to": 2}), w], pads), x.shape, weights)
     made[weight] = run.run(None, {"x": x})[0]
 rounding = [np.float32(1), np.uint8(3), given["rounded"], np.float32(1), np.int8(0), np.float32(2000), np.uint8(100)]
-constants = {f"w{index}": Tensor.of(np.asarray(value)) for index, value in enumerate(rounding)}
+constants = {f"w{index}": StoredTensor.of(np.asarray(value)) for index, value in enumerate(rounding)}
 x = given["rounded x"]
 pads = {"pads": [1, 1, 1, 1]}
 run = session(lambda b, x, *w: b.add("QLinearConv", [b.add("Cast", [x], {"to": 2}), *w], pads), x.shape, constants)

@@ -30,7 +30,7 @@ graph.values["x"] = x
 build = Builder(graph)
 y = build.add("RMSNormalization", [x, build.constant(np.ones(64, np.float32), "float32")])
 w = graph.values["w"] = Value("w", DTYPES["q4_0"], (64, 64))
-graph.weights["w"] = Tensor(w.dtype, w.shape, Held((np.float16(0.01).tobytes() + bytes(range(7, 135, 8))) * 128))
+graph.weights["w"] = StoredTensor(w.dtype, w.shape, Held((np.float16(0.01).tobytes() + bytes(range(7, 135, 8))) * 128))
 y = build.add("MatMul", [y, build.add("Transpose", [w], {"perm": [1, 0]})])
 y = build.add("Transpose", [build.add("Cos", [y])], {"perm": [1, 0, 2]})
 build.add("Softmax", [build.add("Asinh", [y])], {"axis": -1}, outputs=[Value("y")])

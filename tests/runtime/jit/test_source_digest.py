@@ -27,7 +27,7 @@ from candle_convert.runtime.simd import vector as simd
 ROOT = Path(candle_convert.__file__).parent
 FILES = [
     path
-    for folder in ("convert", "formats", "models", "ops", "runtime", "tensors")
+    for folder in ("convert", "formats", "models", "ops", "runtime", "tensors", "torch_compat")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 KERNELS = (conv_kernel, softmax_kernel, packed_gemm, gemv, q8_1_q8_k, half_cast_kernel, interpreter, elementwise_fusion)
@@ -84,7 +84,7 @@ def place(module):
 def edited(tmp_path_factory):
     """For files of a copy of the package: the modules of `KERNELS` whose digests change when the file is edited."""
     root = tmp_path_factory.mktemp("copy")
-    for folder in ("runtime", "ops", "nn", "models"):
+    for folder in ("runtime", "ops", "nn", "models", "torch_compat"):
         shutil.copytree(ROOT / folder, root / "candle_convert" / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for path in ROOT.glob("*.py"):
         shutil.copy(path, root / "candle_convert")

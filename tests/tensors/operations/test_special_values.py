@@ -23,8 +23,10 @@ FORMULAS = [
 
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_values(formula):
+    wide = "gelu" in formula  # torch's f32 is NaN for inf on AVX-512
     theirs, ours = (
-        eval(formula, {"m": m, "a": m.tensor(PAIRS[:, 0]), "b": m.tensor(PAIRS[:, 1])}).numpy() for m in (torch, cc)
+        eval(formula, {"m": m, "a": m.tensor(pairs[:, 0]), "b": m.tensor(pairs[:, 1])}).numpy()
+        for m, pairs in ((torch, PAIRS.astype(np.float64) if wide else PAIRS), (cc, PAIRS))
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
     if "atan2" in formula or "copysign" in formula:

@@ -36,7 +36,7 @@ for name, places in scales.items():
     graph = Graph()
     given = graph.values["x"] = Value("x", F32, x.shape)
     weight = graph.values["w"] = Value("w", DTYPES[name], (45, 512))
-    graph.inputs, graph.weights["w"] = [given], Tensor(DTYPES[name], (45, 512), Held(data.tobytes()))
+    graph.inputs, graph.weights["w"] = [given], StoredTensor(DTYPES[name], (45, 512), Held(data.tobytes()))
     build = Builder(graph)
     graph.outputs = [build.add("MatMul", [given, build.add("Transpose", [weight], {"perm": [1, 0]})])]
     got = Session(graph, native=True).run(None, {"x": x})[0]
