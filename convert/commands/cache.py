@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -19,7 +22,7 @@ DEAREST = 20
 EXAMPLES = {
     "": ("info", "warm model.gguf", "clear --unused 30"),
     "info": ("info", "info --json", "info --json > cache.json"),
-    "warm": ("warm", "warm model.gguf model_dir --timing", "warm net.onnx --dim height=224 --threads 4 --json"),
+    "warm": ("warm", "warm model.gguf model_dir --timing", "warm net.onnx --dim height=224 --level avx2 --json"),
     "clear": ("clear", "clear --unused 30", "clear --json"),
 }
 
@@ -64,17 +67,27 @@ def info(**values: Any) -> None:
     help="Threads that the models will run with (default: the number of cores).",
 )
 @click.option(
+    "--level",
+    metavar="LEVEL",
+    help="Instruction level to compile for: generic, avx2, avx512 or amx (default: the best of this machine).",
+)
+@click.option(
     "--dim", multiple=True, metavar="NAME=N", help="Length of a symbolic dimension of the inputs (default 1)."
 )
 @click.option("--timing", is_flag=True, help="Print processor seconds by compile stage, LLVM pass and kernel.")
 @shared_options.options(shared_options.READING)
-def warm(models: tuple[str, ...], threads: int | None, dim: tuple[str, ...], timing: bool, **values: Any) -> None:
+def warm(
+    models: tuple[str, ...], threads: int | None, level: str | None, dim: tuple[str, ...], timing: bool, **values: Any
+) -> None:
     """Compile the kernels of models ahead of time.
 
     Without a MODEL: the encoders and decoders of all block types, and the kernels of common language models and types.
     Kernels do not depend on shapes, so models then run with any shape without compiling.
     """
-    from ...runtime.jit import compile_cost
+    from ...runtime.jit import compile_cost, isa
+
+    if level is not None and level != isa.level().name:
+        raise SystemExit(_at_level(level))
     from ..run.feeds import dims
     from ..run.kernel_cache import usage, warm_library, warm_model
 
@@ -98,6 +111,17 @@ def warm(models: tuple[str, ...], threads: int | None, dim: tuple[str, ...], tim
     for title, lines in compile_cost.tables(costs, DEAREST) if timing else ():
         out.lines("\n".join(["", title, *lines]))
     out.emit({"inputs": list(models), "models": rows, "kernels": [vars(cost) for cost in costs]})
+
+
+def _at_level(level: str) -> int:
+    """The exit code of this command in a process of another instruction level."""
+    from ...runtime.jit import isa
+
+    return subprocess.run(
+        [sys.executable, "-m", "candle_convert.convert", *sys.argv[1:]],
+        env={**os.environ, isa.VARIABLE: level},
+        check=False,
+    ).returncode
 
 
 @COMMAND.command("clear", epilog=_examples("clear"))

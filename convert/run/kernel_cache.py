@@ -21,7 +21,7 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 if TYPE_CHECKING:
     from ...models.generation.language_model import LanguageModel
 
-TYPES = ("q4_0", "q8_0", "q4_k", "q5_k", "q6_k", "f16", "bf16", "f32")
+TYPES = ("q4_0", "q5_0", "q8_0", "q4_k", "q5_k", "q6_k", "f16", "bf16", "f32")
 """Types of the weights that models are made up of where none is named."""
 WIDTH, INNER, HEADS, TOKENS = 256, 512, 4, 512
 NUMBERS = {
@@ -55,6 +55,11 @@ FAMILIES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, int]]] = {
     ),
 }
 """By architecture: additional weights of a layer, and keys."""
+ENCODER = {
+    "model_type": "bert", "vocab_size": 256, "hidden_size": 384, "num_hidden_layers": 2, "num_attention_heads": 12,
+    "intermediate_size": 1536,
+}  # fmt: skip
+"""A text encoder of MiniLM's width."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +122,15 @@ def warm_model(graph: Graph, threads: int | None, lengths: dict[str, int] | None
 
 
 def warm_library(threads: int | None) -> None:
-    """Compile the encoders and decoders of block types, and the kernels of common language models and types."""
+    """Compile the encoders and decoders of block types, and the kernels of common language models and types, encoders
+    and image networks."""
+    from ...runtime.session import Session
     from ...runtime.tensor.block_codec import codecs
+    from ..load.load_model import load
+    from ..trainable.class_names import ClassName
+    from ..trainable.new_weights import new_model
+    from .feeds import feeds
+    from .synthetic_network import NETWORKS
 
     found: list[Any] = [
         kernel for codec in codecs().values() if codec.encoder is not None for kernel in codec.encoder.kernels
@@ -128,6 +140,10 @@ def warm_library(threads: int | None) -> None:
     for name in FAMILIES:
         for kind in TYPES if name == "llama" else TYPES[1:2]:
             synthetic_model(name, kind, threads).prepare()
+    load(new_model(ENCODER, ClassName("Bert", "Model")), threads).prepare()
+    for network in NETWORKS:
+        graph = network()
+        Session(graph, threads).prepare(feeds(graph, ())[0])
 
 
 def synthetic_model(name: str, kind: str, threads: int | None = None) -> LanguageModel:

@@ -69,7 +69,7 @@ def missing(kernels: Iterable[Any]) -> dict[Path, Any]:
     places = (
         (kernel_store.path_of(kernel), kernel) for kernel in dict.fromkeys(kernels) if "address" not in vars(kernel)
     )
-    return {path: kernel for path, kernel in places if path is not None and not path.exists()}
+    return {path: kernel for path, kernel in places if path is not None and not code_cache.holds(path)}
 
 
 def run_all(tasks: Sequence[Callable[[], Any]], works: Sequence[Work] | None = None) -> None:

@@ -2,8 +2,8 @@
 
 A file holds one kernel: a digest, the offset of its entry, position-independent code, and the C library functions that
 it calls, whose addresses are filled in when the code is mapped (`linker.link`). The file name is a digest of the
-kernel's sources, the compiler and the processor. Files are read only if they belong to this user and nobody else can
-write to them.
+kernel's sources, and one of the compiler and the processor. Files are read only if they belong to this user and nobody
+else can write to them. What the cache lacks comes from the wheel (`kernel_pack`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ from typing import Any, Protocol
 
 from ..base.compile_progress import compile_time
 from ..base.sha256 import sha256
-from . import isa, source_digest
+from . import isa, kernel_pack, source_digest
 
 LARGEST = 1 << 24
 DIGEST = 32
 WORD = 8
+PLACES = 24
+"""Hexadecimal digits of a digest in a name."""
 CALL = 32
 """Bytes of a called function's name and of the offset of its address."""
+NOWHERE = Path(os.devnull)
+"""Folder of kernels where the system has none for the cache: nothing can be written there."""
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _CPU_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 _loading = threading.RLock()
@@ -137,12 +141,25 @@ def _remove(found: Path, process: int) -> None:
 def cache_file(name: str, fingerprint: Callable[[], str]) -> Path | None:
     """The cache file of a kernel. `fingerprint` describes what its code depends on, and tells kernels of one name
     apart. None if the kernel cannot be cached."""
-    place = folder()
+    if not supported():
+        return None
     try:
-        facts = None if place is None else (fingerprint(), platform())
+        sources = sha256(fingerprint().encode()).hexdigest()[:PLACES]
+        file = f"{name}.{sources}-{platform()[:PLACES]}"
     except source_digest.ChangedError:
         return None
-    return None if place is None else place / f"{name}.{sha256(repr(facts).encode()).hexdigest()[:32]}"
+    place = folder()
+    return place / file if place is not None else NOWHERE / file if kernel_pack.holds(packed_name(file)) else None
+
+
+def packed_name(file: str) -> str:
+    """The name of a kernel in the wheel, by that of its file in the cache."""
+    return file.rpartition("-")[0]
+
+
+def holds(path: Path) -> bool:
+    """Whether the cache or the wheel has a kernel."""
+    return path.exists() or kernel_pack.holds(packed_name(path.name))
 
 
 def _ours(status: os.stat_result, kind: Any) -> bool:
@@ -153,7 +170,8 @@ def _ours(status: os.stat_result, kind: Any) -> bool:
 @functools.cache
 def platform() -> str:
     """Digest of the interpreter, the compiler, the processor and the ISA level."""
-    digest = sha256(repr((sys.version_info[:2], processor(), isa.level().name)).encode())
+    facts = isa.assumed_variant() or (processor(), isa.level().name)
+    digest = sha256(repr((sys.version_info[:2], facts)).encode())
     for name in ("numba", "llvmlite"):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
@@ -169,10 +187,16 @@ def processor() -> list[bytes]:
 
 
 def read_code(path: Path | None) -> bytes | None:
-    """Entry offset and code from a file; None if it is missing, damaged, or writable by others."""
+    """Entry offset and code of a kernel, from a file or from the wheel; None if it is in neither, damaged, or writable
+    by others."""
     if path is None:
         return None
-    data = read_cached(path, LARGEST)
+    held = _verified(read_cached(path, LARGEST))
+    return _verified(kernel_pack.code(packed_name(path.name))) if held is None else held
+
+
+def _verified(data: bytes | None) -> bytes | None:
+    """What stands behind a digest, if the digest is right."""
     if data is None or len(data) <= DIGEST + WORD:
         return None
     return data[DIGEST:] if sha256(data[DIGEST:]).digest() == data[:DIGEST] else None

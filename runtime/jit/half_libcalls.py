@@ -54,6 +54,15 @@ define half @__truncsfhf2(float %x) {
 _held: list[Any] = []
 
 
+def link_into(module: Any) -> None:
+    """Define the functions in an optimized LLVM module, whose conversions become calls of them."""
+    from llvmlite import binding
+
+    text = binding.parse_assembly(_TEXT)
+    text.triple, text.data_layout = module.triple, str(module.data_layout)
+    module.link_in(text)
+
+
 def install() -> None:
     """Register the functions as symbols for all later compilations."""
     from llvmlite import binding

@@ -1,7 +1,8 @@
 """ISA levels (generic, avx2, avx512, amx) and the instructions that each kernel family uses on this processor.
 
 ``CANDLE_CPU=generic|avx2|avx512|amx`` forces one. `PATHS` says what each kind of kernel does with the instructions of
-the level.
+the level. Kernels choose by `KERNEL_FEATURES` alone, so that a level and those features name all machines that run the
+same kernels: a `Variant`. ``CANDLE_CPU_VARIANT`` compiles for all machines of a variant, not for this one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..base.dataclass import dataclass
 from ..base.errors import UsageError
 
 VARIABLE = "CANDLE_CPU"
+VARIANT_VARIABLE = "CANDLE_CPU_VARIANT"
 VECTOR_LANES = 16
 """Vector lanes that kernels are written for at every level; LLVM splits vectors for narrower registers."""
 _ARCH_PRCTL, _REQUEST, _TILES = 158, 0x1023, 18
@@ -56,7 +58,7 @@ class KernelPath:
         return next(name for name, needs in self.variants if needs <= features())
 
 
-_AVX2 = frozenset(("avx2", "fma", "f16c"))
+_AVX2 = frozenset(("ssse3", "avx2", "fma", "f16c"))
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 _VNNI = _AVX512 | {"avx512vnni"}
 _AMX = _VNNI | {"amx-tile", "amx-int8"}
@@ -68,6 +70,9 @@ LEVELS = (
     Level("avx512", _AVX512, ("amx",), None),
     Level("amx", _AMX, (), None),
 )
+
+KERNEL_FEATURES = _AMX_BF16 | {"avxvnni", "avx512vbmi", "avx512bf16"}
+"""Features by which kernels are chosen and generated."""
 
 _NARROW: tuple[tuple[str, frozenset[str]], ...] = (
     ("VNNI", _VNNI),
@@ -87,6 +92,47 @@ INTEGERS = KernelPath("quantized ONNX operators", (("AMX", _AMX), *_NARROW, ("16
 PATHS = (DENSE, BLOCKS, PROMPTS, F16_ROWS, BF16_ROWS, INTEGERS)
 
 
+@dataclass(frozen=True)
+class Variant:
+    """The machines that run the same kernels.
+
+    Attributes:
+        extras: `KERNEL_FEATURES` besides those that the level needs.
+    """
+
+    level: Level
+    extras: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """Such as ``avx2+avxvnni``."""
+        return "+".join((self.level.name, *sorted(self.extras)))
+
+    @property
+    def features(self) -> frozenset[str]:
+        """Every feature that kernels may use."""
+        return self.level.needs | self.extras
+
+
+_CPUS = {"generic": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4", "amx": "x86-64-v4"}
+"""LLVM's names of processors with only the features that a level needs."""
+_ICE_LAKE = frozenset(("avx512vnni", "avx512vbmi"))
+VARIANTS = tuple(
+    Variant(LEVELS[index], frozenset(extras))
+    for index, extras in (
+        (0, ()),
+        (1, ()),
+        (1, ("avxvnni",)),
+        (2, _ICE_LAKE),
+        (2, _ICE_LAKE | {"avx512bf16"}),
+        (2, _ICE_LAKE | {"avx512bf16", "avxvnni"}),
+        (3, {"avx512vbmi", "avx512bf16", "amx-bf16", "avxvnni"}),
+    )
+)
+"""Variants for which machine code is compiled ahead: no vectors, AVX2 alone, Alder Lake, Ice Lake, Zen 4, Zen 5,
+Sapphire Rapids."""
+
+
 def available_levels() -> list[Level]:
     """The levels that this machine supports; `amx` also needs the system's permission to use tiles."""
     return [level for level in LEVELS if level.needs <= present() and (level.name != "amx" or tiles_granted())]
@@ -95,6 +141,9 @@ def available_levels() -> list[Level]:
 @functools.cache
 def level() -> Level:
     """The level of this process. UsageError if `VARIABLE` is unknown or unsupported by the machine."""
+    chosen = assumed_variant()
+    if chosen is not None:
+        return chosen.level
     wanted, found = os.environ.get(VARIABLE, ""), available_levels()
     if not wanted:
         return found[-1]
@@ -103,20 +152,34 @@ def level() -> Level:
         raise UsageError(
             "E-CPU-LEVEL", None, f"{VARIABLE}={wanted!r} is not an instruction level", expected=" or ".join(names)
         )
-    chosen = LEVELS[names.index(wanted)]
-    if chosen not in found:
-        lacking = ", ".join(sorted(chosen.needs - present())) or "the system's permission to use tiles"
+    named = LEVELS[names.index(wanted)]
+    if named not in found:
+        lacking = ", ".join(sorted(named.needs - present())) or "the system's permission to use tiles"
         have = ", ".join(each.name for each in found)
         raise UsageError(
             "E-CPU-LACKING", None, f"{VARIABLE}={wanted}: this machine lacks {lacking}", hint=f"It has {have}"
         )
-    return chosen
+    return named
+
+
+@functools.cache
+def assumed_variant() -> Variant | None:
+    """The variant that `VARIANT_VARIABLE` names, None where this process compiles for its own machine."""
+    name = os.environ.get(VARIANT_VARIABLE, "")
+    return next(each for each in VARIANTS if each.name == name) if name else None
+
+
+@functools.cache
+def variant() -> Variant:
+    """The variant of this process."""
+    return Variant(level(), features() - level().needs)
 
 
 @functools.cache
 def features() -> frozenset[str]:
-    """Features that kernels may use, by LLVM's names; all features on processors other than x86-64."""
-    return frozenset(name for name in present() if not _left(name))
+    """Those of `KERNEL_FEATURES` that kernels may use."""
+    chosen = assumed_variant()
+    return chosen.features if chosen else frozenset(name for name in present() & KERNEL_FEATURES if not _left(name))
 
 
 def _left(name: str) -> bool:
@@ -128,6 +191,9 @@ def target() -> tuple[str, str]:
     """Processor name and feature string for LLVM."""
     from llvmlite import binding
 
+    chosen = assumed_variant()
+    if chosen is not None:
+        return _CPUS[chosen.level.name], ",".join(f"+{name}" for name in sorted(chosen.features))
     known = binding.get_host_cpu_features()
     if not _x86() or not any(known[name] and _left(name) for name in known):
         return binding.get_host_cpu_name(), known.flatten()

@@ -12,7 +12,7 @@ import struct
 from typing import Any
 
 from ..base.dataclass import dataclass
-from . import compile_cost, isa
+from . import compile_cost, half_libcalls, isa
 from .numba_lazy import binding
 
 ENTRY = "candle_entry"
@@ -86,6 +86,8 @@ def compile_module(module: Any, speed_level: int = 3, unroll: bool = True) -> by
     options.loop_unrolling = unroll
     builder = binding.create_pass_builder(machine, options)
     compile_cost.optimize(builder.getModulePassManager(), builder, module)
+    if "f16c" not in isa.features():
+        half_libcalls.link_into(module)
     with compile_cost.stage("emit"):
         return bytes(machine.emit_object(module))
 

@@ -11,15 +11,18 @@ PACKAGE = Path(candle_convert.__file__).parent
 
 
 def package_with(folder, path, text):
-    """A copy of the package, made of links, with one module more."""
+    """A copy of the package, made of links, with one file more or another one; again for further files."""
     copy = folder / "candle_convert"
     for place in reversed((copy / path).parents[: len(Path(path).parents)]):
+        if place.is_dir() and not place.is_symlink():
+            continue
+        place.unlink(missing_ok=True)
         place.mkdir()
         existing = PACKAGE / place.relative_to(copy)
-        inside = (copy / path).relative_to(place).parts[0]
         for entry in os.scandir(existing) if existing.is_dir() else ():
-            if entry.name not in (inside, "__pycache__"):
+            if entry.name != "__pycache__":
                 (place / entry.name).symlink_to(entry.path)
+    (copy / path).unlink(missing_ok=True)
     (copy / path).write_text(text)
 
 

@@ -92,7 +92,7 @@ def test_a_pass_or_a_fusion_rule_is_one_new_file(path, text, program, printed, t
         target = package / source.relative_to(REPOSITORY)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(source)
-    for name in ("__init__.py", "ops", "nn", "models", "convert", "formats"):
+    for name in ("__init__.py", "ops", "nn", "models", "convert", "formats", "torch_compat"):
         (package / name).symlink_to(REPOSITORY / name)
     (package / "runtime" / "passes" / path).write_text(text)
     environment = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path), "PATH": ""}
