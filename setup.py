@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Distribution, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
@@ -39,13 +39,16 @@ class BuildPackage(build_py):
 class PlatformWheel(bdist_wheel):
     """A wheel with machine code runs on this platform, under every version of Python."""
 
-    def finalize_options(self):
-        super().finalize_options()
-        self.root_is_pure = not LEVELS
-
     def get_tag(self):
         tag = super().get_tag()
         return ("py3", "none", tag[2]) if LEVELS else tag
+
+
+class PackedDistribution(Distribution):
+    """With machine code, the package is not pure Python."""
+
+    def has_ext_modules(self):
+        return bool(LEVELS)
 
 
 found = find_packages(include=[*FOLDERS, *(f"{folder}.*" for folder in FOLDERS)])
@@ -53,5 +56,6 @@ project = tomllib.loads(Path(__file__).with_name("pyproject.toml").read_text())[
 setup(
     packages=["candle_convert", *(f"candle_convert.{name}" for name in found)],
     cmdclass={"build_py": BuildPackage, "bdist_wheel": PlatformWheel},
+    distclass=PackedDistribution,
     setup_requires=project["dependencies"] if LEVELS else [],
 )

@@ -44,7 +44,7 @@ def COMMAND() -> None:  # noqa: N802
 @shared_options.options()
 def info(**values: Any) -> None:
     """Show the path and the contents of the cache."""
-    from ...runtime.jit import code_cache
+    from ...runtime.jit import code_cache, kernel_pack
     from ..run.kernel_cache import usage
 
     out, found = current(), usage()
@@ -54,8 +54,17 @@ def info(**values: Any) -> None:
         [(each.name, f"{each.files:,}", f"{each.nbytes:,}") for each in found],
         right=(1, 2),
     )
+    if kernel_pack.count():
+        out.say(f"{counted(kernel_pack.count(), 'kernel')} for this processor in the package")
     folders = [{"name": each.name, "files": each.files, "bytes": each.nbytes} for each in found]
-    out.emit({"folder": str(code_cache.cache()), "folders": folders, "bytes": sum(each.nbytes for each in found)})
+    out.emit(
+        {
+            "folder": str(code_cache.cache()),
+            "folders": folders,
+            "bytes": sum(each.nbytes for each in found),
+            "packed": kernel_pack.count(),
+        }
+    )
 
 
 @COMMAND.command("warm", epilog=_examples("warm"))

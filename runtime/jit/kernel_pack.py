@@ -31,6 +31,11 @@ def code(name: str) -> bytes | None:
         return os.pread(file.fileno(), size, offset)
 
 
+def count() -> int:
+    """How many kernels the pack has for this process."""
+    return len(_index())
+
+
 def holds(name: str) -> bool:
     """Whether the pack has a kernel for this process."""
     return name in _index()
