@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,6 @@ from typing import IO, TYPE_CHECKING, Any
 from ...runtime.base.errors import Error
 from ...runtime.base.printable import printable, printable_json, printable_lines, without_controls
 from ...runtime.base.units import human_size as human_size
-from .color import EVENT, FAILURE, WARNING, colored
 from .status_line import busy
 from .table import aligned as aligned
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from ...runtime.ir.graph import Note
 
 SCHEMA = 1
+WARNING, FAILURE, EVENT = "33", "31", "2"
+"""Parameters of the terminal's SGR sequence."""
+
+
+def colored(text: str, style: str, stream: IO[str]) -> str:
+    """A line in a color, where `stream` is a terminal that shows colors; unchanged in pipes and with NO_COLOR."""
+    if not style or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        return text
+    return f"\x1b[{style}m{text}\x1b[0m"
 
 
 class Output:

@@ -6,18 +6,20 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.format import Format, ReadOptions
+from ...runtime.cuda.device.device import device_index
 from ...runtime.ir.graph import Graph, Note
 from ...runtime.passes.precision.cast_weights import Cast
 from ...runtime.passes.quantize.block_weights import ErrorStatistics, Quantize
 from ...runtime.passes.weights.tied import Tied
-from ...runtime.tensor.block_codec import codec_of
+from ...runtime.tensor.block_codec import Codec, codec_of
+from ...runtime.tensor.dtype import BlockType
 from ...runtime.tensor.storage import Region
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.thread_pool import results
@@ -29,7 +31,6 @@ from ..translate.model_facts import Model, Weight, model_of, order, weight_of
 from ..translate.translate import name_file_type
 from ..write import plan as planning
 from ..write.conversion_options import Options
-from .cuda_encode import encoding_on
 from .prune_layers import prune
 from .recipe import sample_error
 from .recipe.choose_type import Choice, Chooser, Wishes
@@ -135,7 +136,7 @@ def plan(
     choices = [chooser.choose(weight) for weight in weights]
     refuse(choices, recipe, request, importance, format, next(iter([*inputs, *graph.files]), "MODEL"))
     note(graph, choices, chooser, request, importance)
-    codecs = codec_of if request.device == "cpu" else encoding_on(request.device, request.device_memory)
+    codecs = codec_of if request.device == "cpu" else _codecs_on(request.device, request.device_memory)
     pass_ = Quantize(
         {choice.weight.name: choice.dtype for choice in choices if choice.changes},
         codecs,
@@ -258,3 +259,15 @@ def _chooser(recipe: Recipe, model: Model, weights: Sequence[Weight], request: Q
     if request.copying:
         wishes = Wishes(copy=True)
     return Chooser(recipe, model, weights, wishes, importance=request.importance is not None)
+
+
+def _codecs_on(device: str, memory: int | None) -> Callable[[BlockType], Codec]:
+    """The codecs of a device, which hold at most `memory` bytes there.
+
+    Raises UsageError if `device` is not the name of one, and UnsupportedError if it cannot be used.
+    """
+    device_index(device)
+    from ...ops.quants.cuda.device_encoder import on_device
+    from ...ops.quants.cuda.stream_lanes import Lanes
+
+    return on_device(Lanes(device, memory))

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import TEXT_CLASSIFICATION
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.registry import operator
 from ...runtime.tensor.dtype import BlockType
@@ -117,7 +118,7 @@ def resize_rules(graph: Graph) -> dict[Node, Rule]:
 def _stored_product(inputs: Sequence[Expression | None]) -> Sequence[Expression]:
     x, transposed = inputs
     assert transposed is not None
-    linear = operator("Linear", "candle")
+    linear = operator("Linear", CANDLE)
     assert linear is not None
     return [apply(linear, [x, transposed.inputs[0]])]
 

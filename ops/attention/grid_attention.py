@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.ir.builder import Builder
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import Tolerance, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
-from ..rules.domain import CANDLE
 from ..rules.shape_rules import shape_error
 from .scaled_dot_product import KeyVisibility, Scoring, attend
 

@@ -17,13 +17,16 @@ from ...runtime.cuda.matmul import cudnn
 from ...runtime.cuda.matmul import cudnn_conv as library
 from ...runtime.cuda.matmul.conv_problem import Convolution, cudnn_problem
 from ...runtime.cuda.matmul.tiled import Axes, Contraction, product
-from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
+from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda, on_cpu
 from ...runtime.plan.kernel_api import Buffer, Chain
 from ..elementwise.arithmetic import add
 from ..elementwise.piecewise_activation import relu
 from ..rules.sliding_window import Axis, window
 from .conv import conv
+from .conv_nchwc import blocked_conv
 from .conv_transpose import NAMES, conv_transpose, transposed_axes
+
+on_cpu("device graphs do not use blocked channels", blocked_conv)
 
 
 def plus(x: float, bias: float) -> float:

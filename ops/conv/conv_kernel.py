@@ -22,6 +22,7 @@ from ..kernels.conv.winograd.winograd import plan_winograd
 from ..kernels.gemm.epilogue import Epilogue, apply_epilogue, launch_with_epilogue, prefetch_rows
 from ..kernels.gemm.microkernel_f32 import ROWS, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL
+from ..kernels.half_via_f32 import via_f32
 from .conv import conv
 from .im2row_kernel import plan_im2row
 from .in_place_kernel import plan_in_place
@@ -148,6 +149,7 @@ def plan_im2col(problem: Problem) -> ConvPlan:
 
 
 @native(conv)
+@via_f32
 def plan_conv(step: Step) -> Planned:
     """Four spatial axes and more are left to NumPy."""
     found = problem(step)

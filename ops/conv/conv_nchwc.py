@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
@@ -50,7 +51,7 @@ def from_blocks(x: np.ndarray) -> np.ndarray:
 
 @op(
     "BlockedConv",
-    domain="candle",
+    domain=CANDLE,
     infer=_infer,
     examples=[
         case("f32[1,16,7,9]", "f32[32,16,3,3]", "f32[32]", pads=[1, 1, 1, 1], blocks_out=1),

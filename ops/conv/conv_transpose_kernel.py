@@ -12,6 +12,7 @@ from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ..kernels.conv.problem import UNIT_AXIS
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue, launch_with_epilogue
+from ..kernels.half_via_f32 import via_f32
 from .conv_kernel import pointwise_gemm
 from .conv_transpose import NAMES, conv_transpose, transposed_axes
 from .phases_kernel import plan_transposed_by_phases
@@ -109,6 +110,7 @@ def _transposed_weights(w: np.ndarray, groups: int) -> np.ndarray:
 
 
 @native(conv_transpose)
+@via_f32
 def plan_conv_transpose(step: Step) -> Planned:
     """f32 over one to three axes."""
     x, w = step.inputs[:2]

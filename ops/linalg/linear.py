@@ -7,12 +7,12 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.weight_array import Blocks
 from ..elementwise.declare import fitting, quiet
-from ..rules.domain import CANDLE
 from ..rules.precision import is_narrow
 
 DECODED = 1 << 20

@@ -6,13 +6,13 @@ import numpy as np
 
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import Undecomposable, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BlockType
 from ...runtime.tensor.weight_array import Blocks
 from ..elementwise.declare import fitting, quiet
-from ..rules.domain import CANDLE
 from .linear import DECODED, activated, decoded_rows
 
 

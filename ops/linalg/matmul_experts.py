@@ -7,13 +7,13 @@ import numpy as np
 
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.weight_array import Blocks
 from ..elementwise.declare import fitting, quiet
 from ..gather.gather import checked
-from ..rules.domain import CANDLE
 from ..rules.shape_rules import broadcast
 from .linear import activated, decoded_rows
 

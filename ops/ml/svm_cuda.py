@@ -6,6 +6,7 @@ import numpy as np
 
 from ...runtime.cuda.kernel.per_thread import per_thread_launch
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import Inference
 from ..rules.expression import Term
@@ -56,7 +57,7 @@ def _rows(node: Inference) -> None:
     node.set(0, node.dtype(0), None if shape is None else (shape[0], node.attributes["classes"]))
 
 
-_COUPLED = Op("Coupled", "candle", 1, coupled, _rows)
+_COUPLED = Op("Coupled", CANDLE, 1, coupled, _rows)
 """[rows, pairs] to [rows, classes], a step of SVMClassifier."""
 
 

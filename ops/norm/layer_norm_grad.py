@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import case
 from ...runtime.ir.shape_inference import Inference
 from ..rules.decomposition import composed
-from ..rules.domain import CANDLE
 from ..rules.expression import Term
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ..rules.shape_rules import shape_error
@@ -21,7 +22,7 @@ def _infer(node: Inference) -> None:
     node.set(0, node.dtype(0), (x[0], channels, 1, 1))
 
 
-@op("BlockedMean", domain="candle", infer=_infer, examples=[case("f32[2,3,5,7,16]"), case("f32[1,1,1,2,16]")])
+@op("BlockedMean", domain=CANDLE, infer=_infer, examples=[case("f32[2,3,5,7,16]"), case("f32[1,1,1,2,16]")])
 def blocked_mean(x: np.ndarray) -> np.ndarray:
     """From [n, channels / 16, height, width, 16] to means [n, channels, 1, 1]."""
     if x.ndim != 5:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import case
 from ...runtime.ir.shape_inference import Inference
 from ..rules.decomposition import composed
-from ..rules.domain import CANDLE
 from ..rules.expression import Term
 
 

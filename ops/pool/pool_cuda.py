@@ -10,13 +10,16 @@ from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.elementwise import elementwise_chain
 from ...runtime.cuda.kernel.operand import Operand
 from ...runtime.cuda.kernel.reduce import Result, reduce_rows
-from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
+from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda, on_cpu
 from ...runtime.plan.rows import Fold, add, element, found, larger, smaller
 from ..rules.sliding_window import Axis, window
 from ..rules.sliding_window_cuda import per_window, seen
+from .blocked_mean import blocked_mean
 from .global_pool import norm_of
 from .pool import _counts as counts
 from .pool import average_pool, lp_pool, max_pool
+
+on_cpu("device graphs do not use blocked channels", blocked_mean)
 
 INT64 = np.dtype(np.int64)
 

@@ -11,6 +11,7 @@ from ...runtime.jit.address import f32, i64, share
 from ...runtime.jit.kernel_arguments import Address, Words
 from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Launch, Planned, Step, native
+from ..kernels.half_via_f32 import via_f32
 from ..rules.sliding_window import window
 from .pool import max_pool
 from .pool_kernel import plan_pool
@@ -51,6 +52,7 @@ def found_in_windows(
 
 
 @native(max_pool)
+@via_f32
 def plan_max_pool(step: Step) -> Planned:
     """One and two spatial axes of f32 where the places are asked for; others as the other kernel takes them."""
     x = step.inputs[0]

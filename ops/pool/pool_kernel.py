@@ -18,12 +18,13 @@ from ..kernels.conv.channels_vectorized import POOL_KERNELS, band_sizes, pool_is
 from ..kernels.conv.depthwise import BAND
 from ..kernels.conv.problem import PARTS_FACTOR
 from ..kernels.gemm.register_tile import VECTOR
+from ..kernels.half_via_f32 import via_f32
 from ..kernels.pool.max_pool_uint8 import LARGEST_BYTES
 from ..kernels.pool.pool_2x2_3x3 import LINES, SQUARES, largest, seen, summed
 from ..kernels.pool.problem import Pool
 from ..rules.sliding_window import window
 from .global_pool import global_average_pool
-from .pool import average_pool, max_pool
+from .pool import average_pool
 
 F32 = np.dtype(np.float32)
 
@@ -126,7 +127,8 @@ def row_means(x: Address, y: Address, rows: int, count: int, part: int, parts: i
         y[row] = total / np.float32(count)
 
 
-@native(max_pool, average_pool)
+@native(average_pool)
+@via_f32
 def plan_pool(step: Step) -> Planned:
     """The largest of bytes too. Indices of it, and three spatial axes and more, are left to NumPy."""
     x = step.inputs[0]
@@ -172,6 +174,7 @@ def plan_pool(step: Step) -> Planned:
 
 
 @native(global_average_pool)
+@via_f32
 def plan_global_average(step: Step) -> Planned:
     """The mean of each channel."""
     x = step.inputs[0]

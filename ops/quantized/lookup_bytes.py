@@ -6,12 +6,12 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.builder import Builder
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import I32
 from ..rules.decomposition import composed
-from ..rules.domain import CANDLE
 from ..rules.expression import Term
 from .conv_integer import conv_shape
 

@@ -6,10 +6,10 @@ product of the state, as torch and cuDNN do.
 
 from __future__ import annotations
 
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import case
 from ...runtime.ir.shape_inference import Inference
 from ..rules.decomposition import composed
-from ..rules.domain import CANDLE
 from ..rules.expression import Term
 from .steps import LENGTHS, infer_states, order_of_times, running, split_gates, stacked, where_running
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import case
 from ...runtime.ir.shape_inference import Inference
 from ..rules.decomposition import composed
-from ..rules.domain import CANDLE
 from ..rules.expression import Term
 
 NUMBERS = tuple(np.array(item, np.float32) for item in (0.1, 0.5, 1e-3, 0.1, 0.9, 0.1, 0.99, 0.02))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import Undecomposable
 from ..attention.linear_attention import RULES, linear_attention
 from ..recurrent.gru import gru
@@ -14,7 +15,6 @@ from ..recurrent.recurrent import ACTIVATIONS, DIRECTIONS, activated
 from ..recurrent.rnn import rnn
 from ..recurrent.rnn_steps import rnn_steps
 from ..recurrent.steps import stacked
-from ..rules.domain import CANDLE
 from ..rules.expression import Term
 from .gradient_rule import Step, differentiated, differentiated_as
 

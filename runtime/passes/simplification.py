@@ -8,18 +8,25 @@ from ..base.dataclass import dataclass
 from ..ir.function import inline
 from ..ir.graph import Graph
 from ..ir.shape_inference import kept_inferences
+from ..plugin.discovery import below
+from .fuse import __name__ as fuse
+from .fuse import conv_neighbours
 from .fuse.conv_batch_norm import FuseConvBatchNorm
 from .fuse.matmul_bias import FuseMatMulBias
 from .pattern.dead_code import RemoveDeadCode
-from .pattern.rewrite_rules import ApplyRewriteRules
+from .pattern.rewrite_rules import ApplyRewriteRules, Rule
 from .pattern.stage import PipelinePass
 from .pattern.verify import check
-from .rule_table import CLEANUP_RULES, FUSION_RULES
+from .simplify import pad_sum, redundant, reshape, transpose
 from .simplify.common_subexpression import EliminateCommonSubexpressions
 from .simplify.constant_folding import FoldConstants
 from .simplify.identity import RemoveIdentities
 from .simplify.transpose_sinking import SinkTransposes
 
+CLEANUP_RULES = (*redundant.RULES, *reshape.RULES, *transpose.RULES, *pad_sum.RULES, *conv_neighbours.RULES)
+"""Rules that remove or merge nodes, in the order in which they are tried."""
+FUSION_RULES: tuple[Rule, ...] = tuple(rule for rules in below(fuse, "FUSION_RULES").all() for rule in rules)
+"""Rules that fuse subgraphs into the operators that exporters decompose; each module of `fuse` may declare some."""
 MAX_ROUNDS = 20
 """Maximum number of rounds; each round but the last changes something."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from ...ops.rules.expression import Term
 from ...ops.training.propagation import through
 from ...runtime.ir.builder import Builder
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import Inference
@@ -34,7 +35,7 @@ def _passed(node: Node, build: Builder, gradients: Sequence[Value | None]) -> li
     return [gradients[0]]
 
 
-AFTER = Op("After", "candle", compute=lambda x, other: x, infer=_as_first, gradients=[_passed])
+AFTER = Op("After", CANDLE, compute=lambda x, other: x, infer=_as_first, gradients=[_passed])
 """Its first input, not before there is the second one."""
 
 
@@ -133,7 +134,7 @@ def _operator(found: Parts, inputs: Sequence[TensorType], wanted: Sequence[int],
         made = through(build, build.nodes[start:], grads, moves)
         return [None if term is None else term.value for term in made]
 
-    return Op("Checkpoint", "candle", compute=compute, infer=infer, lower=lower, gradients=[gradient])
+    return Op("Checkpoint", CANDLE, compute=compute, infer=infer, lower=lower, gradients=[gradient])
 
 
 def _moves(value: Value | None) -> bool:

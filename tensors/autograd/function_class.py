@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import Inference
@@ -142,5 +143,5 @@ def _as_identity(node: Node, build: Builder) -> None:
     build.add("Identity", node.inputs[:1], outputs=node.outputs)
 
 
-OWN = Op("OwnGradient", "candle", compute=lambda x, *inputs: x, infer=_as_first, lower=_as_identity)
+OWN = Op("OwnGradient", CANDLE, compute=lambda x, *inputs: x, infer=_as_first, lower=_as_identity)
 """Its first input; the gradients of the others are those of a `Function`."""

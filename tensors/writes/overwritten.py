@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.ir.builder import Builder
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import Op
 from ...runtime.ir.shape_inference import Inference
@@ -41,7 +42,7 @@ def _to_none(node: Node, build: Any, gradients: Sequence[Any]) -> Sequence[Any]:
     return None, None
 
 
-HIDDEN = Op("Overwritten", "candle", compute=lambda x, before: x, infer=_as_first, lower=_as_identity)
-RECORDED = Op("Replaced", "candle", compute=lambda x, before: x, infer=_as_first, lower=_as_identity)
+HIDDEN = Op("Overwritten", CANDLE, compute=lambda x, before: x, infer=_as_first, lower=_as_identity)
+RECORDED = Op("Replaced", CANDLE, compute=lambda x, before: x, infer=_as_first, lower=_as_identity)
 HIDDEN.gradients.append(_to_history)
 RECORDED.gradients.append(_to_none)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...nn.core.module import Module
-from ...ops.rules.domain import CANDLE
 from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.ir.builder import Builder
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.shape_inference import infer
 from ...runtime.passes.lower.decomposition import decomposed

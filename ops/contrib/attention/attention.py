@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import F32, F64
-from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
 from ...rules.shape_rules import shape_error
@@ -79,7 +79,7 @@ def self_attention(
         bias,
         *((None, None) if past is None else (past.entry(0, 0), past.entry(0, 1))),
         filled,
-        domain=DOMAIN,
+        domain=MICROSOFT,
         outputs=4,
         num_heads=options.num_heads,
         scale=options.scale,
@@ -110,7 +110,7 @@ def _rotated(q: Term, k: Term, past: Term | None, filled: Term | None, options: 
 
 @composed(
     "Attention",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T T i32 T T i32 -> 2",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),
@@ -165,7 +165,7 @@ def attention(
 
 @composed(
     "QAttention",
-    DOMAIN,
+    MICROSOFT,
     types="T=byte U=byte V=f16+f32 V V i32 T U V -> 2",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.graph import Dim
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
 from ...attention.scaled_dot_product import BIASED, PROBABILITIES, KeyVisibility, Scoring, attend
 from ...norm.layer_norm import rms_normalized
-from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
 from ...rules.precision import widened_but_codes
 from ...rules.shape_rules import shape_error
@@ -51,7 +51,7 @@ LENGTHS, TOTAL = np.array([4, 6], np.int32), np.array(7, np.int32)
 
 @op(
     "GroupQueryAttention",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T T U=real+byte+f8_e4m3 U i32 i32 T T i64 T T f32 f32 T T i32 -> 4",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),

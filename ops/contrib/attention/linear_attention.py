@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case
 from ....runtime.ir.shape_inference import Inference
 from ...attention.causal_conv import causal_conv
-from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
 from ...rules.shape_rules import shape_error
@@ -30,7 +30,7 @@ def _infer_attention(node: Inference) -> None:
 
 @composed(
     "LinearAttention",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T T real T T -> 2",
     infer=_infer_attention,
     in_f32=False,
@@ -130,7 +130,7 @@ def _infer_gate(node: Inference) -> None:
 
 @composed(
     "LinearAttentionGate",
-    DOMAIN,
+    MICROSOFT,
     types="T=real f32 f32 T -> 2",
     infer=_infer_gate,
     examples=[case("f32[2,3,4]", "f32[4]", "f32[4]", "f32[2,3,4]", outputs=2), case("f32[1,2,3]", "f32[3]", "f32[3]")],
@@ -155,7 +155,7 @@ def _infer_conv(node: Inference) -> None:
 
 @composed(
     "CausalConvWithState",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T T T -> 3",
     infer=_infer_conv,
     tolerance=Tolerance(1e-4, 1e-5),

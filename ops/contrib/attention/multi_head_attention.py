@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference, Shape
 from ...attention.scaled_dot_product import PROBABILITIES
-from ...rules.contrib_domain import DOMAIN
 from ...rules.precision import widened
 from ...rules.shape_rules import shape_error
 from .heads import added, attended, combined, hidden_by, with_past
@@ -52,7 +52,7 @@ def _widths(q: Shape, k: Shape | None, v: Shape | None, heads: int) -> Shape:
 
 @op(
     "MultiHeadAttention",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T T T i32 T T T i32 i32 -> 4",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from ....runtime.base.errors import UnsupportedError
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
 from ...attention.scaled_dot_product import KeyVisibility, Scoring, attend
 from ...norm.layer_norm import rms_normalized
-from ...rules.contrib_domain import DOMAIN
 from ...rules.shape_rules import shape_error
 from .kv_cache_codec import rotate_by_position
 
@@ -34,7 +34,7 @@ ENDS, PASTS, PAGES = np.array([0, 3, 4], np.int32), np.array([2, 5], np.int32), 
 
 @op(
     "PagedAttention",
-    DOMAIN,
+    MICROSOFT,
     types="T=half T T U=byte+half+f8_e4m3 U i32 i32 i32 T T i32 T T T f32 f32 i32 -> 3",
     infer=_infer,
     tolerance=Tolerance(1e-2, 1e-3),

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from ....runtime.base.errors import FormatError
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import case
 from ....runtime.ir.shape_inference import CHECK
 from ...attention.rotary_embedding import rotary_embedding as standard
-from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
 from ...rules.shape_rules import same_as_input, shape_error
@@ -45,7 +45,7 @@ def joined(x: np.ndarray) -> np.ndarray:
 
 @composed(
     "RotaryEmbedding",
-    DOMAIN,
+    MICROSOFT,
     types="T=real i64 T T",
     infer=same_as_input,
     examples=[
@@ -93,7 +93,7 @@ def rotary_embedding(
 
 @composed(
     "MRotaryEmbedding",
-    DOMAIN,
+    MICROSOFT,
     types="T=real i64 T T",
     infer=same_as_input,
     examples=[

@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
 from ...attention.scaled_dot_product import KeyVisibility, Scoring, attend
-from ...rules.contrib_domain import DOMAIN
 from ...rules.precision import widened
 from ...rules.shape_rules import shape_error
 from .group_query_attention import heads_of
@@ -36,7 +36,7 @@ ROWS, COLUMNS = np.array([[0, 1, 3]], np.int32), np.array([[0, 0, 1]], np.int32)
 
 @op(
     "SparseAttention",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T T T T i32 i32 i32 i32 T T -> 3",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),

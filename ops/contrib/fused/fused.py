@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case
 from ....runtime.ir.shape_inference import Inference, Shape
 from ...linalg.gemm import product as gemm_shape
 from ...linalg.matmul import product_shape
 from ...quantized.conv_integer import conv_shape
 from ...recurrent import recurrent
-from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
 from ...rules.sliding_window import window
@@ -48,7 +48,7 @@ def _product(node: Inference) -> None:
 
 @composed(
     "FusedMatMul",
-    DOMAIN,
+    MICROSOFT,
     types="T=float T",
     infer=_product,
     examples=[
@@ -79,7 +79,7 @@ def _conv(node: Inference) -> None:
 
 @composed(
     "FusedConv",
-    DOMAIN,
+    MICROSOFT,
     types="T=ieee T T T",
     infer=_conv,
     tolerance=Tolerance(1e-4, 1e-5),
@@ -122,7 +122,7 @@ def fused_conv(
 
 @composed(
     "FusedGemm",
-    DOMAIN,
+    MICROSOFT,
     types="T=long+ieee T T",
     infer=gemm_shape,
     tolerance=Tolerance(1e-4, 1e-5),
@@ -172,7 +172,7 @@ def _nhwc_conv(node: Inference) -> None:
 
 @composed(
     "NhwcConv",
-    DOMAIN,
+    MICROSOFT,
     types="T=ieee T T",
     infer=_nhwc_conv,
     tolerance=Tolerance(1e-4, 1e-5),
@@ -221,7 +221,7 @@ def _nhwc_pool(node: Inference) -> None:
 
 @composed(
     "NhwcMaxPool",
-    DOMAIN,
+    MICROSOFT,
     types="byte",
     infer=_nhwc_pool,
     examples=[

@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import case
-from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
 from ...rules.shape_rules import broadcast_all, same_as_input
 
 
-@composed("Gelu", DOMAIN, types="float", infer=same_as_input, examples=[case("f32[2,3]"), case("f32[0,2]")])
+@composed("Gelu", MICROSOFT, types="float", infer=same_as_input, examples=[case("f32[2,3]"), case("f32[0,2]")])
 def gelu(x: Term) -> Term:
     """``x * (1 + erf(x / sqrt(2))) / 2``."""
     return x.call("Gelu")
 
 
-@composed("BiasGelu", DOMAIN, types="T=float T", infer=broadcast_all, examples=[case("f32[2,3,4]", "f32[4]")])
+@composed("BiasGelu", MICROSOFT, types="T=float T", infer=broadcast_all, examples=[case("f32[2,3,4]", "f32[4]")])
 def bias_gelu(a: Term, b: Term) -> Term:
     """Gelu of ``a + b``; `b` belongs to the last axis."""
     return (a + b).call("Gelu")
@@ -24,7 +24,7 @@ def bias_gelu(a: Term, b: Term) -> Term:
 
 @composed(
     "FastGelu",
-    DOMAIN,
+    MICROSOFT,
     types="T=float T",
     infer=same_as_input,
     examples=[case("f32[2,3,4]", "f32[4]"), case("f32[2,5]")],
@@ -36,7 +36,7 @@ def fast_gelu(x: Term, bias: Term | None = None) -> Term:
 
 @composed(
     "QuickGelu",
-    DOMAIN,
+    MICROSOFT,
     types="float",
     infer=same_as_input,
     examples=[case("f32[2,3]"), case("f32[2,3]", alpha=-0.7), case("f32[0]")],

@@ -10,11 +10,11 @@ import numpy as np
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UnsupportedError
 from ....runtime.base.units import counted
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case, op
 from ...elementwise.exponential_activation import gelu, sigmoid_of
 from ...nn.softmax import softmax
 from ...rules.bit_packing import row_nbytes, unpacked
-from ...rules.contrib_domain import DOMAIN
 from ...rules.precision import widened
 from ...rules.shape_rules import same_as_input, shape_error
 
@@ -106,7 +106,7 @@ def mixed(
 
 @op(
     "MoE",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T T T T T T T",
     infer=same_as_input,
     tolerance=Tolerance(1e-3, 1e-4),
@@ -179,7 +179,7 @@ def _no_sparse_mixer(wanted: int) -> None:
 
 @op(
     "QMoE",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T U=f8_e4m3+u8 V=real+f8_e4m3+f8_e8m0 T U V T U V T U U U T f32 f32 f32 f32 V V",
     infer=same_as_input,
     tolerance=Tolerance(2e-2, 2e-2),

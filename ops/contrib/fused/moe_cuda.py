@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ....runtime.cuda.plan.kernel_api import decomposed
+from ....runtime.ir.domain import CANDLE
 from ....runtime.ir.op import Undecomposable
 from ....runtime.tensor.dtype import F32
 from ...rules.decompose_cuda import Form, forms
-from ...rules.domain import CANDLE
 from ...rules.expression import Term
 from .moe import moe, qmoe
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import case, op
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.plan.kernel_api import BaseStep
@@ -16,7 +17,6 @@ from ....runtime.tensor.dtype import BY_ONNX, F32, I32
 from ...norm.layer_norm import first_axis, over_last_axes, rms_normalized
 from ...norm.moments import ROOT, inverse_root, rooted, the_inverse, the_mean
 from ...reduce.reduce import mean_of
-from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
 from ...rules.shape_rules import broadcast, same_as_input, shape_error
@@ -127,7 +127,7 @@ def _skip_rows(centred: bool, step: BaseStep) -> Described:
 
 @composed(
     "SkipSimplifiedLayerNormalization",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T T T -> 4",
     infer=_infer_skip,
     rows=functools.partial(_skip_rows, False),
@@ -147,7 +147,7 @@ def skip_simplified_layer_normalization(
 
 @composed(
     "SkipLayerNormalization",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T T T T -> 4",
     infer=_infer_skip,
     rows=functools.partial(_skip_rows, True),
@@ -179,7 +179,7 @@ def _infer_embedding(node: Inference) -> None:
 
 @composed(
     "EmbedLayerNormalization",
-    DOMAIN,
+    MICROSOFT,
     types="i32 i32 T=f16+f32 T T T T i32 i32 -> 3",
     infer=_infer_embedding,
     examples=[
@@ -268,7 +268,7 @@ TABLE_ZEROS = (np.uint8(100), np.uint8(90), np.uint8(80), np.uint8(70), np.uint8
 
 @composed(
     "QEmbedLayerNormalization",
-    DOMAIN,
+    MICROSOFT,
     types="i32 i32 T=byte T T T T i32 f32 f32 f32 f32 f32 T T T T T -> 2",
     infer=_infer_embedding,
     examples=[
@@ -324,7 +324,7 @@ def quantized_embed_layer_normalization(*inputs: Term | None, epsilon: float = 1
 
 @composed(
     "GatedRMSNorm",
-    DOMAIN,
+    MICROSOFT,
     types="T=real T T",
     infer=same_as_input,
     examples=[

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.graph import Dim
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
@@ -21,7 +22,6 @@ from ...recurrent.recurrent import (
     halves,
     sequences,
 )
-from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
 from ...rules.shape_rules import shape_error
 from .dynamic_matmul import dynamic_quantize_matmul
@@ -44,7 +44,7 @@ FACTORS = np.array([0.02], np.float32), np.array([3], np.int8), np.array([0.03],
 
 @op(
     "DynamicQuantizeLSTM",
-    DOMAIN,
+    MICROSOFT,
     types="f32 T=byte T f32 i32 f32 f32 f32 f32 T f32 T -> 3",
     infer=_infer,
     tolerance=Tolerance(1e-3, 1e-3),

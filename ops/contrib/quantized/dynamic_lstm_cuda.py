@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 
 from ....runtime.cuda.plan.kernel_api import decomposed
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.tensor.dtype import I64
 from ...recurrent.recurrent import DIRECTIONS
 from ...recurrent.recurrent_cuda import activations_of
-from ...rules.contrib_domain import DOMAIN
 from ...rules.decompose_cuda import Form, forms
 from ...rules.expression import Term
 from .dynamic_lstm import dynamic_quantize_lstm
@@ -37,7 +37,7 @@ class _Direction:
     def product(self, a: Term, index: int, scale: int) -> Term:
         """With the weights of an input, of which the scale and the zero point are others."""
         return self.form.node_of(
-            "DynamicQuantizeMatMul", [a, self.own(index), self.own(scale), self.own(scale + 1)], 1, DOMAIN
+            "DynamicQuantizeMatMul", [a, self.own(index), self.own(scale), self.own(scale + 1)], 1, MICROSOFT
         )[0]
 
     def time_reversed(self, term: Term) -> Term:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import F32
 from ...linalg.matmul import product_shape
-from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
 
@@ -28,7 +28,7 @@ def _product(node: Inference) -> None:
 
 @composed(
     "DynamicQuantizeMatMul",
-    DOMAIN,
+    MICROSOFT,
     types="f32 T=byte f32 T f32",
     infer=_product,
     tolerance=CLOSE,
@@ -54,7 +54,7 @@ def dynamic_quantize_matmul(
 
 @composed(
     "MatMulIntegerToFloat",
-    DOMAIN,
+    MICROSOFT,
     types="T=byte U=byte V=f16+f32 V T U V",
     infer=_product,
     tolerance=CLOSE,
@@ -94,7 +94,7 @@ def _gemm(node: Inference) -> None:
 
 @composed(
     "QGemm",
-    DOMAIN,
+    MICROSOFT,
     types="T=byte f32 T U=byte f32 U i32 f32 byte",
     infer=_gemm,
     tolerance=CLOSE,

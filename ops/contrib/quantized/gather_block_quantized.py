@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import case, op
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import of_numpy
 from ...rules.bit_packing import unpacked
-from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
 from ...rules.shape_rules import shape_error
 
@@ -32,7 +32,7 @@ def _infer(node: Inference) -> None:
 
 @op(
     "GatherBlockQuantized",
-    DOMAIN,
+    MICROSOFT,
     types="T=f8+nibble+f4+u8 index real T",
     infer=_infer,
     examples=[

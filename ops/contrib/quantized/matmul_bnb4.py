@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
-from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
 from ...rules.precision import widened
 from ...rules.shape_rules import shape_error
@@ -40,7 +40,7 @@ def _infer(node: Inference) -> None:
 
 @op(
     "MatMulBnb4",
-    DOMAIN,
+    MICROSOFT,
     types="T=real u8 T",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-4),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ....runtime.base.errors import FormatError
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import CHECK, Inference
 from ...rules.bit_packing import row_nbytes, unpacked
-from ...rules.contrib_domain import DOMAIN
 from ...rules.output_limit import allowed
 from ...rules.precision import widened
 
@@ -45,7 +45,7 @@ def fits(what: str, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.
 
 @op(
     "MatMulNBits",
-    DOMAIN,
+    MICROSOFT,
     types="T=real u8 T real+u8 i32 T",
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-4),

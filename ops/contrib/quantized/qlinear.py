@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Example, Op, Tolerance, case
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import F32, F64
-from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed, evaluated
 from ...rules.expression import Term
 from ...rules.shape_rules import broadcast, same_as_input, shape_error
@@ -45,7 +45,7 @@ def _binary(name: str, function: Callable[..., Term]) -> Op:
         case("i8[4]", F(0.1), np.int8(2), "i8[3,4]", F(0.2), np.int8(-10), F(0.3), np.int8(7)),
     ]
 
-    @composed(name, DOMAIN, types="T=byte f32 T T f32 T f32 T", infer=_pair, examples=examples, tolerance=ONE_OFF)
+    @composed(name, MICROSOFT, types="T=byte f32 T T f32 T f32 T", infer=_pair, examples=examples, tolerance=ONE_OFF)
     def made(
         a: Term,
         a_scale: Term,
@@ -98,7 +98,9 @@ UNARY = [
 ]
 
 
-@composed("QLinearSigmoid", DOMAIN, types="T=byte f32 T f32 T", infer=same_as_input, examples=UNARY, tolerance=ONE_OFF)
+@composed(
+    "QLinearSigmoid", MICROSOFT, types="T=byte f32 T f32 T", infer=same_as_input, examples=UNARY, tolerance=ONE_OFF
+)
 def qlinear_sigmoid(x: Term, x_scale: Term, x_zero: Term | None, y_scale: Term, y_zero: Term | None = None) -> Term:
     """Sigmoid of the real values."""
     return requantized(dequantized(x, x_scale, x_zero).call("Sigmoid"), y_scale, y_zero, x)
@@ -106,7 +108,7 @@ def qlinear_sigmoid(x: Term, x_scale: Term, x_zero: Term | None, y_scale: Term, 
 
 @composed(
     "QLinearLeakyRelu",
-    DOMAIN,
+    MICROSOFT,
     types="T=byte f32 T f32 T",
     infer=same_as_input,
     tolerance=ONE_OFF,
@@ -121,7 +123,7 @@ def qlinear_leaky_relu(
 
 @composed(
     "QLinearSoftmax",
-    DOMAIN,
+    MICROSOFT,
     types="T=byte f32 T f32 T",
     infer=same_as_input,
     tolerance=ONE_OFF,
@@ -149,7 +151,7 @@ def _chosen(node: Inference) -> None:
 
 @composed(
     "QLinearWhere",
-    DOMAIN,
+    MICROSOFT,
     types="bool T=byte f32 T T f32 T f32 T",
     infer=_chosen,
     tolerance=ONE_OFF,
@@ -190,7 +192,7 @@ def _concat(node: Inference) -> None:
 
 @composed(
     "QLinearConcat",
-    DOMAIN,
+    MICROSOFT,
     types="f32 byte byte+f32**",
     infer=_concat,
     tolerance=ONE_OFF,
@@ -219,7 +221,7 @@ def _global(node: Inference) -> None:
 
 @composed(
     "QLinearGlobalAveragePool",
-    DOMAIN,
+    MICROSOFT,
     types="T=byte f32 T f32 T",
     infer=_global,
     tolerance=ONE_OFF,
@@ -257,7 +259,7 @@ def _average(node: Inference) -> None:
 
 @composed(
     "QLinearAveragePool",
-    DOMAIN,
+    MICROSOFT,
     types="T=byte f32 T f32 T",
     infer=_average,
     tolerance=ONE_OFF,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import case
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import U8
-from ...rules.contrib_domain import DOMAIN
 from ...rules.decomposition import composed
 from ...rules.expression import Term
 
@@ -22,7 +22,7 @@ def _real(node: Inference) -> None:
 
 @composed(
     "QuantizeLinear",
-    DOMAIN,
+    MICROSOFT,
     types="T=f16+f32 T byte+nibble+short",
     infer=_quantized,
     in_f32=False,
@@ -38,7 +38,7 @@ def quantize_linear(x: Term, y_scale: Term, y_zero_point: Term | None = None, *,
 
 @composed(
     "DequantizeLinear",
-    DOMAIN,
+    MICROSOFT,
     types="T=byte+nibble+short+i32 f16+f32 T",
     infer=_real,
     in_f32=False,

@@ -8,6 +8,7 @@ import numpy as np
 from ...base.dataclass import dataclass
 from ...ir import registry
 from ...ir.builder import Builder
+from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import infer
 from ...tensor.dtype import F32
@@ -49,7 +50,7 @@ def _replace(node: Node, build: Builder) -> bool:
         return False
     if q.shape is None or keys.shape is None or (len(q.shape), len(keys.shape), q.shape[1]) != (4, 4, keys.shape[1]):
         return False
-    operator = registry.operator("GridAttention", "candle")
+    operator = registry.operator("GridAttention", CANDLE)
     assert operator is not None
     attributes = {"rows": grid[0], "columns": grid[1], "scale": scale}
     build.add(operator, [q, keys, v], attributes, outputs=node.outputs, name=node.name)

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
+from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import infer
 from ...tensor.dtype import BF16, F16, F32, BlockType
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import by_operator, constant, graphs, only_uses, rewrite
 from ..pattern.stage import PipelinePass
-
-DOMAIN = "candle"
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class FuseLinear:
             return _product(node, build, attributes)
 
         def experts(node: Node, build: Builder) -> bool:
-            if (node.op.domain, node.op.name) == (DOMAIN, "MatMulExperts") and _quantized(build.graph, node.inputs[1]):
+            if (node.op.domain, node.op.name) == (CANDLE, "MatMulExperts") and _quantized(build.graph, node.inputs[1]):
                 node.attributes |= attributes
             return False
 
@@ -82,7 +81,7 @@ def _product(node: Node, build: Builder, attributes: dict[str, str]) -> bool:
         "Linear",
         [x, weight, *([] if bias is None else [bias])],
         given,
-        domain=DOMAIN,
+        domain=CANDLE,
         outputs=node.outputs,
         name=node.name,
     )
@@ -119,7 +118,7 @@ def _of_variable(node: Node, build: Builder) -> bool:
         return False
     if weight.shape is None or len(weight.shape) != 2 or constant(build.graph, weight) is not None:
         return False
-    build.add("Linear", [x, weight], domain=DOMAIN, outputs=node.outputs, name=node.name)
+    build.add("Linear", [x, weight], domain=CANDLE, outputs=node.outputs, name=node.name)
     return True
 
 
@@ -153,7 +152,7 @@ def _bias(node: Node, build: Builder, single: dict[Value, Graph]) -> bool:
             product is None
             or bias is None
             or linear is None
-            or (linear.op.domain, linear.op.name) != (DOMAIN, "Linear")
+            or (linear.op.domain, linear.op.name) != (CANDLE, "Linear")
         ):
             continue
         weight = constant(build.graph, linear.inputs[1])

@@ -16,6 +16,7 @@ import numpy as np
 from ...base.dataclass import dataclass
 from ...ir import registry
 from ...ir.builder import Builder
+from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
 from ...ir.op import Op
 from ...ir.shape_inference import infer
@@ -48,7 +49,7 @@ class UseNchwc:
 
         if "avx2" not in features() or not any(_heavy(graph, node) for node in graph.nodes):
             return False
-        convolution = registry.operator("BlockedConv", "candle")
+        convolution = registry.operator("BlockedConv", CANDLE)
         assert convolution is not None
         infer(graph)
         return _Regions(graph).chosen(convolution)
@@ -268,7 +269,7 @@ class _Regions:
         x, result = node.inputs[0], node.outputs[0]
         assert x is not None
         assert x.shape is not None
-        mean = registry.operator("BlockedMean", "candle")
+        mean = registry.operator("BlockedMean", CANDLE)
         assert mean is not None
         if node.attributes.get("keepdims", 1):
             build.add(mean, [x], outputs=[result])

@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from ...base.dataclass import dataclass
+from ...ir.domain import CANDLE
 from ...ir.graph import Dim, Graph, Node, Value
 from ..pattern.replace_nodes import constant
 from .weight_slice import Spans
@@ -392,7 +393,7 @@ ELEMENTWISE = (
 RULES: dict[tuple[str, str], Rule] = {
     **{("", name): _elementwise for name in ELEMENTWISE},
     ("", "MatMul"): _product,
-    ("candle", "MatMulExperts"): _product,
+    (CANDLE, "MatMulExperts"): _product,
     ("", "Gather"): _gather,
     ("", "Reshape"): _reshape,
     ("", "Shape"): _shape,

@@ -15,6 +15,7 @@ from dataclasses import field
 from ...base.dataclass import dataclass
 from ...base.errors import UnsupportedError, UsageError
 from ...ir.builder import Builder
+from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import infer
 from ..pattern.replace_nodes import drop_unused_weights
@@ -98,7 +99,7 @@ def _change(graph: Graph, tracing: ShardingTrace, words: Vocabulary, group: str)
         build.keep(node)
         if node in tracing.sums:
             part, whole = _parted(build, node)
-            build.add("AllReduce", [part], {"group": group}, domain="candle", outputs=[whole])
+            build.add("AllReduce", [part], {"group": group}, domain=CANDLE, outputs=[whole])
         elif own is not None:
             add_all_reduce(build, *_parted(build, node), own, group)
         elif node in words.products:

@@ -16,6 +16,7 @@ import numpy as np
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.clone import needed
+from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
 from .weight_slice import Spans, can_slice
 
@@ -124,7 +125,7 @@ def add_all_reduce(build: Builder, part: Value, whole: Value, own: Value, group:
     assert part.dtype is not None
     zero = build.constant(np.zeros((), part.dtype.as_numpy()))
     known = build.add("Where", [build.add("Unsqueeze", [own, build.constant([-1])]), part, zero])
-    build.add("AllReduce", [known], {"group": group}, domain="candle", outputs=[whole])
+    build.add("AllReduce", [known], {"group": group}, domain=CANDLE, outputs=[whole])
 
 
 def add_all_gather(build: Builder, part: Value, whole: Value, rows: VocabularyShard, group: str) -> None:
@@ -133,7 +134,7 @@ def add_all_gather(build: Builder, part: Value, whole: Value, rows: VocabularySh
     rank, short = len(whole.shape), rows.each - (rows.stop - rows.start)
     if short:
         part = build.add("Pad", [part, build.constant([0] * (2 * rank - 1) + [short])])
-    parts = build.add("AllGather", [part], {"group": group, "ranks": rows.size}, domain="candle")
+    parts = build.add("AllGather", [part], {"group": group, "ranks": rows.size}, domain=CANDLE)
     behind = build.add("Transpose", [parts], {"perm": [*range(1, rank), 0, rank]})
     last = rows.each * rows.size
     result: Sequence[Value] | int = [whole] if last == rows.count else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
+from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import infer
 from ...tensor.dtype import BF16, F16, F32
@@ -12,7 +13,6 @@ from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import by_operator, constant, graphs, rewrite
 from ..pattern.stage import PipelinePass
 
-DOMAIN = "candle"
 NARROW = (F16, BF16)
 MIN_ELEMENTS = 1 << 12
 """Elements of the smallest weight that is replaced."""
@@ -71,7 +71,7 @@ def _product(node: Node, build: Builder, transposed: dict[Value, Value]) -> bool
         import numpy
 
         inputs.append(build.weight(StoredTensor.of(known.numpy().astype(numpy.float32))))
-    made = build.add("Linear", inputs, domain=DOMAIN, name=node.name)
+    made = build.add("Linear", inputs, domain=CANDLE, name=node.name)
     build.add("Cast", [made], {"to": held.dtype.onnx}, outputs=node.outputs)
     return True
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ...base.dataclass import dataclass
 from ...base.errors import Error
 from ...ir.builder import Builder
+from ...ir.domain import CANDLE
 from ...ir.evaluate import compute_node
 from ...ir.graph import Graph, Node, Value
 from ...tensor.stored_tensor import StoredTensor
@@ -24,7 +25,6 @@ from .qdq_fusion import quantization_of
 if TYPE_CHECKING:
     import numpy as np
 
-DOMAIN = "candle"
 MAX_NODES = 64
 """Maximum number of nodes that a table stands for."""
 
@@ -56,7 +56,7 @@ class FuseByteTables:
         if table is None:
             del self._codes[output]
             return False
-        build.add("LookupBytes", [codes, build.constant(table)], domain=DOMAIN, outputs=[output], name=node.name)
+        build.add("LookupBytes", [codes, build.constant(table)], domain=CANDLE, outputs=[output], name=node.name)
         return True
 
     def _codes_of(self, node: Node, graph: Graph) -> Value | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
+from ...ir.domain import MICROSOFT
 from ...ir.graph import Graph, Node, Value
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import by_operator, constant, constant_matrix, rewrite
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 F32 = 1
-MICROSOFT = "com.microsoft"
 OPERATORS = ("Conv", "Gather", "Gemm", "LSTM", "MatMul")
 """Operators whose weights are quantized."""
 INT8_REACH = {False: 127, True: 64}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
+from ...ir.domain import MICROSOFT
 from ...ir.graph import Graph, Node, Value
 from ...tensor.block_codec import Codec
 from ...tensor.dtype import BlockType
@@ -20,7 +21,7 @@ from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import by_operator, constant, rewrite
 from ..pattern.shared_constants import SharedConstants
-from .weight_only import MICROSOFT, pack_codes
+from .weight_only import pack_codes
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
+from ...ir.domain import MICROSOFT
 from ...ir.graph import Graph, Node, Value
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import by_operator, constant, rewrite
 from ..pattern.shared_constants import SharedConstants
 from ..pattern.stage import PipelinePass
-from .weight_only import MICROSOFT, pack_codes
+from .weight_only import pack_codes
 
 if TYPE_CHECKING:
     import numpy as np

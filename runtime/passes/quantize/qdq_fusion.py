@@ -14,13 +14,13 @@ from dataclasses import field
 
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
+from ...ir.domain import MICROSOFT
 from ...ir.graph import Graph, Node, Value
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, graphs, rewrite, substitute
 from ..pattern.stage import PipelinePass
 
-CONTRIB = "com.microsoft"
 F32 = 1
 MAX_CODE = {"u8": (0, 255), "i8": (-128, 127)}
 MOVING = ("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
@@ -114,7 +114,7 @@ class FuseQDQ:
         if self.contrib:
             each = zip(*(_quantity(pair, build) for pair in pairs), strict=True)
             inputs = [value for both in each for value in both]
-            return self._made("MatMulIntegerToFloat", inputs, node, [], build, {}, CONTRIB)
+            return self._made("MatMulIntegerToFloat", inputs, node, [], build, {}, MICROSOFT)
         (left, left_step, *left_zero), (right, right_step, *right_zero) = (pair.inputs for pair in pairs)
         sums = build.add(
             "MatMulInteger", [left, right, *(left_zero or [None]), *(right_zero or [None])], name=node.name
@@ -145,7 +145,7 @@ class FuseQDQ:
             bias,
             *(path[-1].inputs[1:3] if path else []),
         ]
-        return self._made("QGemm", inputs, node, path, build, {"transB": attributes.get("transB", 0)}, CONTRIB)
+        return self._made("QGemm", inputs, node, path, build, {"transB": attributes.get("transB", 0)}, MICROSOFT)
 
     def _pair(self, node: Node, pairs: list[Node], build: Builder) -> bool:
         """QLinearAdd and QLinearMul."""
@@ -153,7 +153,7 @@ class FuseQDQ:
         if not self.contrib or not path:
             return False
         inputs = [*_quantity(pairs[0], build), *_quantity(pairs[1], build), *path[-1].inputs[1:3]]
-        return self._made(PAIRED[node.op.name], inputs, node, path, build, {}, CONTRIB)
+        return self._made(PAIRED[node.op.name], inputs, node, path, build, {}, MICROSOFT)
 
     def _averaged(self, node: Node, pairs: list[Node], build: Builder) -> bool:
         """GlobalAveragePool."""
@@ -161,7 +161,7 @@ class FuseQDQ:
         if not self.contrib or not path:
             return False
         inputs = [*_quantity(pairs[0], build), *path[-1].inputs[1:3]]
-        return self._made("QLinearGlobalAveragePool", inputs, node, path, build, {}, CONTRIB)
+        return self._made("QLinearGlobalAveragePool", inputs, node, path, build, {}, MICROSOFT)
 
     def _joined(self, node: Node, pairs: list[Node], build: Builder) -> bool:
         """Concat."""
@@ -171,7 +171,7 @@ class FuseQDQ:
         if all(quantization_of(pair, build.graph) == quantization_of(path[-1], build.graph) for pair in pairs):
             return self._made("Concat", [pair.inputs[0] for pair in pairs], node, path, build, node.attributes)
         inputs = [*path[-1].inputs[1:3], *(value for pair in pairs for value in _quantity(pair, build))]
-        return self.contrib and self._made("QLinearConcat", inputs, node, path, build, node.attributes, CONTRIB)
+        return self.contrib and self._made("QLinearConcat", inputs, node, path, build, node.attributes, MICROSOFT)
 
     def _moved(self, node: Node, pairs: list[Node], build: Builder) -> bool:
         path = self._like(node, pairs[:1], build.graph)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
+from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import only_uses, rewrite
 from ..pattern.stage import PipelinePass
 
-DOMAIN = "candle"
 INPUTS = 9
 """Inputs of QLinearConv, the optional bias among them."""
 
@@ -26,7 +26,7 @@ class FuseTableEpilogue:
 
 
 def _replace(node: Node, build: Builder, single: dict[Value, Graph]) -> bool:
-    if (node.op.domain, node.op.name) != (DOMAIN, "LookupBytes"):
+    if (node.op.domain, node.op.name) != (CANDLE, "LookupBytes"):
         return False
     codes, table = node.inputs
     before = None if codes is None else codes.producer
@@ -35,7 +35,7 @@ def _replace(node: Node, build: Builder, single: dict[Value, Graph]) -> bool:
     if before.op.domain or before.op.name != "QLinearConv":
         return False
     inputs = [*before.inputs, *[None] * (INPUTS - len(before.inputs)), table]
-    build.add("QLinearConvLookup", inputs, before.attributes, domain=DOMAIN, outputs=node.outputs, name=before.name)
+    build.add("QLinearConvLookup", inputs, before.attributes, domain=CANDLE, outputs=node.outputs, name=before.name)
     return True
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...base.dataclass import dataclass
 from ...base.errors import UsageError
 from ...ir.builder import Builder
+from ...ir.domain import MICROSOFT
 from ...ir.graph import Graph, Node, Value
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import by_operator, constant_matrix, rewrite
@@ -22,7 +23,6 @@ from ..pattern.shared_constants import SharedConstants
 if TYPE_CHECKING:
     import numpy as np
 
-MICROSOFT = "com.microsoft"
 BITS = (4, 8)
 OPERATORS = ("Gather", "Gemm", "MatMul")
 """Operators whose weights are quantized."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ...ir.builder import Builder
 from ...ir.clone import needed
+from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
 from ...ir.shape_inference import infer
 from ..pattern.dead_code import RemoveDeadCode
@@ -108,7 +109,7 @@ def _rows(graph: Graph, node: Node, axis: int | None) -> Axes:
         or node.subgraphs
     ):
         return {}
-    if node.op.domain == "candle" and name == "Linear":
+    if node.op.domain == CANDLE and name == "Linear":
         return {x: axis}
     if node.op.domain:
         return {}

@@ -3,8 +3,7 @@
 import io
 
 import pytest
-from candle_convert.convert.console.color import EVENT, FAILURE, WARNING, colored
-from candle_convert.convert.console.output import Output, notes_json
+from candle_convert.convert.console.output import EVENT, FAILURE, WARNING, Output, colored, notes_json
 from candle_convert.runtime.ir.graph import Graph
 
 

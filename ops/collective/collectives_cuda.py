@@ -1,4 +1,4 @@
-"""AllGather between devices."""
+"""AllGather and AllReduce between devices."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ from ...runtime.base.communicator import Alone, communicator
 from ...runtime.cuda.execute.nccl import Nccl
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import View
-from .all_gather import all_gather
+from .collectives import all_gather, all_reduce
 
 
-@cuda(all_gather)
-def all_gather_on_device(step: Step) -> Planned:
+def _on_device(step: Step, operation: str) -> Planned:
     """One step of NCCL; a copy to the host and back for ranks that share a card or have none."""
     ranks = communicator(step.attributes["group"])
     if isinstance(ranks, Alone):
         return View(step.input(0))
     if not isinstance(ranks, Nccl):
         return "its ranks communicate on the CPU"
-    return ranks.launch("gather", step.input(0), step.output())
+    return ranks.launch(operation, step.input(0), step.output())
+
+
+@cuda(all_gather)
+def all_gather_on_device(step: Step) -> Planned:
+    """NCCL's all-gather."""
+    return _on_device(step, "gather")
+
+
+@cuda(all_reduce)
+def all_reduce_on_device(step: Step) -> Planned:
+    """NCCL's sum over ranks."""
+    return _on_device(step, "sum")

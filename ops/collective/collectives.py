@@ -1,4 +1,4 @@
-"""AllGather: the arrays of all ranks, concatenated."""
+"""AllGather and AllReduce: the arrays of all ranks concatenated, and their sum."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 
 from ...runtime.base.communicator import communicator
 from ...runtime.base.errors import UsageError
+from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
-from ..rules.domain import CANDLE
 
 
-def _infer(node: Inference) -> None:
+def _gathered(node: Inference) -> None:
     shape = node.shape(0)
     node.set(0, node.dtype(0), None if shape is None else (node.attributes["ranks"], *shape))
 
 
-@op("AllGather", CANDLE, infer=_infer, examples=[case("f32[2,3]")])
+@op("AllGather", CANDLE, infer=_gathered, examples=[case("f32[2,3]")])
 def all_gather(x: np.ndarray, *, group: str = "", ranks: int = 1) -> np.ndarray:
     """[ranks, ...]: `x` of each rank of a group (`runtime.base.communicator`) in their order; the array itself behind a
     1 for the group without a name."""
@@ -30,3 +30,14 @@ def all_gather(x: np.ndarray, *, group: str = "", ranks: int = 1) -> np.ndarray:
             found=len(found),
         )
     return found
+
+
+def _summed(node: Inference) -> None:
+    node.set(0, node.dtype(0), node.shape(0))
+
+
+@op("AllReduce", CANDLE, infer=_summed, examples=[case("f32[2,3]")])
+def all_reduce(x: np.ndarray, *, group: str = "") -> np.ndarray:
+    """The sum of `x` over all ranks of a group (`runtime.base.communicator`), the same at each; the array itself for
+    the group without a name."""
+    return communicator(group).all_reduce(x)
