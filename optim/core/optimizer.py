@@ -69,6 +69,10 @@ class Optimizer(metaclass=OptimizerClass):
     """Numbers that the state of a parameter has, and their first values."""
     unsaved: ClassVar[frozenset[str]] = frozenset()
     """Counters that PyTorch's state does not have."""
+    nonnegative: ClassVar[tuple[str, ...]] = ()
+    """Options that must be at least 0, besides ``lr``, ``weight_decay`` and ``eps``."""
+    zero_state: ClassVar[tuple[str, ...]] = ()
+    """Names of the state tensors of a parameter's shape that begin at 0."""
 
     def __init__(self, params: Iterable[Any], defaults: Group) -> None:
         self.defaults = defaults
@@ -119,10 +123,12 @@ class Optimizer(metaclass=OptimizerClass):
             require(group, "eps", 0)
         for beta in group.get("betas", ()):
             require({"betas": beta}, "betas", 0, 1)
+        for name in self.nonnegative:
+            require(group, name, 0)
 
     def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
-        """The state tensors of a parameter before its first step."""
-        raise NotImplementedError
+        """The state tensors of a parameter before its first step; by default those of `zero_state`."""
+        return {name: zeros(value) for name in self.zero_state}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         """Advance the counters in the state of a parameter by a step; the numbers of this step, floats and booleans."""
@@ -282,6 +288,11 @@ def zeros(value: Tensor, shape: Iterable[int] | None = None, fill: float = 0) ->
     """A state tensor of a parameter's dtype."""
     wanted = value.shape if shape is None else tuple(shape)
     return Tensor(leaf(np.full(wanted, fill, value.dtype.as_numpy())))
+
+
+def options(arguments: Mapping[str, Any]) -> Group:
+    """The options among the `locals()` of an update rule's `__init__`."""
+    return {name: value for name, value in arguments.items() if name not in ("self", "params", "__class__")}
 
 
 def require(group: Mapping[str, Any], name: str, low: float, below: float | None = None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, require, zeros
+from ..core.optimizer import Group, Optimizer, options, require
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed, mixed_square
 
@@ -21,6 +21,8 @@ class Adadelta(Optimizer):
         maximize: step up the gradient.
     """
 
+    zero_state = ("square_avg", "acc_delta")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -31,15 +33,11 @@ class Adadelta(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        defaults = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults)
+        super().__init__(params, options(locals()))
 
     def check(self, group: Group) -> None:
         super().check(group)
         require(group, "rho", 0, 1 + 1e-12)
-
-    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
-        return {"square_avg": zeros(value), "acc_delta": zeros(value)}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         state["step"] += 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, zeros
+from ..core.optimizer import Group, Optimizer, options, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, mixed, shrunk
 
@@ -38,13 +38,7 @@ class Adafactor(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay,
-                "maximize": maximize,
-            },
-        )  # fmt: skip
+        super().__init__(params, options(locals()))
 
     def check(self, group: Group) -> None:
         super().check(group)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, require, zeros
+from ..core.optimizer import Group, Optimizer, options, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed
 
@@ -20,6 +20,8 @@ class Adagrad(Optimizer):
         maximize: step up the gradient.
     """
 
+    nonnegative = ("lr_decay", "initial_accumulator_value")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -31,18 +33,7 @@ class Adagrad(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay,
-                "initial_accumulator_value": initial_accumulator_value, "eps": eps, "maximize": maximize,
-            },
-        )  # fmt: skip
-
-    def check(self, group: Group) -> None:
-        super().check(group)
-        require(group, "lr_decay", 0)
-        require(group, "initial_accumulator_value", 0)
+        super().__init__(params, options(locals()))
 
     def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         return {"sum": zeros(value, fill=group["initial_accumulator_value"])}

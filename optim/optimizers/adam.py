@@ -8,7 +8,7 @@ from typing import Any
 from ...ops.training.adam_step import adam_step
 from ...tensors.core.expression import apply_all
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, zeros
+from ..core.optimizer import Group, Optimizer, options, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import moment_numbers, moments
 
@@ -40,13 +40,7 @@ class Adam(Optimizer):
         maximize: bool = False,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-                "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay,
-            },
-        )  # fmt: skip
+        super().__init__(params, options(locals()))
 
     def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         names = ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []))

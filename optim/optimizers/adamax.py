@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, zeros
+from ..core.optimizer import Group, Optimizer, options
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed, mixed
 
@@ -21,6 +21,8 @@ class Adamax(Optimizer):
         maximize: step up the gradient.
     """
 
+    zero_state = ("exp_avg", "exp_inf")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -31,11 +33,7 @@ class Adamax(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults)
-
-    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
-        return {"exp_avg": zeros(value), "exp_inf": zeros(value)}
+        super().__init__(params, options(locals()))
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         state["step"] += 1

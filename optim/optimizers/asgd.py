@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.indexing import where
-from ..core.optimizer import Group, Optimizer, require, zeros
+from ..core.optimizer import Group, Optimizer, options
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed, mixed
 
@@ -25,6 +25,8 @@ class ASGD(Optimizer):
     """
 
     counters: ClassVar[Mapping[str, float]] = {"step": 0, "eta": 0.0, "mu": 1.0}
+    nonnegative = ("lambd", "alpha", "t0")
+    zero_state = ("ax",)
 
     def __init__(
         self,
@@ -37,20 +39,7 @@ class ASGD(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "maximize": maximize,
-            },
-        )  # fmt: skip
-
-    def check(self, group: Group) -> None:
-        super().check(group)
-        for name in ("lambd", "alpha", "t0"):
-            require(group, name, 0)
-
-    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
-        return {"ax": zeros(value)}
+        super().__init__(params, options(locals()))
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         state["step"] += 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, zeros
+from ..core.optimizer import Group, Optimizer, options
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, mixed, shrunk
 
@@ -20,6 +20,7 @@ class Lion(Optimizer):
     """
 
     counters: ClassVar[Mapping[str, float]] = {}
+    zero_state = ("exp_avg",)
 
     def __init__(
         self,
@@ -30,10 +31,7 @@ class Lion(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize})
-
-    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
-        return {"exp_avg": zeros(value)}
+        super().__init__(params, options(locals()))
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         first, second = group["betas"]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, require, zeros
+from ..core.optimizer import Group, Optimizer, options, require
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, mixed, shrunk
 
@@ -31,6 +31,8 @@ class Muon(Optimizer):
     """
 
     counters: ClassVar[Mapping[str, float]] = {}
+    nonnegative = ("momentum",)
+    zero_state = ("momentum_buffer",)
 
     def __init__(
         self,
@@ -44,17 +46,10 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
-                "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn,
-            },
-        )  # fmt: skip
+        super().__init__(params, options(locals()))
 
     def check(self, group: Group) -> None:
         super().check(group)
-        require(group, "momentum", 0)
         require(group, "ns_steps", 0, MAX_STEPS + 1)
         if group["adjust_lr_fn"] not in RATES:
             why = f"adjust_lr_fn is {group['adjust_lr_fn']!r}"
@@ -65,9 +60,6 @@ class Muon(Optimizer):
             if each.ndim != len(("rows", "columns")):
                 why = f"Muon updates matrices; a parameter has shape {list(each.shape)}"
                 raise UsageError("E-OPTIM-PARAMS", None, why, hint="Give it to another optimizer")
-
-    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
-        return {"momentum_buffer": zeros(value)}
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         own = {"lr": group["lr"], "momentum": group["momentum"], "share": 1 - group["momentum"], "eps": group["eps"]}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, require, zeros
+from ..core.optimizer import Group, Optimizer, options
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, moment_numbers, moments
 
@@ -25,6 +25,8 @@ class NAdam(Optimizer):
     """
 
     counters: ClassVar[Mapping[str, float]] = {"step": 0, "mu_product": 1.0}
+    nonnegative = ("momentum_decay",)
+    zero_state = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -38,20 +40,7 @@ class NAdam(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
-                "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize,
-            },
-        )  # fmt: skip
-
-    def check(self, group: Group) -> None:
-        super().check(group)
-        require(group, "momentum_decay", 0)
-
-    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
-        return {"exp_avg": zeros(value), "exp_avg_sq": zeros(value)}
+        super().__init__(params, options(locals()))
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         state["step"] += 1

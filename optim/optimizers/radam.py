@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.indexing import where
-from ..core.optimizer import Group, Optimizer, zeros
+from ..core.optimizer import Group, Optimizer, options
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, moment_numbers, moments
 
@@ -25,6 +25,8 @@ class RAdam(Optimizer):
         maximize: step up the gradient.
     """
 
+    zero_state = ("exp_avg", "exp_avg_sq")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -36,16 +38,7 @@ class RAdam(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
-                "decoupled_weight_decay": decoupled_weight_decay,
-            },
-        )  # fmt: skip
-
-    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
-        return {"exp_avg": zeros(value), "exp_avg_sq": zeros(value)}
+        super().__init__(params, options(locals()))
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         state["step"] += 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, require, zeros
+from ..core.optimizer import Group, Optimizer, options, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed, mixed, mixed_square
 
@@ -23,6 +23,8 @@ class RMSprop(Optimizer):
         maximize: step up the gradient.
     """
 
+    nonnegative = ("momentum", "alpha")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -35,18 +37,7 @@ class RMSprop(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
-                "centered": centered, "maximize": maximize,
-            },
-        )  # fmt: skip
-
-    def check(self, group: Group) -> None:
-        super().check(group)
-        require(group, "momentum", 0)
-        require(group, "alpha", 0)
+        super().__init__(params, options(locals()))
 
     def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
         names = {"square_avg": True, "momentum_buffer": group["momentum"], "grad_avg": group["centered"]}

@@ -8,7 +8,7 @@ from typing import Any
 from ...runtime.base.errors import UsageError
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.indexing import where
-from ..core.optimizer import Group, Optimizer, zeros
+from ..core.optimizer import Group, Optimizer, options, zeros
 from ..core.step_numbers import Numbers
 
 
@@ -31,7 +31,7 @@ class Rprop(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize})
+        super().__init__(params, options(locals()))
 
     def check(self, group: Group) -> None:
         super().check(group)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, require, zeros
+from ..core.optimizer import Group, Optimizer, options, zeros
 from ..core.step_numbers import Numbers
 from .rule_terms import decay_numbers, decayed
 
@@ -21,6 +21,7 @@ class SGD(Optimizer):
     """
 
     unsaved: ClassVar[frozenset[str]] = frozenset({"step"})
+    nonnegative = ("momentum",)
 
     def __init__(
         self,
@@ -33,17 +34,10 @@ class SGD(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
-                "nesterov": nesterov, "maximize": maximize,
-            },
-        )  # fmt: skip
+        super().__init__(params, options(locals()))
 
     def check(self, group: Group) -> None:
         super().check(group)
-        require(group, "momentum", 0)
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             why = f"nesterov with momentum {group['momentum']} and dampening {group['dampening']}"
             raise UsageError("E-OPTIM-OPTION", None, why, expected="a momentum, and no dampening")

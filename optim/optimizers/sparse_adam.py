@@ -8,7 +8,7 @@ from typing import Any
 
 from ...tensors.core.registry import FUNCTIONS
 from ...tensors.core.tensor import Tensor
-from ..core.optimizer import Group, Optimizer, zeros
+from ..core.optimizer import Group, Optimizer, options
 from ..core.step_numbers import Numbers
 from .rule_terms import mixed, mixed_square, moment_numbers
 
@@ -23,14 +23,13 @@ class SparseAdam(Optimizer):
         maximize: step up the gradient.
     """
 
+    zero_state = ("exp_avg", "exp_avg_sq")
+
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
-
-    def begin(self, value: Tensor, group: Group) -> dict[str, Tensor]:
-        return {"exp_avg": zeros(value), "exp_avg_sq": zeros(value)}
+        super().__init__(params, options(locals()))
 
     def advance(self, group: Group, state: dict[str, Any]) -> Mapping[str, Any]:
         state["step"] += 1
