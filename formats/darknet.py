@@ -58,13 +58,8 @@ def read(source: Source, options: ReadOptions) -> Graph:
     name = _configuration(source)
     if name is None and minor == 0:
         hint = "Put the .cfg beside the weights, with the same stem"
-        raise FormatError(
-            "E-DARKNET-VERSION",
-            source.path,
-            "version 0.0 is read together with its configuration only",
-            at=0,
-            hint=hint,
-        )
+        why = "version 0.0 is read together with its configuration only"
+        raise FormatError("E-DARKNET-VERSION", source.path, why, at=0, hint=hint)
     cfg = None if name is None else Source(contained(source.directory, name, source.path))
     text = "" if cfg is None else darknet_cfg.text_of(cfg)
     layers = [] if cfg is None else darknet_cfg.weights_of(darknet_cfg.parse(text, cfg))
@@ -126,13 +121,9 @@ def _assign(graph: Graph, source: Source, fields: Fields, layers: list[darknet_c
                 F32, shape, Region(source, fields.skip(size, name), size)
             )
     if fields.left:
-        raise FormatError(
-            "E-DARKNET-TRAILING",
-            source.path,
-            f"{fields.left:,} bytes follow the last layer of {cfg}",
-            at=fields.at,
-            hint=f"Check that {cfg} belongs to these weights, or move it away to read them as one flat tensor",
-        )
+        why = f"{fields.left:,} bytes follow the last layer of {cfg}"
+        hint = f"Check that {cfg} belongs to these weights, or move it away to read them as one flat tensor"
+        raise FormatError("E-DARKNET-TRAILING", source.path, why, at=fields.at, hint=hint)
 
 
 FORMAT = Format(

@@ -99,14 +99,8 @@ def _version(fields: Fields) -> tuple[str, int]:
     if head in OTHERS:
         raise UnsupportedError("E-GGML-KIND", source.path, f"is {OTHERS[head]}, not a model that can be read", at=0)
     if head not in MAGICS:
-        raise FormatError(
-            "E-GGML-MAGIC",
-            source.path,
-            "does not start with a GGML magic number",
-            at=0,
-            expected="lmgg, fmgg or tjgg",
-            found=head,
-        )
+        why = "does not start with a GGML magic number"
+        raise FormatError("E-GGML-MAGIC", source.path, why, at=0, expected="lmgg, fmgg or tjgg", found=head)
     magic = MAGICS[head]
     if magic == "ggml":
         return magic, 0
@@ -182,21 +176,11 @@ def _siblings(part: _Part, count: int) -> list[_Part]:
         elif (path.parent / name).exists():
             parts.append(_part(Source(contained(path.parent, name, part.source.path))))
         else:
-            raise FormatError(
-                "E-GGML-PARTS",
-                part.source.path,
-                f"part {name!r} of the model is missing",
-                expected=f"{count} files",
-                hint=hint,
-            )
+            why = f"part {name!r} of the model is missing"
+            raise FormatError("E-GGML-PARTS", part.source.path, why, expected=f"{count} files", hint=hint)
     if (path.parent / f"{stem}.{count}").exists():
-        raise FormatError(
-            "E-GGML-PARTS",
-            part.source.path,
-            f"{stem}.{count} is one part too many",
-            expected=f"{count} files",
-            hint=hint,
-        )
+        why = f"{stem}.{count} is one part too many"
+        raise FormatError("E-GGML-PARTS", part.source.path, why, expected=f"{count} files", hint=hint)
     for other in parts[1:]:
         _check_alike(parts[0], other)
     return parts

@@ -155,13 +155,8 @@ def _stem(header: Header, own: int, count: int) -> str:
     match = SHARD_NAME.fullmatch(Path(path).name)
     if match is None:
         hint = "Restore its original name, such as model-00001-of-00003.gguf"
-        raise FormatError(
-            "E-GGUF-SPLIT-NAME",
-            path,
-            f"is shard {own + 1} of {count}, but is not named as one",
-            at=header.where[SPLIT_NO],
-            hint=hint,
-        )
+        why = f"is shard {own + 1} of {count}, but is not named as one"
+        raise FormatError("E-GGUF-SPLIT-NAME", path, why, at=header.where[SPLIT_NO], hint=hint)
     for key, promised, found in ((SPLIT_NO, int(match["number"]) - 1, own), (SPLIT_COUNT, int(match["count"]), count)):
         if promised != found:
             raise _mismatch(header, key, promised, found)

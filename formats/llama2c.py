@@ -133,12 +133,8 @@ def read(source: Source, options: ReadOptions) -> Graph:
     header = _header(source)
     fault = _fault(header)
     if fault is not None:
-        raise FormatError(
-            "E-LLAMA2C-SIZES",
-            source.path,
-            f"the sizes are not those of a model: {fault}",
-            at=0 if header.version == 0 else 8,
-        )
+        why = f"the sizes are not those of a model: {fault}"
+        raise FormatError("E-LLAMA2C-SIZES", source.path, why, at=0 if header.version == 0 else 8)
     if header.nbytes != source.size:
         missing = header.nbytes - source.size
         why = f"{missing:,} bytes are missing" if missing > 0 else f"{-missing:,} bytes follow the last weight"

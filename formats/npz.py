@@ -102,13 +102,8 @@ def _metadata(archive: Archive, member: Member) -> dict[str, str]:
     strings = parse(archive.read(member), archive.source, member.offset, "E-NPZ-METADATA")
     if not isinstance(strings, dict) or not all(isinstance(value, str) for value in strings.values()):
         hint = "Remove or rename that member"
-        raise FormatError(
-            "E-NPZ-METADATA",
-            archive.source.path,
-            f"{METADATA} is not an object of strings",
-            at=member.offset,
-            hint=hint,
-        )
+        why = f"{METADATA} is not an object of strings"
+        raise FormatError("E-NPZ-METADATA", archive.source.path, why, at=member.offset, hint=hint)
     return strings
 
 

@@ -62,12 +62,8 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
         if model.nbytes <= MAX_MESSAGE:
             return [model]
         if options.external_data == "never":
-            raise UnsupportedError(
-                "E-ONNX-SIZE",
-                None,
-                f"the model needs {counted(model.nbytes, 'byte')}, one file holds {MAX_MESSAGE:,}",
-                hint="Use --external-data auto",
-            )
+            why = f"the model needs {counted(model.nbytes, 'byte')}, one file holds {MAX_MESSAGE:,}"
+            raise UnsupportedError("E-ONNX-SIZE", None, why, hint="Use --external-data auto")
     places: dict[int, tuple[str, int]] = {}
     data = [_data_file(name, group, places) for name, group in _groups(graph, options)]
     model = _file(f"{options.stem}{SUFFIX}", encode(model_of(graph, lambda tensor: places.get(id(tensor)))))

@@ -80,13 +80,9 @@ def _header(source: Source) -> tuple[dict[str, Any], int]:
         )
     length = int.from_bytes(source.read(0, 8), "little")
     if length > source.size - 8:
-        raise FormatError(
-            "E-ST-HEADER-LENGTH",
-            source.path,
-            f"the header claims {length:,} bytes, the file has {source.size - 8:,} after its length",
-            at=0,
-            hint="The file is truncated, or not a safetensors file",
-        )
+        why = f"the header claims {length:,} bytes, the file has {source.size - 8:,} after its length"
+        hint = "The file is truncated, or not a safetensors file"
+        raise FormatError("E-ST-HEADER-LENGTH", source.path, why, at=0, hint=hint)
     source.budget.charge(length, "the safetensors header", at=0)
     data = source.read(8, length)
     if data[:1] != b"{" or not data.rstrip(b" ").endswith(b"}"):

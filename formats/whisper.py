@@ -35,14 +35,8 @@ def read(source: Source, options: ReadOptions) -> Graph:
     """The filters, then the tensors in the file's order; hyper-parameters and vocabulary as metadata."""
     fields = Fields(source, "E-GGML-TRUNCATED")
     if fields.bytes(4, "the magic number") != UNVERSIONED:
-        raise FormatError(
-            "E-GGML-MAGIC",
-            source.path,
-            "does not start with GGML's magic number",
-            at=0,
-            expected=UNVERSIONED,
-            found=source.head(4),
-        )
+        why = "does not start with GGML's magic number"
+        raise FormatError("E-GGML-MAGIC", source.path, why, at=0, expected=UNVERSIONED, found=source.head(4))
     values = fields.ints(len(WHISPER), "the hyper-parameters")
     hparams = dict(zip(WHISPER, values, strict=True))
     filters = fields.ints(2, "the size of the mel filters")
@@ -76,11 +70,8 @@ def read(source: Source, options: ReadOptions) -> Graph:
     graph.weights = {record.name: record.tensor for record in ggml_records.records(fields, TYPES[version], MAX_DIMS, 1)}
     _check_complete(graph, source, hparams)
     if whisper_writer.FILTERS in graph.weights:
-        raise FormatError(
-            "E-GGML-TWICE",
-            source.path,
-            f"a tensor has the name {whisper_writer.FILTERS!r}, which stands for the filters of the header",
-        )
+        why = f"a tensor has the name {whisper_writer.FILTERS!r}, which stands for the filters of the header"
+        raise FormatError("E-GGML-TWICE", source.path, why)
     graph.weights = {whisper_writer.FILTERS: mel, **graph.weights}
     return graph
 

@@ -76,25 +76,13 @@ def fitting(value: Value, fed: Any) -> Any:
     if wanted is not None:
         is_string = array.dtype.kind in "OUT"
         if (wanted is STRING) != is_string or (not is_string and array.dtype != wanted.as_numpy()):
-            raise UsageError(
-                "E-RUN-DTYPE",
-                None,
-                f"input {value.name!r} has another dtype",
-                expected=wanted.name,
-                found=str(array.dtype),
-                hint=HINT,
-            )
+            why = f"input {value.name!r} has another dtype"
+            raise UsageError("E-RUN-DTYPE", None, why, expected=wanted.name, found=str(array.dtype), hint=HINT)
     shape = value.shape
     if shape is not None and (
         len(shape) != array.ndim
         or any(isinstance(dim, int) and dim != length for dim, length in zip(shape, array.shape, strict=True))
     ):
-        raise UsageError(
-            "E-RUN-SHAPE",
-            None,
-            f"input {value.name!r} has another shape",
-            expected=str(list(shape)),
-            found=str(list(array.shape)),
-            hint=HINT,
-        )
+        why = f"input {value.name!r} has another shape"
+        raise UsageError("E-RUN-SHAPE", None, why, expected=str(list(shape)), found=str(list(array.shape)), hint=HINT)
     return array

@@ -70,12 +70,8 @@ class Session:
         nodes = list(nodes_below(graph))
         missing = sorted({f"{node.op.domain or 'ai.onnx'}.{node.op.name}" for node in nodes if node.op.compute is None})
         if missing:
-            raise UnsupportedError(
-                "E-OP-MISSING",
-                None,
-                f"no implementation of {', '.join(missing)}",
-                hint="List them with candle-convert ops",
-            )
+            why = f"no implementation of {', '.join(missing)}"
+            raise UnsupportedError("E-OP-MISSING", None, why, hint="List them with candle-convert ops")
         if graph.format == "onnx":
             check_types(copied_graph(graph, {}, typed=True))
         tensors = graph.weights.values()
@@ -278,13 +274,8 @@ class Session:
         by_name = {value.name: result for value, result in zip(self.graph.outputs, found, strict=True)}
         unknown = [name for name in names if name not in by_name]
         if unknown:
-            raise UsageError(
-                "E-RUN-OUTPUT",
-                None,
-                f"no output named {unknown[0]!r}",
-                expected=", ".join(by_name),
-                hint="get_outputs() lists them",
-            )
+            why = f"no output named {unknown[0]!r}"
+            raise UsageError("E-RUN-OUTPUT", None, why, expected=", ".join(by_name), hint="get_outputs() lists them")
         return [by_name[name] for name in names]
 
 

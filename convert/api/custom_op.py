@@ -55,12 +55,8 @@ def register_op(
 
     def registered(function: Function) -> Function:
         if registry.operator(name, domain) is not None and not replace:
-            raise UsageError(
-                "E-OP-EXISTS",
-                None,
-                f"the operator {domain or 'ai.onnx'}.{name} already exists",
-                hint="Use replace=True",
-            )
+            why = f"the operator {domain or 'ai.onnx'}.{name} already exists"
+            raise UsageError("E-OP-EXISTS", None, why, hint="Use replace=True")
 
         def compute(*inputs: Any, call: Call, **attributes: Any) -> Any:
             return _arrays(function(Context(attributes, call.node.name, call.used_outputs), *inputs))

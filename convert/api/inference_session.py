@@ -154,13 +154,8 @@ def _chosen(
     asked = list(providers or [CPU])
     options = list(provider_options or [{}] * len(asked))
     if len(options) != len(asked):
-        raise UsageError(
-            "E-RUN-PROVIDER",
-            None,
-            "providers and provider_options differ in length",
-            expected=len(asked),
-            found=len(options),
-        )
+        why = "providers and provider_options differ in length"
+        raise UsageError("E-RUN-PROVIDER", None, why, expected=len(asked), found=len(options))
     chosen: dict[str, dict[str, Any]] = {}
     for each, more in zip(asked, options, strict=True):
         name, own = each if isinstance(each, tuple) and len(each) == 2 else (each, more)
@@ -175,13 +170,8 @@ def _chosen(
         else:
             chosen.setdefault(name, dict(own))
     if not chosen:
-        raise UsageError(
-            "E-RUN-PROVIDER",
-            None,
-            "none of the providers is available",
-            expected=", ".join(PROVIDERS),
-            hint="Leave them out",
-        )
+        why = "none of the providers is available"
+        raise UsageError("E-RUN-PROVIDER", None, why, expected=", ".join(PROVIDERS), hint="Leave them out")
     if next(iter(chosen)) == CUDA and CPU in chosen:
         from ...runtime.cuda.device.device import device_index
 

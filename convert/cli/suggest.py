@@ -133,12 +133,8 @@ def refuse_command(word: str, known: Collection[str], *, alone: bool = True) -> 
 
 def refuse_alone(path: str) -> None:
     """Raise UsageError for a model that is the only word: the output is missing."""
-    raise UsageError(
-        "E-OUT-MISSING",
-        None,
-        f"missing argument OUT after {path}",
-        hint=f"To show its contents use candle-convert inspect {path}",
-    )
+    why = f"missing argument OUT after {path}"
+    raise UsageError("E-OUT-MISSING", None, why, hint=f"To show its contents use candle-convert inspect {path}")
 
 
 def refuse_order(source: str, output: str, type_name: str | None, types: Iterable[str]) -> None:
@@ -152,28 +148,16 @@ def refuse_order(source: str, output: str, type_name: str | None, types: Iterabl
     line = "Use candle-convert quantize IN OUT TYPE"
     if is_type(source):
         named = [word for word in (output, type_name) if word]
-        raise UsageError(
-            "E-OUT-ORDER",
-            None,
-            f"TYPE must be last, but {source} is first",
-            hint=f"{line}: {' '.join(['quantize', *named, source])}",
-        )
+        why = f"TYPE must be last, but {source} is first"
+        raise UsageError("E-OUT-ORDER", None, why, hint=f"{line}: {' '.join(['quantize', *named, source])}")
     if type_name is not None and is_type(output) and not is_type(type_name):
-        raise UsageError(
-            "E-OUT-ORDER",
-            None,
-            f"TYPE must be last, but {output} is before OUT",
-            hint=f"{line}: quantize {source} {type_name} {output}",
-        )
+        why = f"TYPE must be last, but {output} is before OUT"
+        raise UsageError("E-OUT-ORDER", None, why, hint=f"{line}: quantize {source} {type_name} {output}")
     bare = not os.path.splitext(output)[1] and not os.path.lexists(output) and os.sep not in output
     meant = output if is_type(output) else nearest(output, known) if bare else None
     if type_name is None and meant is not None:
         stem, suffix = os.path.splitext(source.rstrip("/").rpartition("/")[2])
         name = f"{stem}-{meant.upper()}{suffix if suffix == '.onnx' else '.gguf'}"
         hint = f"Use candle-convert quantize {source} {name} {meant.upper() if meant != output else output}"
-        raise UsageError(
-            "E-OUT-MISSING",
-            None,
-            f"missing argument OUT: {output!r} {'is' if is_type(output) else 'looks like'} a type",
-            hint=hint,
-        )
+        why = f"missing argument OUT: {output!r} {'is' if is_type(output) else 'looks like'} a type"
+        raise UsageError("E-OUT-MISSING", None, why, hint=hint)

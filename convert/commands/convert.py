@@ -73,21 +73,13 @@ def _quantize(inputs: list[str], output: str, values: dict[str, Any]) -> None:
         if value
     ]
     if given:
-        raise UsageError(
-            "E-OPTION",
-            None,
-            f"--quantize and {given[0]} contradict each other",
-            hint="--tensor-type chooses types for single tensors",
-        )
+        why = f"--quantize and {given[0]} contradict each other"
+        raise UsageError("E-OPTION", None, why, hint="--tensor-type chooses types for single tensors")
     options = shared_options.convert_options({**values, "tensor_type": (), "keep_quantized": False})
     format = planning.target_format(output, options)
     if format.graphs:
-        raise UsageError(
-            "E-OPTION",
-            output,
-            "--quantize is for GGUF outputs",
-            hint="For ONNX use candle-convert quantize IN OUT int8",
-        )
+        why = "--quantize is for GGUF outputs"
+        raise UsageError("E-OPTION", output, why, hint="For ONNX use candle-convert quantize IN OUT int8")
     graph = planning.opened(inputs, format, options)
     wanted = tuple(
         (pattern(name), type) for name, type in (shared_options.pair(text, "RE=TYPE") for text in values["tensor_type"])

@@ -128,12 +128,8 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
             "E-OPTION", None, f"{', '.join(sorted(wanted - set(TEXT_METRICS)))} and text metrics cannot be combined"
         )
     if "kld" in wanted and against is None:
-        raise UsageError(
-            "E-OPTION",
-            None,
-            "kld needs another model",
-            hint="Pass --against MODEL, usually the model before quantization",
-        )
+        why = "kld needs another model"
+        raise UsageError("E-OPTION", None, why, hint="Pass --against MODEL, usually the model before quantization")
     placed = shared_options.device(values)
     language, other = (
         None

@@ -106,12 +106,8 @@ def _calibrated(graph: Graph, values: dict[str, Any]) -> tuple[str | None, quant
     }
     ranges = {name: span for name, span in seen.ranges(values["method"]).items() if name in made}
     if not ranges:
-        raise UsageError(
-            "E-CALIB-DATA",
-            calib,
-            "has no ranges for the values of this network",
-            hint="Run calibrate on the model to be quantized",
-        )
+        why = "has no ranges for the values of this network"
+        raise UsageError("E-CALIB-DATA", calib, why, hint="Run calibrate on the model to be quantized")
     return None if saved else calib, ranges
 
 

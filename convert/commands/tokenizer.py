@@ -273,13 +273,8 @@ def export(path: str, output: str, force: bool, **values: Any) -> None:
 def _json(files: dict[str, bytes], path: str) -> bytes:
     """The tokenizer.json among a tokenizer's files."""
     if "tokenizer.json" not in files:
-        raise UnsupportedError(
-            "E-OUT-STREAM",
-            path,
-            "its tokenizer consists of several files",
-            found=", ".join(files),
-            hint="Use a directory",
-        )
+        why = "its tokenizer consists of several files"
+        raise UnsupportedError("E-OUT-STREAM", path, why, found=", ".join(files), hint="Use a directory")
     return files["tokenizer.json"]
 
 

@@ -141,7 +141,7 @@ def _networks_of(before: Graph, after: Graph) -> dict[str, tuple[Graph, Graph]]:
             why = "the models have different graphs"
             raise UsageError(
                 "E-VERIFY-GRAPHS", None, why, expected=", ".join(before.parts), found=", ".join(after.parts),
-                hint="Compare what they compute with --level none --prompt TEXT",
+                hint="Compare what they compute with --level none --prompt TEXT"
             )  # fmt: skip
         return {name: (part, after.parts[name]) for name, part in before.parts.items()}
     if (after.outputs or after.parts) and not before.outputs and not before.parts:

@@ -46,12 +46,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, str]:
             continue
         match = _LINE.fullmatch(line.removesuffix("\r"))
         if match is None:
-            raise FormatError(
-                "E-MANIFEST",
-                path,
-                f"line {number} is not of the form 'sha256  name'",
-                hint="Made by candle-convert hash --write",
-            )
+            why = f"line {number} is not of the form 'sha256  name'"
+            raise FormatError("E-MANIFEST", path, why, hint="Made by candle-convert hash --write")
         name = (
             re.sub(r"\\[\\nr]", lambda escape: _UNESCAPED[escape[0]], match["name"])
             if match["escaped"]

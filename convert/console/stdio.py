@@ -16,12 +16,9 @@ STREAM = "-"
 def refuse_stream(path: str, what: str) -> None:
     """UsageError for ``-`` where bytes are written by position and read back: they need a file."""
     if path == STREAM:
-        raise UsageError(
-            "E-OUT-STREAM",
-            None,
-            f"{what} cannot be written to standard output: tensors are written at offsets and read back",
-            hint="Use a file; only text (JSON, tokenizers, templates, reports) can be piped",
-        )
+        why = f"{what} cannot be written to standard output: tensors are written at offsets and read back"
+        hint = "Use a file; only text (JSON, tokenizers, templates, reports) can be piped"
+        raise UsageError("E-OUT-STREAM", None, why, hint=hint)
 
 
 def standard_output() -> Iterator[IO[bytes]]:

@@ -51,22 +51,12 @@ def matches(outputs: Mapping[str, Any], targets: Mapping[str, Any]) -> list[Matc
         )
     named = outputs if set(NAMES[:2]) <= set(outputs) else dict(zip(NAMES, outputs.values(), strict=False))
     if "scores" not in named:
-        raise UsageError(
-            "E-EVAL-TARGET",
-            None,
-            "the model has no output with scores",
-            expected=", ".join(NAMES),
-            found=", ".join(outputs),
-        )
+        why = "the model has no output with scores"
+        raise UsageError("E-EVAL-TARGET", None, why, expected=", ".join(NAMES), found=", ".join(outputs))
     boxes, scores = numpy.asarray(named["boxes"], numpy.float64), numpy.asarray(named["scores"], numpy.float64)
     if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.shape[:2] != boxes.shape[:2]:
-        raise UsageError(
-            "E-EVAL-SHAPE",
-            None,
-            "boxes and scores do not fit",
-            expected="[n, k, 4] and [n, k]",
-            found=[boxes.shape, scores.shape],
-        )
+        why = "boxes and scores do not fit"
+        raise UsageError("E-EVAL-SHAPE", None, why, expected="[n, k, 4] and [n, k]", found=[boxes.shape, scores.shape])
     if scores.ndim == 3:
         labels, scores = scores.argmax(axis=2), scores.max(axis=2)
     else:

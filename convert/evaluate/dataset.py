@@ -89,13 +89,8 @@ def _read(source: Source, inputs: Sequence[Value], size: int) -> Iterator[Batch]
     if not pictures:
         raise UsageError("E-EVAL-DATA", source.path, "contains neither npz files nor folders of images", hint=FORM)
     if len(inputs) != 1:
-        raise UsageError(
-            "E-EVAL-DATA",
-            source.path,
-            "contains images, but the model has several inputs",
-            found=len(inputs),
-            hint="Prepare an npz",
-        )
+        why = "contains images, but the model has several inputs"
+        raise UsageError("E-EVAL-DATA", source.path, why, found=len(inputs), hint="Prepare an npz")
     yield from _pictures(pictures, inputs[0], source.look, size)
 
 
@@ -127,22 +122,13 @@ def _arrays(path: Path, source: Source, inputs: Sequence[Value], size: int) -> I
         tensors = {names[0]: next(iter(tensors.values()))}
     missing = [name for name in names if name not in tensors]
     if missing:
-        raise UsageError(
-            "E-EVAL-DATA",
-            str(path),
-            f"lacks an array for the input {missing[0]!r}",
-            found=", ".join(tensors),
-            hint=FORM,
-        )
+        why = f"lacks an array for the input {missing[0]!r}"
+        raise UsageError("E-EVAL-DATA", str(path), why, found=", ".join(tensors), hint=FORM)
     right = {name: tensor for name, tensor in tensors.items() if name not in names}
     right = _labels(right, source, path)
     if any(not tensor.shape for tensor in tensors.values()):
-        raise UsageError(
-            "E-EVAL-DATA",
-            str(path),
-            "has an array without a sample axis",
-            hint="The first axis of every array must be the sample axis",
-        )
+        why = "has an array without a sample axis"
+        raise UsageError("E-EVAL-DATA", str(path), why, hint="The first axis of every array must be the sample axis")
     lengths = {tensors[name].shape[0] for name in names} | {tensor.shape[0] for tensor in right.values()}
     if len(lengths) != 1:
         raise UsageError(
@@ -166,13 +152,8 @@ def _labels(right: dict[str, Any], source: Source, path: Path) -> dict[str, Any]
         return {source.labels: right[source.labels]}
     if not Path(source.labels).is_file():
         found = ", ".join(right) or "nothing"
-        raise UsageError(
-            "E-EVAL-TARGET",
-            str(path),
-            f"lacks an array {source.labels!r}, and no such file exists",
-            found=found,
-            hint=FORM,
-        )
+        why = f"lacks an array {source.labels!r}, and no such file exists"
+        raise UsageError("E-EVAL-TARGET", str(path), why, found=found, hint=FORM)
     return {"labels": next(iter(convert.open(source.labels).weights.values()))}
 
 
@@ -182,11 +163,6 @@ def _fitting(array: np.ndarray, value: Value, path: Path) -> np.ndarray:
         return array
     wanted = value.dtype.as_numpy()
     if array.dtype != wanted and array.dtype.kind != wanted.kind and {array.dtype.kind, wanted.kind} - set("iu"):
-        raise UsageError(
-            "E-RUN-DTYPE",
-            str(path),
-            f"is not of input {value.name!r}'s dtype",
-            expected=str(wanted),
-            found=str(array.dtype),
-        )
+        why = f"is not of input {value.name!r}'s dtype"
+        raise UsageError("E-RUN-DTYPE", str(path), why, expected=str(wanted), found=str(array.dtype))
     return array.astype(wanted, copy=False)

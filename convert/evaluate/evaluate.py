@@ -102,13 +102,8 @@ def _outputs(session: Session, graph: Graph, batch: Batch, chosen: str | None) -
     wanted = [value.name for value in session.get_inputs()]
     if set(wanted) != set(feeds):
         if len(wanted) != len(feeds):
-            raise UsageError(
-                "E-EVAL-INPUT",
-                None,
-                "the models have different inputs",
-                expected=", ".join(feeds),
-                found=", ".join(wanted),
-            )
+            why = "the models have different inputs"
+            raise UsageError("E-EVAL-INPUT", None, why, expected=", ".join(feeds), found=", ".join(wanted))
         feeds = dict(zip(wanted, feeds.values(), strict=True))
     results = session.run(None, feeds)
     order = names if chosen is None else [chosen, *(name for name in names if name != chosen)]
@@ -123,12 +118,8 @@ def _counted(result: Any, count: int) -> Any:
 def _scored(metric: Metric, outputs: Mapping[str, Any], batch: Batch) -> list[Any]:
     found = list(metric.score(outputs, batch.targets))
     if len(found) != batch.count:
-        raise UsageError(
-            "E-EVAL-SHAPE",
-            None,
-            f"{metric.name} gives {counted(len(found), 'number')} for {counted(batch.count, 'sample')}",
-            hint="Return one number per sample",
-        )
+        why = f"{metric.name} gives {counted(len(found), 'number')} for {counted(batch.count, 'sample')}"
+        raise UsageError("E-EVAL-SHAPE", None, why, hint="Return one number per sample")
     return found
 
 

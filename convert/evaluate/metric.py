@@ -74,33 +74,18 @@ def top(count: int) -> Callable[[Arrays, Arrays], Sequence[float]]:
 
         scores, labels = _chosen(outputs), numpy.asarray(_target(outputs, targets))
         if scores.ndim < 2:
-            raise UsageError(
-                "E-EVAL-SHAPE",
-                None,
-                "scores need a class axis",
-                expected="[samples, classes]",
-                found=list(scores.shape),
-            )
+            why = "scores need a class axis"
+            raise UsageError("E-EVAL-SHAPE", None, why, expected="[samples, classes]", found=list(scores.shape))
         if labels.shape == scores.shape:
             labels = labels.argmax(axis=1)
         if labels.size != scores.size // scores.shape[1] or labels.shape[0] != scores.shape[0]:
-            raise UsageError(
-                "E-EVAL-SHAPE",
-                None,
-                "labels do not match the scores in shape",
-                expected=list(scores.shape),
-                found=list(labels.shape),
-            )
+            why = "labels do not match the scores in shape"
+            raise UsageError("E-EVAL-SHAPE", None, why, expected=list(scores.shape), found=list(labels.shape))
         labels = labels.reshape(scores.shape[0], 1, *scores.shape[2:]).astype(numpy.int64)
         if labels.size and not 0 <= labels.min() <= labels.max() < scores.shape[1]:
             found = f"{labels.min()} to {labels.max()}"
-            raise UsageError(
-                "E-EVAL-LABEL",
-                None,
-                "a label is not a class of the model",
-                expected=f"0 to {scores.shape[1] - 1}",
-                found=found,
-            )
+            why = "a label is not a class of the model"
+            raise UsageError("E-EVAL-LABEL", None, why, expected=f"0 to {scores.shape[1] - 1}", found=found)
         right = numpy.take_along_axis(scores, labels, axis=1)
         classes = numpy.arange(scores.shape[1]).reshape(1, -1, *[1] * (scores.ndim - 2))
         better = ((scores > right) | ((scores == right) & (classes < labels)) | numpy.isnan(right)).sum(axis=1)
@@ -115,13 +100,8 @@ def _pairs(outputs: Arrays, targets: Arrays) -> tuple[np.ndarray, np.ndarray]:
 
     found, right = _chosen(outputs), numpy.asarray(_target(outputs, targets))
     if found.shape != right.shape:
-        raise UsageError(
-            "E-EVAL-SHAPE",
-            None,
-            "targets are not of the output's shape",
-            expected=list(found.shape),
-            found=list(right.shape),
-        )
+        why = "targets are not of the output's shape"
+        raise UsageError("E-EVAL-SHAPE", None, why, expected=list(found.shape), found=list(right.shape))
     count = found.shape[0] if found.ndim else 1
     return found.astype(numpy.float64).reshape(count, -1), right.astype(numpy.float64).reshape(count, -1)
 
@@ -197,13 +177,8 @@ def custom(path: str) -> Metric:
 
         found = numpy.asarray(function(dict(outputs), dict(targets)), numpy.float64)
         if found.ndim > 1:
-            raise UsageError(
-                "E-EVAL-METRIC",
-                path,
-                "does not return one number per sample",
-                expected="[samples]",
-                found=list(found.shape),
-            )
+            why = "does not return one number per sample"
+            raise UsageError("E-EVAL-METRIC", path, why, expected="[samples]", found=list(found.shape))
         return found.reshape(-1).tolist()
 
     return Metric(Path(path).stem, score, mean, None)

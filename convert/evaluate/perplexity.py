@@ -125,13 +125,8 @@ def score(
 
 def _check(pieces: Sequence[np.ndarray], model: LanguageModel, other: LanguageModel | None) -> None:
     if other is not None and other.vocabulary != model.vocabulary:
-        raise UsageError(
-            "E-EVAL-VOCABULARY",
-            None,
-            "the models have different vocabularies",
-            expected=other.vocabulary,
-            found=model.vocabulary,
-        )
+        why = "the models have different vocabularies"
+        raise UsageError("E-EVAL-VOCABULARY", None, why, expected=other.vocabulary, found=model.vocabulary)
     check_vocabulary(max(int(piece.max()) for piece in pieces), model.vocabulary)
 
 

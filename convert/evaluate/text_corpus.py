@@ -39,13 +39,8 @@ def pieces(
     ids = numpy.array(tokenizer.encode("".join(map(_text, paths)), special=special, add_eos=False), numpy.int64)
     if len(ids) < 2 * context:
         hint = f"Use a longer text, or --context {max(SHORTEST, len(ids) // 2)}"
-        raise UsageError(
-            "E-EVAL-TEXT",
-            paths[0],
-            f"gives {counted(len(ids), 'token')}",
-            expected=f"at least {2 * context:,}",
-            hint=hint,
-        )
+        why = f"gives {counted(len(ids), 'token')}"
+        raise UsageError("E-EVAL-TEXT", paths[0], why, expected=f"at least {2 * context:,}", hint=hint)
     whole = ids[: len(ids) // context * context].reshape(-1, context)[:count]
     if tokenizer.opening:
         whole[:, 0] = tokenizer.opening[0]

@@ -49,12 +49,8 @@ class Selection:
         """The tensor as numbers; UnsupportedError where nothing decodes its type."""
         plain = tensor_values.plain(self.tensor)
         if plain is None:
-            raise UnsupportedError(
-                "E-DTYPE-VALUES",
-                None,
-                f"values of {self.tensor.dtype} cannot be shown",
-                hint="inspect shows its shape and size",
-            )
+            why = f"values of {self.tensor.dtype} cannot be shown"
+            raise UnsupportedError("E-DTYPE-VALUES", None, why, hint="inspect shows its shape and size")
         return plain
 
     def values(self, axes: Sequence[range | Sequence[int]] | None = None) -> np.ndarray:
@@ -65,13 +61,8 @@ class Selection:
         shape = tuple(len(axis) for axis in chosen)
         need, most = math.prod(shape) * plain.dtype.as_numpy().itemsize, current().memory
         if need > most:
-            raise LimitError(
-                "E-LIMIT-MEMORY",
-                None,
-                f"{need:,} bytes are selected",
-                expected=f"at most {most:,}",
-                hint="Select fewer rows",
-            )
+            why = f"{need:,} bytes are selected"
+            raise LimitError("E-LIMIT-MEMORY", None, why, expected=f"at most {most:,}", hint="Select fewer rows")
         out = numpy.empty(shape, plain.dtype.as_numpy())
         runs = [_runs(axis) for axis in chosen]
         for places in _product(runs):

@@ -110,12 +110,8 @@ def _key_heads(weights: dict[str, StoredTensor], said: dict[str, int], path: str
     keys, heads, width = weights.get("blk.0.attn_k.weight"), said["attention.head_count"], said["embedding_length"]
     if keys is None or heads < 1 or width % heads or keys.shape[0] % max(width // heads, 1):
         found = None if keys is None else list(keys.shape)
-        raise FormatError(
-            "E-LEGACY-HEADS",
-            path,
-            f"{heads} heads do not share {width} dimensions with the keys of the first layer",
-            found=found,
-        )
+        why = f"{heads} heads do not share {width} dimensions with the keys of the first layer"
+        raise FormatError("E-LEGACY-HEADS", path, why, found=found)
     return keys.shape[0] // (width // heads)
 
 

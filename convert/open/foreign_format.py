@@ -184,12 +184,8 @@ def refuse_folder(folder: Path, names: Iterable[str]) -> None:
         kind = kind_of(name, None)
         if kind is not None:
             path = folder if name == folder.name else folder / name
-            raise FormatError(
-                CODES.get(kind.is_a, CODE),
-                folder,
-                f"holds {kind.is_a}, {name}, and no weights that can be read",
-                hint=_filled(kind.hint, path),
-            )
+            why = f"holds {kind.is_a}, {name}, and no weights that can be read"
+            raise FormatError(CODES.get(kind.is_a, CODE), folder, why, hint=_filled(kind.hint, path))
 
 
 def _filled(hint: str, path: Path) -> str:

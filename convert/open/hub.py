@@ -30,12 +30,8 @@ def resolve(uri: str, revision: str | None = None, offline: bool = False) -> Pat
     """
     match = _URI.fullmatch(uri)
     if match is None or ".." in (match["file"] or "").split("/"):
-        raise UsageError(
-            "E-HUB-URI",
-            None,
-            f"{uri!r} is not hf://owner/repo[@revision][/file]",
-            hint="For example hf://owner/repo/model.safetensors",
-        )
+        why = f"{uri!r} is not hf://owner/repo[@revision][/file]"
+        raise UsageError("E-HUB-URI", None, why, hint="For example hf://owner/repo/model.safetensors")
     huggingface_hub = optional_package("huggingface_hub", "hf://")
     errors = optional_package("huggingface_hub.errors", "hf://")
     repo, file, revision = match["repo"], match["file"], match["revision"] or revision

@@ -102,13 +102,8 @@ class Adapter:
         alpha = float(self._patterned("alpha_pattern", module, self.setting("lora_alpha", 8, (int, float))))
         said = self._patterned("rank_pattern", module, self.setting("r", rank, int))
         if said != rank:
-            raise FormatError(
-                "E-LORA-SHAPE",
-                self.file,
-                f"the LoRA factors of {module!r} have another rank",
-                expected=said,
-                found=rank,
-            )
+            why = f"the LoRA factors of {module!r} have another rank"
+            raise FormatError("E-LORA-SHAPE", self.file, why, expected=said, found=rank)
         return self.strength * alpha / (math.sqrt(rank) if self.setting("use_rslora", False, bool) else rank)
 
     def _patterned(self, name: str, module: str, usual: Any) -> Any:
@@ -223,29 +218,17 @@ def _refuse_others(config: Mapping[str, Any], path: str) -> None:
     """What PEFT does beyond LoRA and DoRA, or what is trained for other weights."""
     kind = str(config.get("peft_type", "LORA"))
     if kind.upper() != "LORA":
-        raise UnsupportedError(
-            "E-LORA-KIND",
-            path,
-            f"unsupported adapter type {kind[:80]!r}",
-            hint="Only LORA can be merged (with or without DoRA)",
-        )
+        why = f"unsupported adapter type {kind[:80]!r}"
+        raise UnsupportedError("E-LORA-KIND", path, why, hint="Only LORA can be merged (with or without DoRA)")
     first = str(config.get("init_lora_weights", "")).lower()
     if first.startswith(CHANGES_BASE):
         hint = "Save it with PEFT's path_initial_model_for_weight_conversion, which converts it to a plain LoRA"
-        raise UnsupportedError(
-            "E-LORA-KIND",
-            path,
-            f"an adapter begun by {first[:80]!r} is to changed weights, not to the model's own",
-            hint=hint,
-        )
+        why = f"an adapter begun by {first[:80]!r} is to changed weights, not to the model's own"
+        raise UnsupportedError("E-LORA-KIND", path, why, hint=hint)
     for name in UNKNOWN:
         if config.get(name):
-            raise UnsupportedError(
-                "E-LORA-KIND",
-                path,
-                f"an adapter with {name} cannot be merged",
-                hint="Merge it with PEFT, and convert the result",
-            )
+            why = f"an adapter with {name} cannot be merged"
+            raise UnsupportedError("E-LORA-KIND", path, why, hint="Merge it with PEFT, and convert the result")
 
 
 def _places(graph: Graph, adapter: Adapter) -> dict[str, str]:
@@ -297,13 +280,8 @@ def _apply(graph: Graph, adapter: Adapter, module: str, update: Update, places: 
     )
     transposed = swapped and (update.embedding or not as_stored or adapter.setting("fan_in_fan_out", False, bool))
     if not as_stored and not transposed:
-        raise FormatError(
-            "E-LORA-SHAPE",
-            adapter.file,
-            f"the LoRA update of {module!r} does not match the shape of the weight",
-            expected=list(weight.shape),
-            found=[outputs, inputs],
-        )
+        why = f"the LoRA update of {module!r} does not match the shape of the weight"
+        raise FormatError("E-LORA-SHAPE", adapter.file, why, expected=list(weight.shape), found=[outputs, inputs])
     magnitude = update.parts.get("magnitude_vector")
     if magnitude is None and not update.embedding and adapter.setting("use_dora", False, bool):
         why = f"the adapter uses DoRA, but lacks {module}.lora_magnitude_vector"
@@ -321,13 +299,8 @@ def _add_bias(graph: Graph, adapter: Adapter, name: str, bias: StoredTensor, sca
     """Add an update of a bias, as one of rank 1."""
     old = graph.weights[name]
     if old.shape != bias.shape or len(bias.shape) != 1:
-        raise FormatError(
-            "E-LORA-SHAPE",
-            adapter.file,
-            f"the LoRA update of {name!r} does not match its shape",
-            expected=list(old.shape),
-            found=list(bias.shape),
-        )
+        why = f"the LoRA update of {name!r} does not match its shape"
+        raise FormatError("E-LORA-SHAPE", adapter.file, why, expected=list(old.shape), found=list(bias.shape))
     import numpy
 
     column = StoredTensor(bias.dtype, (*bias.shape, 1), bias.storage)

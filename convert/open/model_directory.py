@@ -128,12 +128,8 @@ def skipped(chosen: str, others: Sequence[str]) -> str:
 def several(folder: Path, names: Sequence[str]) -> UsageError:
     """The error for a directory of several models."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return UsageError(
-        "E-DIR-CHOICE",
-        folder,
-        f"holds {len(names)} weight files",
-        hint=f"Name one of them: {', '.join(names[:SHOWN])}{more}",
-    )
+    why = f"holds {len(names)} weight files"
+    return UsageError("E-DIR-CHOICE", folder, why, hint=f"Name one of them: {', '.join(names[:SHOWN])}{more}")
 
 
 def _rank(name: str) -> tuple[int, bool, bool, str]:

@@ -168,12 +168,8 @@ def merged(graphs: Iterable[Graph], what: str) -> Graph:
             )
         twice = whole.weights.keys() & part.weights.keys()
         if twice:
-            raise FormatError(
-                "E-SHARD-TWICE",
-                part.files[0],
-                f"tensor {min(twice)!r} is also in {what} before it",
-                hint="Is a shard given twice?",
-            )
+            why = f"tensor {min(twice)!r} is also in {what} before it"
+            raise FormatError("E-SHARD-TWICE", part.files[0], why, hint="Is a shard given twice?")
         whole.weights.update(part.weights)
         whole.metadata |= {key: value for key, value in part.metadata.items() if key not in whole.metadata}
         whole.attachments |= part.attachments
@@ -193,22 +189,14 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
     for name in sorted({*names.values(), *_unlisted(path, names)}):
         shard = contained(path.parent, name, source.path)
         if not os.path.exists(shard):
-            raise FileAccessError(
-                "E-SHARD-MISSING",
-                path,
-                f"the shard {name!r} is missing",
-                hint="Download all shards into the same folder",
-            )
+            why = f"the shard {name!r} is missing"
+            raise FileAccessError("E-SHARD-MISSING", path, why, hint="Download all shards into the same folder")
         shards[name] = read_file(shard, options, format)
     held = {tensor: name for name, part in shards.items() for tensor in part.weights}
     missing = names.keys() - held.keys()
     if missing:
-        raise FormatError(
-            "E-INDEX-TENSORS",
-            path,
-            f"tensor {min(missing)!r} is in none of the {counted(len(shards), 'shard')}",
-            hint="Check that all shards are from one download",
-        )
+        why = f"tensor {min(missing)!r} is in none of the {counted(len(shards), 'shard')}"
+        raise FormatError("E-INDEX-TENSORS", path, why, hint="Check that all shards are from one download")
     graph = merged(shards.values(), "a shard")
     elsewhere = sorted(tensor for tensor, name in held.items() if names.get(tensor) != name)
     if elsewhere:

@@ -78,12 +78,8 @@ class Recipe:
     def request(self, *, measure: bool = False) -> Quantization:
         """The same as the command line would ask for; reads the importance matrix."""
         if self.on_fallback not in recipe.ON_FALLBACK:
-            raise UsageError(
-                "E-OPTION",
-                None,
-                f"unknown on_fallback {self.on_fallback!r}",
-                hint=f"It is one of: {', '.join(recipe.ON_FALLBACK)}",
-            )
+            why = f"unknown on_fallback {self.on_fallback!r}"
+            raise UsageError("E-OPTION", None, why, hint=f"It is one of: {', '.join(recipe.ON_FALLBACK)}")
         automatic = self.target_bpw is not None or self.target_size is not None
         name = AUTO if automatic and self.type is None else self.type
         typed = (

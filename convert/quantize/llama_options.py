@@ -59,12 +59,8 @@ def override(text: str) -> tuple[str, Any]:
     key, equals, rest = text.partition("=")
     kind, colon, value = rest.partition(":")
     if not (key and equals and colon):
-        raise UsageError(
-            "E-OPTION",
-            None,
-            f"{text!r} is not of the form KEY=TYPE:VALUE",
-            hint="Example: llama.context_length=int:4096",
-        )
+        why = f"{text!r} is not of the form KEY=TYPE:VALUE"
+        raise UsageError("E-OPTION", None, why, hint="Example: llama.context_length=int:4096")
     try:
         if kind == "int":
             number = int(value)

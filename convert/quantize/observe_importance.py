@@ -47,12 +47,8 @@ class Observed:
         """Count one more piece for tensors that get the same rows."""
         for name in names:
             if not np.isfinite(sums).all():
-                raise FormatError(
-                    "E-NAN",
-                    None,
-                    f"activations multiplied with {name} are not finite",
-                    hint="Check the model for damage, or try it in f32",
-                )
+                why = f"activations multiplied with {name} are not finite"
+                raise FormatError("E-NAN", None, why, hint="Check the model for damage, or try it in f32")
             self.sums[name] = self.sums.get(name, 0) + sums.astype(np.float64)
             self.counts[name] = self.counts.get(name, 0) + counts.astype(np.float64)
 

@@ -40,12 +40,8 @@ def _numbers(graph: Graph, layers: frozenset[int]) -> dict[int, int | None]:
     present = sorted({int(match[1]) for name in graph.weights if (match := _BLOCK.search(name))})
     missing = layers - set(present)
     if missing:
-        raise UsageError(
-            "E-PRUNE",
-            None,
-            f"no block {min(missing)} in the model",
-            hint=f"The model has the blocks {_ranges(present)}",
-        )
+        why = f"no block {min(missing)} in the model"
+        raise UsageError("E-PRUNE", None, why, hint=f"The model has the blocks {_ranges(present)}")
     if layers >= set(present):
         raise UsageError("E-PRUNE", None, "pruning would leave no block", hint="Prune fewer layers")
     first, numbers = min(layers), {}

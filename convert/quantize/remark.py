@@ -93,12 +93,8 @@ def refuse(
         choice for choice in changed if isinstance(choice.dtype, BlockType) and codec_of(choice.dtype).encoder is None
     ]
     if unable:
-        raise UnsupportedError(
-            "E-QUANT-ENCODE",
-            None,
-            f"blocks of type {unable[0].dtype.name} can only be decoded",
-            hint="See candle-convert types",
-        )
+        why = f"blocks of type {unable[0].dtype.name} can only be decoded"
+        raise UnsupportedError("E-QUANT-ENCODE", None, why, hint="See candle-convert types")
 
 
 def _nothing(choices: Sequence[Choice]) -> str:

@@ -72,12 +72,8 @@ def by_command(command: str) -> Fails:
             except subprocess.TimeoutExpired:
                 return True
             except OSError as error:
-                raise UsageError(
-                    "E-GRAPH-COMMAND",
-                    None,
-                    f"the command of --fails cannot be started: {error.strerror}",
-                    found=command,
-                ) from error
+                why = f"the command of --fails cannot be started: {error.strerror}"
+                raise UsageError("E-GRAPH-COMMAND", None, why, found=command) from error
 
     return fails
 

@@ -162,14 +162,8 @@ def _loaded(text: str, name: str, value: Value) -> np.ndarray:
     array = tensors[member].numpy()
     if value.dtype is not None and value.dtype is not STRING and array.dtype != value.dtype.as_numpy():
         hint = f"Convert it first: candle-convert convert {Path(text).name} x.npz --dtype {value.dtype.name}"
-        raise UsageError(
-            "E-RUN-DTYPE",
-            text,
-            f"is not of input {name!r}'s dtype",
-            expected=value.dtype.name,
-            found=str(array.dtype),
-            hint=hint,
-        )
+        why = f"is not of input {name!r}'s dtype"
+        raise UsageError("E-RUN-DTYPE", text, why, expected=value.dtype.name, found=str(array.dtype), hint=hint)
     return array
 
 

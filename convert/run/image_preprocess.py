@@ -45,12 +45,8 @@ def image_files(folder: Path, classes: Sequence[str] | None = None) -> list[tupl
     numbers = {name: number for number, name in enumerate(classes or names)}
     unknown = [name for name in names if name not in numbers]
     if unknown:
-        raise UsageError(
-            "E-EVAL-CLASSES",
-            str(folder),
-            f"has a folder {unknown[0]!r} that is not a class",
-            hint="One name per line in --classes FILE",
-        )
+        why = f"has a folder {unknown[0]!r} that is not a class"
+        raise UsageError("E-EVAL-CLASSES", str(folder), why, hint="One name per line in --classes FILE")
     return [
         (path, numbers[name])
         for name in names
@@ -73,13 +69,8 @@ class Camera:
         self.name = value.name
         self.dtype = "uint8" if value.dtype is not None and value.dtype.name == "u8" else "float32"
         if len(shape) != 4:
-            raise UsageError(
-                "E-EVAL-INPUT",
-                None,
-                f"input {value.name!r} does not take images",
-                expected="4 dimensions",
-                found=len(shape),
-            )
+            why = f"input {value.name!r} does not take images"
+            raise UsageError("E-EVAL-INPUT", None, why, expected="4 dimensions", found=len(shape))
         self.layout = look.layout or ("nhwc" if shape[3] in (1, 3) and shape[1] not in (1, 3) else "nchw")
         height, width, channels = (shape[index] for index in ((1, 2, 3) if self.layout == "nhwc" else (2, 3, 1)))
         self.grey = channels == 1
@@ -88,12 +79,8 @@ class Camera:
         elif isinstance(height, int) and isinstance(width, int) and min(height, width) > 0:
             self.size = (height, width)
         else:
-            raise UsageError(
-                "E-EVAL-SIZE",
-                None,
-                f"the model does not state the size of its input {value.name!r}",
-                hint="Pass it: --size 224x224",
-            )
+            why = f"the model does not state the size of its input {value.name!r}"
+            raise UsageError("E-EVAL-SIZE", None, why, hint="Pass it: --size 224x224")
         self.look = look
 
     def shot(self, path: Path) -> np.ndarray:

@@ -76,11 +76,8 @@ def _value(content: str, path: str | None) -> Any:
             elif isinstance(event, yaml.ScalarEvent):
                 (open_[-1][1] if open_ else root).append(_scalar(event))
     except yaml.YAMLError as error:
-        raise FormatError(
-            "E-CARD",
-            path,
-            f"the front matter of the model card is not valid YAML: {' '.join(str(error).split())[:200]}",
-        ) from error
+        why = f"the front matter of the model card is not valid YAML: {' '.join(str(error).split())[:200]}"
+        raise FormatError("E-CARD", path, why) from error
     return root[0] if root else None
 
 

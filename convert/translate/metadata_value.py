@@ -57,12 +57,8 @@ def typed(text: str, kind: str | None, old: Meta = None) -> Meta:
     kind = kind or {"int": "i64", "float": "f64", "none": "str", "bytes": "str"}.get(kind_of(old), kind_of(old))
     base = kind.removesuffix("[]")
     if base not in TYPES or kind == "json[]":
-        raise UsageError(
-            "E-META-TYPE",
-            None,
-            f"unknown metadata type {kind!r}",
-            hint=f"Types: {', '.join(TYPES)}, and lists such as i32[]",
-        )
+        why = f"unknown metadata type {kind!r}"
+        raise UsageError("E-META-TYPE", None, why, hint=f"Types: {', '.join(TYPES)}, and lists such as i32[]")
     try:
         if kind == "json":
             return json.loads(text, parse_constant=_no_constant)

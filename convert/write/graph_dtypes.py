@@ -32,13 +32,9 @@ def graph_dtype(graph: Graph, options: Options) -> str | None:
     """The dtype that ``--dtype`` names for a graph, ``auto`` being resolved; UnsupportedError for other types."""
     for name in (options.dtype, *(dtype for _, dtype in options.tensor_types)):
         if name not in (None, AUTO) and (dtype := dtype_named(name)).name not in TAKEN:
-            raise UnsupportedError(
-                "E-ONNX-DTYPE",
-                None,
-                f"an ONNX graph is not written with weights of type {dtype.name}",
-                expected=", ".join((*TAKEN, AUTO)),
-                hint="candle-convert quantize OUT.onnx int8 (or int4, uint8, fp8) quantizes the weights of a graph",
-            )
+            why = f"an ONNX graph is not written with weights of type {dtype.name}"
+            hint = "candle-convert quantize OUT.onnx int8 (or int4, uint8, fp8) quantizes the weights of a graph"
+            raise UnsupportedError("E-ONNX-DTYPE", None, why, expected=", ".join((*TAKEN, AUTO)), hint=hint)
     found = Cast(options.dtype).of_all(graph)
     return None if found is None else found.name
 

@@ -409,12 +409,8 @@ def _refuse_part(graph: Graph, options: Options) -> None:
     chosen |= {"--include, --exclude, --rename or --map": options.select != Select()}
     given = [name for name, value in chosen.items() if value]
     if (graph.nodes or graph.parts) and given:
-        raise UsageError(
-            "E-OPTION-NODES",
-            None,
-            f"{given[0]} changes weights alone, and the nodes of the graph would not fit them any more",
-            hint="candle-convert graph rename changes the names of a graph",
-        )
+        why = f"{given[0]} changes weights alone, and the nodes of the graph would not fit them any more"
+        raise UsageError("E-OPTION-NODES", None, why, hint="candle-convert graph rename changes the names of a graph")
 
 
 def refuse_graphs(graph: Graph, format: Format, output: Path) -> None:
@@ -488,12 +484,8 @@ def _check_holdable(graph: Graph, format: Format) -> None:
         if quantized:
             source = shlex.quote(graph.files[0]) if graph.files else "IN"
             hint = f"Use candle-convert dequantize {source} OUT{format.suffixes[0]}, or --dtype f16"
-        raise UnsupportedError(
-            "E-OUT-DTYPE",
-            None,
-            f"{format.name} cannot hold {len(wrong)} of {counted(len(graph), 'tensor')}: {shown}{more}",
-            hint=hint,
-        )
+        why = f"{format.name} cannot hold {len(wrong)} of {counted(len(graph), 'tensor')}: {shown}{more}"
+        raise UnsupportedError("E-OUT-DTYPE", None, why, hint=hint)
     parts = [name for name, tensor in graph.weights.items() if exact_nbytes(tensor.dtype, tensor.shape) is None]
     if parts and not format.ragged:
         raise UnsupportedError(
@@ -518,12 +510,9 @@ def _check_holdable(graph: Graph, format: Format) -> None:
             hint="Leave them out with --exclude",
         )
     if format.graphs and not graph.nodes and not graph.outputs:
-        raise UnsupportedError(
-            "E-OUT-NODES",
-            None,
-            f"the model is weights without a graph, {format.name} is a graph of nodes",
-            hint="Export the model itself to ONNX, or write its weights to safetensors, gguf or npz",
-        )
+        why = f"the model is weights without a graph, {format.name} is a graph of nodes"
+        hint = "Export the model itself to ONNX, or write its weights to safetensors, gguf or npz"
+        raise UnsupportedError("E-OUT-NODES", None, why, hint=hint)
 
 
 def _attachment_file(name: str, storage: Storage) -> FileLayout:

@@ -43,12 +43,8 @@ def verify(plan: Plan, staging: Staging, progress: Progress) -> int:
         name, wanted, written = compared[index]
         for start, stop in ranges[index]:
             if not _equal(wanted.storage, written.storage, start, stop):
-                raise VerifyError(
-                    "E-VERIFY",
-                    plan.folder,
-                    f"tensor {name!r} differs near its byte {start:,}",
-                    hint="Please report this",
-                )
+                why = f"tensor {name!r} differs near its byte {start:,}"
+                raise VerifyError("E-VERIFY", plan.folder, why, hint="Please report this")
             with lock:
                 progress.advance(stop - start)
 

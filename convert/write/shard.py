@@ -38,12 +38,8 @@ def split(graph: Graph, path: str, output: str, options: Options) -> Plan:
     shards = [file for file in made.files if file.name not in made.attached]
     too_large = (options.shard_nbytes or nbytes) < nbytes or (options.shard_tensors or count) < count
     if len(shards) == 1 and too_large and count > 1:
-        raise UnsupportedError(
-            "E-OUT-SHARDS",
-            target,
-            f"{format.name} is written as one file only",
-            hint="Use --to safetensors or --to gguf",
-        )
+        why = f"{format.name} is written as one file only"
+        raise UnsupportedError("E-OUT-SHARDS", target, why, hint="Use --to safetensors or --to gguf")
     refuse_inputs(made)
     return made
 

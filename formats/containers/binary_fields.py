@@ -34,13 +34,9 @@ class Fields:
     def need(self, nbytes: int, what: str) -> None:
         """FormatError if fewer than `nbytes` bytes are left."""
         if nbytes > self.left:
-            raise FormatError(
-                self.code,
-                self.source.path,
-                f"{nbytes - self.left:,} bytes are missing: {what} needs {nbytes:,}, {self.left:,} are left",
-                at=self.at,
-                hint="The file is truncated or damaged; download it again",
-            )
+            why = f"{nbytes - self.left:,} bytes are missing: {what} needs {nbytes:,}, {self.left:,} are left"
+            hint = "The file is truncated or damaged; download it again"
+            raise FormatError(self.code, self.source.path, why, at=self.at, hint=hint)
 
     def bytes(self, nbytes: int, what: str) -> bytes:
         """The next `nbytes` bytes."""

@@ -280,13 +280,8 @@ def _refuse_structure(text: str, place: ArrayLocation) -> NoReturn:
 def _refuse_object(text: str, place: ArrayLocation) -> None:
     if _OBJECT.search(text):
         hint = "Save it again as a numeric array"
-        raise UnsafeFileError(
-            "E-NPZ-PICKLE",
-            place.source.path,
-            f"{place.what} holds Python objects, which are a pickle",
-            at=place.at,
-            hint=hint,
-        )
+        why = f"{place.what} holds Python objects, which are a pickle"
+        raise UnsafeFileError("E-NPZ-PICKLE", place.source.path, why, at=place.at, hint=hint)
 
 
 def _unsupported(place: ArrayLocation, why: str, hint: str, code: str = "E-NPZ-DTYPE") -> UnsupportedError:

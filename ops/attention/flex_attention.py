@@ -82,10 +82,8 @@ def flex_attention(
         def run(scores: np.ndarray) -> np.ndarray:
             (made,) = call.run(graph, [scores])
             if not isinstance(made, np.ndarray) or made.shape != scores.shape:
-                raise shape_error(
-                    "FlexAttention",
-                    f"a subgraph gives {getattr(made, 'shape', 'no tensor')} for scores of shape {scores.shape}",
-                )
+                why = f"a subgraph gives {getattr(made, 'shape', 'no tensor')} for scores of shape {scores.shape}"
+                raise shape_error("FlexAttention", why)
             return made.astype(precision, copy=False)
 
         return run

@@ -109,16 +109,12 @@ def linear_attention(
     The state is [batch, key heads, size, value size], held in f32; `decay` is the logarithm of what is kept of it.
     """
     if q_num_heads < 1 or kv_num_heads < 1 or q_num_heads % kv_num_heads or update_rule not in RULES:
-        raise shape_error(
-            "LinearAttention",
-            f"{q_num_heads} query heads, {kv_num_heads} key heads and rule {update_rule!r} do not fit together",
-        )
+        why = f"{q_num_heads} query heads, {kv_num_heads} key heads and rule {update_rule!r} do not fit together"
+        raise shape_error("LinearAttention", why)
     gated, corrected = RULES[update_rule]
     if gated != (decay is not None) or corrected != (beta is not None):
-        raise shape_error(
-            "LinearAttention",
-            f"rule {update_rule!r} takes {'a' if gated else 'no'} decay and {'a' if corrected else 'no'} beta",
-        )
+        why = f"rule {update_rule!r} takes {'a' if gated else 'no'} decay and {'a' if corrected else 'no'} beta"
+        raise shape_error("LinearAttention", why)
     q, k, v = _split(query, q_num_heads), _split(key, kv_num_heads), _split(value, kv_num_heads)
     length, batch, _, depth = q.shape
     shape = (batch, kv_num_heads, depth, v.shape[3])
@@ -131,10 +127,8 @@ def linear_attention(
         or v.shape[:2] != (length, batch)
         or (past_state is not None and past_state.shape != shape)
     ):
-        raise shape_error(
-            "LinearAttention",
-            f"query, key and value of shapes {query.shape}, {key.shape} and {value.shape} do not fit together",
-        )
+        why = f"query, key and value of shapes {query.shape}, {key.shape} and {value.shape} do not fit together"
+        raise shape_error("LinearAttention", why)
     state = np.zeros(shape, np.float32) if past_state is None else past_state.astype(np.float32)
     kept = None if decay is None else np.exp(_split(decay, kv_num_heads))[..., None]
     rate = None if beta is None else _split(beta, kv_num_heads if beta.shape[2] == kv_num_heads else 1)

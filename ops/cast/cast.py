@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.base.errors import UnsupportedError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BY_ONNX, DType
+from ..rules.shape_rules import model_error
 from .conversion_rules import cast_to
 
 ONNX_NAMES = {
@@ -130,13 +131,8 @@ def bit_cast(x: np.ndarray, *, to: int) -> np.ndarray:
 
     source, wanted = of_numpy(x.dtype), element_type(to)
     if source.bits != wanted.bits:
-        raise UsageError(
-            "E-OP-DTYPE",
-            None,
-            "BitCast keeps the width",
-            expected=f"{source.bits} bits",
-            found=f"{wanted.bits} bits",
-            hint="Correct the model",
+        raise model_error(
+            "BitCast keeps the width", "E-OP-DTYPE", expected=f"{source.bits} bits", found=f"{wanted.bits} bits"
         )
     numpy = wanted.as_numpy()
     if source.bits >= 8:

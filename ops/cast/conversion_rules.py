@@ -6,6 +6,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import DType
+from ..rules.shape_rules import model_error
 
 EIGHT_BITS = ("f8_e4m3", "f8_e4m3fnuz", "f8_e5m2", "f8_e5m2fnuz")
 SPECIAL_STRINGS = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
@@ -63,14 +64,7 @@ def _to_eight_bits(x: np.ndarray, wanted: np.dtype, saturate: bool) -> np.ndarra
 def _to_powers_of_two(x: np.ndarray, saturate: bool, round_mode: str) -> np.ndarray:
     """Exponents as bytes: 2**(byte - 127), 255 is NaN. The sign is lost."""
     if round_mode not in ("up", "down", "nearest"):
-        raise UsageError(
-            "E-OP-VALUE",
-            None,
-            "Cast has no such rounding",
-            expected="up, down or nearest",
-            found=round_mode,
-            hint="Correct the model",
-        )
+        raise model_error("Cast has no such rounding", expected="up, down or nearest", found=round_mode)
     bits = np.ascontiguousarray(x).view(np.uint32)
     exponent = ((bits >> 23) & 0xFF).astype(np.int32)
     fraction = bits & 0x7FFFFF
@@ -121,11 +115,5 @@ def _integer(text: object) -> int:
 
 
 def _no_number(text: object) -> UsageError:
-    return UsageError(
-        "E-OP-TEXT",
-        None,
-        "Cast of a string that is not a number",
-        expected="digits, INF or NaN",
-        found=repr(text)[:60],
-        hint="Correct it",
-    )
+    why = "Cast of a string that is not a number"
+    return UsageError("E-OP-TEXT", None, why, expected="digits, INF or NaN", found=repr(text)[:60], hint="Correct it")

@@ -22,13 +22,8 @@ def all_gather(x: np.ndarray, *, group: str = "", ranks: int = 1) -> np.ndarray:
     1 for the group without a name."""
     found = communicator(group).all_gather(x)
     if len(found) != ranks:
-        raise UsageError(
-            "E-RANK-GROUP",
-            None,
-            f"the group {group!r} has other ranks than the model was cut for",
-            expected=ranks,
-            found=len(found),
-        )
+        why = f"the group {group!r} has other ranks than the model was cut for"
+        raise UsageError("E-RANK-GROUP", None, why, expected=ranks, found=len(found))
     return found
 
 

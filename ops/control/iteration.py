@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import LimitError, UnsupportedError
-from ...runtime.base.limits import current
+from ...runtime.base.limits import current, time_error
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Value
 from ..rules.axes import input_error
@@ -38,19 +38,10 @@ class Iterations:
             why = f"{self.operator} collects more than {current().memory:,} bytes"
             raise LimitError("E-RUN-MEMORY", None, why, hint="Raise it with --limit memory=8GiB")
         if any(isinstance(item, list) and len(item) > current().entries for item in state):
-            raise LimitError(
-                "E-RUN-MEMORY",
-                None,
-                f"{self.operator} makes a sequence of more than {current().entries:,} tensors",
-                hint="Raise it with --limit entries=10000000",
-            )
+            why = f"{self.operator} makes a sequence of more than {current().entries:,} tensors"
+            raise LimitError("E-RUN-MEMORY", None, why, hint="Raise it with --limit entries=10000000")
         if time.monotonic() > self.deadline:
-            raise LimitError(
-                "E-RUN-TIME",
-                None,
-                f"{self.operator} runs for more than {current().time:g} s",
-                hint="Raise it with --limit time=30m",
-            )
+            raise time_error(self.operator)
 
     def stacked(self, call: Call, axes: Sequence[int], backwards: Sequence[int]) -> list[Any]:
         """The tensors of all iterations as one, along an axis for each output, the last iteration first where it goes
@@ -75,24 +66,15 @@ class Iterations:
                 self.operator, f"output {value.name!r} of its body changes its shape or dtype between iterations"
             )
         if not -items[0].ndim - 1 <= axis <= items[0].ndim:
-            raise input_error(
-                self.operator,
-                "the axis to collect along does not exist",
-                "E-OP-AXIS",
-                expected=f"below {items[0].ndim + 1}",
-                found=axis,
-            )
+            why = "the axis to collect along does not exist"
+            raise input_error(self.operator, why, "E-OP-AXIS", expected=f"below {items[0].ndim + 1}", found=axis)
         return call.stacked(items[::-1] if reverse else items, axis)
 
     def _nothing(self, value: Value, axis: int) -> np.ndarray:
         """What no iteration gives: length zero along the axis, unknown lengths are zero, too."""
         if value.dtype is None:
-            raise UnsupportedError(
-                "E-OP-DTYPE",
-                None,
-                f"{self.operator} does not iterate, and the dtype of its output {value.name!r} is unknown",
-                hint="Give the outputs of its body types",
-            )
+            why = f"{self.operator} does not iterate, and the dtype of its output {value.name!r} is unknown"
+            raise UnsupportedError("E-OP-DTYPE", None, why, hint="Give the outputs of its body types")
         lengths = [dim if isinstance(dim, int) else 0 for dim in value.shape or ()]
         lengths.insert(axis + len(lengths) + 1 if axis < 0 else axis, 0)
         return np.zeros(lengths, value.dtype.as_numpy())
@@ -101,12 +83,8 @@ class Iterations:
 def outputs_of(operator: str, call: Call, found: Sequence[Any], count: int) -> list[Any]:
     """The outputs that a body gave; UsageError where their number is not the node's."""
     if len(found) != count:
-        raise input_error(
-            operator,
-            f"its body and the node {call.node.name!r} differ in their outputs",
-            expected=count,
-            found=len(found),
-        )
+        why = f"its body and the node {call.node.name!r} differ in their outputs"
+        raise input_error(operator, why, expected=count, found=len(found))
     return list(found)
 
 

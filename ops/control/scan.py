@@ -79,12 +79,8 @@ def scan(
     entry to the first."""
     states = len(inputs) - num_scan_inputs
     if not 0 < num_scan_inputs <= len(inputs):
-        raise input_error(
-            "Scan",
-            "the number of scan inputs is not among its inputs",
-            expected=f"up to {len(inputs)}",
-            found=num_scan_inputs,
-        )
+        why = "the number of scan inputs is not among its inputs"
+        raise input_error("Scan", why, expected=f"up to {len(inputs)}", found=num_scan_inputs)
     axes = [
         axis_in("Scan", axis, item.ndim)
         for axis, item in zip(_given(scan_input_axes, num_scan_inputs), inputs[states:], strict=True)

@@ -127,10 +127,8 @@ def conv_transpose(
         or w.shape[0] % group
         or list(kernel_shape or w.shape[2:]) != list(w.shape[2:])
     ):
-        raise shape_error(
-            "ConvTranspose",
-            f"an input of shape {x.shape} and a kernel of shape {w.shape} do not match in {group} groups",
-        )
+        why = f"an input of shape {x.shape} and a kernel of shape {w.shape} do not match in {group} groups"
+        raise shape_error("ConvTranspose", why)
     each = w.shape[1]
     if b is not None and b.shape != (group * each,):
         raise shape_error("ConvTranspose", f"a bias of shape {b.shape} does not match {group * each} output channels")

@@ -44,12 +44,8 @@ def fitting(name: str) -> Callable[[Compute], Compute]:
                 return compute(*inputs, **attributes)
             except ValueError as error:
                 shapes = ", ".join(str(item.shape) for item in inputs if isinstance(item, np.ndarray))
-                raise UsageError(
-                    "E-OP-SHAPE",
-                    None,
-                    f"{name} of shapes {shapes} is not possible",
-                    hint="Compare them with the model's",
-                ) from error
+                why = f"{name} of shapes {shapes} is not possible"
+                raise UsageError("E-OP-SHAPE", None, why, hint="Compare them with the model's") from error
 
         return checked
 

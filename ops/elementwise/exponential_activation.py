@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
 from ...runtime.ir.op import case
 from ..rules.expression import Term, lowered
+from ..rules.shape_rules import model_error
 from .declare import elementwise
 from .erf import erf_of
 
@@ -139,12 +139,5 @@ def gelu(x: np.ndarray, *, approximate: str = "none") -> np.ndarray:
     if approximate == "tanh":
         return 0.5 * x * (1 + np.tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)))
     if approximate != "none":
-        raise UsageError(
-            "E-OP-VALUE",
-            None,
-            "Gelu knows no such approximation",
-            expected="none or tanh",
-            found=approximate,
-            hint="Correct the model",
-        )
+        raise model_error("Gelu knows no such approximation", expected="none or tanh", found=approximate)
     return 0.5 * x * (1 + erf_of(x * SQRT_HALF))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
 from ...runtime.ir.op import case
-from ..rules.shape_rules import same_as_input
+from ..rules.shape_rules import model_error, same_as_input
 from .declare import binary, broadcast_to_one, elementwise, followed, truth
 
 
@@ -143,14 +142,7 @@ def _shift(x: int, y: int, direction: str) -> int:
 def bit_shift(x: np.ndarray, y: np.ndarray, *, direction: str) -> np.ndarray:
     """Bits moved by `y` places to the LEFT or RIGHT; places outside of the dtype leave nothing but the sign."""
     if direction not in ("LEFT", "RIGHT"):
-        raise UsageError(
-            "E-OP-VALUE",
-            None,
-            "BitShift knows no such direction",
-            expected="LEFT or RIGHT",
-            found=direction,
-            hint="Correct the model",
-        )
+        raise model_error("BitShift knows no such direction", expected="LEFT or RIGHT", found=direction)
     bits = x.dtype.itemsize * 8
     inside = (y >= 0) & (y < bits)
     places = np.where(inside, y, 0).astype(x.dtype)

@@ -67,12 +67,8 @@ def scatter_elements(
 ) -> np.ndarray:
     """`data` with one update for each index: its place is the index's own, but for `axis`, where it is the index."""
     if indices.shape != updates.shape:
-        raise input_error(
-            "ScatterElements",
-            "indices and updates differ in shape",
-            expected=list(indices.shape),
-            found=list(updates.shape),
-        )
+        why = "indices and updates differ in shape"
+        raise input_error("ScatterElements", why, expected=list(indices.shape), found=list(updates.shape))
     return written("ScatterElements", data, positions("ScatterElements", data.shape, indices, axis), updates, reduction)
 
 
@@ -159,24 +155,15 @@ def tensor_scatter(
         update.shape[along] if update.ndim == past_cache.ndim else 0,
     )
     if along == 0 or update.shape != (*past_cache.shape[:along], length, *past_cache.shape[along + 1 :]):
-        raise input_error(
-            "TensorScatter",
-            "the update does not fit the cache",
-            expected=list(past_cache.shape),
-            found=list(update.shape),
-        )
+        why = "the update does not fit the cache"
+        raise input_error("TensorScatter", why, expected=list(past_cache.shape), found=list(update.shape))
     first = np.zeros(batch, np.int64) if write_indices is None else write_indices
     places = first.reshape(batch, 1) + np.arange(length)
     if mode == "circular" and longest:
         places = places % longest
     if places.size and not (places.min() >= 0 and places.max() < longest):
-        raise input_error(
-            "TensorScatter",
-            "the update ends outside of the cache",
-            "E-OP-INDEX",
-            expected=f"below {longest}",
-            found=places.max(),
-        )
+        why = "the update ends outside of the cache"
+        raise input_error("TensorScatter", why, "E-OP-INDEX", expected=f"below {longest}", found=places.max())
     result = past_cache.copy()
     np.moveaxis(result, along, 1)[np.arange(batch)[:, None], places] = np.moveaxis(update, along, 1)
     return result

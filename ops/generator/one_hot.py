@@ -41,11 +41,8 @@ def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis:
     are nowhere."""
     at = axis_in("OneHot", axis, indices.ndim + 1)
     if depth.size != 1 or values.size != 2 or depth.reshape(-1)[0] < 0:
-        raise input_error(
-            "OneHot",
-            "depth is not a length, or values does not have two elements",
-            found=f"depth {depth.tolist()}, {values.size} values",
-        )
+        why = "depth is not a length, or values does not have two elements"
+        raise input_error("OneHot", why, found=f"depth {depth.tolist()}, {values.size} values")
     length = int(depth.reshape(-1)[0])
     shape = allowed((*indices.shape, length), values.dtype.itemsize, "OneHot")
     result = np.empty((indices.size, length), values.dtype)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.errors import FormatError
 from ...runtime.ir.op import case, op
-from ...runtime.ir.shape_inference import CHECK, Inference
+from ...runtime.ir.shape_inference import Inference
 from ..rules.output_limit import allowed
 from ..rules.precision import widened
+from ..rules.shape_rules import shape_error
 
 
 def _infer(node: Inference) -> None:
@@ -41,12 +41,7 @@ def affine_grid(theta: np.ndarray, size: np.ndarray, *, align_corners: int = 0) 
     lengths = [int(length) for length in size[2:]]
     rank = len(lengths)
     if theta.shape != (int(size[0]), rank, rank + 1) or min(lengths) < 0:
-        raise FormatError(
-            "E-OP-SHAPE",
-            None,
-            f"AffineGrid: matrices of shape {theta.shape} do not fit the size {size.tolist()}",
-            hint=CHECK,
-        )
+        raise shape_error("AffineGrid", f"matrices of shape {theta.shape} do not fit the size {size.tolist()}")
     allowed((len(theta), *lengths, rank + 1), theta.itemsize, "AffineGrid")
     allowed((sum(lengths),), 16, "AffineGrid")
     axes = [_positions(length, bool(align_corners)) for length in lengths]

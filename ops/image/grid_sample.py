@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 
-from ...runtime.base.errors import FormatError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
-from ...runtime.ir.shape_inference import CHECK, Inference
+from ...runtime.ir.shape_inference import Inference
 from ..rules.output_limit import allowed
+from ..rules.shape_rules import shape_error
 from .interpolation import FILTERS
 from .resize import back
 
@@ -59,16 +59,9 @@ def grid_sample(
         or grid.shape[-1] != rank
         or not math.prod(x.shape[2:])
     ):
-        raise FormatError(
-            "E-OP-SHAPE",
-            None,
-            f"GridSample: a grid of shape {grid.shape} does not fit an input of shape {x.shape}",
-            hint=CHECK,
-        )
+        raise shape_error("GridSample", f"a grid of shape {grid.shape} does not fit an input of shape {x.shape}")
     if padding_mode not in PADDINGS or (mode != "nearest" and mode not in FILTERS):
-        raise FormatError(
-            "E-OP-VALUE", None, f"GridSample: mode {mode!r} or padding_mode {padding_mode!r} does not exist", hint=CHECK
-        )
+        raise shape_error("GridSample", f"mode {mode!r} or padding_mode {padding_mode!r} does not exist", "E-OP-VALUE")
     shape = allowed((*x.shape[:2], *grid.shape[1:-1]), x.itemsize, "GridSample")
     wide = x.dtype if mode == "nearest" or x.dtype in (np.float32, np.float64) else np.dtype(np.float32)
     image = x.reshape(*x.shape[:2], math.prod(x.shape[2:])).astype(wide, copy=False)

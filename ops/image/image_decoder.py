@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.errors import FormatError
 from ...runtime.ir.op import case, op
-from ...runtime.ir.shape_inference import CHECK, Inference
+from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import U8
+from ..rules.shape_rules import shape_error
 from .picture_file import DAMAGE, eight_bit, opened
 
 FORMATS = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
@@ -33,12 +33,8 @@ def image_decoder(encoded_stream: np.ndarray, *, pixel_format: str = "RGB") -> n
     """Pixels [height, width, channels]; an empty array if the stream is not an image. Pictures beyond the memory limit
     raise LimitError."""
     if pixel_format not in CHANNELS:
-        raise FormatError(
-            "E-OP-VALUE",
-            None,
-            f"ImageDecoder: pixel_format is {pixel_format!r}",
-            expected=f"one of {', '.join(CHANNELS)}",
-            hint=CHECK,
+        raise shape_error(
+            "ImageDecoder", f"pixel_format is {pixel_format!r}", "E-OP-VALUE", expected=f"one of {', '.join(CHANNELS)}"
         )
     try:
         with opened(encoded_stream.tobytes(), FORMATS, "ImageDecoder") as picture:

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FormatError
-from ...runtime.ir.shape_inference import CHECK
 from ..rules.output_limit import allowed
+from ..rules.shape_rules import shape_error
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,7 @@ NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def chosen(table: dict[str, Callable[..., np.ndarray]], mode: str, what: str) -> Callable[..., np.ndarray]:
     """An entry of a table of modes; FormatError for others."""
     if mode not in table:
-        raise FormatError(
-            "E-OP-VALUE", None, f"Resize: {what} is {mode!r}", expected=f"one of {', '.join(table)}", hint=CHECK
-        )
+        raise shape_error("Resize", f"{what} is {mode!r}", "E-OP-VALUE", expected=f"one of {', '.join(table)}")
     return table[mode]
 
 

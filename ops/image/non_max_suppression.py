@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.errors import FormatError
 from ...runtime.ir.op import case, op
-from ...runtime.ir.shape_inference import CHECK, Inference
+from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import I64
+from ..rules.shape_rules import shape_error
 
 BOXES = np.array(
     [
@@ -60,9 +60,7 @@ def non_max_suppression(
         or boxes.shape[2] != 4
         or (len(boxes), boxes.shape[1]) != (len(scores), scores.shape[2])
     ):
-        raise FormatError(
-            "E-OP-SHAPE", None, f"NonMaxSuppression: boxes {boxes.shape} do not fit scores {scores.shape}", hint=CHECK
-        )
+        raise shape_error("NonMaxSuppression", f"boxes {boxes.shape} do not fit scores {scores.shape}")
     most, overlap = _single(max_output_boxes_per_class, 0), _single(iou_threshold, 0)
     least = _single(score_threshold, -np.inf)
     chosen: list[tuple[int, int, int]] = []
@@ -80,9 +78,7 @@ def non_max_suppression(
 
 def _single(limit: np.ndarray | None, default: float) -> np.number | float:
     if limit is not None and limit.size != 1:
-        raise FormatError(
-            "E-OP-SHAPE", None, f"NonMaxSuppression: a limit of shape {limit.shape} is not one number", hint=CHECK
-        )
+        raise shape_error("NonMaxSuppression", f"a limit of shape {limit.shape} is not one number")
     return default if limit is None else limit.reshape(-1)[0]
 
 

@@ -18,6 +18,7 @@ from ...runtime.ir.graph import Dim, Node, Value
 from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import CHECK, Inference
 from ..rules.output_limit import allowed
+from ..rules.shape_rules import shape_error
 from .interpolation import FILTERS, NEAREST, POSITIONS, Axis, chosen, taps, weighted
 
 POLICIES: dict[str, Any] = {"stretch": None, "not_larger": min, "not_smaller": max}
@@ -26,7 +27,7 @@ WITHOUT_HALF = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
 
 def resize_error(why: str) -> FormatError:
     """A node that contradicts itself."""
-    return FormatError("E-OP-SHAPE", None, f"Resize: {why}", hint=CHECK)
+    return shape_error("Resize", f"{why}")
 
 
 def resized_axes(axes: Sequence[int] | None, rank: int) -> list[int]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.errors import FormatError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op, upgrade
-from ...runtime.ir.shape_inference import CHECK, Inference
+from ...runtime.ir.shape_inference import Inference
 from ..rules.output_limit import allowed
 from ..rules.precision import widened
+from ..rules.shape_rules import shape_error
 
 
 def _infer(node: Inference) -> None:
@@ -72,16 +72,9 @@ def roi_align(
     """
     half = coordinate_transformation_mode == "half_pixel"
     if x.ndim != 4 or rois.shape != (len(batch_indices), 4) or mode not in ("avg", "max"):
-        raise FormatError(
-            "E-OP-SHAPE",
-            None,
-            f"RoiAlign: regions of shape {rois.shape} do not fit an input of shape {x.shape}",
-            hint=CHECK,
-        )
+        raise shape_error("RoiAlign", f"regions of shape {rois.shape} do not fit an input of shape {x.shape}")
     if not np.isfinite(rois).all() or ((batch_indices < 0) | (batch_indices >= len(x))).any():
-        raise FormatError(
-            "E-OP-VALUE", None, "RoiAlign: a region is not finite, or of an image that does not exist", hint=CHECK
-        )
+        raise shape_error("RoiAlign", "a region is not finite, or of an image that does not exist", "E-OP-VALUE")
     y = np.empty(allowed((len(rois), x.shape[1], output_height, output_width), x.itemsize, "RoiAlign"), x.dtype)
     for index, (roi, image) in enumerate(zip(rois.astype(x.dtype), batch_indices, strict=True)):
         corners = roi * x.dtype.type(spatial_scale) - x.dtype.type(0.5 if half else 0)

@@ -117,10 +117,6 @@ def einsum(*tensors: np.ndarray, equation: str) -> np.ndarray:
     try:
         found = np.einsum(f"{','.join(terms)}->{output}", *tensors, optimize=len(tensors) < 8)
     except ValueError as error:
-        raise UsageError(
-            "E-OP-SHAPE",
-            None,
-            f"Einsum of {equation[:80]!r} does not fit its inputs: {error}",
-            hint="Compare the shapes",
-        ) from error
+        why = f"Einsum of {equation[:80]!r} does not fit its inputs: {error}"
+        raise UsageError("E-OP-SHAPE", None, why, hint="Compare the shapes") from error
     return np.asarray(found).astype(tensors[0].dtype, copy=False)

@@ -49,14 +49,8 @@ def _loss(
     """From log-probabilities (N, C, ...) and labels (N, ...) to the loss of each label, their sum, or their mean by
     weight."""
     if logs.ndim != labels.ndim + 1 or labels.shape != (*logs.shape[:1], *logs.shape[2:]):
-        raise UsageError(
-            "E-OP-SHAPE",
-            None,
-            f"{name}: labels do not fit scores",
-            expected=logs.shape,
-            found=labels.shape,
-            hint="Compare them",
-        )
+        why = f"{name}: labels do not fit scores"
+        raise UsageError("E-OP-SHAPE", None, why, expected=logs.shape, found=labels.shape, hint="Compare them")
     used = np.ones(labels.shape, bool) if ignore_index is None else labels != ignore_index
     chosen = np.where(used, labels, 0).astype(np.intp)
     if chosen.size and (chosen.min() < 0 or chosen.max() >= logs.shape[1]):

@@ -65,13 +65,8 @@ def category_mapper(
     """The integer of each string, or the string of each integer; the default for those that are not listed."""
     integers, strings = np.array(cats_int64s or [], np.int64), np.array(cats_strings or [], object)
     if len(integers) != len(strings):
-        raise input_error(
-            "CategoryMapper",
-            "there are not as many integers as strings",
-            "E-OP-ATTRIBUTE",
-            expected=len(strings),
-            found=len(integers),
-        )
+        why = "there are not as many integers as strings"
+        raise input_error("CategoryMapper", why, "E-OP-ATTRIBUTE", expected=len(strings), found=len(integers))
     return (
         looked_up(x, strings, integers, default_int64)
         if x.dtype.kind == "O"

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import LimitError
-from ...runtime.base.limits import current
+from ...runtime.base.limits import current, time_error
 from ..rules.axes import input_error
 from ..rules.output_limit import allowed
 
@@ -117,12 +116,7 @@ def _leaves(operator: str, trees: Trees, x: np.ndarray) -> np.ndarray:
         open_ = open_[found >= 0]
         level += 1
         if level % CHECKED_EVERY == 0 and time.monotonic() > deadline:
-            raise LimitError(
-                "E-RUN-TIME",
-                None,
-                f"{operator} runs for more than {current().time:g} s",
-                hint="Raise it with --limit time=30m",
-            )
+            raise time_error(operator)
     return ~places.reshape(len(x), len(trees.roots))
 
 

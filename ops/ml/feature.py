@@ -167,13 +167,8 @@ def normalizer(x: np.ndarray, *, norm: str = "MAX") -> np.ndarray:
         "L2": lambda: np.sqrt(np.square(wide).sum(axis=-1, keepdims=True)),
     }
     if norm not in divisors or x.ndim not in (1, 2):
-        raise input_error(
-            "Normalizer",
-            "unknown norm, or the input is not a matrix",
-            "E-OP-ATTRIBUTE",
-            expected=", ".join(divisors),
-            found=norm,
-        )
+        why = "unknown norm, or the input is not a matrix"
+        raise input_error("Normalizer", why, "E-OP-ATTRIBUTE", expected=", ".join(divisors), found=norm)
     divisor = divisors[norm]()
     return (wide / np.where(divisor == 0, 1, divisor)).astype(np.float32)
 

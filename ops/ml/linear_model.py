@@ -20,13 +20,8 @@ CLOSE = Tolerance(rtol=1e-4, atol=1e-5)
 def _products(operator: str, x: np.ndarray, coefficients: np.ndarray, intercepts: np.ndarray, count: int) -> np.ndarray:
     rows = rows_of(operator, x).astype(np.float32)
     if coefficients.size != count * rows.shape[1] or intercepts.size not in (0, count):
-        raise input_error(
-            operator,
-            "coefficients do not fit the features",
-            "E-OP-ATTRIBUTE",
-            expected=count * rows.shape[1],
-            found=coefficients.size,
-        )
+        why = "coefficients do not fit the features"
+        raise input_error(operator, why, "E-OP-ATTRIBUTE", expected=count * rows.shape[1], found=coefficients.size)
     scores = rows @ coefficients.reshape(count, -1).T
     return np.asarray(scores + intercepts if intercepts.size else scores)
 
@@ -88,13 +83,8 @@ def linear_classifier(
             "LinearClassifier", scores[:, 0], post_transform, True
         ).astype(np.float32)
     if count != len(labels):
-        raise input_error(
-            "LinearClassifier",
-            "there are not as many intercepts as labels",
-            "E-OP-ATTRIBUTE",
-            expected=len(labels),
-            found=count,
-        )
+        why = "there are not as many intercepts as labels"
+        raise input_error("LinearClassifier", why, "E-OP-ATTRIBUTE", expected=len(labels), found=count)
     return labels[np.argmax(scores, axis=1)], transformed("LinearClassifier", scores, post_transform).astype(np.float32)
 
 

@@ -27,12 +27,8 @@ KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 def kernel(operator: str, kind: str, params: Sequence[float] | None, x: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """[rows, vectors] of the kernel; `params` are gamma, coef0 and degree."""
     if kind not in KERNELS or vectors.shape[1] != x.shape[1] or len(params or [0, 0, 0]) != 3:
-        raise input_error(
-            operator,
-            "kernel, support vectors and features do not fit",
-            "E-OP-ATTRIBUTE",
-            found=f"{kind}, {vectors.shape[1]} features",
-        )
+        why = "kernel, support vectors and features do not fit"
+        raise input_error(operator, why, "E-OP-ATTRIBUTE", found=f"{kind}, {vectors.shape[1]} features")
     gamma, offset, degree = params or (0, 0, 0)
     if kind == "RBF":
         distance = np.square(x).sum(1)[:, None] - 2 * (x @ vectors.T) + np.square(vectors).sum(1)
@@ -46,13 +42,8 @@ def kernel(operator: str, kind: str, params: Sequence[float] | None, x: np.ndarr
 
 def _shaped(operator: str, numbers: np.ndarray, rows: int, what: str) -> np.ndarray:
     if rows < 1 or numbers.size % rows:
-        raise input_error(
-            operator,
-            f"{what} do not make up rows",
-            "E-OP-ATTRIBUTE",
-            expected=f"a multiple of {rows}",
-            found=numbers.size,
-        )
+        why = f"{what} do not make up rows"
+        raise input_error(operator, why, "E-OP-ATTRIBUTE", expected=f"a multiple of {rows}", found=numbers.size)
     return numbers.reshape(rows, -1)
 
 
@@ -187,12 +178,8 @@ def svm_classifier(
         or shift.size < pairs
         or pairs < 1
     ):
-        raise input_error(
-            name,
-            "classes, vectors and coefficients do not fit",
-            "E-OP-ATTRIBUTE",
-            found=f"{classes}, {total}, {factors.size}",
-        )
+        why = "classes, vectors and coefficients do not fit"
+        raise input_error(name, why, "E-OP-ATTRIBUTE", found=f"{classes}, {total}, {factors.size}")
     kernels = kernel(
         name,
         kernel_type,
@@ -204,12 +191,8 @@ def svm_classifier(
     best = _voted(decisions, classes)
     if prob_a:
         if len(prob_a) < pairs or len(prob_b or []) < pairs:
-            raise input_error(
-                name,
-                "there are fewer coefficients of probabilities than pairs of classes",
-                "E-OP-ATTRIBUTE",
-                expected=pairs,
-            )
+            why = "there are fewer coefficients of probabilities than pairs of classes"
+            raise input_error(name, why, "E-OP-ATTRIBUTE", expected=pairs)
         single = 1 - logistic(decisions * floats(prob_a, np.float64)[:pairs] + floats(prob_b, np.float64)[:pairs])
         probable = coupled(np.clip(single, 1e-7, 1 - 1e-7), classes)
         return labels[best], transformed(name, probable, post_transform).astype(np.float32)

@@ -33,12 +33,8 @@ def _rows(operator: str, x: np.ndarray) -> np.ndarray:
 
 def _equal(operator: str, *columns: np.ndarray) -> None:
     if len({len(column) for column in columns}) > 1:
-        raise input_error(
-            operator,
-            "attributes that belong together differ in length",
-            "E-OP-ATTRIBUTE",
-            found=[len(column) for column in columns],
-        )
+        why = "attributes that belong together differ in length"
+        raise input_error(operator, why, "E-OP-ATTRIBUTE", found=[len(column) for column in columns])
 
 
 def _by_position(given: dict[str, Any]) -> Trees:
@@ -70,13 +66,8 @@ def _sets(operator: str, values: np.ndarray | None, nodes: Sequence[int]) -> dic
     ends = np.nonzero(np.isnan(flat))[0].tolist()
     ends += [len(flat)] if not ends or ends[-1] < len(flat) - 1 else []
     if nodes and len(ends) < len(nodes):
-        raise input_error(
-            operator,
-            "there are fewer sets than nodes that test membership",
-            "E-OP-ATTRIBUTE",
-            expected=len(nodes),
-            found=len(ends),
-        )
+        why = "there are fewer sets than nodes that test membership"
+        raise input_error(operator, why, "E-OP-ATTRIBUTE", expected=len(nodes), found=len(ends))
     starts = [0, *(end + 1 for end in ends)]
     return {node: flat[starts[index] : ends[index]] for index, node in enumerate(nodes)}
 
@@ -202,12 +193,8 @@ def tree_ensemble(
     given = dict(locals())
     targets = int(max(leaf_targetids, default=0)) + 1 if n_targets is None else n_targets
     if not 0 <= aggregate_function < len(AGGREGATES) or not 0 <= post_transform < len(NAMES):
-        raise input_error(
-            "TreeEnsemble",
-            "unknown aggregate or transform",
-            "E-OP-ATTRIBUTE",
-            found=f"{aggregate_function}, {post_transform}",
-        )
+        why = "unknown aggregate or transform"
+        raise input_error("TreeEnsemble", why, "E-OP-ATTRIBUTE", found=f"{aggregate_function}, {post_transform}")
     trees = KEPT.get(
         [value for name, value in given.items() if name != "x"],
         lambda: _by_position(given).checked("TreeEnsemble", targets),

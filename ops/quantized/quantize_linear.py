@@ -13,6 +13,7 @@ from ...runtime.ir.shape_inference import CHECK, Inference
 from ...runtime.tensor.dtype import U8, DType, of_numpy
 from ..cast.cast import element_type
 from ..cast.conversion_rules import cast_to
+from ..rules.shape_rules import shape_error
 
 
 def integer_range(dtype: DType) -> tuple[int, int]:
@@ -180,11 +181,8 @@ def dequantize_linear(
     """``(x - x_zero_point) * x_scale`` in `output_dtype` or else the scale's dtype."""
     wanted = element_type(output_dtype).as_numpy() if output_dtype else x_scale.dtype
     if x_zero_point is not None and x_zero_point.dtype != x.dtype:
-        raise FormatError(
-            "E-OP-DTYPE",
-            None,
-            f"DequantizeLinear: the zero point is {x_zero_point.dtype}, the values are {x.dtype}",
-            hint=CHECK,
+        raise shape_error(
+            "DequantizeLinear", f"the zero point is {x_zero_point.dtype}, the values are {x.dtype}", "E-OP-DTYPE"
         )
     real = of_numpy(x.dtype).kind == "float"
     centred = x.astype(np.float32) if real or x_zero_point is None else x.astype(np.int32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Node, Value
@@ -12,6 +11,7 @@ from ...runtime.ir.op import case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BOOL
 from ..rules.precision import widened
+from ..rules.shape_rules import model_error
 from .bit_generator import stream
 
 
@@ -54,14 +54,7 @@ def dropout(
     if training_mode is None or not training_mode.item() or chance == 0:
         return x, np.ones(x.shape, bool) if wants_mask else None
     if not 0 <= chance < 1:
-        raise UsageError(
-            "E-OP-VALUE",
-            None,
-            "Dropout drops a share of its input",
-            expected="0 up to 1",
-            found=chance,
-            hint="Correct the model",
-        )
+        raise model_error("Dropout drops a share of its input", expected="0 up to 1", found=chance)
     kept = np.asarray(stream(seed).uniform(0, 1, x.shape)) >= chance
     return (kept * x * (1 / (1 - chance))).astype(x.dtype), kept
 

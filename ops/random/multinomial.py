@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
 from ...runtime.ir.op import op
 from ...runtime.ir.shape_inference import Inference
 from ..cast.cast import element_type
+from ..rules.shape_rules import model_error
 from .bit_generator import filled, stream
 
 
@@ -27,14 +27,7 @@ def infer_multinomial(node: Inference) -> None:
 def multinomial(x: np.ndarray, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> np.ndarray:
     """(batch, sample_size) classes of (batch, classes) log-probabilities, by inverting their distribution function."""
     if x.ndim != 2 or (not x.shape[1] and x.shape[0]):
-        raise UsageError(
-            "E-OP-SHAPE",
-            None,
-            "Multinomial needs classes",
-            expected="(batch, classes)",
-            found=x.shape,
-            hint="Correct the model",
-        )
+        raise model_error("Multinomial needs classes", "E-OP-SHAPE", expected="(batch, classes)", found=x.shape)
     logs = x.astype(np.float64)
     chances = np.exp(logs - np.max(logs, axis=1, keepdims=True, initial=-np.inf))
     steps = np.cumsum(chances, axis=1)

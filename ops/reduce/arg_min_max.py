@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
@@ -17,6 +16,7 @@ from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, element, found, larger, smaller
 from ...runtime.tensor.dtype import I64
 from ..rules.precision import widened
+from ..rules.shape_rules import model_error
 
 TIES = np.array([[3, 1, 3], [0, 5, 5], [-1, -1, -2]], np.float32)
 EXAMPLES = [
@@ -48,14 +48,7 @@ def _found(
     name: str, search: Callable[..., np.ndarray], x: np.ndarray, axis: int, keepdims: int, select_last_index: int
 ) -> np.ndarray:
     if not -x.ndim <= axis < x.ndim or not x.shape[axis]:
-        raise UsageError(
-            "E-OP-AXIS",
-            None,
-            f"{name} along an axis without elements",
-            expected="a length",
-            found=x.shape,
-            hint="Correct the model",
-        )
+        raise model_error(f"{name} along an axis without elements", "E-OP-AXIS", expected="a length", found=x.shape)
     found = x.shape[axis] - 1 - search(np.flip(x, axis), axis=axis) if select_last_index else search(x, axis=axis)
     return np.asarray(np.expand_dims(found, axis) if keepdims else found).astype(np.int64, copy=False)
 

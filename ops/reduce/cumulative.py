@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
@@ -16,7 +15,7 @@ from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, Scan, add, element, found, times
 from ..elementwise.declare import quiet
 from ..rules.precision import widened
-from ..rules.shape_rules import same_as_input
+from ..rules.shape_rules import model_error, same_as_input
 
 
 def _accumulated(
@@ -30,13 +29,8 @@ def _accumulated(
 ) -> np.ndarray:
     along = int(axis.reshape(-1)[0]) if axis.size == 1 else None
     if along is None or not -x.ndim <= along < x.ndim:
-        raise UsageError(
-            "E-OP-AXIS",
-            None,
-            f"{name} has an axis outside of its input",
-            expected=f"below {x.ndim}",
-            found=axis.tolist(),
-            hint="Correct the model",
+        raise model_error(
+            f"{name} has an axis outside of its input", "E-OP-AXIS", expected=f"below {x.ndim}", found=axis.tolist()
         )
     moved = np.moveaxis(x, along, 0)
     if reverse:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
@@ -16,6 +15,7 @@ from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, found
 from ..rules.precision import widened
+from ..rules.shape_rules import model_error
 
 Reduce = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
 """From an array, the axes (none of them: element by element) and whether they stay as dims of length 1, to the reduced
@@ -77,13 +77,8 @@ def _axes(name: str, x: np.ndarray, axes: np.ndarray | None, noop: int) -> tuple
         return () if noop else tuple(range(x.ndim))
     for axis in axes.reshape(-1).tolist():
         if not -x.ndim <= axis < x.ndim:
-            raise UsageError(
-                "E-OP-AXIS",
-                None,
-                f"{name} has an axis outside of its input",
-                expected=f"below {x.ndim}",
-                found=axis,
-                hint="Correct the model",
+            raise model_error(
+                f"{name} has an axis outside of its input", "E-OP-AXIS", expected=f"below {x.ndim}", found=axis
             )
     return tuple(sorted({int(axis) % x.ndim for axis in axes.reshape(-1)}))
 

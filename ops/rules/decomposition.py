@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.errors import FormatError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Compute, Example, Infer, Op, Tolerance, Undecomposable, op
-from ...runtime.ir.shape_inference import CHECK
 from ...runtime.tensor.dtype import of_numpy
 from .expression import Formula, Inferring, Term, drop_unused, lowered
 from .precision import widened
+from .shape_rules import shape_error
 
 MAX_SIGNATURES = 64
 """Dtypes and shapes of inputs, with attributes, for which the nodes of a decomposition are kept."""
@@ -104,7 +103,7 @@ class _Evaluation:
         try:
             made = formula(*(None if value is None else Term(value, known) for value in self.inputs), **attributes)
         except Undecomposable as error:
-            raise FormatError("E-OP-VALUE", None, f"{name}: {error}", hint=CHECK) from error
+            raise shape_error(name, f"{error}", "E-OP-VALUE") from error
         assert made is not None
         self.single = isinstance(made, Term)
         terms: Sequence[Term | None] = (made,) if isinstance(made, Term) else made

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from ...runtime.base.errors import FormatError
+from typing import Any
+
+from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.shape_inference import CHECK, Inference, Shape
 
 
-def shape_error(what: str, why: str) -> FormatError:
+def shape_error(what: str, why: str, code: str = "E-OP-SHAPE", *, expected: Any = None) -> FormatError:
     """The error for a node of operator `what` whose attributes and inputs contradict each other."""
-    return FormatError("E-OP-SHAPE", None, f"{what}: {why}", hint=CHECK)
+    return FormatError(code, None, f"{what}: {why}", expected=expected, hint=CHECK)
+
+
+def model_error(why: str, code: str = "E-OP-VALUE", *, expected: Any = None, found: Any = None) -> UsageError:
+    """The error for an attribute or input that an operator does not define."""
+    return UsageError(code, None, why, expected=expected, found=found, hint="Correct the model")
 
 
 def same_as_input(node: Inference) -> None:

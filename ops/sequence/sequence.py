@@ -27,13 +27,8 @@ def _place(operator: str, position: np.ndarray | None, last: int, absent: int) -
     at = int(position.reshape(-1)[0]) if position.size == 1 else last + 1
     length = last + 1 if operator != "SequenceInsert" else last
     if not -length <= at <= last:
-        raise input_error(
-            operator,
-            "the position does not exist",
-            "E-OP-INDEX",
-            expected=f"from {-length} to {last}",
-            found=position.tolist(),
-        )
+        why = "the position does not exist"
+        raise input_error(operator, why, "E-OP-INDEX", expected=f"from {-length} to {last}", found=position.tolist())
     return at + length if at < 0 else at
 
 
@@ -58,12 +53,8 @@ def infer_sequence_construct(node: Inference) -> None:
 def sequence_construct(*inputs: np.ndarray) -> list[np.ndarray]:
     """The tensors as a sequence."""
     if len({item.dtype for item in inputs}) > 1:
-        raise input_error(
-            "SequenceConstruct",
-            "the tensors differ in dtype",
-            "E-OP-DTYPE",
-            found=", ".join(str(item.dtype) for item in inputs),
-        )
+        why = "the tensors differ in dtype"
+        raise input_error("SequenceConstruct", why, "E-OP-DTYPE", found=", ".join(str(item.dtype) for item in inputs))
     return list(inputs)
 
 
@@ -142,13 +133,8 @@ def sequence_insert(
     """With one more tensor at a position, the end where none is given."""
     at = _place("SequenceInsert", position, len(sequence), len(sequence))
     if sequence and sequence[0].dtype != tensor.dtype:
-        raise input_error(
-            "SequenceInsert",
-            "the tensor is of another dtype",
-            "E-OP-DTYPE",
-            expected=sequence[0].dtype,
-            found=tensor.dtype,
-        )
+        why = "the tensor is of another dtype"
+        raise input_error("SequenceInsert", why, "E-OP-DTYPE", expected=sequence[0].dtype, found=tensor.dtype)
     return [*sequence[:at], tensor, *sequence[at:]]
 
 
@@ -192,13 +178,8 @@ def concat_from_sequence(sequence: list[np.ndarray], *, axis: int, new_axis: int
         raise input_error("ConcatFromSequence", "the sequence is empty")
     rank = sequence[0].ndim + bool(new_axis)
     if not -rank <= axis < rank:
-        raise input_error(
-            "ConcatFromSequence",
-            "the axis does not exist",
-            "E-OP-AXIS",
-            expected=f"from {-rank} to {rank - 1}",
-            found=axis,
-        )
+        why = "the axis does not exist"
+        raise input_error("ConcatFromSequence", why, "E-OP-AXIS", expected=f"from {-rank} to {rank - 1}", found=axis)
     try:
         return np.stack(sequence, axis) if new_axis else np.concatenate(sequence, axis)
     except ValueError as error:

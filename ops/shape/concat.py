@@ -58,12 +58,8 @@ def concat(*inputs: np.ndarray, axis: int) -> np.ndarray:
             item.ndim != first.ndim
             or item.shape[:along] + item.shape[along + 1 :] != first.shape[:along] + first.shape[along + 1 :]
         ):
-            raise input_error(
-                "Concat",
-                f"the inputs differ outside of axis {along}",
-                expected=list(first.shape),
-                found=list(item.shape),
-            )
+            why = f"the inputs differ outside of axis {along}"
+            raise input_error("Concat", why, expected=list(first.shape), found=list(item.shape))
     return np.concatenate(inputs, along)
 
 

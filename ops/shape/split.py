@@ -69,12 +69,8 @@ def split(
         )
     parts = equal_parts(x.shape[along], count) if lengths is None else tuple(lengths.reshape(-1).tolist())
     if sum(parts) != x.shape[along] or len(parts) != count or min(parts) < 0:
-        raise input_error(
-            "Split",
-            "the parts do not make up the input",
-            expected=f"{count} of {x.shape[along]} in all",
-            found=list(parts),
-        )
+        why = "the parts do not make up the input"
+        raise input_error("Split", why, expected=f"{count} of {x.shape[along]} in all", found=list(parts))
     return tuple(np.split(x, np.cumsum(parts)[:-1], axis=along))
 
 

@@ -52,12 +52,8 @@ def squeeze(x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
         return x.reshape([length for length in x.shape if length != 1])
     taken = axes_in("Squeeze", axes.reshape(-1), x.ndim)
     if any(x.shape[axis] != 1 for axis in taken):
-        raise input_error(
-            "Squeeze",
-            "an axis is not of length one",
-            expected=f"axes of length one in {list(x.shape)}",
-            found=axes.tolist(),
-        )
+        why = "an axis is not of length one"
+        raise input_error("Squeeze", why, expected=f"axes of length one in {list(x.shape)}", found=axes.tolist())
     return x.reshape([length for index, length in enumerate(x.shape) if index not in taken])
 
 

@@ -12,6 +12,7 @@ from ...runtime.ir.op import Tolerance, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
+from ..rules.shape_rules import model_error
 
 NEAR = Tolerance(1e-4, 1e-4)
 
@@ -19,14 +20,7 @@ NEAR = Tolerance(1e-4, 1e-4)
 def _complex(x: np.ndarray, what: str) -> np.ndarray:
     """Without the last dim, which holds a real number, or its real and imaginary parts."""
     if x.ndim < 2 or x.shape[-1] not in (1, 2):
-        raise UsageError(
-            "E-OP-SHAPE",
-            None,
-            f"{what} of no numbers",
-            expected="(..., 1) or (..., 2)",
-            found=x.shape,
-            hint="Correct the model",
-        )
+        raise model_error(f"{what} of no numbers", "E-OP-SHAPE", expected="(..., 1) or (..., 2)", found=x.shape)
     wide = x if x.dtype == np.float64 else x.astype(np.float32)
     return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 
@@ -89,23 +83,14 @@ def dft(
     signal = _complex(x, "DFT")
     along = -2 if axis is None else int(axis.reshape(()))
     if not (-x.ndim <= along < -1 or 0 <= along < x.ndim - 1):
-        raise UsageError(
-            "E-OP-AXIS",
-            None,
-            "DFT along no axis of its signal",
-            expected=f"below {x.ndim - 1}",
-            found=along,
-            hint="Correct the model",
-        )
+        raise model_error("DFT along no axis of its signal", "E-OP-AXIS", expected=f"below {x.ndim - 1}", found=along)
     along %= x.ndim
     count = signal.shape[along]
     length = (
         int(dft_length.reshape(())) if dft_length is not None else 2 * (count - 1) if inverse and onesided else count
     )
     if length < 1:
-        raise UsageError(
-            "E-OP-VALUE", None, "DFT of no elements", expected="a length of 1", found=length, hint="Correct the model"
-        )
+        raise model_error("DFT of no elements", expected="a length of 1", found=length)
     allowed((*signal.shape[:along], length, *signal.shape[along + 1 :]), 16, "DFT")
     if not inverse:
         transform = np.fft.rfft if onesided and not np.iscomplexobj(signal) else np.fft.fft
@@ -190,14 +175,9 @@ def stft(
         or length > values.shape[1]
         or (window is not None and window.size != length)
     ):
-        raise UsageError(
-            "E-OP-SHAPE",
-            None,
-            f"STFT of frames of {length} every {step} does not fit its signal",
-            expected="(batch, samples, 1 or 2)",
-            found=signal.shape,
-            hint="Compare frame_step, frame_length and window with the signal",
-        )
+        why = f"STFT of frames of {length} every {step} does not fit its signal"
+        hint = "Compare frame_step, frame_length and window with the signal"
+        raise UsageError("E-OP-SHAPE", None, why, expected="(batch, samples, 1 or 2)", found=signal.shape, hint=hint)
     frames = np.lib.stride_tricks.sliding_window_view(values, length, axis=1)[:, ::step]
     allowed(frames.shape, 32, "STFT")
     weighted = frames if window is None else frames * window.reshape(-1).astype(np.float64)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BY_ONNX
 from ..cast.cast import element_type
 from ..rules.output_limit import allowed
+from ..rules.shape_rules import model_error
 
 
 def infer_mel_weight_matrix(node: Inference) -> None:
@@ -44,25 +44,16 @@ def mel_weight_matrix(
     bands, length, rate = (int(value.reshape(())) for value in (num_mel_bins, dft_length, sample_rate))
     low, high = (2595 * np.log10(1 + float(edge.reshape(())) / 700) for edge in (lower_edge_hertz, upper_edge_hertz))
     if bands < 0 or length < 1 or rate < 1 or not 0 <= low < high:
-        raise UsageError(
-            "E-OP-VALUE",
-            None,
+        raise model_error(
             "MelWeightMatrix needs bands between two frequencies",
             expected="0 <= lower < upper",
             found=f"{float(lower_edge_hertz.reshape(()))} to {float(upper_edge_hertz.reshape(()))} hertz",
-            hint="Correct the model",
         )
     rows, columns = allowed((length // 2 + 1, bands), 8, "MelWeightMatrix")
     mels = low + np.arange(columns + 2) * ((high - low) / (columns + 2))
     edges = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
     if edges[-1] > rows:
-        raise UsageError(
-            "E-OP-VALUE",
-            None,
-            "MelWeightMatrix ends above half the sample rate",
-            found=f"{rate} hertz",
-            hint="Correct the model",
-        )
+        raise model_error("MelWeightMatrix ends above half the sample rate", found=f"{rate} hertz")
     left, center, right = edges[:-2], edges[1:-1], edges[2:]
     bins = np.arange(rows)[:, None]
     with np.errstate(all="ignore"):

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BY_ONNX
 from ..cast.cast import element_type
 from ..rules.output_limit import allowed
+from ..rules.shape_rules import model_error
 
 EXAMPLES = [case(np.int64(10)), case(np.int64(9), periodic=0), case(np.int32(4), output_datatype=11), case(np.int64(0))]
 
@@ -28,14 +28,7 @@ def _window(size: np.ndarray, periodic: int, output_datatype: int, factors: Sequ
     shorter than its period."""
     count = int(size.reshape(()))
     if count < 0:
-        raise UsageError(
-            "E-OP-VALUE",
-            None,
-            "a window has a negative size",
-            expected="0 or more",
-            found=count,
-            hint="Correct the model",
-        )
+        raise model_error("a window has a negative size", expected="0 or more", found=count)
     turns = np.arange(allowed((count,), 8, "a window")[0]) * (2 * math.pi)
     with np.errstate(all="ignore"):
         angles = turns / (count if periodic else count - 1)

@@ -80,13 +80,8 @@ def top_k(
     at = axis_in("TopK", axis, x.ndim)
     count = int(k.reshape(-1)[0]) if k.size == 1 else -1
     if not 0 <= count <= x.shape[at]:
-        raise input_error(
-            "TopK",
-            "there are not as many elements",
-            "E-OP-VALUE",
-            expected=f"from 0 to {x.shape[at]}",
-            found=k.tolist(),
-        )
+        why = "there are not as many elements"
+        raise input_error("TopK", why, "E-OP-VALUE", expected=f"from 0 to {x.shape[at]}", found=k.tolist())
     wide = x.astype(np.float32) if is_narrow(x) else x
     moved = np.moveaxis(wide, at, -1)
     rows = moved.reshape(-1, x.shape[at]) if x.size else np.zeros((0, x.shape[at]), wide.dtype)

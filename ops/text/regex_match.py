@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 
-from ...runtime.base.errors import LimitError
-from ...runtime.base.limits import current
+from ...runtime.base.limits import current, time_error
 from .char_class import WORDS, Ranges
 from .regex_compile import ASSERT, CHARACTER, JUMP, Fragment
 
@@ -60,12 +59,7 @@ class Matcher:
         before = ""
         for index, letter in enumerate(text):
             if index % CHECKED_EVERY == 0 and time.monotonic() > self.deadline:
-                raise LimitError(
-                    "E-RUN-TIME",
-                    None,
-                    f"RegexFullMatch runs for more than {current().time:g} s",
-                    hint="Raise it with --limit time=30m",
-                )
+                raise time_error("RegexFullMatch")
             places = self.step(self.closed(places, before, letter), letter)
             if not places:
                 return False

@@ -29,12 +29,8 @@ def grams_of(pool: np.ndarray, starts: Sequence[int]) -> Iterator[tuple[int, np.
     ends = [*starts[1:], len(pool)]
     for length, (start, end) in enumerate(zip(starts, ends, strict=True), 1):
         if not 0 <= start <= end <= len(pool) or (end - start) % length:
-            raise input_error(
-                "TfIdfVectorizer",
-                f"the pool's part of {length}-grams is none",
-                "E-OP-ATTRIBUTE",
-                found=f"{start} to {end} of {len(pool)}",
-            )
+            why = f"the pool's part of {length}-grams is none"
+            raise input_error("TfIdfVectorizer", why, "E-OP-ATTRIBUTE", found=f"{start} to {end} of {len(pool)}")
         yield length, pool[start:end].reshape(-1, length)
 
 

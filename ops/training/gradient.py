@@ -16,6 +16,7 @@ from ...runtime.ir.op import Op, upgrade
 from ...runtime.ir.registry import load, registering
 from ...runtime.ir.shape_inference import CHECK, Inference
 from ..rules.expression import Inferring, Term, drop_unused
+from ..rules.shape_rules import shape_error
 from .gradient_rule import differentiated, differentiated_as, without_gradient
 from .propagation import captured, propagated
 
@@ -36,9 +37,7 @@ def written_out(node: Node, builder: Builder) -> None:
     """Build the derivatives of `y` by `xs` in place of the node, at the values that its inputs give."""
     xs, zs, y = node.attributes.get("xs", []), node.attributes.get("zs", []), node.attributes.get("y", "")
     if len(node.inputs) != len(xs) + len(zs) or None in node.inputs or len(node.outputs) > len(xs):
-        raise FormatError(
-            "E-ONNX-NODE", None, "Gradient node: its inputs are not those that xs and zs name", hint=CHECK
-        )
+        raise shape_error("Gradient node", "its inputs are not those that xs and zs name", "E-ONNX-NODE")
     named = [_named(builder.graph, name) for name in (*xs, *zs)]
     target = _named(builder.graph, y)
     build = Inferring(builder)

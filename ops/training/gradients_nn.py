@@ -287,12 +287,8 @@ def _global_max_pool(step: Step) -> list[Term | None]:
 def _only_first(step: Step) -> Term:
     """The gradient of the first output, when no other one has any."""
     if step.g[0] is None or any(grad is not None for grad in step.g[1:]):
-        raise UnsupportedError(
-            "E-OP-GRADIENT",
-            None,
-            f"no derivative of the statistics of {step.node.op.name} is known",
-            hint="Compute them apart",
-        )
+        why = f"no derivative of the statistics of {step.node.op.name} is known"
+        raise UnsupportedError("E-OP-GRADIENT", None, why, hint="Compute them apart")
     return step.g[0]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.errors import UsageError
 from ...runtime.ir.op import case
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F64
 from ..rules.decomposition import composed
 from ..rules.expression import Term
+from ..rules.shape_rules import model_error
 
 DOMAIN = "ai.onnx.preview.training"
 RATE = np.array(0.1, np.float32)
@@ -20,13 +20,8 @@ def _groups(name: str, tensors: tuple[Term, ...], kinds: int) -> list[tuple[Term
     """The tensors of each variable: its value, its gradient, and what was accumulated."""
     count, rest = divmod(len(tensors), kinds)
     if rest or not count:
-        raise UsageError(
-            "E-OP-ARITY",
-            None,
-            f"{name} needs tensors of each kind",
-            expected=f"a multiple of {kinds}",
-            found=len(tensors),
-            hint="Correct the model",
+        raise model_error(
+            f"{name} needs tensors of each kind", "E-OP-ARITY", expected=f"a multiple of {kinds}", found=len(tensors)
         )
     return [tensors[index::count] for index in range(count)]
 
@@ -185,14 +180,7 @@ def momentum(
 ) -> tuple[Term, ...]:
     """Values, gradients and momenta in; values and momenta out."""
     if mode not in ("standard", "nesterov"):
-        raise UsageError(
-            "E-OP-VALUE",
-            None,
-            "Momentum has no such mode",
-            expected="standard or nesterov",
-            found=mode,
-            hint="Correct the model",
-        )
+        raise model_error("Momentum has no such mode", expected="standard or nesterov", found=mode)
     values, momenta = [], []
     for x, gradient, velocity in _groups("Momentum", tensors, 3):
         grad = norm_coefficient * x + gradient

@@ -116,13 +116,8 @@ def _send(pipe: Connection, array: np.ndarray) -> None:
 def _receive(pipe: Connection, array: np.ndarray) -> None:
     told = int.from_bytes(pipe.recv_bytes(HEAD), "little")
     if told != array.nbytes:
-        raise FileAccessError(
-            "E-RANK-ORDER",
-            None,
-            "the ranks are not at the same step",
-            expected=f"{array.nbytes:,} bytes",
-            found=f"{told:,}",
-        )
+        why = "the ranks are not at the same step"
+        raise FileAccessError("E-RANK-ORDER", None, why, expected=f"{array.nbytes:,} bytes", found=f"{told:,}")
     if told:
         pipe.recv_bytes_into(array.reshape(-1).view(np.uint8).data)
 

@@ -49,6 +49,12 @@ def current() -> Limits:
     return _current.get()
 
 
+def time_error(what: str, *, found: str | None = None) -> LimitError:
+    """The error for an operator that runs longer than the time limit."""
+    why = f"{what} runs for more than {current().time:g} s"
+    return LimitError("E-RUN-TIME", None, why, found=found, hint="Raise it with --limit time=30m")
+
+
 @contextlib.contextmanager
 def limits(**changes: str | float) -> Iterator[Limits]:
     """Limits for the block: ``with limits(header="64MiB", time=60): ...``. Sizes take units, seconds take s, m, h."""
@@ -102,31 +108,18 @@ class Budget:
         """Charge `nbytes` of header memory for `what`."""
         if nbytes > self.header_left:
             left = f"{self.header_left:,} are left of {self.limits.header:,}"
-            raise LimitError(
-                "E-LIMIT-HEADER",
-                self.file,
-                f"{what} needs {nbytes:,} bytes of header memory, {left}",
-                at=at,
-                hint="If you trust the file, raise it with --limit header=1GB",
-            )
+            why = f"{what} needs {nbytes:,} bytes of header memory, {left}"
+            hint = "If you trust the file, raise it with --limit header=1GB"
+            raise LimitError("E-LIMIT-HEADER", self.file, why, at=at, hint=hint)
         self.header_left -= nbytes
 
     def entry(self, count: int = 1, what: str = "entries", at: int | None = None) -> None:
         """Charge `count` entries, and check the deadline."""
         if count > self.entries_left:
-            raise LimitError(
-                "E-LIMIT-ENTRIES",
-                self.file,
-                f"more than {self.limits.entries:,} {what}",
-                at=at,
-                hint="If you trust the file, raise it with --limit entries=10000000",
-            )
+            why = f"more than {self.limits.entries:,} {what}"
+            hint = "If you trust the file, raise it with --limit entries=10000000"
+            raise LimitError("E-LIMIT-ENTRIES", self.file, why, at=at, hint=hint)
         self.entries_left -= count
         if time.monotonic() > self.deadline:
-            raise LimitError(
-                "E-LIMIT-TIME",
-                self.file,
-                f"reading took more than {self.limits.time:g} s",
-                at=at,
-                hint="Raise it with --limit time=30m",
-            )
+            why = f"reading took more than {self.limits.time:g} s"
+            raise LimitError("E-LIMIT-TIME", self.file, why, at=at, hint="Raise it with --limit time=30m")

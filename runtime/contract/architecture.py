@@ -484,12 +484,8 @@ class Architecture:
                 why = f"invalid parameter {key} of a {self.name} model: {error}"
                 raise FormatError("E-ARCH-KEY", path, why, hint=f"Correct it in {STATED[names]}") from error
         if missing:
-            raise FormatError(
-                "E-ARCH-KEYS",
-                path,
-                f"a {self.name} model needs {', '.join(missing)}",
-                hint="Is its configuration whole?",
-            )
+            why = f"a {self.name} model needs {', '.join(missing)}"
+            raise FormatError("E-ARCH-KEYS", path, why, hint="Is its configuration whole?")
         return config
 
 

@@ -385,12 +385,8 @@ def _check_shapes(architecture: Architecture, config: Config, found: Gathered, p
             wrong.append(f"{origin} is {list(shape)}, not {list(expected)}")
     if wrong:
         hint = "Is the configuration this model's?"
-        raise FormatError(
-            "E-ARCH-SHAPE",
-            path,
-            f"{counted(len(wrong), 'weight', verb='does')} not fit the configuration: {list_names(wrong, '; ')}",
-            hint=hint,
-        )
+        why = f"{counted(len(wrong), 'weight', verb='does')} not fit the configuration: {list_names(wrong, '; ')}"
+        raise FormatError("E-ARCH-SHAPE", path, why, hint=hint)
 
 
 def list_names(names: Sequence[str], between: str = ", ") -> str:

@@ -39,9 +39,5 @@ class RunOptions:
     def check_deadline(self) -> None:
         """Raise LimitError after the deadline."""
         if time.monotonic() > self.deadline:
-            raise LimitError(
-                "E-RUN-TIME",
-                None,
-                f"the run exceeds the time limit of {current().time:g} s",
-                hint="Raise it with --limit time=30m",
-            )
+            why = f"the run exceeds the time limit of {current().time:g} s"
+            raise LimitError("E-RUN-TIME", None, why, hint="Raise it with --limit time=30m")

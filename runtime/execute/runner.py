@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..base.errors import LimitError, UsageError
-from ..base.limits import current
+from ..base.errors import UsageError
+from ..base.limits import current, time_error
 from ..ir.evaluate import as_value, evaluate_node
 from ..ir.graph import Graph
 from ..plan.plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, NativeSegment, Plan, PythonStep, Step
@@ -146,13 +146,7 @@ class Runner:
             self._steps(memory, step.body, run)
             now = time.monotonic()
             if now > end:
-                raise LimitError(
-                    "E-RUN-TIME",
-                    None,
-                    f"{step.operator} runs for more than {current().time:g} s",
-                    found=f"{cells[COUNTER]:,} iterations",
-                    hint="Raise it with --limit time=30m",
-                )
+                raise time_error(step.operator, found=f"{cells[COUNTER]:,} iterations")
             if step.is_native and now - began < MAX_UNCHECKED_SECONDS:
                 fuel *= 2
 

@@ -137,12 +137,8 @@ class _Upgrade:
             return value
         self.left -= value.nbytes
         if self.left < 0:
-            raise LimitError(
-                "E-LIMIT-MEMORY",
-                None,
-                "attributes' tensors need more than may be held",
-                hint="Raise it with --limit memory=8GB",
-            )
+            why = "attributes' tensors need more than may be held"
+            raise LimitError("E-LIMIT-MEMORY", None, why, hint="Raise it with --limit memory=8GB")
         return value.numpy()
 
 

@@ -86,12 +86,8 @@ def _selected(word: Any, length: int, axis: int) -> Part:
         number = None
     if number is None:
         hint = "Use .numpy() first for None, masks and arrays of indices"
-        raise UsageError(
-            "E-SLICE",
-            None,
-            f"tensors are indexed with integers, slices and ..., not with {type(word).__name__}",
-            hint=hint,
-        )
+        why = f"tensors are indexed with integers, slices and ..., not with {type(word).__name__}"
+        raise UsageError("E-SLICE", None, why, hint=hint)
     if not -length <= number < length:
         raise IndexError(f"index {number} is out of bounds for axis {axis} with size {length}")
     return Part(range(number % length, number % length + 1), kept=False)

@@ -254,13 +254,8 @@ def encoded(codec: Codec, rows: np.ndarray, importance: np.ndarray | None = None
         why = f"an array of shape {list(rows.shape)} is not rows of whole blocks of {name}"
         raise FormatError("E-QUANT-SHAPE", None, why, expected=f"[rows, a multiple of {codec.dtype.block}]")
     if importance is not None and weights.shape != rows.shape[1:]:
-        raise FormatError(
-            "E-QUANT-IMPORTANCE",
-            None,
-            "importance does not fit the rows",
-            expected=rows.shape[1],
-            found=list(weights.shape),
-        )
+        why = "importance does not fit the rows"
+        raise FormatError("E-QUANT-IMPORTANCE", None, why, expected=rows.shape[1], found=list(weights.shape))
     if not (numpy.isfinite(rows).all() and numpy.isfinite(weights).all()):
         raise FormatError("E-NAN", None, "NaN and infinity cannot be quantized", hint="Clean the weights first")
     out = numpy.empty((len(rows), size), dtype=numpy.uint8)

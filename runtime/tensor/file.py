@@ -35,12 +35,8 @@ class Source:
         status = os.fstat(self.fd)
         if not stat.S_ISREG(status.st_mode):
             self.close()
-            raise FileAccessError(
-                "E-IO-KIND",
-                self.path,
-                f"is {_kind(status.st_mode)}, not a regular file",
-                hint="Use a file or a model directory",
-            )
+            why = f"is {_kind(status.st_mode)}, not a regular file"
+            raise FileAccessError("E-IO-KIND", self.path, why, hint="Use a file or a model directory")
         self.size = status.st_size
         self.identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         self.budget = Budget(self.path, current())
@@ -122,13 +118,9 @@ class Source:
 
     def _need(self, offset: int, nbytes: int) -> None:
         if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
-            raise FormatError(
-                "E-IO-TRUNCATED",
-                self.path,
-                f"{nbytes:,} bytes are needed here, {max(0, self.size - offset):,} are left",
-                at=max(0, offset),
-                hint="The file is cut short; download or copy it again",
-            )
+            why = f"{nbytes:,} bytes are needed here, {max(0, self.size - offset):,} are left"
+            hint = "The file is cut short; download or copy it again"
+            raise FormatError("E-IO-TRUNCATED", self.path, why, at=max(0, offset), hint=hint)
 
     def check_unchanged(self) -> None:
         """FileAccessError where something has been written into the file since it was opened, so that other numbers
@@ -139,12 +131,8 @@ class Source:
             raise FileAccessError("E-IO-CHANGED", self.path, "the file was written to after it was opened", hint=hint)
 
     def _shrank(self, offset: int) -> FileAccessError:
-        return FileAccessError(
-            "E-IO-SHRANK",
-            self.path,
-            f"the file became shorter while it was read (it had {self.size:,} bytes)",
-            at=offset,
-        )
+        why = f"the file became shorter while it was read (it had {self.size:,} bytes)"
+        return FileAccessError("E-IO-SHRANK", self.path, why, at=offset)
 
 
 def contained(root: Path, name: str, named_in: str) -> Path:

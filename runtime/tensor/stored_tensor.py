@@ -106,12 +106,8 @@ class StoredTensor:
         is False."""
         row = exact_nbytes(self.dtype, self.shape[1:]) if self.shape[0] else 0
         if row is None:
-            raise UsageError(
-                "E-SLICE",
-                None,
-                f"{self!r} cannot be cut between rows: its blocks cross them",
-                hint="Use dequantize() or numpy() first",
-            )
+            why = f"{self!r} cannot be cut between rows: its blocks cross them"
+            raise UsageError("E-SLICE", None, why, hint="Use dequantize() or numpy() first")
         shape = (stop - start, *self.shape[1:]) if keep else self.shape[1:]
         return StoredTensor(self.dtype, shape, window(self.storage, start * row, (stop - start) * row))
 

@@ -69,13 +69,8 @@ def read(path: str) -> Calibration:
     source.budget.charge(source.size, "the ranges")
     data = parse(source.read(0, source.size), source, 0, "E-RANGES-JSON")
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("values"), dict):
-        raise FormatError(
-            "E-RANGES-JSON",
-            path,
-            "is not a file of ranges",
-            expected=SCHEMA,
-            hint="Create one with candle-convert calibrate",
-        )
+        why = "is not a file of ranges"
+        raise FormatError("E-RANGES-JSON", path, why, expected=SCHEMA, hint="Create one with candle-convert calibrate")
     made = Calibration(_count(data.get("samples"), path))
     for name, entry in data["values"].items():
         made.seen[name] = _observed(entry, path)
@@ -84,13 +79,9 @@ def read(path: str) -> Calibration:
 
 def _count(value: object, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
-        raise FormatError(
-            "E-RANGES-JSON",
-            path,
-            "a count is not an integer",
-            found=value,
-            hint="Create the file again with candle-convert calibrate",
-        )
+        why = "a count is not an integer"
+        hint = "Create the file again with candle-convert calibrate"
+        raise FormatError("E-RANGES-JSON", path, why, found=value, hint=hint)
     return value
 
 
@@ -104,21 +95,13 @@ def _observed(entry: object, path: str) -> Observed:
 
     counts = entry.get("counts") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(counts, list):
-        raise FormatError(
-            "E-RANGES-JSON",
-            path,
-            "a value has no histogram",
-            hint="Create the file again with candle-convert calibrate",
-        )
+        why = "a value has no histogram"
+        raise FormatError("E-RANGES-JSON", path, why, hint="Create the file again with candle-convert calibrate")
     first = _count(entry.get("first"), path)
     low, high, reach = (_number(entry.get(key)) for key in ("low", "high", "reach"))
     if first + len(counts) > BINS or not -reach <= low <= 0 <= high <= reach:
-        raise FormatError(
-            "E-RANGES-JSON",
-            path,
-            "a value's range contradicts itself",
-            hint="Create the file again with candle-convert calibrate",
-        )
+        why = "a value's range contradicts itself"
+        raise FormatError("E-RANGES-JSON", path, why, hint="Create the file again with candle-convert calibrate")
     one = Observed(low, high, reach, _count(entry.get("odd"), path))
     one.counts[first : first + len(counts)] = numpy.array([_count(count, path) for count in counts], numpy.int64)
     return one
@@ -214,13 +197,8 @@ def _from_npz(path: Path, needed: list[str]) -> dict[str, np.ndarray]:
     tensors = convert.open(path)
     missing = [name for name in needed if name not in tensors]
     if missing:
-        raise UsageError(
-            "E-CALIB-DATA",
-            path,
-            f"lacks an array for the input {missing[0]!r}",
-            found=", ".join(list(tensors)[:9]),
-            hint=FORM,
-        )
+        why = f"lacks an array for the input {missing[0]!r}"
+        raise UsageError("E-CALIB-DATA", path, why, found=", ".join(list(tensors)[:9]), hint=FORM)
     return {name: tensors[name].numpy() for name in needed}
 
 

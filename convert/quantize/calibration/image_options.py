@@ -65,11 +65,6 @@ def _numbers(text: str, option: str) -> list[float]:
     except ValueError as error:
         raise UsageError("E-OPTION", None, f"{option} {text!r} is not a list of numbers") from error
     if len(numbers) not in (1, 3):
-        raise UsageError(
-            "E-OPTION",
-            None,
-            f"{option} needs one number, or one for each channel",
-            expected="1 or 3",
-            found=len(numbers),
-        )
+        why = f"{option} needs one number, or one for each channel"
+        raise UsageError("E-OPTION", None, why, expected="1 or 3", found=len(numbers))
     return numbers

@@ -106,12 +106,8 @@ def refuse_network_options(values: dict[str, Any]) -> None:
     given = [name for name, default in DEFAULTS.items() if values[name] != default]
     if given:
         hint = "Use --tensor-type to choose types of single tensors"
-        raise UsageError(
-            "E-OPTION-NODES",
-            None,
-            f"--{given[0].replace('_', '-')} is for networks, this model has no graph",
-            hint=hint,
-        )
+        why = f"--{given[0].replace('_', '-')} is for networks, this model has no graph"
+        raise UsageError("E-OPTION-NODES", None, why, hint=hint)
 
 
 def request(type_name: str | None, values: dict[str, Any]) -> Request:
@@ -121,12 +117,8 @@ def request(type_name: str | None, values: dict[str, Any]) -> Request:
     given = [name for name in WEIGHTS_ONLY if values[name]]
     if given:
         hint = "Choose nodes with --nodes and --exclude-nodes"
-        raise UsageError(
-            "E-OPTION-NODES",
-            None,
-            f"--{given[0].replace('_', '-')} is for models without a graph, this one is a network",
-            hint=hint,
-        )
+        why = f"--{given[0].replace('_', '-')} is for models without a graph, this one is a network"
+        raise UsageError("E-OPTION-NODES", None, why, hint=hint)
     if values.get("device", "cpu") != "cpu":
         hint = "calibrate --device computes ranges on a GPU, for use with --calib"
         raise UsageError("E-OPTION-NODES", None, "--device is for encoding blocks, this model is a network", hint=hint)
@@ -134,12 +126,8 @@ def request(type_name: str | None, values: dict[str, Any]) -> Request:
     kind = _kind(type, values["activation_type"], values["calib"])
     form = values["quant_format"]
     if form is not None and form not in FORMS[kind]:
-        raise UsageError(
-            "E-OPTION-NODES",
-            None,
-            f"--quant-format {form} is not written for this",
-            expected=" or ".join(FORMS[kind]) or "none",
-        )
+        why = f"--quant-format {form} is not written for this"
+        raise UsageError("E-OPTION-NODES", None, why, expected=" or ".join(FORMS[kind]) or "none")
     if values["per_channel"] and kind == "blocks":
         why = "--per-channel has no effect with blocks, which have a scale each"
         raise UsageError("E-OPTION-NODES", None, why, hint="Use --block-size to choose their length")
@@ -182,11 +170,8 @@ def _kind(type: str, activation: str | None, calib: str | None) -> str:
     """What the types of weights and activations stand for together."""
     if type in ("f16", "bf16"):
         if activation is not None or calib is not None:
-            raise UsageError(
-                "E-OPTION-NODES",
-                None,
-                f"{type} does not quantize activations; it takes neither --activation-type nor --calib",
-            )
+            why = f"{type} does not quantize activations; it takes neither --activation-type nor --calib"
+            raise UsageError("E-OPTION-NODES", None, why)
         return "half"
     if type in ("int4", "fp8") or activation == "none":
         if activation not in (None, "none") or (type == "fp8" and calib is not None):

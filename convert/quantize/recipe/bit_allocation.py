@@ -79,12 +79,8 @@ def allocate(offers: Sequence[Sequence[Offer]], budget: int) -> list[Offer]:
     left = budget - sum(each[0].nbytes for each in useful)
     if left < 0:
         least = budget - left
-        raise UsageError(
-            "E-BUDGET",
-            None,
-            f"the smallest types need {least:,} bytes, the target leaves {budget:,}",
-            hint="Raise the target",
-        )
+        why = f"the smallest types need {least:,} bytes, the target leaves {budget:,}"
+        raise UsageError("E-BUDGET", None, why, hint="Raise the target")
     found = [_filled(chosen, useful, budget) for chosen in (_by_steps(useful, left), _by_table(useful, left))]
     return min(found, key=lambda chosen: math.fsum(offer.loss for offer in chosen))
 

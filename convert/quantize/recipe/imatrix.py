@@ -156,12 +156,8 @@ def _pairs(graph: Graph, path: str) -> Iterator[tuple[str, np.ndarray, np.ndarra
     for name in sorted({_owner(name) for name in graph.weights} - {""}):
         sums, counts = (_numbers(graph, name + suffix, path) for suffix in (SUMS, COUNTS))
         if not counts.size or sums.size % counts.size:
-            raise FormatError(
-                "E-IMATRIX-COUNTS",
-                path,
-                f"{sums.size:,} sums and {counts.size:,} counts of {name!r} do not match",
-                hint=EMPTY,
-            )
+            why = f"{sums.size:,} sums and {counts.size:,} counts of {name!r} do not match"
+            raise FormatError("E-IMATRIX-COUNTS", path, why, hint=EMPTY)
         yield name, sums, counts
 
 
@@ -268,14 +264,8 @@ class _Reader:
         at = self.position
         (value,) = struct.unpack("<i", self.bytes(4, what))
         if least is not None and value < least:
-            raise FormatError(
-                "E-IMATRIX-COUNT",
-                self.source.path,
-                f"{what} is {value:,}",
-                at=at,
-                expected=f"at least {least}",
-                hint=EMPTY,
-            )
+            why = f"{what} is {value:,}"
+            raise FormatError("E-IMATRIX-COUNT", self.source.path, why, at=at, expected=f"at least {least}", hint=EMPTY)
         return int(value)
 
     def text(self, what: str) -> str:

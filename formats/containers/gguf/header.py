@@ -122,15 +122,9 @@ def read_header(source: Source) -> Header:
 def _version(source: Source) -> tuple[int, bool]:
     head = source.head(8)
     if head[:4] != MAGIC:
-        raise FormatError(
-            "E-GGUF-MAGIC",
-            source.path,
-            "is not a GGUF file",
-            at=0,
-            expected=MAGIC,
-            found=head[:4],
-            hint="Check the file suffix",
-        )
+        why = "is not a GGUF file"
+        hint = "Check the file suffix"
+        raise FormatError("E-GGUF-MAGIC", source.path, why, at=0, expected=MAGIC, found=head[:4], hint=hint)
     if len(head) < 8:
         raise FormatError("E-GGUF-TRUNCATED", source.path, "ends within its version", at=4, hint=TRUNCATED)
     little, big = int.from_bytes(head[4:], "little"), int.from_bytes(head[4:], "big")
@@ -302,13 +296,9 @@ def _little_endian(region: Region, info: TensorInfo, header: Header) -> Storage:
         size = info.dtype.bits // 8
         return region if size == 1 else swapped(region, size)
     if info.dtype.name in NO_BYTE_ORDER:
-        raise UnsupportedError(
-            "E-GGUF-ENDIAN",
-            header.source.path,
-            f"tensor {info.name!r} of type {info.dtype.name} has no known big-endian layout",
-            at=info.at,
-            hint="Convert the original model again on a little-endian machine",
-        )
+        why = f"tensor {info.name!r} of type {info.dtype.name} has no known big-endian layout"
+        hint = "Convert the original model again on a little-endian machine"
+        raise UnsupportedError("E-GGUF-ENDIAN", header.source.path, why, at=info.at, hint=hint)
     return swapped_blocks(region, info.dtype)
 
 

@@ -31,14 +31,8 @@ def check_model(header: Header, n_tensors: int) -> None:
     metadata = header.metadata
 
     def malformed(code: str, key: str, why: str, **sides: Any) -> FormatError:
-        return FormatError(
-            code,
-            header.source.path,
-            f"{key} {why}",
-            at=header.where[key],
-            hint="Convert the original model again",
-            **sides,
-        )
+        hint = "Convert the original model again"
+        return FormatError(code, header.source.path, f"{key} {why}", at=header.where[key], hint=hint, **sides)
 
     for key in (TOKENS, MERGES):
         if key in metadata and not isinstance(metadata[key], list | StringArray):

@@ -117,12 +117,8 @@ def _pairs(graph: Graph) -> list[Pair]:
             pairs.append(_pair(key, value))
     if untyped:
         if TYPED_KEY in graph.metadata:
-            raise UsageError(
-                "E-GGUF-KEY",
-                None,
-                f"the metadata key {TYPED_KEY!r} is needed for values without a type",
-                hint="Remove it",
-            )
+            why = f"the metadata key {TYPED_KEY!r} is needed for values without a type"
+            raise UsageError("E-GGUF-KEY", None, why, hint="Remove it")
         graph.note(
             "W-GGUF-JSON",
             f"{len(untyped)} metadata values have no GGUF type and are stored as JSON, such as {next(iter(untyped))!r}",

@@ -313,12 +313,8 @@ def lower(graph: Graph, opset: int | None = None) -> None:
             such node.
     """
     if opset is not None and not MIN_OPSET <= opset <= NEWEST[""]:
-        raise UnsupportedError(
-            "E-ONNX-OPSET",
-            None,
-            f"opset {opset} is not supported",
-            hint=f"Supported opsets: {MIN_OPSET} to {NEWEST['']}",
-        )
+        why = f"opset {opset} is not supported"
+        raise UnsupportedError("E-ONNX-OPSET", None, why, hint=f"Supported opsets: {MIN_OPSET} to {NEWEST['']}")
     try:
         infer(graph)
         if opset is not None and _express(graph, opset):

@@ -122,13 +122,9 @@ class _Decoder:
         """A nested message, not yet decoded."""
         self.count += 1
         if depth >= self.nesting:
-            raise LimitError(
-                "E-ONNX-DEPTH",
-                self.source.path,
-                f"graphs or types are nested more than {self.nesting // LEVELS} deep",
-                at=self.at,
-                hint="If you trust the file, raise it with --limit depth=80",
-            )
+            why = f"graphs or types are nested more than {self.nesting // LEVELS} deep"
+            hint = "If you trust the file, raise it with --limit depth=80"
+            raise LimitError("E-ONNX-DEPTH", self.source.path, why, at=self.at, hint=hint)
         inner = Message(field.kind)
         inner.at = self.at
         if field.many:
@@ -229,13 +225,9 @@ class _Decoder:
         begin = self.at
         length = self.varint()
         if length > end - self.at:
-            raise FormatError(
-                "E-ONNX-LENGTH",
-                self.source.path,
-                f"a field claims {length:,} bytes, {max(0, end - self.at):,} are left",
-                at=begin,
-                hint="The file is truncated or damaged; download it again",
-            )
+            why = f"a field claims {length:,} bytes, {max(0, end - self.at):,} are left"
+            hint = "The file is truncated or damaged; download it again"
+            raise FormatError("E-ONNX-LENGTH", self.source.path, why, at=begin, hint=hint)
         return length
 
     def varint(self) -> int:

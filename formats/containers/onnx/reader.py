@@ -101,13 +101,9 @@ class _Reader:
         version = message.get("ir_version", 0)
         if not 1 <= version <= NEWEST_IR:
             if version > NEWEST_IR:
-                raise UnsupportedError(
-                    "E-ONNX-IR",
-                    self.source.path,
-                    f"the model is of IR version {version}, the newest known is {NEWEST_IR}",
-                    at=0,
-                    hint="Save it with an older version of onnx",
-                )
+                why = f"the model is of IR version {version}, the newest known is {NEWEST_IR}"
+                hint = "Save it with an older version of onnx"
+                raise UnsupportedError("E-ONNX-IR", self.source.path, why, at=0, hint=hint)
             raise self.malformed("E-ONNX-IR", message, "the model lacks a valid IR version", found=version)
         graph = Graph(format="onnx", files=[self.source.path] if self.source.path else [], newest=False)
         graph.opsets = self.opsets(message, "the model", old=version < FIRST_IR_WITH_OPSETS)

@@ -127,12 +127,8 @@ class Files:
         """The opened external file of a tensor."""
         if location not in self._open:
             if isinstance(self.source, Memory):
-                raise FormatError(
-                    "E-ONNX-EXTERNAL",
-                    self.source.path,
-                    f"a model in memory has no folder that could hold {location!r}",
-                    at=at,
-                )
+                why = f"a model in memory has no folder that could hold {location!r}"
+                raise FormatError("E-ONNX-EXTERNAL", self.source.path, why, at=at)
             path = contained(self.source.directory, location, self.source.path)
             opened = Source(path)
             if _links(opened) > 1:
@@ -159,13 +155,9 @@ def tensor_of(message: Message, files: Files) -> StoredTensor:
     if dtype is None:
         if not number:
             raise _tensor_error(message, files, "lacks a data type")
-        raise UnsupportedError(
-            "E-ONNX-DTYPE",
-            files.source.path,
-            f"tensor {message.name()!r} has the unknown data type {number}",
-            at=message.at,
-            hint="It may be from a later version of the standard",
-        )
+        why = f"tensor {message.name()!r} has the unknown data type {number}"
+        hint = "It may be from a later version of the standard"
+        raise UnsupportedError("E-ONNX-DTYPE", files.source.path, why, at=message.at, hint=hint)
     if "segment" in message:
         why = f"tensor {message.name()!r} is stored in segments, which nothing reads"
         raise UnsupportedError("E-ONNX-SEGMENT", files.source.path, why, at=message.at)
@@ -297,13 +289,9 @@ def _external(message: Message, dtype: DType, shape: tuple[int, ...], files: Fil
         raise _tensor_error(message, files, "does not name the file of its values")
     source = files.beside(entries["location"], message.at)
     if offset + size > source.size:
-        raise FormatError(
-            "E-ONNX-EXTERNAL",
-            source.path,
-            f"tensor {message.name()!r} claims {size:,} bytes at {offset:,}, the file has {source.size:,}",
-            at=min(offset, source.size),
-            hint="The file is truncated, or belongs to another model; download both again",
-        )
+        why = f"tensor {message.name()!r} claims {size:,} bytes at {offset:,}, the file has {source.size:,}"
+        hint = "The file is truncated, or belongs to another model; download both again"
+        raise FormatError("E-ONNX-EXTERNAL", source.path, why, at=min(offset, source.size), hint=hint)
     return Region(source, offset, size)
 
 

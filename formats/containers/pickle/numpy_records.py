@@ -67,13 +67,8 @@ def array(record: Record, file: str) -> StoredTensor:
         or not all(type(length) is int and 0 <= length < 1 << 63 for length in shape)
         or len(shape) > MAX_DIMS
     ):
-        raise FormatError(
-            "E-PKL-ARRAY",
-            file,
-            "an array has a shape that is not made of non-negative integers",
-            at=record.at,
-            hint=DAMAGED,
-        )
+        why = "an array has a shape that is not made of non-negative integers"
+        raise FormatError("E-PKL-ARRAY", file, why, at=record.at, hint=DAMAGED)
     numpy_dtype = _dtype(dtype, record, file)
     storage = _storage(data)
     need = math.prod(shape) * numpy_dtype.itemsize

@@ -24,13 +24,8 @@ def stop(machine: MachineState, _: None) -> None:
 def _mark(machine: MachineState, _: None) -> None:
     if len(machine.marks) >= DEPTH:
         carrier = machine.cursor.carrier
-        raise LimitError(
-            "E-PKL-DEPTH",
-            carrier.file,
-            f"nests deeper than {DEPTH:,}",
-            at=carrier.base + machine.at,
-            hint="No real checkpoint does",
-        )
+        why = f"nests deeper than {DEPTH:,}"
+        raise LimitError("E-PKL-DEPTH", carrier.file, why, at=carrier.base + machine.at, hint="No real checkpoint does")
     machine.marks.append(len(machine.stack))
 
 

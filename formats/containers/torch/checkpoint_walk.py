@@ -191,12 +191,8 @@ class Walk:
         """The path of a dictionary's value."""
         name = key if isinstance(key, str) else _text(key)
         if len(name) > NAME_LENGTH:
-            raise LimitError(
-                "E-PKL-NAME",
-                self.file,
-                f"a key has {counted(len(name), 'character')}",
-                hint="Tensor names of this length are not read",
-            )
+            why = f"a key has {counted(len(name), 'character')}"
+            raise LimitError("E-PKL-NAME", self.file, why, hint="Tensor names of this length are not read")
         return (*path, name)
 
 

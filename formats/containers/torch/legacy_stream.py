@@ -135,13 +135,8 @@ class _Storages:
             self.regions[key] = Region(source, at + COUNT, count * sizes[key])
             at += COUNT + count * sizes[key]
         if at != source.size:
-            raise FormatError(
-                "E-PTH-TRAILING",
-                source.path,
-                f"{source.size - at:,} bytes follow the last storage",
-                at=at,
-                hint=APPENDED,
-            )
+            why = f"{source.size - at:,} bytes follow the last storage"
+            raise FormatError("E-PTH-TRAILING", source.path, why, at=at, hint=APPENDED)
 
     def locate(self, ref: StorageRef, persistent: Persistent) -> Storage:
         """The bytes of a storage, or of the view of it that is meant."""

@@ -27,12 +27,8 @@ def read_tar(source: Source, allowed: frozenset[str]) -> Checkpoint:
     parts = tar.members(source)
     missing = [name for name in MEMBERS if name not in parts]
     if missing:
-        raise FormatError(
-            "E-PTH-TAR",
-            source.path,
-            f"is a tar archive without {missing[0]!r}",
-            hint="Unpack it first, if the model is inside",
-        )
+        why = f"is a tar archive without {missing[0]!r}"
+        raise FormatError("E-PTH-TAR", source.path, why, hint="Unpack it first, if the model is inside")
     reader = _Tar(source, parts, allowed)
     reader.read_storages()
     tensors = reader.read_tensors()

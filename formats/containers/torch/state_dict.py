@@ -132,12 +132,8 @@ def _add_weight(graph: Graph, leaf: Leaf, path: Path) -> None:
     name = ".".join(path) if path else "value"
     if name in graph.weights:
         hint = "Choose one part of the file with --key"
-        raise FormatError(
-            "E-PTH-NAME-TWICE",
-            graph.files[0],
-            f"two tensors are called {name!r} when nested keys are joined by dots",
-            hint=hint,
-        )
+        why = f"two tensors are called {name!r} when nested keys are joined by dots"
+        raise FormatError("E-PTH-NAME-TWICE", graph.files[0], why, hint=hint)
     graph.weights[name] = leaf.value
     if leaf.quantized is not None:
         graph.event("W-DEQUANTIZED", f"was {leaf.quantized}; read as its f32 values", name)

@@ -204,13 +204,8 @@ class Rebuilder:
             if seen > MAX_DIMS:
                 raise self.malformed("E-PTH-TENSOR", "a tensor is wrapped too many times", record)
         if record.name in NO_VALUES:
-            raise UnsupportedError(
-                "E-PTH-KIND",
-                self.file,
-                f"holds {NO_VALUES[record.name]}",
-                at=record.at,
-                hint="Save it as a dense tensor",
-            )
+            why = f"holds {NO_VALUES[record.name]}"
+            raise UnsupportedError("E-PTH-KIND", self.file, why, at=record.at, hint="Save it as a dense tensor")
         if record.name in TENSOR_CLASSES and isinstance(record.state, tuple) and len(record.state) >= 4:
             return self._plain(record, record.state[:4])
         if record.name not in _REBUILD or (plain and record.name in _OF_OTHERS):
@@ -384,13 +379,8 @@ def storage_ref(persistent: Persistent, file: str) -> StorageRef:
     """What a persistent id says; FormatError when it is not a storage's."""
     given = persistent.id
     if not isinstance(given, tuple) or len(given) not in (5, 6) or given[0] != "storage":
-        raise FormatError(
-            "E-PKL-PERSISTENT",
-            file,
-            "refers to something outside the pickle that is not a storage",
-            at=persistent.at,
-            hint=DAMAGED,
-        )
+        why = "refers to something outside the pickle that is not a storage"
+        raise FormatError("E-PKL-PERSISTENT", file, why, at=persistent.at, hint=DAMAGED)
     _, kind, key, _, count = given[:5]
     name = kind.name if isinstance(kind, Global) else ""
     dtype = "uint8" if name in UNTYPED else STORAGE_CLASSES.get(name)

@@ -55,22 +55,14 @@ def pickle_member(archive: Archive) -> Member:
         return names[found[0]]
     shown = ", ".join(repr(name) for name in list(names)[:SHOWN])
     if found:
-        raise FormatError(
-            "E-PTH-ARCHIVE",
-            path,
-            f"is a zip archive with {counted(len(found), 'member')} {PICKLE}",
-            hint="It is damaged, or two models in one",
-        )
+        why = f"is a zip archive with {counted(len(found), 'member')} {PICKLE}"
+        raise FormatError("E-PTH-ARCHIVE", path, why, hint="It is damaged, or two models in one")
     if any(name.endswith("/model.json") for name in names):
-        raise UnsupportedError(
-            "E-PTH-SCRIPT",
-            path,
-            "is a TorchScript archive of torch 1.0 to 1.3",
-            hint="Load and save it with torch 1.4 to 2.x",
-        )
+        why = "is a TorchScript archive of torch 1.0 to 1.3"
+        raise UnsupportedError("E-PTH-SCRIPT", path, why, hint="Load and save it with torch 1.4 to 2.x")
     raise FormatError(
         "E-PTH-ARCHIVE", path, f"is a zip archive without {PICKLE}, so no torch file; it holds {shown or 'nothing'}",
-        hint="Unpack it first, if the model is inside",
+        hint="Unpack it first, if the model is inside"
     )  # fmt: skip
 
 

@@ -198,13 +198,8 @@ def _name(source: Source, at: int, raw: bytes, flags: int) -> str:
 def _check_attributes(source: Source, at: int, name: str, raw_name: bytes, extra: bytes, attributes: int) -> None:
     kind = stat.S_IFMT(attributes >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise UnsafeFileError(
-            "E-ZIP-LINK",
-            source.path,
-            f"member {name!r} is a link or a device",
-            at=at,
-            hint="Pack the archive without links",
-        )
+        why = f"member {name!r} is a link or a device"
+        raise UnsafeFileError("E-ZIP-LINK", source.path, why, at=at, hint="Pack the archive without links")
     found = blocks(extra)
     if found is None:
         raise malformed(source, "E-ZIP-EXTRA", f"the extra field of member {name!r} is malformed", at=at)

@@ -104,13 +104,9 @@ def _check_names(entries: Sequence[Entry]) -> None:
             )
         names.add(entry.name)
     if len(entries) > MAX_MEMBERS:
-        raise UnsupportedError(
-            "E-ZIP-MEMBERS",
-            None,
-            f"{len(entries):,} members are more than an archive should have",
-            expected=f"at most {MAX_MEMBERS:,}",
-            hint="Write safetensors",
-        )
+        why = f"{len(entries):,} members are more than an archive should have"
+        hint = "Write safetensors"
+        raise UnsupportedError("E-ZIP-MEMBERS", None, why, expected=f"at most {MAX_MEMBERS:,}", hint=hint)
 
 
 def _local(entry: Entry, position: int, crc: int, alignment: int) -> bytes:

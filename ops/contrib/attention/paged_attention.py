@@ -195,10 +195,8 @@ def _sequences(ends: np.ndarray, pasts: np.ndarray, tokens: int) -> list[tuple[i
         or (np.diff(ends) < 0).any()
         or (pasts < 0).any()
     ):
-        raise shape_error(
-            WHAT,
-            f"sequences that end at {ends.tolist()[:8]} with pasts {pasts.tolist()[:8]} do not fit {tokens} tokens",
-        )
+        why = f"sequences that end at {ends.tolist()[:8]} with pasts {pasts.tolist()[:8]} do not fit {tokens} tokens"
+        raise shape_error(WHAT, why)
     return list(zip(ends[:-1].tolist(), ends[1:].tolist(), pasts.tolist(), strict=True))
 
 

@@ -6,10 +6,8 @@ import math
 
 import numpy as np
 
-from ....runtime.base.errors import FormatError
 from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import case
-from ....runtime.ir.shape_inference import CHECK
 from ...attention.rotary_embedding import rotary_embedding as standard
 from ...rules.decomposition import composed
 from ...rules.expression import Term
@@ -32,9 +30,7 @@ def split(x: np.ndarray, heads: int, size: int, what: str) -> np.ndarray:
     leaves."""
     heads = heads or x.shape[-1] // max(size, 1)
     if x.ndim != 3 or heads < 1 or x.shape[-1] % heads:
-        raise FormatError(
-            "E-OP-SHAPE", None, f"{what}: an input of shape {x.shape} does not split into {heads} heads", hint=CHECK
-        )
+        raise shape_error(what, f"an input of shape {x.shape} does not split into {heads} heads")
     return x.reshape(*x.shape[:2], heads, x.shape[-1] // heads).transpose(0, 2, 1, 3)
 
 

@@ -169,12 +169,8 @@ def moe(
 
 def _no_sparse_mixer(wanted: int) -> None:
     if wanted:
-        raise UnsupportedError(
-            "E-OP-MIXER",
-            None,
-            "MoE with use_sparse_mixer, which no runtime runs on the CPU",
-            hint="Export the model without it",
-        )
+        why = "MoE with use_sparse_mixer, which no runtime runs on the CPU"
+        raise UnsupportedError("E-OP-MIXER", None, why, hint="Export the model without it")
 
 
 @op(

@@ -11,6 +11,7 @@ from ....runtime.ir.shape_inference import CHECK, Inference
 from ...rules.bit_packing import row_nbytes, unpacked
 from ...rules.output_limit import allowed
 from ...rules.precision import widened
+from ...rules.shape_rules import shape_error
 
 BLOCK_BYTES = 16 << 20
 """Rows of the weight are dequantized no more than this at a time."""
@@ -37,9 +38,7 @@ def _infer(node: Inference) -> None:
 def fits(what: str, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """`array` in a shape that has as many elements; FormatError for others."""
     if array.size != int(np.prod(shape)):
-        raise FormatError(
-            "E-OP-SHAPE", None, f"{what}: {name} of shape {array.shape} where {shape} is needed", hint=CHECK
-        )
+        raise shape_error(what, f"{name} of shape {array.shape} where {shape} is needed")
     return array.reshape(shape)
 
 
@@ -90,11 +89,8 @@ def matmul_nbits(
     zeros = zero_points_of(zero_points, N, blocks, bits, "MatMulNBits")
     order = None if g_idx is None else g_idx.reshape(-1)
     if order is not None and (order.shape != (K,) or order.min() < 0 or order.max() >= blocks):
-        raise FormatError(
-            "E-OP-VALUE",
-            None,
-            f"MatMulNBits: g_idx does not name one of {blocks} blocks for each of {K} columns",
-            hint=CHECK,
+        raise shape_error(
+            "MatMulNBits", f"g_idx does not name one of {blocks} blocks for each of {K} columns", "E-OP-VALUE"
         )
     rows = a.reshape(-1, K)
     y = np.empty(allowed((len(rows), N), a.itemsize, "MatMulNBits"), a.dtype)

@@ -105,13 +105,9 @@ def _depth_checked(data: bytes, source: Origin, at: int) -> int:
             depth += 1
             containers += 1
             if depth > source.budget.limits.depth:
-                raise LimitError(
-                    "E-LIMIT-DEPTH",
-                    source.path,
-                    f"JSON nested deeper than {source.budget.limits.depth}",
-                    at=at + match.start(),
-                    hint="Raise it with --limit depth=1000",
-                )
+                why = f"JSON nested deeper than {source.budget.limits.depth}"
+                hint = "Raise it with --limit depth=1000"
+                raise LimitError("E-LIMIT-DEPTH", source.path, why, at=at + match.start(), hint=hint)
         elif first in b"]}":
             depth -= 1
     return containers

@@ -162,12 +162,8 @@ class _Child:
         if "unstarted" in answer:
             raise _unstarted(work, answer["unstarted"])
         if "memory" in answer:
-            raise LimitError(
-                f"{work.code}-SIZE",
-                work.file,
-                f"{work.what} needs more than {MEMORY >> 20} MiB of memory",
-                hint=work.hint,
-            )
+            why = f"{work.what} needs more than {MEMORY >> 20} MiB of memory"
+            raise LimitError(f"{work.code}-SIZE", work.file, why, hint=work.hint)
         if "error" in answer:
             raise getattr(errors, answer["error"])(answer["code"], work.file, answer["why"], hint=answer["hint"])
         return answer["result"]

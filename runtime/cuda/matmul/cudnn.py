@@ -142,12 +142,8 @@ def call(name: str, *arguments: Any, unless: range = range(0)) -> bool:
     status = getattr(library(), name)(*arguments)
     if status and status not in unless:
         why = library().cudnnGetErrorString(status).decode(errors="replace")
-        raise UnsupportedError(
-            "E-DEVICE-LIBRARY",
-            None,
-            f"{name} of cuDNN failed: {why}",
-            hint="Update the driver, or set CANDLE_CUDNN=0 to disable cuDNN",
-        )
+        hint = "Update the driver, or set CANDLE_CUDNN=0 to disable cuDNN"
+        raise UnsupportedError("E-DEVICE-LIBRARY", None, f"{name} of cuDNN failed: {why}", hint=hint)
     return not status
 
 

@@ -194,12 +194,8 @@ def _dtype(code: int, bits: int) -> np.dtype[Any]:
         return np.dtype(ml_dtypes.bfloat16)
     kind = next((kind for kind, number in CODES.items() if number == code), None)
     if kind is None or bits not in (8, 16, 32, 64):
-        raise UsageError(
-            "E-DEVICE-ARRAY",
-            None,
-            "the array's dtype is not supported by CUDA kernels",
-            found=f"DLPack code {code} of {bits} bits",
-        )
+        why = "the array's dtype is not supported by CUDA kernels"
+        raise UsageError("E-DEVICE-ARRAY", None, why, found=f"DLPack code {code} of {bits} bits")
     return np.dtype(np.bool_ if kind == "b" else f"{kind}{bits // 8}")
 
 

@@ -67,12 +67,8 @@ class Audit:
             lost = beyond & numpy.isfinite(before)
         if self.nan == "error" and nans.any():
             index = first + int(nans.argmax())
-            raise FormatError(
-                "E-NAN",
-                None,
-                f"tensor {self.tensor!r} holds NaN at element {index:,}",
-                hint="pass --nan warn or --nan keep to allow it",
-            )
+            why = f"tensor {self.tensor!r} holds NaN at element {index:,}"
+            raise FormatError("E-NAN", None, why, hint="pass --nan warn or --nan keep to allow it")
         self._note(first, int(nans.sum()), int(lost.sum()), flushed)
 
     def _note(self, first: int, *counts: int) -> None:

@@ -19,12 +19,9 @@ def extract(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Grap
     starts = [_value(graph, name) for name in inputs]
     ends = [_value(graph, name) for name in outputs]
     if not ends:
-        raise UsageError(
-            "E-GRAPH-OUTPUTS",
-            None,
-            "missing outputs",
-            hint="Choose them with --outputs; candle-convert inspect lists the values",
-        )
+        why = "missing outputs"
+        hint = "Choose them with --outputs; candle-convert inspect lists the values"
+        raise UsageError("E-GRAPH-OUTPUTS", None, why, hint=hint)
     used = set(ends)
     kept: list[Node] = []
     for node in reversed(graph.nodes):

@@ -34,12 +34,9 @@ class Rename:
                     "E-GRAPH-VALUE", None, f"no value named {old!r}", hint="candle-convert inspect lists the values"
                 )
             if new in known and new not in self.values:
-                raise UsageError(
-                    "E-GRAPH-NAME",
-                    None,
-                    f"a value named {new!r} already exists",
-                    hint="Choose another name, or rename the existing value too",
-                )
+                why = f"a value named {new!r} already exists"
+                hint = "Choose another name, or rename the existing value too"
+                raise UsageError("E-GRAPH-NAME", None, why, hint=hint)
         if len(set(self.values.values())) < len(self.values):
             raise UsageError("E-GRAPH-NAME", None, "two values would get the same name", hint="Choose different names")
         for value in {*graph.values.values(), *graph.inputs, *graph.outputs}:

@@ -47,12 +47,8 @@ class Select:
         weights = {}
         for name, new in zip(kept, renamed, strict=True):
             if new in weights:
-                raise UsageError(
-                    "E-SELECT-TWICE",
-                    None,
-                    f"two tensors would get the name {new!r}",
-                    hint="Make the --rename pattern stricter",
-                )
+                why = f"two tensors would get the name {new!r}"
+                raise UsageError("E-SELECT-TWICE", None, why, hint="Make the --rename pattern stricter")
             weights[new] = graph.weights[name]
         graph.weights = weights
         return list(weights) != before
