@@ -139,7 +139,7 @@ def check(source: Source, options: ReadOptions) -> Iterator[Finding]:
 
 
 def scan(source: Source, options: ReadOptions) -> Iterator[Finding]:
-    """Object arrays, which numpy can be told to unpickle, and members that are not arrays."""
+    """Object arrays, which numpy unpickles on request, and members that are not arrays."""
     archive = Archive(source)
     for member in archive.members.values():
         try:

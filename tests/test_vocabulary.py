@@ -1,7 +1,8 @@
 """One term per idea: words that docs/GLOSSARY.md retires do not stand in code, prose or messages.
 
 The last column of the glossary's tables names the words. A plain entry is refused everywhere. An entry such as
-"`room` for allocations" is refused in the folders where the word can have that meaning alone (`SCOPES`).
+"`room` for allocations" is refused in the folders where the word can have that meaning alone (`SCOPES`). The words of
+the last section are refused in first lines and public docstrings.
 """
 
 import ast
@@ -59,11 +60,19 @@ EXEMPT = {
 """Spellings of others, as regular expressions, with the reason why they stay."""
 
 
+DOCSTRINGS = "## First lines and public docstrings"
+"""The glossary's section of words that are refused there."""
+OTHER_WORDS = ("models/", "convert/inputs/")
+"""Folders whose docstrings still have those words."""
+SLOPES = ("ops/elementwise/", "nn/", "optim/core/line_search.py")
+"""Where a slope is a coefficient of leaky_relu, or a derivative along a line."""
+
+
 @functools.cache
 def retired():
     """The glossary's retired words: word -> context (None: everywhere)."""
     found = {}
-    for line in GLOSSARY.read_text().splitlines():
+    for line in GLOSSARY.read_text().partition(DOCSTRINGS)[0].splitlines():
         if line.startswith("|"):
             last = line.strip().strip("|").rpartition("|")[2]
             for word, context in re.findall(r"`([^`]+)`(?: (?:for|of) ([^,|]+))?", last):
@@ -156,6 +165,61 @@ def test_no_retired_word_stands():
         words = _words_at(str(path.parent), path.name)
         found += findings(str(path), (REPOSITORY / path).read_text(), words)
     assert not found, "\n".join([f"{len(found)} retired words", *found])
+
+
+def _documented(node):
+    """Docstrings of public classes and functions, with their lines."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not child.name.startswith("_"):
+            if docstring := ast.get_docstring(child):
+                yield child.lineno, docstring
+            if isinstance(child, ast.ClassDef):
+                yield from _documented(child)
+
+
+def docstring_findings(path, text):
+    """Words of the glossary's last section in the first line of a module and in public docstrings."""
+    words = re.findall(r"`(\w+)`", GLOSSARY.read_text().partition(DOCSTRINGS)[2].partition("|---|")[2])
+    words = [word for word in words if not (word.startswith("slope") and path.startswith(SLOPES))]
+    pattern = re.compile(rf"(?<![\w-])(?<!in )({'|'.join(words)})(?!\w)", re.IGNORECASE)
+    tree = ast.parse(text)
+    for line, docstring in [(1, (ast.get_docstring(tree) or "").partition("\n")[0]), *_documented(tree)]:
+        prose = re.sub(r"``.*?``|`.*?`", "", docstring, flags=re.DOTALL)
+        prose = re.sub(r"(?:^|(?<=; )) *(?:\w+, )*\w+:", "", prose, flags=re.MULTILINE)
+        for match in pattern.finditer(prose):
+            yield f"{path}:{line}: {match[0]}"
+
+
+def test_public_docstrings_use_the_words_of_the_field():
+    paths = [str(path) for path in _files() if path.suffix == ".py" and str(path).startswith(WINGS)]
+    checked = [path for path in paths if not path.startswith(OTHER_WORDS)]
+    found = [each for path in checked for each in docstring_findings(path, (REPOSITORY / path).read_text())]
+    assert not found, "\n".join([f"{len(found)} words", *found])
+
+
+@pytest.mark.parametrize("word", ["told", "place", "places", "behind", "beside", "slope", "Slopes"])
+def test_a_word_of_docstrings_is_found(word):
+    assert list(docstring_findings("runtime/a.py", f'"""The {word} of it."""\n'))
+    assert list(
+        docstring_findings("runtime/a.py", f'class A:\n    def b(self):\n        """The {word}\n        of it."""\n')
+    )
+    assert list(
+        docstring_findings(
+            "runtime/a.py", f'def b({word}):\n    """B.\n\n    Args:\n        {word}: a {word}.\n    """\n'
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""Written in place, of in-place inputs."""\n',
+        'def _own():\n    """What it is told."""\n',
+        'def a(places):\n    """B at `places`.\n\n    Args:\n        places: of it.\n    """\n',
+    ],
+)
+def test_other_words_are_not_found(text):
+    assert not list(docstring_findings("runtime/a.py", text))
 
 
 def test_contexts_have_scopes():

@@ -1,1 +1,1 @@
-"""The Python API behind `import candle_convert`."""
+"""The Python API of `import candle_convert`."""

@@ -117,7 +117,7 @@ def convert(
             is False; one of the inputs is replaced only where `force` is True.
         options: how to convert; keyword arguments are fields of `Options` and win over it, sizes may be text such as
             "2GiB".
-        progress: what is told how far it is, such as `RichProgress`.
+        progress: the callback that gets the share of bytes written, such as `RichProgress`.
 
     Raises:
         UsageError: options that are unknown or contradict each other.

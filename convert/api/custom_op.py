@@ -16,7 +16,7 @@ from ...tensors.core.tensor import Tensor
 
 @dataclass(frozen=True)
 class Context:
-    """What an operator of a user's is told besides its inputs.
+    """Attributes and output types that a user's operator gets besides its inputs.
 
     Attributes:
         attributes: of the node, by name.

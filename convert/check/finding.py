@@ -21,7 +21,7 @@ COLUMNS = ("severity", "code", "byte", "file", "member", "finding")
 
 @dataclass(frozen=True)
 class Located:
-    """A finding with its place.
+    """A finding and where it was found.
 
     Attributes:
         path: the file.

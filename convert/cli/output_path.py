@@ -12,7 +12,7 @@ NAMED = "candle_convert.output_named"
 
 
 class Writing(click.Command):
-    """A command whose argument OUT may also be given as the option ``-o``, which then takes its place; the help shows
+    """A command whose argument OUT may also be given as the option ``-o``, which then replaces it; the help shows
     both."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

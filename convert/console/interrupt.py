@@ -35,8 +35,8 @@ def stop(number: int, frame: FrameType | None) -> None:
 
 
 def end() -> None:
-    """End the process once the interrupt has been told. Python's own end would let it be killed by SIGINT if code from
-    `exec` was interrupted."""
+    """End the process once the interrupt was reported. Python's own exit would let SIGINT kill it if code from `exec`
+    was interrupted."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, OutputError):
             stream.flush()

@@ -72,8 +72,8 @@ class Workers:
             self._wake.get(timeout=seconds)
 
     def finish(self) -> None:
-        """Wait for those that run, which have been told to stop, and keep others from beginning: they use what the
-        caller is about to close.
+        """Wait for running jobs, which were asked to stop, and start no others: they use what the caller is about to
+        close.
 
         What is raised meanwhile by interrupts and other signals is raised in the end.
         """

@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of one run, and what is right; `count` samples of it are counted, those behind are there to fill a fixed
+    """Inputs of one run and their targets; the first `count` samples are scored, the others pad the batch to a fixed
     length."""
 
     feeds: dict[str, Any]

@@ -24,7 +24,7 @@ def pieces(
     """The ids of texts one after another, int64, in pieces of `context`, what is left over being left out.
 
     As llama.cpp's tools have it: one newline at the end of a file does not count, and where the model wants a text to
-    begin with BOS, that takes the place of each piece's first token.
+    begin with BOS, that replaces each piece's first token.
 
     Args:
         count: pieces at most.

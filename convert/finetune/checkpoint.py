@@ -1,4 +1,4 @@
-"""Checkpoints of finetuning: a file beside the output, from which an interrupted run goes on."""
+"""Checkpoints of finetuning: a file next to the output, from which an interrupted run goes on."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _pair(rows: Rows, row: Row) -> Any:
 
 
 def labeled_pictures(rows: Rows, names: Sequence[str]) -> list[Example]:
-    """Pictures with the numbers of their labels; relative paths are those beside the file.
+    """Pictures with the numbers of their labels; relative paths are those next to the file.
 
     Raises FormatError for a picture that does not exist, with the number of its line.
     """

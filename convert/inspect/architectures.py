@@ -14,7 +14,7 @@ from ...runtime.plugin import discovery
 
 
 def families() -> Iterator[tuple[str, Architecture]]:
-    """Each architecture, behind the path of the module that defines it, such as ``models/language/llama.py``."""
+    """Pairs of a module's path, such as ``models/language/llama.py``, and an architecture that it defines."""
     found = discovery.ARCHITECTURES
     for module, family in zip(found.modules(), found.all(), strict=True):
         yield from ((f"{module.replace('.', '/')}.py", whole(architecture)) for architecture in family)

@@ -36,7 +36,7 @@ def plain(tensor: StoredTensor) -> StoredTensor | None:
 
 
 def unit(tensor: StoredTensor) -> int:
-    """Elements between two places where a plain tensor may be cut."""
+    """Elements between two positions where a plain tensor may be cut."""
     return tensor.unit // tensor.dtype.block_nbytes * tensor.dtype.block
 
 

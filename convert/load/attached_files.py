@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @unsearched
 def tokenizer_of(graph: Graph) -> Tokenizer:
-    """The tokenizer that came with what was read, or stands beside an ONNX file."""
+    """The tokenizer that came with what was read, or stands next to an ONNX file."""
     from ...models.tokenizer import read
 
     return read(with_files(graph))
 
 
 def with_files(graph: Graph) -> Graph:
-    """The same graph; one of nodes with the tokenizer and configuration that stand beside its file."""
+    """The same graph; one of nodes with the tokenizer and configuration that stand next to its file."""
     if graph.format == NODES and not graph.attachments and graph.files:
         graph.attachments = attachments(model_folder(Path(graph.files[0]).parent), graph)
     return graph

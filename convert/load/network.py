@@ -52,7 +52,7 @@ ALIASES = {AUDIO_CODEC: ("codec",)}
 
 def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
     """An ONNX file as a runnable model: a decoder, a text, image or audio model of another task, or an encoder-decoder
-    or codec with the files beside its decoder.
+    or codec with the files next to its decoder.
 
     Raises UsageError if another task is asked for than the file's.
     """

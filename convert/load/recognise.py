@@ -20,7 +20,7 @@ NODES = "onnx"
 
 
 def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-    """Whose names a file has, and what it says of its architecture: GGUF metadata, the config.json beside it, or what
+    """Whose names a file has, and what it says of its architecture: GGUF metadata, the config.json next to it, or what
     weights and metadata imply.
 
     None where nothing says it, and for the weights of a graph of nodes, whose names are its own.
@@ -34,7 +34,7 @@ def described(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def stated(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-    """Whose names a file has, and what it says itself: GGUF metadata, or the config.json beside it."""
+    """Whose names a file has, and what it says itself: GGUF metadata, or the config.json next to it."""
     if ARCHITECTURE in graph.metadata:
         return GGUF, graph.metadata
     said = configuration(graph)

@@ -1,4 +1,4 @@
-"""The task that files beside a model state: vectors of texts, or ranking of documents by the answer yes or no."""
+"""The task that files next to a model state: vectors of texts, or ranking of documents by the answer yes or no."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLASSIFIER = "classifier."
 
 
 def stated_task(graph: Graph, model: Model) -> str | None:
-    """The task that the files of a model state beside its class; None if they state none that it is able to."""
+    """The task that the files of a model state besides its class; None if they state none that it is able to."""
     able = {task.name for task in model.architecture.tasks}
     if FEATURE_EXTRACTION in able and embeds(graph):
         return FEATURE_EXTRACTION

@@ -77,7 +77,7 @@ class Adapter:
 
     Attributes:
         strength: what the user multiplies its updates by.
-        updates: by module; replaced: whole tensors by name, which take the place of the model's.
+        updates: by module; replaced: whole tensors by name, which replace the model's.
     """
 
     path: str

@@ -107,7 +107,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def copies(folder: Path, chosen: str, others: Sequence[str], names: Sequence[str]) -> str | None:
-    """What to say of files beside the one that was chosen, by whose names they are copies of its model.
+    """What to say of files next to the one that was chosen, by whose names they are copies of its model.
 
     Raises UsageError where they are other models, or parts of this one that no index names.
     """
@@ -120,7 +120,7 @@ def copies(folder: Path, chosen: str, others: Sequence[str], names: Sequence[str
 
 
 def skipped(chosen: str, others: Sequence[str]) -> str:
-    """What to say of copies of a model beside the file that is read."""
+    """What to say of copies of a model next to the file that is read."""
     shown = ", ".join(others[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
     return f"reading {chosen}; skipped likely copies of the model: {shown}"
 

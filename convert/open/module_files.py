@@ -1,4 +1,4 @@
-"""Files of the modules of sentence-transformers: each has a folder of its own beside the model."""
+"""Files of the modules of sentence-transformers: each has a folder of its own next to the model."""
 
 from __future__ import annotations
 

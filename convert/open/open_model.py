@@ -72,7 +72,7 @@ def open_model(
 ) -> Graph:
     """The graph of a model file, ``*.index.json``, directory, or ``hf://owner/repo[@revision][/file]``.
 
-    A file or index of bare weights with a model's config.json beside it is that model, as its directory is: with
+    A file or index of bare weights with a model's config.json next to it is that model, as its directory is: with
     tokenizer and configuration.
 
     Args:
@@ -277,7 +277,7 @@ def _module(name: str, graph: Graph) -> Graph:
 
 def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
     """The tokenizer, configuration and documentation files of a model directory, and those of the modules of
-    sentence-transformers, by their names relative to it; what is left behind is noted on `graph`.
+    sentence-transformers, by their names relative to it; files that are left out are noted on `graph`.
 
     A folder of very many texts is a data set's as well as a model's; then only names that every model uses are taken.
     """

@@ -62,8 +62,8 @@ def declared(config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def declaration(graph: Graph) -> Mapping[str, Any] | None:
-    """What the config.json beside a model says of quantization, or another file does; a config.json without these words
-    need not even be JSON."""
+    """What the config.json next to a model, or another file, says of quantization; a config.json without these words
+    need not be JSON."""
     storage = graph.attachments.get(CONFIG)
     if storage is None:
         return None

@@ -21,7 +21,7 @@ class Row:
         share: of all parameters.
         bits: a weight.
         snr: signal to noise in decibels, None where it is not known or nothing changes.
-        fallback: whether the type takes the place of one that the rows cannot hold.
+        fallback: whether the type replaces one that the rows cannot hold.
     """
 
     rule: str

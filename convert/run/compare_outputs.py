@@ -26,7 +26,7 @@ class Compared:
         max_abs, max_rel: greatest difference, and that relative to the greatest magnitude of the first.
         snr_db: power of the first over power of the difference, infinite where they are equal.
         cosine: of the angle between both as vectors.
-        same: whether the difference stays within the tolerance, and special values stand in the same places.
+        same: whether the difference stays within the tolerance, and special values stand at the same positions.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Compared:
 
 
 def compare(name: str, first: np.ndarray, second: np.ndarray, rtol: float, atol: float) -> Compared:
-    """Compare two arrays; other shapes or places of NaN are an infinite difference."""
+    """Compare two arrays; other shapes or positions of NaN are an infinite difference."""
     import numpy
 
     if first.shape != second.shape:

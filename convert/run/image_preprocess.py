@@ -39,8 +39,8 @@ class Look:
 
 
 def image_files(folder: Path, classes: Sequence[str] | None = None) -> list[tuple[Path, int]]:
-    """Pictures in a folder for each class, with the class's number: its place in `classes`, or among the folders' names
-    in order."""
+    """Pictures in a folder for each class, with the class's number: its index in `classes`, or among the sorted names
+    of the folders."""
     names = sorted(each.name for each in folder.iterdir() if each.is_dir())
     numbers = {name: number for number, name in enumerate(classes or names)}
     unknown = [name for name in names if name not in numbers]

@@ -80,7 +80,7 @@ def add_adapters(
         model: the module of `found`.
         alpha: 2 * rank by default.
         targets: last parts of the names of layers, such as ``q_proj``; None for all.
-        saved: modules that are trained beside the adapters.
+        saved: modules that are trained besides the adapters.
 
     Raises UsageError if no layer has such a name.
     """

@@ -115,7 +115,7 @@ class PretrainedModel(Module):
             quantized: whether quantized weights stay in blocks and are not trained; they become f32 otherwise.
             new_head: whether the head of a classifier is drawn anew.
             revision, offline: for ``hf://``.
-            changes: keys of config.json that take the place of the file's: ``id2label``, ``hidden_dropout_prob`` ...
+            changes: keys of config.json that replace the file's: ``id2label``, ``hidden_dropout_prob`` ...
 
         Raises UsageError for a model of another family or without the task, FormatError for missing weights.
         """

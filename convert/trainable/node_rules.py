@@ -124,7 +124,7 @@ def _stored_product(inputs: Sequence[Expression | None]) -> Sequence[Expression]
 
 
 def dropout_rules(graph: Graph, dropouts: Dropouts, task: str, rules: dict[Node, Rule]) -> bool:
-    """Add dropout to the rules of a graph in training; whether hidden states have a place for it."""
+    """Add dropout to the rules of a graph in training. Returns whether it applies to hidden states."""
     placed = False
     for each in linears(graph):
         if dropouts.hidden and AFTER.search(each.name):

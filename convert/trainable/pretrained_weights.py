@@ -61,7 +61,7 @@ class Pretrained:
         tensors: by transformers' names; weights: by the architecture's own names, f32 or in blocks.
         moves: what own weights are of the tensors.
         new: tensors that the checkpoint lacks and were drawn.
-        heads: tensors beside those of the family's base model.
+        heads: tensors besides those of the family's base model.
         names: the convention of the tensors.
     """
 
@@ -98,7 +98,7 @@ def opened(
     """An open model of any format for a class.
 
     Args:
-        changes: keys of config.json that take the place of the file's.
+        changes: keys of config.json that replace the file's.
         quantized: whether quantized weights stay in blocks; others are dequantized.
         new_head: whether the head of a classifier is drawn anew.
 

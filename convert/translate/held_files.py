@@ -57,7 +57,7 @@ def held_keys(graph: Graph, model: Model) -> dict[str, Meta]:
 
 
 def lacking_files(graph: Graph, model: Model, *, exported: bool) -> dict[str, Storage]:
-    """The files that programs take beside transformers' checkpoints, or beside `exported` graphs, and that the source
+    """The files that programs take next to transformers' checkpoints, or next to `exported` graphs, and that the source
     lacks: all of Whisper's, and the tokenizer.json of a vocabulary of CTC or of a SentencePiece model."""
     if model.architecture in whisper.ARCHITECTURES:
         made = whisper_files(graph, model.config)
@@ -68,7 +68,7 @@ def lacking_files(graph: Graph, model: Model, *, exported: bool) -> dict[str, St
 
 
 def add_files(graph: Graph, files: Mapping[str, Storage]) -> None:
-    """Put files beside a graph; tokenizer.json replaces a vocabulary in tiktoken's format."""
+    """Put files next to a graph; tokenizer.json replaces a vocabulary in tiktoken's format."""
     graph.attachments |= files
     if TOKENIZER in files:
         graph.attachments.pop(TIKTOKEN, None)

@@ -52,7 +52,7 @@ def typed(text: str, kind: str | None, old: Meta = None) -> Meta:
     """The value that `text` says, as the type `kind`, or as that of the `old` value, which it replaces.
 
     Args:
-        kind: one of `TYPES`, with ``[]`` behind it for a JSON list of such values; None takes that of `old`, or str.
+        kind: one of `TYPES`, with ``[]`` after it for a JSON list of such values; None takes that of `old`, or str.
     """
     kind = kind or {"int": "i64", "float": "f64", "none": "str", "bytes": "str"}.get(kind_of(old), kind_of(old))
     base = kind.removesuffix("[]")

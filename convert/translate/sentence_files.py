@@ -25,7 +25,7 @@ HINT = "Write safetensors or ONNX, which keep these files, or only the weights w
 def pooling_key(graph: Graph, model: Model) -> dict[str, Meta]:
     """The GGUF key that says how hidden states are pooled; empty if the model's files do not say it.
 
-    Raises UnsupportedError for modules that GGUF has no place for.
+    Raises UnsupportedError for modules that GGUF cannot hold.
     """
     import numpy
 

@@ -66,7 +66,7 @@ class Plan:
             ``FILE/NAME``, without nodes.
         format: of the output.
         folder: where the files go; name: what they are called together.
-        files: their exact layout; attached: the names of those that are attachments, copied beside the weights.
+        files: their exact layout; attached: the names of those that are attachments, copied next to the weights.
         parts: the graphs of a model that has several.
     """
 
@@ -363,8 +363,8 @@ def _configs(parts: dict[str, Part]) -> dict[str, Storage]:
 
 
 def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, name: str = MODEL) -> Rules:
-    """Give a graph the files beside it, the adapters and the names that it has in the output; rules for dtypes that the
-    output needs.
+    """Give a graph the files next to it, the adapters and its names in the output; rules for dtypes that the output
+    needs.
 
     Args:
         beside: whether the output is a model directory.

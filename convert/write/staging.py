@@ -22,11 +22,11 @@ from ...runtime.contract.format import FileLayout
 
 
 class Staging:
-    """The staging place of one run.
+    """The staging folder of one run.
 
     Args:
         folder: where the finished files go.
-        name: what the staging place is named after: the file's name, or the stem of several.
+        name: what the folder is named after: the file's name, or the stem of several.
         files: what will be written.
         fingerprint: digest of everything that decides the bytes; a journal with another one is of no use.
     """
@@ -54,7 +54,7 @@ class Staging:
         return self.folder / file.name
 
     def open(self, resume: bool) -> set[int]:
-        """Prepare the place; with `resume`, the numbers of the jobs that an earlier run completed."""
+        """Prepare the folder; with `resume`, the numbers of the jobs that an earlier run completed."""
         for file in self.files:
             refuse_special(self.final(file))
         self._made = not self.folder.exists()

@@ -280,7 +280,7 @@ def lora_config(module: Module) -> dict[str, Any]:
 
 
 def merge_lora(module: Module) -> Module:
-    """Put the adapters into the weights of their layers, which take their places; in place.
+    """Merge the adapters into the weights of their layers, in place.
 
     Returns: the module; an adapter itself becomes its layer.
     """

@@ -87,7 +87,7 @@ class Module:
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(module, arguments)`` before `forward`; what it returns takes the arguments' place.
+        """Call ``hook(module, arguments)`` before `forward`; what it returns replaces the arguments.
 
         Args:
             prepend: call it before the hooks that there are.
@@ -96,7 +96,7 @@ class Module:
         return added(self._pre_hooks, ForwardHook(hook, with_kwargs), prepend)
 
     def register_forward_hook(self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
-        """Call ``hook(module, arguments, result)`` after `forward`; what it returns takes the result's place.
+        """Call ``hook(module, arguments, result)`` after `forward`; what it returns replaces the result.
 
         Args:
             prepend: call it before the hooks that there are.
@@ -107,7 +107,7 @@ class Module:
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, gradients of the arguments, gradients of the result)``, tuples, in `backward`.
 
-        None stands for arguments that have no gradients. A gradient or tuple that the hook returns takes the place of
+        None stands for arguments that have no gradients. A gradient or tuple that the hook returns replaces
         the arguments' gradients.
         """
         return added(self._backward_hooks, hook, prepend)
@@ -277,7 +277,7 @@ class Module:
         return found
 
     def set_submodule(self, target: str, module: Module) -> None:
-        """Put a module in the place of the one of a dotted name, or add it."""
+        """Replace the module of a dotted name, or add one."""
         path, _, name = target.rpartition(".")
         self.get_submodule(path).register_module(name, module)
 

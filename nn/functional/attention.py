@@ -24,7 +24,7 @@ def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def causal(queries: int, keys: int) -> Tensor:
-    """True where a key is not behind its query."""
+    """True where a key is not after its query."""
     return Tensor(leaf(np.tri(queries, keys, dtype=bool)))
 
 
@@ -37,7 +37,7 @@ def scaled_dot_product_attention(
     Args:
         attn_mask: booleans that are true where a key counts, or floats that are added.
         dropout_p: the share of the weights that is set to 0.
-        is_causal: each query counts keys up to its own place.
+        is_causal: each query counts keys up to its own position.
         scale: 1 / sqrt(width) by default.
         enable_gqa: several heads of queries share one of keys and values.
     """

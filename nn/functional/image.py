@@ -61,7 +61,7 @@ def interpolate(
     Args:
         size: of the result, for all dims or each; or give `scale_factor`.
         mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
-        align_corners: whether the corners of both images are at the same places.
+        align_corners: whether the corners of both images are at the same positions.
         recompute_scale_factor: the factor is that of the sizes, which are rounded.
         antialias: widen the filter where images become smaller.
     """
@@ -139,7 +139,7 @@ def _filter(length: int, out: int, scale: float | None, cubic: bool, aligned: bo
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The places [N, H, W, 2] that affine maps [N, 2, 3] take the pixels of images [N, C, H, W] from; of volumes
+    """The positions [N, H, W, 2] that affine maps [N, 2, 3] take the pixels of images [N, C, H, W] from; of volumes
     likewise."""
     lengths = list(size)[2:]
     axes = []
@@ -156,7 +156,7 @@ def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Images [N, C, H, W] at places [N, h, w, 2] from -1 to 1: x, then y; of volumes likewise."""
+    """Images [N, C, H, W] at positions [N, h, w, 2] from -1 to 1: x, then y; of volumes likewise."""
     if mode not in SAMPLING or padding_mode not in ("zeros", "border", "reflection"):
         known = f"{', '.join(SAMPLING)} with zeros, border or reflection"
         raise UsageError("E-NN-VALUE", None, f"grid_sample with {mode!r} and {padding_mode!r}", expected=known)

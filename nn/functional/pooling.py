@@ -25,7 +25,7 @@ def max_pooled(
     dims: int, input: Tensor, kernel_size: Size, stride: Any, padding: Size, dilation: Size, ceil_mode: bool,
     return_indices: bool,
 ) -> Any:  # fmt: skip
-    """The largest element of each window; and its flat place in the image, if asked."""
+    """The largest element of each window; and its flat position in the image, if asked."""
     x, added = batched(input, dims, f"max_pool{dims}d")
     kernel, pads = per_dim(kernel_size, dims, "kernel_size"), per_dim(padding, dims, "padding")
     if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):
@@ -72,7 +72,7 @@ def averaged(
     dims: int, input: Tensor, kernel_size: Size, stride: Any, padding: Size, ceil_mode: bool,
     count_include_pad: bool, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The mean of each window; `divisor_override` takes the place of its number of elements."""
+    """The mean of each window; `divisor_override` replaces its number of elements."""
     x, added = batched(input, dims, f"avg_pool{dims}d")
     kernel, pads = per_dim(kernel_size, dims, "kernel_size"), per_dim(padding, dims, "padding")
     options = {

@@ -138,7 +138,7 @@ def layer(
         kind: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".
         state: first states [directions, N, hidden].
         directions: weights forwards, and backwards if there are two.
-        lengths: of the sequences, i64 [N]; None if all have T steps. Hidden states behind the end are of no meaning.
+        lengths: of the sequences, i64 [N]; None if all have T steps. Hidden states after the end are of no meaning.
     """
     tensors = [x, *state, *[each for weights in directions for each in weights if each is not None]]
     needs_grad = is_grad_enabled() and any(each.requires_grad for each in tensors)

@@ -1,4 +1,4 @@
-"""Parametrizations: a parameter of a module is computed from others, which are trained in its place."""
+"""Parametrizations: a parameter of a module is computed from others, which are trained instead."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _inverse(module: Any, value: Any) -> Any:
 
 def register_parametrization(module: Module, tensor_name: str, parametrization: Module) -> Module:
     """Let a module compute one of its parameters: ``parametrization(original)``, or of several originals, which its
-    ``right_inverse`` gives for the value that the parameter has. They are trained in its place, under the names
+    ``right_inverse`` gives for the value that the parameter has. They are trained instead, under the names
     ``parametrizations.NAME.original``. Returns the module.
 
     Raises UsageError if it has no such parameter.

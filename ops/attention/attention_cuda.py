@@ -240,7 +240,7 @@ def _padded(step: Step, mask: Buffer, keys: int, launches: list[Launch | Chain])
 
 
 def joined(step: Step, past: Buffer | None, new: Heads, target: Buffer | None, launches: list[Launch | Chain]) -> Heads:
-    """Keys or values behind those of the past, in an array of their own where there is a past or someone wants it."""
+    """Keys or values after those of the past, in an array of their own where there is a past or someone wants it."""
     if past is None and target is None:
         return new
     before = past.shape[2] if past is not None else 0

@@ -62,7 +62,7 @@ class ScoreOptions:
         lengths, more: sequence i has ``lengths[i] + more`` keys; all keys if None.
         before: position of the first query; with lengths, queries are the last positions.
         sink: a sink score per head.
-        grid: where keys lie; queries then have the biases of rows and columns behind their elements.
+        grid: where keys lie; queries then have the biases of rows and columns after their elements.
     """
 
     scale: float

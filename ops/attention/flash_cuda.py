@@ -52,7 +52,7 @@ class Pages:
 
     Attributes:
         table: integers [sequences, pages], which pages a sequence has in turn.
-        sequences, places: int64 [tokens], the sequence of a token and its place there.
+        sequences, places: int64 [tokens], the sequence of a token and its position there.
         size: slots of a page.
         flag: set to 1 where a sequence has no such page.
     """
@@ -69,7 +69,7 @@ class Rule:
     """Which keys a query sees, and what becomes of its scores.
 
     Attributes:
-        offset: int64 arrays of one number, or one for each of the batch: the place of the first query among the keys;
+        offset: int64 arrays of one number, or one for each of the batch: the index of the first query among the keys;
             length: how many keys count.
         left, right: how far a query sees, -1 for everything.
         mask: broadcasts to [batch, heads, queries, keys]; keys beyond its end are hidden.
@@ -93,7 +93,7 @@ class Rule:
 
     def declare(self, writer: Writer, places: Buffer | None = None) -> None:
         """The parameters of a kernel that follows the rule: `offset` and so on; `places` are offsets for each of the
-        batch in the rule's place."""
+        batch, instead of the rule's."""
         writer.parameter("scale", float(self.scale))
         if self.softcap > 0:
             writer.parameter("cap", float(self.softcap))

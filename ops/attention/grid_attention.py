@@ -52,7 +52,7 @@ def _lower(node: Node, build: Builder) -> None:
 )  # fmt: skip
 @quiet
 def grid_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, *, rows: int, columns: int, scale: float) -> np.ndarray:
-    """[batch, heads, queries, value size] from queries [batch, heads, queries, size + rows + columns], behind whose
+    """[batch, heads, queries, value size] from queries [batch, heads, queries, size + rows + columns], after whose
     elements the biases of rows and columns stand, keys [batch, heads, rows x columns, size] and values."""
     keys = rows * columns
     fits = q.ndim == k.ndim == v.ndim == 4 and k.shape[:3] == v.shape[:3] == (*q.shape[:2], keys)

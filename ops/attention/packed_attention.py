@@ -65,7 +65,7 @@ def packed_attention(
     ...] in f32.
 
     Args:
-        ends: i64 [sequences], ascending: the index behind the last token of each sequence. Tokens behind the last of
+        ends: i64 [sequences], ascending: the index after the last token of each sequence. Tokens after the last of
             them are one more sequence.
     """
     if q.ndim != 3 or q.shape[0] != 1 or k.shape[:2] != q.shape[:2] or v.shape[:2] != q.shape[:2]:

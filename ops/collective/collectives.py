@@ -18,8 +18,8 @@ def _gathered(node: Inference) -> None:
 
 @op("AllGather", CANDLE, infer=_gathered, examples=[case("f32[2,3]")])
 def all_gather(x: np.ndarray, *, group: str = "", ranks: int = 1) -> np.ndarray:
-    """[ranks, ...]: `x` of each rank of a group (`runtime.base.communicator`) in their order; the array itself behind a
-    1 for the group without a name."""
+    """[ranks, ...]: `x` of each rank of a group (`runtime.base.communicator`) in their order; [1, ...] for the group
+    without a name."""
     found = communicator(group).all_gather(x)
     if len(found) != ranks:
         why = f"the group {group!r} has other ranks than the model was cut for"

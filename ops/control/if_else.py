@@ -76,7 +76,7 @@ def if_(condition: np.ndarray, *, then_branch: Graph, else_branch: Graph, call: 
 
 @control(if_)
 def plan_if(planner: Planner, task: Task, tasks: deque[Task]) -> bool:
-    """A branch that constants or shapes decide on takes the place of the node; others stand side by side in the plan,
+    """A branch that constants or shapes decide on replaces the node; others stand side by side in the plan,
     where kernels compute them."""
     node, original = task.node, task.original
     paths = [f"{task.path}{node.name or node.outputs[0].name}/{name}/" for name in BRANCHES]

@@ -35,7 +35,7 @@ def plus(x: float, bias: float) -> float:
 
 
 def laid_out(step: Step, x: Buffer, tables: Sequence[np.ndarray | None]) -> tuple[Buffer, Launch]:
-    """[n, channels, spatial...] with each spatial axis by a table of places, 0 where it holds -1."""
+    """[n, channels, spatial...] with each spatial axis by a table of indices, 0 where it holds -1."""
     lengths = [length if table is None else len(table) for length, table in zip(x.shape[2:], tables, strict=True)]
     made = step.temporary(x.dtype, (*x.shape[:2], *lengths))
     strides, lookups = list(x.strides), []
@@ -61,7 +61,7 @@ def _padding(axis: Axis) -> np.ndarray | None:
 def convolved(
     step: Step, x: Buffer, w: Buffer, y: Buffer, axes: Sequence[Axis], groups: int, sums: np.dtype | None = None
 ) -> list[Launch | Chain]:
-    """y[n, out, places] = sum of w[out, channels, taps] * x[n, channels, places * stride + taps * dilation]."""
+    """y[n, out, positions] = sum of w[out, channels, taps] * x[n, channels, positions * stride + taps * dilation]."""
     tables = [_padding(axis) for axis in axes]
     launches: list[Launch | Chain] = []
     if any(table is not None for table in tables):

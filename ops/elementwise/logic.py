@@ -140,7 +140,7 @@ def _shift(x: int, y: int, direction: str) -> int:
     infer=broadcast_to_one,
 )
 def bit_shift(x: np.ndarray, y: np.ndarray, *, direction: str) -> np.ndarray:
-    """Bits moved by `y` places to the LEFT or RIGHT; places outside of the dtype leave nothing but the sign."""
+    """Bits moved by `y` positions to the LEFT or RIGHT; positions outside of the dtype leave nothing but the sign."""
     if direction not in ("LEFT", "RIGHT"):
         raise model_error("BitShift knows no such direction", expected="LEFT or RIGHT", found=direction)
     bits = x.dtype.itemsize * 8

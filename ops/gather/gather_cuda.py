@@ -143,7 +143,7 @@ def scatter_nd_on_device(step: Step) -> Planned:
 
 @cuda(tensor_scatter)
 def tensor_scatter_on_device(step: Step) -> Planned:
-    """A table of places for each sequence; what was there stays where it is if nothing else needs it."""
+    """A table of indices for each sequence; what was there stays where it is if nothing else needs it."""
     past, update, first = step.input(0), step.input(1), step.optional_input(2)
     y = step.outputs[0] = past if step.may_overwrite(past) else step.output()
     axis = step.attributes["axis"] % len(past.shape)

@@ -322,7 +322,7 @@ def base_of(step: Step, x: Buffer) -> tuple[Buffer, list[Launch]]:
 
 @native(scatter_elements, scatter)
 def plan_scatter_elements(step: Step) -> Planned:
-    """Without reduction; of several for one place the last one stays."""
+    """Without reduction; of several for one position the last one stays."""
     x, indices, updates = step.inputs
     if (
         x is None
@@ -343,7 +343,7 @@ def plan_scatter_elements(step: Step) -> Planned:
 
 @native(scatter_nd)
 def plan_scatter_nd(step: Step) -> Planned:
-    """Without reduction; of several for one place the last one stays."""
+    """Without reduction; of several for one position the last one stays."""
     x, indices, updates = step.inputs
     if (
         x is None

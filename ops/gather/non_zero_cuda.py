@@ -42,7 +42,7 @@ TAKEN = """
 
 @cuda(compress, sized=True)
 def compress_on_device(step: Step) -> Planned:
-    """The places where the condition holds, then the entries at these places."""
+    """The positions where the condition holds, then the entries at these positions."""
     x, condition, axis = step.input(0), step.input(1), step.attributes["axis"]
     shape = (x.count,) if axis is None else x.shape
     at = 0 if axis is None else axis_in("Compress", axis, len(shape))

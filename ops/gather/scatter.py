@@ -27,7 +27,7 @@ def as_the_data(node: Inference) -> None:
 def written(
     operator: str, data: np.ndarray, index: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str
 ) -> np.ndarray:
-    """A copy of `data` with updates at an index, or combined with what is there; of several for one place without
+    """A copy of `data` with updates at an index, or combined with what is there; of several for one position without
     reduction the last one stays."""
     if reduction == "none":
         result = data.copy()
@@ -65,7 +65,7 @@ UPDATES = np.array([[0, 2, 1], [-1, 0, 2]])
 def scatter_elements(
     data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int = 0, reduction: str = "none"
 ) -> np.ndarray:
-    """`data` with one update for each index: its place is the index's own, but for `axis`, where it is the index."""
+    """`data` with one update for each index: its position is the index's own, but for `axis`, where it is the index."""
     if indices.shape != updates.shape:
         why = "indices and updates differ in shape"
         raise input_error("ScatterElements", why, expected=list(indices.shape), found=list(updates.shape))

@@ -56,7 +56,7 @@ def elements_added(
     parts: int,
 ) -> None:
     """Add elements [outer, count, inner], by their indices, to those of the target [outer, height, inner]. Each part
-    adds those in its range of places."""
+    adds those in its range of positions."""
     source, target = f32(source), f32(target)
     low, high = share(outer * height * inner, part, parts)
     for matrix in range(outer):

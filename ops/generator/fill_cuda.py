@@ -54,7 +54,7 @@ def _hot(index: Any, place: int, depth: int, off: Any, on: Any) -> Any:
 
 @cuda(one_hot)
 def one_hot_on_device(step: Step) -> Planned:
-    """Indices are compared with places."""
+    """Indices are compared with positions."""
     indices, depth, values, y = step.input(0), step.input(1), step.input(2), step.output()
     axis = step.attributes["axis"] % len(y.shape)
     spread = indices.view((*indices.shape[:axis], 1, *indices.shape[axis:]))

@@ -41,7 +41,7 @@ def _along(rank: int, dim: int, stride: int = 1) -> tuple[int, ...]:
 
 
 def nearest(step: Step, x: Buffer, target: Buffer, dim: int, places: np.ndarray) -> Launch:
-    """One axis by a table of places."""
+    """One axis by a table of indices."""
     strides = tuple(0 if axis == dim else item for axis, item in enumerate(x.strides))
     table = Lookup(
         step.constant_buffer(places.astype(np.int64)), _along(len(x.shape), dim), x.strides[dim], x.shape[dim]

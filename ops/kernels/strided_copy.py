@@ -167,7 +167,7 @@ def copy(
     strides_from: Sequence[int],
     strides_to: Sequence[int],
 ) -> Launch:
-    """A copy of a box of elements; neighbouring axes that lie behind each other on both sides become one."""
+    """A copy of a box of elements; neighbouring axes that follow each other on both sides become one."""
     axes: list[tuple[int, int, int]] = []
     for length, one, other in zip(lengths, strides_from, strides_to, strict=True):
         if length == 1:

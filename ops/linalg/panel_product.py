@@ -99,7 +99,7 @@ def zeros(step: Step) -> Buffer:
 
 @range_kernel
 def pack_panels(b: Address, packed: Address, depth: int, columns: int, b_row: int, part: int, parts: int) -> None:
-    """Rows of `columns` elements, `b_row` bytes apart, as panels; what the last one has behind them is zero."""
+    """Rows of `columns` elements, `b_row` bytes apart, as panels; what the last one has after them is zero."""
     count = (columns + PANEL - 1) // PANEL
     first, last = share((depth + LINES - 1) // LINES, part, parts)
     for unit in range(first, last):
@@ -124,7 +124,7 @@ def copied_into_panels(
     step: Step, b: Buffer, shape: tuple[int, int], strides: tuple[int, int]
 ) -> tuple[Buffer, list[Launch]]:
     """A matrix of `shape` [depth, columns] whose elements lie `strides` apart, in panels, and what copies it there.
-    What a panel has behind the last column is undefined."""
+    What a panel has after the last column is undefined."""
     depth, columns = shape
     whole, rest = divmod(columns, PANEL)
     packed = step.temporary(F32, (whole + (rest > 0), depth, PANEL))
@@ -150,7 +150,7 @@ def variable_product(
     strides: tuple[int, int, int, int],
 ) -> list[Launch]:
     """A product of two large matrices that are no constants: the right one is copied into panels first, and the left
-    one into rows if it is transposed, or if its rows begin at one place of a cache's set.
+    one into rows if it is transposed, or if its rows begin at one position of a cache's set.
 
     Args:
         buffers: both factors and the product.

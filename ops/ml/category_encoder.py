@@ -204,7 +204,7 @@ def one_hot_encoder(
     cats_strings: Sequence[str] | None = None,
     zeros: int = 1,
 ) -> np.ndarray:
-    """One at the place of each element's category in f32; other elements are all zeros, or an error where `zeros` is
+    """One at the position of each element's category in f32; other elements are all zeros, or an error where `zeros` is
     not set."""
     text = x.dtype.kind == "O"
     keys = np.array((cats_strings if text else cats_int64s) or [], object if text else np.int64)

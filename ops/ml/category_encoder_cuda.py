@@ -70,7 +70,7 @@ def labels_on_device(step: Step) -> Planned:
 
 @cuda(one_hot_encoder)
 def hot_on_device(step: Step) -> Planned:
-    """The place of each element's category, then a row of zeros with a one."""
+    """The position of each element's category, then a row of zeros with a one."""
     x, y = step.input(0), step.output()
     keys = np.array(step.attributes["cats_int64s"] or [], np.int64)
     places = step.temporary(np.int64, x.shape)

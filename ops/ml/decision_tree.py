@@ -34,8 +34,8 @@ class Trees:
 
     Attributes:
         feature, mode, split, missing: of each node; `missing` says whether NaN goes the true way.
-        ways: [2, nodes], the places behind false and true.
-        roots: the place that each tree begins with.
+        ways: [2, nodes], indices of the nodes that follow false and true.
+        roots: the index of each tree's first node.
         members: the sets of nodes that test membership.
         first, target, weight: votes; those of leaf `i` are from ``first[i]`` to before ``first[i + 1]``.
     """
@@ -52,7 +52,7 @@ class Trees:
     weight: np.ndarray
 
     def checked(self, operator: str, targets: int) -> Trees:
-        """Itself; UsageError where places, targets or ways are not possible."""
+        """Itself; UsageError where indices, targets or ways are not possible."""
         nodes, leaves = len(self.feature), len(self.first) - 1
         for places in (self.ways, self.roots):
             if places.size and not (places.min() >= -leaves and places.max() < nodes):
@@ -136,8 +136,8 @@ def _taken(trees: Trees, node: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def votes(trees: Trees, leaves: np.ndarray, targets: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each vote of the leaves of [rows, trees]: its place in [rows * targets], its weight, and how many there are for
-    each place."""
+    """Votes of the leaves of [rows, trees]: the index of each in [rows * targets], its weight, and how many there are
+    for each index."""
     flat = leaves.reshape(-1)
     counts = np.diff(trees.first)[flat]
     total = int(counts.sum())

@@ -161,7 +161,7 @@ def instance_normalization(x: np.ndarray, scale: np.ndarray, b: np.ndarray, *, e
 
 @upgrade(instance_normalization, below=6)
 def nothing_consumed(node: Node, build: Builder) -> None:
-    """Before opset 6 a hint told which inputs may be overwritten."""
+    """Before opset 6 a hint named the inputs that may be overwritten."""
     node.attributes.pop("consumed_inputs", None)
 
 

@@ -105,7 +105,7 @@ def given_to_largest(
     part: int,
     parts: int,
 ) -> None:
-    """Planes of windows that lie side by side; elements behind the last window get nothing."""
+    """Planes of windows that lie side by side; elements after the last window get nothing."""
     source, given, found = f32(x), f32(grad), f32(y)
     squares = kernel_height == 2 and kernel_width == 2
     first, last = share(planes, part, parts)

@@ -44,7 +44,7 @@ def _numbered(place: int, plane: int, size: int) -> int:
 
 @cuda(max_pool)
 def max_pool_on_device(step: Step) -> Planned:
-    """The largest element of each window; then the first tap that has it, and its place."""
+    """The largest element of each window; then the first tap that has it, and its position."""
     x, axes = step.input(0), _axes(step)
     kind = compute_dtype(x.dtype)
     lowest = -math.inf if kind.kind == "f" else float(np.iinfo(kind).min)

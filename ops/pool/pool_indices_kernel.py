@@ -1,4 +1,4 @@
-"""Native MaxPool with the places of what it found, which its gradient needs."""
+"""Native MaxPool with the positions of what it found, which its gradient needs."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .pool_kernel import plan_pool
 def found_in_windows(
     x: Address, y: Address, places: Address, planes: int, rows: Words, columns: Words, part: int, parts: int
 ) -> None:
-    """The first of the largest elements of each window, and its place in the tensor; NaN if there is one. `rows` and
+    """The first of the largest elements of each window, and its position in the tensor; NaN if there is one. `rows` and
     `columns` have sizes of the image and of the result, length, stride and dilation of the window, and padding."""
     x, y, places = f32(x), f32(y), i64(places)
     height, out_height, kernel_height = rows[0], rows[1], rows[2]
@@ -54,7 +54,7 @@ def found_in_windows(
 @native(max_pool)
 @via_f32
 def plan_max_pool(step: Step) -> Planned:
-    """One and two spatial axes of f32 where the places are asked for; others as the other kernel takes them."""
+    """One and two spatial axes of f32 where the positions are asked for; others as the other kernel takes them."""
     x = step.inputs[0]
     if not step.is_used(1):
         return plan_pool(step)

@@ -36,7 +36,7 @@ def gru_steps(
     added: Term, r: Term, h: Term, bias: Term | None = None, lengths: Term | None = None, *, reverse: int = 0
 ) -> tuple[Term, Term]:
     """Hidden states [times, batch, hidden] of a GRU, and [times, batch, 4 x hidden]: activated gates in torch's order,
-    reset, update and new, and what the reset gate was applied to. Behind its end a sequence keeps its state.
+    reset, update and new, and what the reset gate was applied to. After its end a sequence keeps its state.
 
     Args:
         added: what the inputs add to the gates, [times, batch, 3 x hidden].

@@ -45,7 +45,7 @@ def lstm_steps(
     reverse: int = 0,
 ) -> tuple[Term, Term, Term]:
     """Hidden states [times, batch, size], cell states [times, batch, hidden] and activated gates
-    [times, batch, 4 x hidden] of an LSTM; gates are in torch's order: input, forget, cell, output. Behind its end a
+    [times, batch, 4 x hidden] of an LSTM; gates are in torch's order: input, forget, cell, output. After its end a
     sequence keeps its states.
 
     Args:
@@ -115,7 +115,7 @@ def lstm_steps_grad(
     reverse: int = 0,
 ) -> tuple[Term, Term, Term, Term]:
     """The gradients by `added`, h and c of LSTMSteps, and those by the hidden state of every time, which the times
-    behind it add to; they are 0 behind the end of a sequence.
+    after it add to; they are 0 after the end of a sequence.
 
     Args:
         gates, cells: outputs of LSTMSteps.

@@ -234,7 +234,7 @@ def infer_recurrent(node: Inference) -> None:
 
 
 def plain_outputs(node: Node, build: Builder) -> None:
-    """Before opset 7 an attribute told whether all hidden states are an output, which the output's name tells; GRU-1's
+    """Before opset 7 an attribute said whether all hidden states are an output, which the output's name says; GRU-1's
     default direction was misspelt."""
     node.attributes.pop("output_sequence", None)
     if node.attributes.get("direction") == "foward":

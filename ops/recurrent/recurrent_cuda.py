@@ -75,11 +75,11 @@ class Run:
         return Term(value, self.build).call("Cast", to=1) if self.narrow is not None else Term(value, self.build)
 
     def part(self, term: Term, axis: int, start: int, stop: int) -> Term:
-        """Places from `start` to `stop` along an axis."""
+        """Positions from `start` to `stop` along an axis."""
         return term.call("Slice", self.integers([start]), self.integers([stop]), self.integers([axis]))
 
     def row(self, term: Term, index: int) -> Term:
-        """One place of the first axis, which is taken away."""
+        """One position of the first axis, which is taken away."""
         return self.part(term, 0, index, index + 1).call("Squeeze", self.integers([0]))
 
     def gate(self, term: Term, index: int, count: int = 1) -> Term:

@@ -298,7 +298,7 @@ def _constants(step: Step, indices: tuple[int, ...]) -> list[np.ndarray | None] 
 
 
 def padded_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows with room behind each for a vector that starts in it."""
+    """Rows with room after each for a vector that starts in it."""
     return np.pad(rows, [(0, 0), (0, LANES)]).astype(np.float32)
 
 

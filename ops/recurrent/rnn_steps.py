@@ -35,7 +35,7 @@ def _checked(activation: str) -> str:
 def rnn_steps(
     added: Term, r: Term, h: Term, lengths: Term | None = None, *, activation: str = "Tanh", reverse: int = 0
 ) -> Term:
-    """Hidden states [times, batch, hidden] of a simple recurrence. Behind its end a sequence keeps its state.
+    """Hidden states [times, batch, hidden] of a simple recurrence. After its end a sequence keeps its state.
 
     Args:
         added: what the inputs add before the activation, [times, batch, hidden].

@@ -31,7 +31,7 @@ def product_of_panels(
     spare: Any,
 ) -> None:
     """`rows` states of `depth` elements, `state_row` bytes apart, times panels of [depth, columns], into `result`,
-    `row` bytes from row to row: the panels from `first` to `last`, and those `step` panels behind each. `backwards` is
+    `row` bytes from row to row: the panels from `first` to `last`, and those `step` panels after each. `backwards` is
     1 to begin with the last one: what a cache holds of weights that are larger is used when each turn begins where the
     one before ended."""
     wide = last - first

@@ -103,7 +103,7 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 
 def quotient(dims: Iterable[Dim], others: Iterable[Dim]) -> Dim:
-    """The length that makes a product of `others` equal to that of `dims`; None where it cannot be told or does not
+    """The length that makes a product of `others` equal to that of `dims`; None where it is unknown or does not
     exist."""
     above, below = list(dims), list(others)
     if None in above or None in below:

@@ -138,7 +138,7 @@ class Term:
         return self.part(axis, index, index + 1).call("Squeeze", self.integers([axis]))
 
     def rows(self, places: Term) -> Term:
-        """Entries of the first axis; an index below 0 is as one behind the end."""
+        """Entries of the first axis; an index below 0 is as one after the end."""
         below = places.call("Less", places.number(0))
         return self.call("Gather", below.where(self.length(0).call("CastLike", places), places))
 

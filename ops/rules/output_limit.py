@@ -14,7 +14,7 @@ def allowed(shape: Sequence[int], itemsize: int, what: str) -> tuple[int, ...]:
     """`shape` as a tuple of ints, when such an array stays within ``limits(memory=...)`` and fits into the machine;
     LimitError otherwise.
 
-    An array without elements must not have a long axis either: operators list the places along it.
+    An array without elements must not have a long axis either: operators list the positions along it.
     """
     lengths = tuple(int(length) for length in shape)
     nbytes = math.prod(lengths) * itemsize or max(lengths, default=0) * 8

@@ -19,7 +19,7 @@ def is_narrow(array: Any) -> bool:
 
 
 def stored_narrower(compute: F) -> F:
-    """Inputs behind a first one of f32 are taken in f32: weights may be stored in less than the activations they
+    """Inputs after a first one of f32 are taken in f32: weights may be stored in less than the activations they
     meet."""
 
     @functools.wraps(compute)

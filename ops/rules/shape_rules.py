@@ -55,7 +55,7 @@ def broadcast_all(node: Inference) -> None:
 
 
 def axis_of(node: Inference, name: str, rank: int, *, inclusive: bool = False) -> int:
-    """An axis attribute as a number from 0; `inclusive` allows the rank itself, which is behind the last dimension."""
+    """An axis attribute as a number from 0; `inclusive` allows the rank itself, which is after the last dimension."""
     axis = int(node.attributes[name])
     if not -rank <= axis < rank + inclusive:
         node.fail(f"{name} {axis} is outside a tensor of rank {rank}")

@@ -38,7 +38,7 @@ class Axis:
 
     @property
     def reached(self) -> range:
-        """The taps that lie inside the input for some output; never more than the input and the output have places."""
+        """The taps that lie inside the input for some output; never more than positions of the input and the output."""
         low = -(-(self.begin - (self.out - 1) * self.stride) // self.dilation)
         return range(max(0, low), min(self.kernel, (self.size - 1 + self.begin) // self.dilation + 1))
 

@@ -173,7 +173,7 @@ def infer_concat_from_sequence(node: Inference) -> None:
     ],
 )
 def concat_from_sequence(sequence: list[np.ndarray], *, axis: int, new_axis: int = 0) -> np.ndarray:
-    """The tensors one behind another along `axis`, or stacked along a new one."""
+    """The tensors one after another along `axis`, or stacked along a new one."""
     if not sequence:
         raise input_error("ConcatFromSequence", "the sequence is empty")
     rank = sequence[0].ndim + bool(new_axis)

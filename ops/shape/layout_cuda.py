@@ -160,7 +160,7 @@ def _chosen(x: Any, value: Any, inside: Any) -> Any:
 
 @cuda(pad)
 def pad_on_device(step: Step) -> Planned:
-    """Each axis by a table of the places that its elements come from."""
+    """Each axis by a table of indices that its elements come from."""
     x, y = step.input(0), step.output()
     pads, axes = step.constant(1), step.constant(3)
     if pads is None or (axes is None and step.optional_input(3) is not None):
@@ -204,7 +204,7 @@ def center_on_device(step: Step) -> Planned:
 
 @cuda(depth_to_space)
 def depth_on_device(step: Step) -> Planned:
-    """Blocks of channels become blocks of places."""
+    """Blocks of channels become blocks of positions."""
     x, y, block = step.input(0), step.output(), step.attributes["blocksize"]
     n, channels, height, width = x.shape
     if step.attributes["mode"] == "DCR":
@@ -221,7 +221,7 @@ def depth_on_device(step: Step) -> Planned:
 
 @cuda(space_to_depth)
 def space_on_device(step: Step) -> Planned:
-    """Blocks of places become channels."""
+    """Blocks of positions become channels."""
     x, y, block = step.input(0), step.output(), step.attributes["blocksize"]
     n, channels, height, width = x.shape
     split_axes = (n, channels, height // block, block, width // block, block)

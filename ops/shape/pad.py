@@ -54,7 +54,7 @@ def _source(mode: str, length: int, before: int, after: int) -> np.ndarray:
 
 
 def source_places(mode: str, length: int, before: int, after: int) -> np.ndarray:
-    """For each place of an axis with its pads, the place of its element, -1 for one that is new. Negative pads crop
+    """For each index of a padded axis, the index of its element before padding, -1 for a new one. Negative pads crop
     first."""
     start, stop = max(0, -before), length + min(0, after)
     kept, before, after = stop - start, max(0, before), max(0, after)

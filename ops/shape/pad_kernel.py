@@ -84,7 +84,7 @@ def _run(table: np.ndarray) -> tuple[int, int, int]:
 
 
 def mapping(step: Step, x: Buffer, y: Buffer, places: Sequence[np.ndarray], fill: Buffer) -> Launch:
-    """The launch that puts elements of `x`, by their places along each axis (-1 for the fill), into `y`."""
+    """The launch that puts elements of `x`, by their positions along each axis (-1 for the fill), into `y`."""
     axes: list[tuple[np.ndarray, bool]] = []
     for table, length, stride in zip(places, x.shape, x.strides, strict=True):
         offsets = np.where(table < 0, -1, table * stride).astype(np.int64)

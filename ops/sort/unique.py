@@ -12,7 +12,7 @@ from ..rules.precision import is_narrow
 
 
 def infer_unique(node: Inference) -> None:
-    """An unknown number of elements or entries; as many places in the second output's order as there are in the
+    """An unknown number of elements or entries; as many positions in the second output's order as there are in the
     input."""
     unknown_along_axis(node)
     for index in (1, 2, 3):
@@ -35,7 +35,7 @@ def infer_unique(node: Inference) -> None:
     ],
 )
 def unique(x: np.ndarray, *, axis: int | None = None, sorted: int = 1) -> tuple[np.ndarray, ...]:
-    """Different elements in ascending order (or that of their first places), their first places, each element's own,
+    """Different elements in ascending order (or that of their first indices), their first indices, each element's own,
     and their numbers."""
     codes = np.unique(x.astype(np.float32) if is_narrow(x) else x, return_inverse=True)[1].reshape(x.shape)
     at = None if axis is None else axis_in("Unique", axis, x.ndim)

@@ -67,7 +67,7 @@ class Matcher:
         return len(self.program) in self.closed(places, before, "")
 
     def closed(self, places: frozenset[int], before: str, after: str) -> frozenset[int]:
-        """The characters' and the end's places that can be reached without a character."""
+        """The characters' and the end's positions that can be reached without a character."""
         conditions = _conditions(before, after) if self.asserts else frozenset()
         found = self.reached.get((places, conditions))
         if found is not None:
@@ -98,7 +98,7 @@ class Matcher:
         return made
 
     def step(self, places: frozenset[int], letter: str) -> frozenset[int]:
-        """The places behind those that take the character."""
+        """The positions after those that take the character."""
         found = self.steps.get((places, letter))
         if found is None:
             point, end = ord(letter), len(self.program)

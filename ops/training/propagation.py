@@ -149,7 +149,7 @@ def _by_operands(
 def through(
     build: Builder, nodes: Sequence[Node], grads: dict[Value, Term], wanted: Sequence[Value | None]
 ) -> list[Term | None]:
-    """The derivatives by each of `wanted`; one that is named twice has all of its gradient at the first place."""
+    """The derivatives by each of `wanted`; one that is named twice has all of its gradient at the first position."""
     once = list(dict.fromkeys(value for value in wanted if value is not None))
     found = dict(zip(once, propagated(build, nodes, grads, once), strict=True))
     return [None if value is None else found.pop(value, None) for value in wanted]

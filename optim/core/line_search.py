@@ -21,7 +21,7 @@ MARGIN = 0.1
 
 @dataclass(frozen=True)
 class Point:
-    """A place on the line.
+    """A point on the line.
 
     Attributes:
         length: of the step to it, in directions.

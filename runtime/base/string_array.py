@@ -20,7 +20,7 @@ class StringArray(Sequence[str]):
         ends: i64, where each of them ends.
 
     Attributes:
-        data: as given, with `PADDING` zeros behind.
+        data: as given, with `PADDING` zeros after.
         ends: as given.
     """
 

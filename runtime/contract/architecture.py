@@ -424,7 +424,7 @@ class Architecture:
         settle: completes the configuration from the bound weights, or changes the weights.
         prefixes: optional prefixes of Hugging Face's weight names.
         ignored: patterns of tensors that are not weights, such as masks; ``{layers}`` stands for the number of layers,
-            which is the index of a multi-token-prediction layer behind the last one.
+            which is the index of a multi-token-prediction layer after the last one.
         wide_activations: whether activations of trained models exceed the range of f16; a graph then computes in f32
             if f16 is requested.
         modules: modules by their names in each convention, in place of `weights`: the weights are then those of the

@@ -130,7 +130,7 @@ class Launch(BaseLaunch):
     Attributes:
         arguments: words of its native block.
         copied: source and target of a launch that only copies bytes.
-        in_place: pairs of what it reads and writes that may lie in one place: each element is read before it is
+        in_place: pairs of buffers that it reads and writes and that may share memory: each element is read before it is
             written.
     """
 

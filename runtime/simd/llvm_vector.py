@@ -141,7 +141,7 @@ class Code:
         return ir.Constant(I64, value)
 
     def at(self, address: Any, offset: int = 0, pointee: Any = I8) -> Any:
-        """A pointer, `offset` bytes behind an address."""
+        """A pointer, `offset` bytes after an address."""
         moved = self.builder.add(address, self.word(offset)) if offset else address
         return self.builder.inttoptr(moved, pointee.as_pointer())
 

@@ -10,7 +10,7 @@ from .storage import Region, Storage
 
 
 def windows(storage: Storage | Source, budget: Budget, size: int, overlap: int) -> Iterator[tuple[int, bytes]]:
-    """Offsets and bytes of pieces that cover all that was ever written, each with the first `overlap` bytes behind it.
+    """Offsets and bytes of pieces that cover all that was ever written, each with the first `overlap` bytes after it.
 
     Holes are zeros; pieces are left out that lie in one. LimitError when the time of the budget is up.
     """

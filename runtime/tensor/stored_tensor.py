@@ -140,7 +140,7 @@ class StoredTensor:
 
     @property
     def unit(self) -> int:
-        """The bytes between two places where the storage may be cut."""
+        """The bytes between two positions where the storage may be cut."""
         return math.lcm(self.storage.step, self.dtype.block_nbytes)
 
     def chunks(self, size: int = CHUNK, start: int = 0, stop: int | None = None) -> Iterator[bytes | memoryview]:
@@ -173,7 +173,7 @@ class StoredTensor:
         return self.dequantize(dtype)
 
     def cast(self, dtype: DType | str, audit: Observer | None = None) -> StoredTensor:
-        """The values rounded to another dtype when they are read, of which `audit` is told."""
+        """The values rounded to another dtype when they are read, which is reported to `audit`."""
         from .cast import rounded
 
         wanted = dtype_named(dtype)

@@ -59,8 +59,8 @@ def added(hooks: list[Any], hook: Any, first: bool = False) -> RemovableHandle:
 
 @method()
 def register_hook(self: Tensor, hook: Hook) -> RemovableHandle:
-    """Call ``hook(gradient)`` when `backward` knows the gradient of this tensor; a tensor that it returns takes the
-    gradient's place, also in the gradients of what this tensor is computed from.
+    """Call ``hook(gradient)`` when `backward` knows the gradient of this tensor; a tensor that it returns replaces
+    the gradient, also in the gradients of what this tensor is computed from.
 
     Raises UsageError for a tensor that does not require gradients.
     """

@@ -167,7 +167,7 @@ class Cauchy(LocationScale):
 
 
 class Gumbel(LocationScale):
-    """Of the largest of many numbers, with a place and a scale."""
+    """Of the largest of many numbers, with a location and a scale."""
 
     @property
     def mean(self) -> Tensor:

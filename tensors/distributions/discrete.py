@@ -253,7 +253,7 @@ class Categorical(Distribution):
 
 
 class OneHotCategorical(Distribution):
-    """As `Categorical`, of vectors with a 1 in the place of the class."""
+    """As `Categorical`, of one-hot vectors."""
 
     parameters = {}  # noqa: RUF012
 

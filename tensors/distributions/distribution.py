@@ -158,7 +158,7 @@ def tensors(*values: Any) -> list[Tensor]:
 
 
 class LocationScale(Distribution):
-    """A family of a place `loc`, which is its mean and its mode unless it says otherwise, and a positive `scale`."""
+    """A location-scale family: `loc` is its mean and its mode unless it says otherwise, and a positive `scale`."""
 
     has_rsample = True
     parameters = {"loc": 0, "scale": 0}  # noqa: RUF012

@@ -225,7 +225,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 @operation()
 def take(input: Tensor, index: Tensor) -> Tensor:
-    """Elements by their place among all of them."""
+    """Elements by their position among all of them."""
     return input.reshape(-1)[index]
 
 

@@ -94,7 +94,7 @@ def t(input: Tensor) -> Tensor:
 
 @operation("moveaxis")
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """Dims moved to other places; the others keep their order."""
+    """Dims moved to other positions; the others keep their order."""
     sources = [source] if isinstance(source, int) else list(source)
     places = [destination] if isinstance(destination, int) else list(destination)
     order: list[int | None] = [None] * input.ndim

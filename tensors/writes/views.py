@@ -79,7 +79,7 @@ class AliasSet:
         self._members.append(weakref.ref(view))
 
     def replace(self, first: Tensor, other: Tensor) -> None:
-        """Have another tensor in the place of one."""
+        """Let `other` take the role of `first`."""
         self._members = [weakref.ref(other) if each() is first else each for each in self._members]
 
     def __iter__(self) -> Iterator[Tensor]:

@@ -16,7 +16,7 @@ NEEDED = ("state_dict", "optimizer_states", "lr_schedulers", "callbacks", "loop"
 
 @contextlib.contextmanager
 def taken_from(path: str) -> Iterator[None]:
-    """FormatError where a state that is read in the block lacks something, or has something else in its place."""
+    """FormatError where a state that is read in the block lacks something, or has another kind of value."""
     try:
         yield
     except UsageError as error:

@@ -35,7 +35,7 @@ class ImageFolder(Dataset[Any]):
         mode: Pillow's name of the channels: RGB, or L for grey.
 
     Attributes:
-        classes: names of the folders in alphabetical order; a class is its place there.
+        classes: names of the folders in alphabetical order; a class is its position there.
         samples: path and class of each picture.
 
     Raises FileAccessError if there is no such folder, UsageError if it has no pictures in folders.

@@ -25,7 +25,7 @@ class Vocabulary:
         text: any text; characters that are not in it cannot be encoded.
 
     Attributes:
-        characters: the tokens; the number of a token is its place.
+        characters: the tokens; the number of a token is its position.
     """
 
     def __init__(self, text: Iterable[str]) -> None:

@@ -97,7 +97,7 @@ class Recorded:
         self.changed = [each for _, each in kept]
 
     def keep(self, places: Mapping[int, np.ndarray]) -> None:
-        """Make weights of inputs, by their places."""
+        """Make weights of inputs, by their positions."""
         graph = self.graph
         for place, array in places.items():
             graph.weights[graph.inputs[place].name] = StoredTensor.of(array)
@@ -189,7 +189,7 @@ def _longer(item: Any) -> Any:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """Names that differ, of which some have numbers behind them."""
+    """Names that differ, of which some have numbers after them."""
     found: list[str] = []
     for name in names:
         full, count = name, 1

@@ -51,7 +51,7 @@ class Layers(nn.Module):
                 vars(each)[name] = value
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> nn.Module:
-        """A layer by its name, which may be a path such as ``encoder.0``, or by its place in `layers`.
+        """A layer by its name, which may be a path such as ``encoder.0``, or by its position in `layers`.
 
         Raises UsageError if there is no such layer.
         """

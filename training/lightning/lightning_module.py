@@ -119,7 +119,7 @@ class LightningModule(ModuleHooks, Module):
 
         Args:
             value: a number or a tensor of one element.
-            prog_bar: show it beside the progress bar.
+            prog_bar: show it next to the progress bar.
             logger: hand it to the loggers.
             options: ``on_step`` and ``on_epoch``: log each value, the mean over the epoch, or both; by default each
                 value of training steps and the mean of others. ``reduce_fx``: mean, sum, min or max. ``batch_size``:

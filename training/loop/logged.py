@@ -72,7 +72,7 @@ class Values:
     """Values by name.
 
     Attributes:
-        to_write: what loggers are given; known: all; shown: beside the progress bar.
+        to_write: what loggers are given; known: all; shown: next to the progress bar.
     """
 
     to_write: dict[str, float]

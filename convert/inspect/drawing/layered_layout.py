@@ -45,7 +45,7 @@ class Layout:
 
 
 def layout(count: int, edges: Sequence[tuple[int, int]], boxes: Sequence[Point] | None = None) -> Layout:
-    """Places for `count` boxes.
+    """Positions of `count` boxes.
 
     Args:
         edges: from lower to higher numbers (a topological order).

@@ -24,7 +24,7 @@ NEEDS_IMPORTANCE_IN = {"q2_k_s": frozenset({"q2_k"})}
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user said beside the recipe.
+    """What the user said besides the recipe.
 
     Attributes:
         tensor_types: pairs of pattern and type name; the first match wins over the recipe.

@@ -48,7 +48,7 @@ def find(text: str) -> Recipe:
 
 
 def built_in() -> list[str]:
-    """Names of the recipes that come with the package beside the mixes."""
+    """Names of the recipes that come with the package besides the mixes."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 

@@ -109,7 +109,7 @@ class Files:
     """The model file and the external files with its tensors' data, each opened once.
 
     Attributes:
-        paths: those beside it, in the order in which they were met.
+        paths: those next to it, in the order in which they were met.
     """
 
     def __init__(self, source: Source) -> None:

@@ -1,4 +1,4 @@
-"""Pickles as joblib writes them: the bytes of every array stand between the opcodes, behind the object that describes
+"""Pickles as joblib writes them: the bytes of every array stand between the opcodes, after the object that describes
 it.
 
 Source: joblib's `numpy_pickle.NumpyArrayWrapper` and `NumpyUnpickler`.

@@ -26,7 +26,7 @@ class Machine(MachineState):
     """One run over one pickle. After an error, what was seen until then is still there."""
 
     def run(self) -> Value:
-        """The value that the pickle leaves; `cursor.position` is then behind its STOP.
+        """The value that the pickle leaves; `cursor.position` is then after its STOP.
 
         Raises:
             FormatError: the pickle is malformed.

@@ -136,7 +136,7 @@ def _refuse(
 
 @dataclass(frozen=True)
 class Loaded:
-    """A pickle's value, the position behind its STOP, and how many opcodes made it."""
+    """A pickle's value, the position after its STOP, and how many opcodes made it."""
 
     value: Value
     end: int

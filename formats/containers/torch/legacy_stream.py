@@ -32,7 +32,7 @@ class Checkpoint:
         value: the pickle's, with inert records in it; rebuilder: what makes tensors of them.
         operations: opcodes that it took.
         script: whether it is a TorchScript archive, whose root is the module itself.
-        metadata: what our writer put beside the pickle.
+        metadata: what our writer put next to the pickle.
     """
 
     value: Value

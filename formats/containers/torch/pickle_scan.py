@@ -105,7 +105,7 @@ def _name_finding(name: Global, member: str | None) -> Finding:
 def scan_pickles(
     carrier: Carrier, options: ReadOptions, *, member: str | None = None, script: bool = False
 ) -> Iterator[Finding]:
-    """All pickles from the start of `carrier` to its end, one behind the other."""
+    """All pickles from the start of `carrier` to its end, one after the other."""
     at, end = 0, carrier.storage.nbytes
     while at < end or not end:
         scanned = scan_pickle(carrier, at, options, member=member, script=script)
@@ -131,7 +131,7 @@ def suspicious(
 
 
 def is_pickle(source: Source) -> bool:
-    """Whether a file is a pickle: by its protocol mark and a valid opcode behind it, or, for protocols 0 and 1, by
+    """Whether a file is a pickle: by its protocol mark and a valid opcode after it, or, for protocols 0 and 1, by
     running to its end."""
     head = source.head(3)
     if len(head) < 2:

@@ -70,7 +70,7 @@ class PickleWriter:
         return self.name("collections", "OrderedDict") + b")R"
 
     def tensor(self, name: str, tensor: StoredTensor, key: str, *, requires_grad: bool = False) -> bytes:
-        """The call that rebuilds a tensor; dtypes that torch got lately name themselves beside an untyped storage."""
+        """The call that rebuilds a tensor; dtypes that torch got lately name themselves next to an untyped storage."""
         assert tensor.dtype.torch is not None
         typed = CLASSES.get(tensor.dtype.torch)
         shape = torch_shape(name, tensor)

@@ -38,7 +38,7 @@ class Member:
         offset: where its bytes begin; compressed: how many they are; nbytes: how many they are when inflated.
         method: `STORED` or `DEFLATED`.
         crc: CRC-32 of the inflated bytes.
-        comment: what the directory says beside the name.
+        comment: what the directory says besides the name.
         at: where the local header begins.
     """
 

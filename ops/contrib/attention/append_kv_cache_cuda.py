@@ -22,7 +22,7 @@ def _zero(place: int) -> float:
 
 
 def behind(step: Step, starts: Buffer, length: int, launches: list[Launch | Chain]) -> Buffer:
-    """Places [batch, length] from `starts` on, one for each of the batch."""
+    """Positions [batch, length] from `starts` on, one for each of the batch."""
     made = step.temporary(INT64, (starts.count, length))
     launches.append(
         elementwise_chain(
@@ -47,7 +47,7 @@ def cached(
     launches: list[Launch | Chain],
     form: Coding | None = None,
 ) -> Heads:
-    """Keys or values behind those of each sequence's past, where these are if nothing else needs them."""
+    """Keys or values after those of each sequence's past, where these are if nothing else needs them."""
     n, groups, length, size = new.shape
     room = max(longest, past.shape[2]) if past is not None else longest
     dtype = past.dtype if past is not None else new.buffer.dtype

@@ -46,7 +46,7 @@ def _counted(score: float, key: int, count: int) -> float:
 
 
 def packed(query: Buffer, heads: int, groups: int) -> tuple[Heads, Heads, Heads]:
-    """Queries, keys and values that lie beside each other in one array."""
+    """Queries, keys and values that lie next to each other in one array."""
     n, length, width = query.shape
     size = width // (heads + 2 * groups)
     strides = (length * width, size, width, 1)

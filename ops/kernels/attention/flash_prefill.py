@@ -27,7 +27,7 @@ KEYS = 256
 
 
 class Grid(NamedTuple):
-    """Rows and columns of the grid in which keys lie, none for keys without a grid. Behind a query's elements stand the
+    """Rows and columns of the grid in which keys lie, none for keys without a grid. After a query's elements stand the
     biases of rows, then those of columns."""
 
     rows: int = 0

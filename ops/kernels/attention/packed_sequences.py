@@ -44,7 +44,7 @@ class PackedProblem(NamedTuple):
     """Lengths of an attention within sequences.
 
     Attributes:
-        ends, sequences: the index behind the last token of each sequence, i64 [sequences].
+        ends, sequences: the index after the last token of each sequence, i64 [sequences].
         size, width: of a head's keys and values.
     """
 

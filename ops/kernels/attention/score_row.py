@@ -107,7 +107,7 @@ def softmax_row(
 
     Args:
         count: keys of the row, room is for the next multiple of `LANES`.
-        form, mask, masked: kind of mask, address of its first element, and how many of them there are; keys behind
+        form, mask, masked: kind of mask, address of its first element, and how many of them there are; keys after
             these are hidden.
         top: the largest score of keys before.
 

@@ -77,7 +77,7 @@ def _activate(kind: Any, alpha: Any, beta: Any, x: Any) -> Any:
 
 
 class EpilogueArguments(NamedTuple):
-    """What a kernel does behind its products.
+    """What a kernel does after its products.
 
     Attributes:
         low, high: what the product itself is limited to.
@@ -97,7 +97,7 @@ class EpilogueArguments(NamedTuple):
 
 @inner
 def apply_epilogue(epilogue: Any, c: Any, place: Any, c_row: Any, rows: Any, width: Any) -> None:
-    """Rows of f32 `place` bytes behind `c`, `c_row` bytes apart: ``activation(c + added)``; what is added lies as they
+    """Rows of f32 `place` bytes after `c`, `c_row` bytes apart: ``activation(c + added)``; what is added lies as they
     do."""
     apply_epilogue_rows(epilogue, c + place, c_row, rows, width, place, c_row)
 
@@ -128,7 +128,7 @@ def apply_epilogue_rows(
 
 @inner
 def prefetch_rows(epilogue: Any, c: Any, place: Any, step: Any, rows: Any, nbytes: Any) -> None:
-    """Ask for the memory of rows of results, `place` bytes behind `c` and `step` bytes apart, and for that of what is
+    """Ask for the memory of rows of results, `place` bytes after `c` and `step` bytes apart, and for that of what is
     added to them."""
     for row in range(rows):
         for line in range(place + row * step, place + row * step + nbytes + LINE - 1, LINE):
@@ -164,7 +164,7 @@ class Epilogue:
         return 0 if self.added is None or self.added.count == columns else 4 * columns
 
     def arguments(self, columns: int) -> EpilogueArguments:
-        """What a kernel is told, whose product has rows of so many elements."""
+        """The epilogue's arguments of a kernel whose product has rows of `columns` elements."""
         low, high = (self.alpha, self.beta) if self.kind == CLAMP and self.added is None else (-math.inf, math.inf)
         needed = int(self.added is not None or self.kind not in (None, CLAMP))
         kind = CLAMP if self.kind is None else self.kind
@@ -224,7 +224,7 @@ def launch_with_epilogue(
     *,
     emitted: bool = False,
 ) -> Launch:
-    """A launch that takes in operators behind it.
+    """A launch that takes in operators after it.
 
     Args:
         make_launch: the launch for what follows, and where the result goes.

@@ -62,7 +62,7 @@ class CodePanel(FloatPanel):
         self.codes = Int8Panel(code, Int8Tile(1, stored.codes, tile.chunk), stored, scratch)
 
     def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
-        """Elements from `start` of some rows; those behind the last row are what they are."""
+        """Elements from `start` of some rows; those after the last row are what they are."""
         code, build = self.code, self.code.builder
         self.codes.decode(source, row_bytes, height, start, depth)
         with code.loop(code.word(0), build.sdiv(depth, code.word(RUN))) as run:
@@ -90,7 +90,7 @@ class CodePanel(FloatPanel):
 
 
 class Decoding(NamedTuple):
-    """Arguments of `panel_decoder`: some rows, elements of them, memory for lines, and the place in the panel."""
+    """Arguments of `panel_decoder`: some rows, elements of them, memory for lines, and the position in the panel."""
 
     source: Any
     row_bytes: Any

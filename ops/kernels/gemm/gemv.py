@@ -81,7 +81,7 @@ class WeightRows:
         self.decode_to(code, address, count, lambda element: build.add(target, build.shl(element, code.word(2))))
 
     def decode_to(self, code: Code, address: Any, count: Any, place: Callable[[Any], Any]) -> None:
-        """Decode `count` elements, which begin a block, sixteen at a time to the place of the first of them."""
+        """Decode `count` elements, which begin a block, sixteen at a time to the position of the first of them."""
         build = code.builder
 
         def each(block: Any, element: Any) -> None:

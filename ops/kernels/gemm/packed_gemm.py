@@ -47,7 +47,7 @@ def part_nbytes(tile: Any, tokens: int) -> int:
 
 @functools.cache
 def pack_tiles(name: str, tile: Any) -> EmittedKernel:
-    """Rounds `count` rows of f32 and puts them into tiles of a layout for a storage type. Rows behind the last one are
+    """Rounds `count` rows of f32 and puts them into tiles of a layout for a storage type. Rows after the last one are
     zeros."""
 
     def write(builder: Any, part: Any, parts: Any, *, source: Any, target: Any, count: Any, length: Any) -> None:
@@ -257,7 +257,7 @@ class EmittedEpilogue:
         return build.add(row, build.add(build.shl(self._row, self.code.word(2)), offset))
 
     def vector(self, total: Vector, token: Any, offset: Any) -> Vector:
-        """The result of sixteen sums, `offset` bytes behind the first column."""
+        """The result of sixteen sums, `offset` bytes after the first column."""
         code, build = self.code, self.code.builder
         value = total + code.floats(build.add(self._shifts, offset))
         if self._added is not None:

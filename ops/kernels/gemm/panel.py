@@ -97,7 +97,7 @@ class Panel:
         """Release hardware tiles, if any."""
 
     def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
-        """Elements from `start` of some rows; those behind the last row are what they are."""
+        """Elements from `start` of some rows; those after the last row are what they are."""
         self.decode_part(0, source, row_bytes, height, start, depth)
 
     def decode_part(self, part: int, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:

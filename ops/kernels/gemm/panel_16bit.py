@@ -99,7 +99,7 @@ class PairPanel(Panel):
         self.scales = code.builder.add(self.elements, code.word(2 * COLUMNS * tile.parts * CHUNK))
 
     def decode(self, source: Any, row_bytes: Any, height: Any, start: Any, depth: Any) -> None:
-        """Elements from `start` of some rows; those behind the last row are what they are."""
+        """Elements from `start` of some rows; those after the last row are what they are."""
         for part in range(self.tile.parts):
             self.decode_part(part, source, row_bytes, height, start, depth)
 

@@ -28,8 +28,8 @@ class Lines(NamedTuple):
         addresses: of their first elements.
         step: bytes from element to element.
         start: bytes that are skipped, None for none.
-        ahead: bytes behind the first row that are asked for ahead of their use, 0 for none.
-        pace: how many times faster than the rows that place moves.
+        ahead: bytes after the first row that are asked for ahead of their use, 0 for none.
+        pace: how many times faster than the rows that position moves.
         unrolled: whether elements that lie side by side are read `UNROLLED` at a time.
     """
 
@@ -46,7 +46,7 @@ class Columns(NamedTuple):
 
     Attributes:
         address: of the panel.
-        ahead: bytes behind the panel that are asked for ahead of their use, None for none.
+        ahead: bytes after the panel that are asked for ahead of their use, None for none.
     """
 
     address: Any

@@ -39,7 +39,7 @@ def larger(found: Any, value: Any) -> Any:
 @inner
 def seen(position: Any, axis: Any, padded: Any) -> Any:
     """How many elements of its axis a window counts; `axis` is size, kernel, stride, dilation, padding before and
-    behind."""
+    after."""
     size, kernel, stride, dilation, begin, end = axis
     found = 0
     for tap in range(kernel):

@@ -11,7 +11,7 @@ class Pool(NamedTuple):
     """Windows of planes.
 
     Attributes:
-        end_y, end_x: padding behind; pad_y, pad_x: before.
+        end_y, end_x: padding after; pad_y, pad_x: before.
         padded: whether padding counts.
         scratch: memory for every part.
         wide: elements of a row of it, or vectors; band: rows of the output that are computed together.

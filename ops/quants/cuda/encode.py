@@ -41,7 +41,7 @@ class LaneEncoder:
 
     Attributes:
         encode: ``(x, importance, means, lattice, y)``.
-        weighted: whether it takes importance; means: whether it takes the mean square of the row beside it; lattice:
+        weighted: whether it takes importance; means: whether it takes the mean square of the row alongside; lattice:
             whether it searches in one.
     """
 

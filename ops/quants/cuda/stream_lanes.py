@@ -99,7 +99,7 @@ class Lanes:
 
     Args:
         device: ``cuda`` or ``cuda:1``.
-        limit: bytes that they may hold there, beside what others hold.
+        limit: bytes that they may hold there, besides what others hold.
         count: of lanes that work at the same time.
     """
 

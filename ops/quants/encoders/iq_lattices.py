@@ -18,7 +18,7 @@ _EACH = 64
 
 @functools.cache
 def lattice_of(grid: Grid, shells: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """``(places, starts, stops, neighbours)`` of a grid.
+    """``(positions, starts, stops, neighbours)`` of a grid.
 
     `places` int32, by combination: the point's index, or ``-1 - n``; then `neighbours` from ``starts[n]`` to
     ``stops[n]``, uint16, are the points at its `shells` smallest distances, nearest first, then by index; up to

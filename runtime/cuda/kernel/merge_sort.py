@@ -45,7 +45,7 @@ def sort_launches(
 
     Args:
         named: as for `per_thread_launch`.
-        compare: lines that set `before` to whether place ``a`` of a `row` comes before place ``b``.
+        compare: lines that set `before` to whether position ``a`` of a `row` comes before position ``b``.
     """
     source, target = (step.temporary(np.int64, (rows, length)) for _ in range(2))
     launches: list[Launch | Chain] = [

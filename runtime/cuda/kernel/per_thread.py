@@ -26,8 +26,8 @@ def per_thread_launch(
     """The launch of `body` for every `i` below `count`.
 
     Args:
-        named: parameters: numbers by their names; buffers, whose elements the text loads by ``get_NAME(NAME, place)``
-            and rounds and stores by ``put_NAME(NAME, place, number)``.
+        named: parameters: numbers by their names; buffers, whose elements the text loads by ``get_NAME(NAME, index)``
+            and rounds and stores by ``put_NAME(NAME, index, number)``.
         body: lines of Python, which may call `math` and the additions and products of `unfused_arithmetic`.
         functions: scalar functions that the text calls, and the dtype of the numbers in theirs.
     """

@@ -63,8 +63,8 @@ def compaction_launches(
 
     Args:
         named: as for `per_thread_launch`.
-        test: lines that set `keep` for place ``j`` of `amount`.
-        write: lines that know the place ``j``, its number ``at`` among those that are kept, and their `total`.
+        test: lines that set `keep` for position ``j`` of `amount`.
+        write: lines that know the position ``j``, its number ``at`` among those that are kept, and their `total`.
     """
     parts = min(PARTS, -(-amount // SMALLEST))
     starts = step.temporary(np.int64, (parts + 1,))

@@ -14,8 +14,8 @@ KINDS = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Convolution:
-    """``y[n, out, place] = sum over channels and taps of w[out, channel, tap] * x[n, channel, place * stride + tap *
-    dilation - pad]``.
+    """``y[n, out, i] = sum over channels and taps of w[out, channel, tap] * x[n, channel, i * stride + tap * dilation -
+    pad]``.
 
     Attributes:
         x, w, y: shapes.

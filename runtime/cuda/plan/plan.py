@@ -32,7 +32,7 @@ class HostStep:
     """A node that runs on the CPU, by `Op.compute`.
 
     Attributes:
-        why: it has no place on the device.
+        why: it does not run on the device.
         captured: values that its subgraphs use, where they are.
     """
 

@@ -1,4 +1,4 @@
-"""Attention over keys behind which one-hot vectors of their row and column in a grid stand becomes GridAttention, whose
+"""Attention over keys after which one-hot vectors of their row and column in a grid stand becomes GridAttention, whose
 products are shorter."""
 
 from __future__ import annotations

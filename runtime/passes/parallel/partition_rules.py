@@ -49,9 +49,9 @@ class ShardingTrace:
     Attributes:
         state: values of which a rank has a part.
         cuts: axis and spans of each weight that is cut; networks: what each belongs to.
-        changes: attributes, constants by the place of the input, and slices (axis, start, stop) by the place of the
+        changes: attributes, constants by the index of the input, and slices (axis, start, stop) by the index of the
             input.
-        shapes: of inputs; sums: nodes behind which AllReduce stands.
+        shapes: of inputs; sums: nodes after which AllReduce stands.
     """
 
     graph: Graph

@@ -151,7 +151,7 @@ class FuseInt4Dequantize:
 
 
 def codes_of(graph: Graph, value: Value | None, transposed: bool) -> Codes | None:
-    """The 2- or 4-bit constant behind a DequantizeLinear and an optional Transpose; None for other values."""
+    """The 2- or 4-bit constant after a DequantizeLinear and an optional Transpose; None for other values."""
     node = None if value is None else value.producer
     if (
         node is not None

@@ -1,4 +1,4 @@
-"""Sums of padded parts: slopes of the parts of a tensor, each between zeros, are put side by side in place of added."""
+"""Sums of padded parts: gradients of the parts of a tensor, each between zeros, are concatenated instead of added."""
 
 from __future__ import annotations
 

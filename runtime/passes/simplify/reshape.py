@@ -18,7 +18,7 @@ def entries(wanted: Sequence[Dim], given: Sequence[Dim]) -> list[int] | None:
     """The entries of a Reshape from shape `given` to `wanted`: lengths, 0 to keep one, or one -1; None if they would be
     ambiguous.
 
-    A -1 goes with positive lengths only: beside a 0 it would be undefined for a tensor without elements.
+    A -1 goes with positive lengths only: with a 0 it would be undefined for a tensor without elements.
     """
     found = []
     for axis, dim in enumerate(wanted):

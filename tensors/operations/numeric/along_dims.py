@@ -17,7 +17,7 @@ from ..reduction import Extremes
 
 @operation()
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extremes:
-    """The most frequent element along a dim, the smallest of those, and a place of it, the last one."""
+    """The most frequent element along a dim, the smallest of those, and a position of it, the last one."""
     axis = dim_of(dim, input.ndim)
     array = np.moveaxis(input.detach().array(), axis, -1)
     places = np.zeros(array.shape[:-1], np.int64)
@@ -31,7 +31,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extremes:
 
 @operation()
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of what is not NaN, of all elements or along a dim with its place."""
+    """The lower median of what is not NaN, of all elements or along a dim with its position."""
     flat = input.reshape(-1) if dim is None else input
     axis = 0 if dim is None else dim_of(dim, input.ndim)
     array = flat.detach().array()

@@ -105,7 +105,7 @@ def scalar_tensor(s: Any, dtype: Any = None) -> Tensor:
 
 @function()
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """The places in a shape of numbers of elements in their order."""
+    """The positions in a shape of numbers of elements in their order."""
     found = np.unravel_index(indices.array(), tuple(shape))
     return tuple([Tensor(leaf(np.asarray(each, np.int64))) for each in found])
 

@@ -68,7 +68,7 @@ def atleast_3d(input: Tensor) -> Tensor:
 
 @function()
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors behind each other, along the third dim."""
+    """Tensors concatenated, along the third dim."""
     found: Tensor = FUNCTIONS["cat"]([atleast_3d(each) for each in tensors], 2)
     return found
 

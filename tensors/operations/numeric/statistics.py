@@ -39,7 +39,7 @@ def corrcoef(input: Tensor) -> Tensor:
 
 @function("trapz")
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
-    """The integral along a dim by trapezoids, at the places `x` or every `dx`."""
+    """The integral along a dim by trapezoids, at the positions `x` or every `dx`."""
     axis = dim_of(dim, y.ndim)
     count = max(y.shape[axis] - 1, 0)
     mean = (y.narrow(axis, 0, count) + y.narrow(axis, y.shape[axis] - count, count)) / 2

@@ -178,7 +178,7 @@ class TileTransform:
         return self.input_edge**2
 
     def pack_weights(self, w: np.ndarray) -> np.ndarray:
-        """Kernels [outputs, channels, 3, 3] as panels [outputs / PANEL, places, channels, PANEL]."""
+        """Kernels [outputs, channels, 3, 3] as panels [outputs / PANEL, positions, channels, PANEL]."""
         outputs, channels = w.shape[:2]
         made = np.empty((-(-outputs // PANEL), self.points, channels, PANEL), np.float32)
         both, part = np.kron(self.kernel, self.kernel), np.zeros((9, channels, PANEL))
