@@ -222,6 +222,31 @@ def test_other_words_are_not_found(text):
     assert not list(docstring_findings("runtime/a.py", text))
 
 
+def misplaced_lines(text):
+    """Lines in docstrings' lists of arguments that a reflow indented as if the line before named an argument."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for entries in re.findall(
+                r"^(?:Args|Attributes):\n((?: .*\n?)*)", ast.get_docstring(node) or "", re.MULTILINE
+            ):
+                yield from (line.strip() for line in entries.splitlines() if re.match(r" {9,}\S", line))
+
+
+def test_no_docstring_is_garbled_by_a_reflow():
+    paths = [str(path) for path in _files() if path.suffix == ".py" and str(path).startswith(WINGS)]
+    lines = {
+        path: list(misplaced_lines((REPOSITORY / path).read_text()))
+        for path in paths
+        if not path.startswith(OTHER_WORDS)
+    }
+    assert not {path: each for path, each in lines.items() if each}
+
+
+def test_a_garbled_docstring_is_found():
+    text = 'def a(b):\n    """A.\n\n    Args:\n        b: of\n            CUDA: a\n                c.\n    """\n'
+    assert list(misplaced_lines(text)) == ["c."]
+
+
 def test_contexts_have_scopes():
     """Each entry with a context is refused somewhere, and each scope belongs to an entry."""
     entries = {f"{word} for {context}" for word, context in retired().items() if context}

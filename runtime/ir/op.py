@@ -88,10 +88,9 @@ class Op:
         compute: NumPy on the host, for every dtype of the standard.
         infer: dtypes and shapes of the outputs.
         scalar: one element of the output from one element of each input, for operators that work element by element.
-            Kernels are made from its source, with numbers in the element type; it is plain Python that means the same
-            in Python, Numba and CUDA: a `def` at module level of comparisons, arithmetic, conditional expressions,
-                `math` and other such functions.
-            Numeric attributes that it needs are further parameters, by their names.
+            Kernels are generated from its source, with numbers in the element type. It is a `def` at module level of
+            comparisons, arithmetic, conditional expressions, `math` and other such functions, which means the same in
+            Python, Numba and CUDA. Numeric attributes that it needs are further parameters, by their names.
         rows: folds of rows and results from them (`runtime.plan.rows`), for operators that work row by row: kernels are
             made from the description of a node.
         lower: the same expressed by other operators: what a standard calls the function body. It may raise

@@ -135,14 +135,19 @@ class Decider:
         return rule.condition is None or rule.condition.true(self.facts(rule, weight))
 
     def facts(self, rule: Rule, weight: Weight) -> Mapping[str, Any]:
-        """What a condition can ask about a tensor.
+        """Variables of a rule's condition, by name.
 
-        layer: number in the name, -1 without one. n: blocks of the model. index: how many tensors that the rule's
-            pattern matches came before,
-        those left out that are decided by options or not quantized. count: how many there are in the model. depth:
-        layer in models with experts, else index. gqa: query heads for each key head. imatrix: whether there is an
-        importance matrix. tied: no output.weight. columns, rows,
-        matrices: lengths from the fastest dimension on. block: of the base type. dtype: of the tensor now.
+        - layer: number in the name, -1 without one.
+        - n: blocks of the model.
+        - index: how many tensors that match the rule's pattern came before, without those that options decide or that
+          are not quantized; count: how many the model has.
+        - depth: layer in models with experts, else index.
+        - gqa: query heads for each key head.
+        - imatrix: whether there is an importance matrix.
+        - tied: whether the model lacks output.weight.
+        - columns, rows, matrices: lengths from the fastest dimension on.
+        - block: size of the base type's blocks.
+        - dtype: the tensor's current dtype.
         """
         base = self.recipe.base
         index = self.index[rule.match]
