@@ -8,6 +8,19 @@ import sys
 import pytest
 from candle_convert.tests.builders.paths import REPOSITORY
 
+FOLDERS = (
+    "__init__.py",
+    "runtime",
+    "formats",
+    "tensors",
+    "nn",
+    "optim",
+    "torch_compat",
+    "training",
+    "models",
+    "convert",
+)
+"""The package besides `ops`."""
 FORMULA = '''"""LeakyBias: the activated sum of rows and a scaled bias."""
 
 from __future__ import annotations
@@ -188,7 +201,7 @@ print("equal")
 def test_an_operator_needs_new_files_only(tmp_path, files, program, said):
     package = tmp_path / "candle_convert"
     (package / "ops" / "made_up").mkdir(parents=True)
-    for name in ("__init__.py", "runtime", "models", "convert", "formats"):
+    for name in FOLDERS:
         (package / name).symlink_to(REPOSITORY / name)
     for source in (REPOSITORY / "ops").iterdir():
         if source.name != "__pycache__":
