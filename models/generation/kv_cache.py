@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from ..pipelines.multimodal.prompts.embedded_prompt import EmbeddedPrompt
 
 CACHE_POSITION = "cache_position"
 
@@ -20,28 +23,31 @@ class DecodeStep:
         output: name of the computed output.
         feeds: input arrays by name; tokens and positions are rewritten before each run.
         states: the cache's states; the step is invalid once the cache has other arrays.
+        shape: that of the token ids.
         run: repeats the run on the arrays' contents (`Session.repeated`); None until first needed.
     """
 
     output: str
     feeds: dict[str, np.ndarray]
     states: dict[str, np.ndarray]
+    shape: tuple[int, ...]
     run: Callable[[], Any] | None = None
 
     def fits(self, output: str, tokens: np.ndarray, cache: Cache) -> bool:
         """Whether this step computes the next run of `tokens`."""
         capacity = cache.mask_buffer.shape[1]
-        same = self.output == output and self.states is cache.states and tokens.shape == self.feeds["input_ids"].shape
+        same = self.output == output and self.states is cache.states and tokens.shape == self.shape
         return (
             same
             and cache.length < capacity
             and self.feeds.get("attention_mask", cache.mask_buffer) is cache.mask_buffer
         )
 
-    def feed(self, tokens: np.ndarray, cache: Cache) -> None:
-        """Write the next tokens and positions into the input arrays and append them to the cache."""
+    def feed(self, tokens: Mapping[str, np.ndarray], cache: Cache) -> None:
+        """Write the next tokens, by input name, and positions into the input arrays and append them to the cache."""
         before = cache.length
-        for name, values in (("input_ids", tokens), ("position_ids", cache.append_one()), (CACHE_POSITION, before)):
+        written = {**tokens, "position_ids": cache.append_one(), CACHE_POSITION: np.array(before, np.int64)}
+        for name, values in written.items():
             if name in self.feeds:
                 self.feeds[name][...] = values
 
@@ -52,10 +58,12 @@ class Cache:
     Attributes:
         states: arrays by input name.
         length: tokens and padding so far.
-        mask_buffer: int64 [batch, capacity]: 1 for tokens, 0 for padding and unused slots.
+        mask_buffer: int64 [batch, capacity]: 0 for padding and unused slots, 1 for tokens; larger for those of a group
+            that attend to each other (see `Decoder`).
         decode_step: the last run, if the next one may repeat it.
         expected_length: length that is about to be reached, to allocate for; 0 if unknown.
         source: inputs that every run has unchanged: what an encoder made of its text.
+        prompt: the embeddings of the first tokens, for models that take pictures or sounds; None if ids say all.
         written_by: as `writers`, when rows were last reordered.
     """
 
@@ -70,6 +78,7 @@ class Cache:
         self.expected_length = 0
         self.token_counts = np.zeros((batch, 1), np.int64)
         self.written_by = np.zeros((batch, 0), np.int64)
+        self.prompt: EmbeddedPrompt | None = None
 
     @property
     def mask(self) -> np.ndarray:
@@ -86,7 +95,7 @@ class Cache:
         """A copy with its own arrays."""
         made = Cache({name: array.copy() for name, array in self.states.items()}, len(self.mask_buffer), self.source)
         made.length, made.mask_buffer, made.token_counts = self.length, self.mask_buffer.copy(), self.token_counts
-        made.written_by = self.written_by
+        made.written_by, made.prompt = self.written_by, self.prompt
         return made
 
     def truncate(self, length: int) -> None:
@@ -95,15 +104,15 @@ class Cache:
         self.mask_buffer = self.mask_buffer[:, :length].copy()
         self.length, self.expected_length, self.decode_step = length, 0, None
         self.written_by = self.written_by[:, :length]
-        self.token_counts = self.mask_buffer.sum(1, keepdims=True)
+        self.token_counts = (self.mask_buffer != 0).sum(1, keepdims=True)
 
     def append(self, new: np.ndarray, capacity: int) -> np.ndarray:
-        """Append tokens (1) and padding (0), int64 [batch, count], with capacity for `capacity`; returns their
-        positions."""
+        """Append tokens (1 or a group) and padding (0), int64 [batch, count], in an array for `capacity`; returns
+        their positions."""
         self.mask_buffer = zero_padded(self.mask_buffer, (len(new), capacity))
         self.mask_buffer[:, self.length : self.length + new.shape[1]] = new
         self.length += new.shape[1]
-        counted = self.token_counts + new.cumsum(1)
+        counted = self.token_counts + (new != 0).cumsum(1)
         self.token_counts = counted[:, -1:]
         positions: np.ndarray = np.maximum(counted - 1, 0)
         return positions

@@ -87,6 +87,8 @@ class LanguageModel(TextModel):
     """
 
     initial_capacity = INITIAL_CAPACITY
+    token_input = "input_ids"
+    """The input that holds the tokens of a run."""
 
     def __init__(
         self,
@@ -98,15 +100,15 @@ class LanguageModel(TextModel):
         placement: Placement = ON_CPU,
     ) -> None:
         self._names = {value.name for value in graph.inputs}
-        if "input_ids" not in self._names:
+        if self.token_input not in self._names:
             raise UsageError(
                 "E-LM-INPUTS",
                 None,
-                "not a language model: the graph has no input named input_ids",
+                f"not a language model: the graph has no input named {self.token_input}",
                 found=", ".join(value.name for value in graph.inputs),
             )
         self.graph = graph
-        self._columns = tuple(int(count) for count in (graph.values["input_ids"].shape or ())[2:] if count)
+        self._columns = self._token_columns()
         self._states = [value for value in graph.inputs if is_state(value)]
         self._fixed = CACHE_POSITION in self._names
         results = {value.name for value in graph.outputs}
@@ -235,7 +237,7 @@ class LanguageModel(TextModel):
         chunks."""
         tokens = np.atleast_2d(np.asarray(ids, np.int64))
         count = tokens.shape[1]
-        size = chunk_length(count, CPU_CHUNK if self._fixed and not self._on_device else MAX_CHUNK)
+        size = self._chunk(count, cache)
         if count <= size:
             return self._run(self._last, tokens, cache, mask, None)
         mask_buffer = None if mask is None else np.atleast_2d(np.asarray(mask, np.int64))
@@ -244,6 +246,22 @@ class LanguageModel(TextModel):
             part = None if mask_buffer is None else mask_buffer[:, start : start + size]
             found = self._run(self._last, tokens[:, start : start + size], cache, part, None)
         return found
+
+    def _token_columns(self) -> tuple[int, ...]:
+        """The dimensions of token ids after batch and length: codebooks of audio codes."""
+        return tuple(int(count) for count in (self.graph.values["input_ids"].shape or ())[2:] if count)
+
+    def _chunk(self, count: int, cache: Cache) -> int:
+        """How many of `count` further tokens one run processes."""
+        return chunk_length(count, CPU_CHUNK if self._fixed and not self._on_device else MAX_CHUNK)
+
+    def _token_feeds(self, tokens: np.ndarray, cache: Cache) -> dict[str, np.ndarray]:
+        """The inputs, by name, that stand for token ids [batch, length], before they are appended to `cache`."""
+        return {self.token_input: tokens}
+
+    def _position_feed(self, counted: np.ndarray) -> np.ndarray:
+        """``position_ids`` of tokens that are counted as [batch, length]."""
+        return counted
 
     def sampler(self, sampling: Sampling, batch: int, vocabulary: int | None) -> DeviceSampler | None:
         """A sampler for logits on the device (`advance_on_device`), or None on the CPU. Logits at `vocabulary` and
@@ -284,7 +302,7 @@ class LanguageModel(TextModel):
         if plain and decode_step is not None and decode_step.fits(output, tokens, cache):
             decode_step.run = decode_step.run or session.repeated(output, decode_step.feeds)
             if decode_step.run is not None:
-                decode_step.feed(tokens, cache)
+                decode_step.feed(self._token_feeds(tokens, cache), cache)
                 return decode_step.run()
             self._repeats = False
         feeds = self._feeds(output, tokens, cache, mask, positions)
@@ -297,15 +315,16 @@ class LanguageModel(TextModel):
             and tokens.shape[1] == 1
             and all(feeds[name] is array for name, array in cache.states.items())
         ):
-            own = {name: feeds[name].copy() for name in ("input_ids", "position_ids", CACHE_POSITION) if name in feeds}
-            cache.decode_step = DecodeStep(output, feeds | own, cache.states)
+            kept = {*cache.states, *cache.source, "attention_mask"}
+            own = {name: array.copy() for name, array in feeds.items() if name not in kept}
+            cache.decode_step = DecodeStep(output, feeds | own, cache.states, tokens.shape)
         return result
 
     def _feeds(
         self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None
     ) -> dict[str, Any]:
         """Feeds of a run over tokens that the cache already includes."""
-        before = cache.length
+        before, given = cache.length, self._token_feeds(tokens, cache)
         capacity = (
             capacity_for(max(before + tokens.shape[1], cache.expected_length), self.initial_capacity)
             if self._fixed
@@ -322,11 +341,11 @@ class LanguageModel(TextModel):
                 if held.shape != shape or held.dtype != dtype:
                     array = held if isinstance(held, np.ndarray) else held.numpy()
                     cache.states[value.name] = resized(array.astype(dtype, copy=False), value, shape, before)
-        places = counted if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
+        stated = None if positions is None else np.atleast_2d(np.asarray(positions, np.int64))
         feeds = {
-            "input_ids": tokens,
+            **given,
             "attention_mask": cache.mask_buffer,
-            "position_ids": places,
+            "position_ids": self._position_feed(counted) if stated is None else stated,
             CACHE_POSITION: np.array(before, np.int64),
         }
         return {name: array for name, array in feeds.items() if name in self._names} | cache.source | cache.states

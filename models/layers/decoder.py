@@ -4,7 +4,9 @@ A decoder has the inputs ``input_ids`` [batch, length], ``attention_mask`` [batc
 and ``position_ids`` [batch, length], and for each state ``past_NAME`` and ``present_NAME`` (``past_key_values.0.key``
 and ``present.0.key``, as exporters to ONNX name them). A decoder inside a multimodal model has ``inputs_embeds``
 [batch, length, hidden] in place of the ids, and ``position_ids`` [axes, batch, length] where each pair of rotated
-elements has the position of one of several axes (time, height and width of a picture). There are two kinds of KV cache:
+elements has the position of one of several axes (time, height and width of a picture). Where the hyper-parameter
+`token_groups` is true, its mask has one more meaning: tokens of one value above 1 form a group, such as those of a
+picture, and attend to each other whatever their order. There are two kinds of KV cache:
 
 - growing: a run appends its keys and values to those of the past; total = past + length. Exported models have this.
 - fixed: the cache has capacity for total tokens, and a run writes from index ``cache_position`` (a scalar) on. Shapes
@@ -66,6 +68,7 @@ class Decoder(Net):
         self.fixed = fixed
         self.embeds = embeds
         self.axes = tuple(config.values.get("position_axes") or ()) if embeds else ()
+        self.groups = embeds and bool(config.values.get("token_groups"))
         self.causal = config.values.get("causal") is not False
         self._states: list[tuple[str, Value]] = []
         self._rings: dict[int, Value] = {}
@@ -250,6 +253,14 @@ class Decoder(Net):
         finite."""
         if limit is not None:
             before = self.And(before, limit(query, key))
+        if self.groups:
+            before = self.Or(before, self._in_group(mask))
         tokens = self.Unsqueeze(self.Cast(mask, to=9), [1, 2])
         visible: Value = self.Or(self.And(before, tokens), self.Equal(query, key))
         return visible
+
+    def _in_group(self, mask: Value) -> Value:
+        """Whether a key is of the group of the query, [batch, 1, length, keys]."""
+        own = self.Unsqueeze(self.current_mask(), [1, 3])
+        grouped: Value = self.And(self.Equal(own, self.Unsqueeze(mask, [1, 2])), self.Greater(own, [1]))
+        return grouped

@@ -1,0 +1,36 @@
+"""Features of an image encoder that is part of a multimodal model: hidden states behind one of its layers."""
+
+from __future__ import annotations
+
+from ....runtime.base.errors import FormatError
+from ....runtime.contract.architecture import FEATURE_EXTRACTION, Config
+from ....runtime.contract.part_graph import add_part
+from ....runtime.ir.graph import Value
+from ..net import Net
+
+FINAL = ("norm.weight", "norm.bias")
+"""Weights that are applied to the last hidden states only."""
+
+
+def tower_features(net: Net, part: str, layer: int | None = None, *, patches_only: bool = False) -> Value:
+    """Hidden states [batch, tokens, width] of ``pixel_values``.
+
+    Args:
+        part: the encoder.
+        layer: as transformers' ``hidden_states`` are numbered, 0 before the first layer and -1 behind the last one,
+            without the norm that follows; None for the normalized last ones.
+        patches_only: whether the first token, which stands for the whole picture, is left out.
+
+    Raises FormatError for a layer that the encoder does not have.
+    """
+    config, weights = net.config, net.weights
+    if layer is not None:
+        layers = config.values[f"{part}.layers"]
+        kept = layers + 1 + layer if layer < 0 else layer
+        if not 0 <= kept <= layers:
+            why = f"features of layer {layer} of an image encoder with {layers} layers"
+            raise FormatError("E-ARCH-KEY", config.path, why, hint="Correct vision_feature_layer in config.json")
+        config = Config({**config.values, f"{part}.layers": kept})
+        weights = {name: weights[name] for name in weights if name not in {f"{part}.{end}" for end in FINAL}}
+    x = add_part(net.graph, config, weights, part, task=FEATURE_EXTRACTION)["last_hidden_state"]
+    return net.Slice(x, [1], [2**62], [1]) if patches_only else x

@@ -1,0 +1,82 @@
+"""LLaVA (Liu et al. 2023, arXiv:2304.08485): patches of an image encoder, through two linear layers, among the tokens
+of a language model. Pixtral's files in transformers are of this family, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.contract.architecture import Architecture, Config, Key
+from ...runtime.contract.hyperparameter import SIZE, Choice, Integer
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.stored_tensor import StoredTensor
+from ..layers.image.tower_features import tower_features
+from ..layers.linear import linear
+from ..layers.mlp import ACTIVATIONS
+from ..layers.net import Net
+from ..pipelines.multimodal.multimodal_tasks import TEXT, VISION_ENCODER, multimodal_task
+from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepared, token_text
+from ..pipelines.multimodal.prompts.prompt_rules import Arrays, PromptRules
+from ..schema.clip.vision_part import VISION, vision_tower
+from ..schema.hyperparameters import act, matrix
+from ..schema.language_part import LANGUAGE_MODEL
+from ..schema.network_hyperparameters import Stated
+
+if TYPE_CHECKING:
+    from ..pipelines.multimodal.multimodal_language_model import MultimodalLanguageModel
+
+PROJECTOR, HIDDEN = "multi_modal_projector", "text.hidden"
+
+
+def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
+    """``image_features`` [batch, patches, hidden of the text] of ``pixel_values``."""
+    net = Net(graph, config, weights)
+    x = tower_features(net, VISION, config.layer, patches_only=config.select == "default")
+    y = ACTIVATIONS[config.act](net, linear(net, x, "projector.linear_1"))
+    net.output("image_features", linear(net, y, "projector.linear_2"))
+
+
+def expanded(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
+    """Pixels of the pictures, and the placeholders of each."""
+    config = model.options.config
+    assert config is not None
+    arrays = prepared(model, images)
+    height, width = arrays["pixel_values"].shape[2:]
+    patch = config.values["vision.patch"]
+    count = (height // patch) * (width // patch) + (config.select == "full")
+    return arrays, [token_text(model, "image_token") * count] * len(images)
+
+
+ARCHITECTURES = (
+    Architecture(
+        "llava",
+        "LLaVA",
+        ("llava",),
+        ("llava",),
+        (
+            Stated("architectures", ["LlavaForConditionalGeneration"]),
+            Key("image_token", ("image_token_index", "image_token_id"), "image_token_id", 32000, SIZE),
+            Key("layer", "vision_feature_layer", "vision_layer", -2, Integer(-128, 128)),
+            Key(
+                "select",
+                "vision_feature_select_strategy",
+                "vision_feature_select",
+                "default",
+                Choice(("default", "full")),
+            ),
+            act("gelu", "projector_hidden_act"),
+        ),
+        tuple(
+            row
+            for i, width in ((1, "vision.hidden"), (2, HIDDEN))
+            for row in matrix(
+                f"projector.linear_{i}",
+                (f"{PROJECTOR}.linear_{i}", f"model.{PROJECTOR}.linear_{i}"),
+                f"projector.linear_{i}",
+                shape=(HIDDEN, width),
+            )
+        ),
+        (multimodal_task({VISION_ENCODER: vision_encoder}, PromptRules(processor=MarkedPictures(expanded))),),
+        parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
+    ),
+)

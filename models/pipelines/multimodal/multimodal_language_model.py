@@ -1,0 +1,284 @@
+"""A language model that takes pictures or sounds among the tokens of its prompt.
+
+A family plugs in with `multimodal_task` and `PromptRules` (see prompts/prompt_rules.py): an encoder's graph for each
+modality, the id of its placeholder, a processor that expands placeholders, and optionally positions and groups of
+tokens.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....runtime.base.errors import UsageError
+from ....runtime.base.out_of_memory import memory_limited
+from ....runtime.base.units import counted
+from ....runtime.ir.graph import Graph
+from ....runtime.session import Session
+from ...generation.decoder_tasks import EMBED_TOKENS
+from ...generation.generate import generate, pieces
+from ...generation.request import requested, token_limit
+from ...layers.decoder import EMBEDS
+from ...postprocess.finite_results import finite
+from ..task_model import opened
+from .embedded_language_model import EmbeddedLanguageModel
+from .multimodal_tasks import DECODER_MODEL
+from .prompts.embedded_prompt import EmbeddedPrompt
+from .prompts.prompt_rules import Modality, Prompted, PromptRules
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from ....runtime.contract.architecture import RunOptions
+    from ...generation.generate import Generation, Timing
+    from ...generation.kv_cache import Cache
+
+
+class MultimodalLanguageModel(EmbeddedLanguageModel):
+    """LLaVA and its relatives.
+
+    Args:
+        graphs: of the encoders, the embeddings and the decoder, by name.
+        options: threads, device, activations, hyper-parameters and tokenizer.
+        rules: how the family puts other inputs among tokens.
+    """
+
+    def __init__(self, graphs: Mapping[str, Graph], options: RunOptions, rules: PromptRules) -> None:
+        config = options.config
+        context = None if config is None else config.values.get("text.context")
+        super().__init__(graphs[DECODER_MODEL], graphs[EMBED_TOKENS], options, context)
+        self.rules = rules
+        self._graphs = dict(graphs)
+        self._encoders: dict[str, Session] = {}
+
+    @property
+    def graphs(self) -> dict[str, Graph]:
+        """The graphs of the task by name."""
+        return self._graphs
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What the model can do."""
+        return ("generate",)
+
+    def __call__(  # type: ignore[override]
+        self,
+        input_ids: ArrayLike,
+        attention_mask: ArrayLike | None = None,
+        position_ids: ArrayLike | None = None,
+        **arrays: ArrayLike,
+    ) -> dict[str, np.ndarray]:
+        """``logits`` f32 [batch, length, vocabulary].
+
+        Args:
+            input_ids: integers [batch, length] or [length], with a placeholder for each row of features.
+            attention_mask: 1 for tokens, 0 for padding; None if all are tokens.
+            position_ids: integers [batch, length] or [axes, batch, length]; None for the family's.
+            arrays: what transformers' processor makes of pictures and sounds: ``pixel_values`` ...
+
+        Raises UsageError for arrays that the model does not take, and for features that do not fit the placeholders.
+        """
+        ids = np.atleast_2d(np.asarray(input_ids, np.int64))
+        mask = None if attention_mask is None else np.atleast_2d(np.asarray(attention_mask, np.int64))
+        prompt = self.embedded(ids, mask, {name: np.asarray(array) for name, array in arrays.items()})
+        logits, _ = self.step(ids, self.start_with(prompt), positions=position_ids)
+        return {self._output: logits}
+
+    def logits(self, ids: ArrayLike, mask: ArrayLike | None = None, positions: ArrayLike | None = None) -> np.ndarray:
+        """As of `LanguageModel`, of texts without placeholders."""
+        return self(ids, mask, positions)[self._output]
+
+    def embedded(self, ids: np.ndarray, mask: np.ndarray | None, arrays: Mapping[str, np.ndarray]) -> EmbeddedPrompt:
+        """The prompts of a batch: embeddings of token ids [batch, length], with features of `arrays` in the order of
+        the placeholders."""
+        unknown = next((name for name in arrays if name not in self.rules.arrays), None)
+        if unknown is not None:
+            expected = ", ".join(self.rules.arrays)
+            raise UsageError("E-RUN-INPUT", None, f"the model has no input {unknown}", expected=expected)
+        mask = np.ones_like(ids) if mask is None else mask
+        holes = {modality.noun: self._placeholders(modality, ids) for modality in self.rules.modalities}
+        known = ids * ~np.logical_or.reduce(list(holes.values()))
+        inputs = {EMBEDS: self.embed_ids(known)}
+        for modality in self.rules.modalities:
+            self._fill(inputs, modality, holes[modality.noun], arrays)
+        config, rules = self.options.config, self.rules
+        assert config is not None
+        positions = None if rules.positions is None else rules.positions(config, ids, mask, arrays)
+        following = None if positions is None else positions.max(axis=(0, 2))[:, None] + 1
+        grouped = mask if rules.groups is None else rules.groups(config, ids, mask, arrays)
+        return EmbeddedPrompt(inputs, grouped, positions, following)
+
+    def _placeholders(self, modality: Modality, ids: np.ndarray) -> np.ndarray:
+        """Which token ids stand for inputs of a modality."""
+        assert self.options.config is not None
+        token = self.options.config.values[modality.placeholder]
+        return ids == (-1 if token is None else token)
+
+    def _fill(
+        self, inputs: dict[str, np.ndarray], modality: Modality, holes: np.ndarray, arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        """Put the features of a modality where its placeholders are."""
+        wanted = int(holes.sum())
+        if modality.arrays[0] not in arrays:
+            if wanted:
+                why = f"{counted(wanted, 'placeholder')} in the prompt, but no {modality.noun}"
+                raise UsageError("E-LM-PLACEHOLDER", None, why, hint=f"Pass the {modality.noun}s of the prompt")
+            return
+        given = {name: arrays[name] for name in modality.arrays if name in arrays}
+        assert self.options.config is not None
+        encode = functools.partial(self._encode, modality.graph)
+        features = modality.encode(encode, self.options.config, given)
+        for number, (name, rows) in enumerate(features.items()):
+            if len(rows) != wanted:
+                why = f"{counted(wanted, 'placeholder')} in the prompt for {counted(len(rows), 'row')} of features"
+                hint = f"Each {modality.noun} has its own number of placeholders: pass prompts as text"
+                raise UsageError("E-LM-PLACEHOLDER", None, why, hint=hint)
+            own = EMBEDS if number == 0 else name
+            inputs.setdefault(own, np.zeros((*holes.shape, rows.shape[-1]), np.float32))
+            inputs[own][holes] = rows
+
+    def _encode(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs of an encoder by name."""
+        graph = self._graphs[name]
+        if name not in self._encoders:
+            self._encoders[name] = opened(graph, self.options, "f32")
+        session = self._encoders[name]
+        feeds = {}
+        for value in session.get_inputs():
+            if value.name not in arrays:
+                raise UsageError("E-RUN-INPUT", None, f"{value.name} is missing", expected=", ".join(self.rules.arrays))
+            feeds[value.name] = np.asarray(arrays[value.name], graph.values[value.name].dtype.as_numpy())
+        names = [value.name for value in graph.outputs]
+        return dict(zip(names, finite(session.run(names, feeds), names), strict=True))
+
+    def prompted(
+        self, text: str, images: Sequence[Any] = (), audio: Sequence[Any] = (), *, add_bos: bool | None = None
+    ) -> Prompted:
+        """Token ids and arrays of a text with pictures and sounds; see `Processor`."""
+        if self.rules.processor is None:
+            raise UsageError("E-LM-PROCESSOR", None, "the model takes arrays only", hint="Call it with pixel_values")
+        return self.rules.processor(self, text, images, audio, add_bos=add_bos)
+
+    @memory_limited
+    def generate(  # type: ignore[override]
+        self,
+        prompt: str | Sequence[int],
+        *,
+        images: Sequence[Any] = (),
+        audio: Sequence[Any] = (),
+        max_tokens: int | None = None,
+        stop: Sequence[str] | str = (),
+        context: int | None = None,
+        stream: bool = False,
+        max_new_tokens: int | None = None,
+        add_bos: bool | None = None,
+        **sampling: Any,
+    ) -> str | Iterator[str]:
+        """The text that follows a prompt (text or ids) with pictures and sounds.
+
+        Args:
+            images, audio: paths, bytes or arrays, in the order of their markers in the text; before a text that has
+                none.
+            add_bos: whether BOS goes before the text; None for what the tokenizer does.
+            max_tokens, stop, context, stream, max_new_tokens, sampling: as of `LanguageModel.generate`.
+
+        Raises UsageError as `LanguageModel.generate`, and for numbers of markers and inputs that differ.
+        """
+        given = self._given([prompt], [images], [audio], add_bos)
+        limit = token_limit(max_tokens, max_new_tokens)
+        request = requested(self._encode_text, [each.ids for each in given], limit, stop, context, sampling)
+        found = pieces(_GivenPrompts(self, given), self.tokenizer, request)
+        return (text for _, text in found) if stream else "".join(text for _, text in found)
+
+    @memory_limited
+    def generate_batch(  # type: ignore[override]
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        *,
+        images: Sequence[Sequence[Any]] = (),
+        audio: Sequence[Sequence[Any]] = (),
+        max_tokens: int | None = None,
+        stop: Sequence[str] | str = (),
+        context: int | None = None,
+        on_text: Callable[[int, str], None] | None = None,
+        timing: Timing | None = None,
+        max_new_tokens: int | None = None,
+        add_bos: bool | None = None,
+        **sampling: Any,
+    ) -> list[Generation]:
+        """As `generate`, for several prompts as one batch.
+
+        Args:
+            images, audio: a sequence for each prompt.
+            on_text, timing: as of `LanguageModel.generate_batch`.
+        """
+        given = self._given(prompts, images or [()] * len(prompts), audio or [()] * len(prompts), add_bos)
+        limit = token_limit(max_tokens, max_new_tokens)
+        request = requested(self._encode_text, [each.ids for each in given], limit, stop, context, sampling)
+        model = _GivenPrompts(self, given)
+        return generate(model, self.tokenizer, request, on_text=on_text, timing=timing)
+
+    def _given(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        images: Sequence[Sequence[Any]],
+        audio: Sequence[Sequence[Any]],
+        add_bos: bool | None,
+    ) -> list[Prompted]:
+        """Prompts with token ids and arrays; ids are taken as they are."""
+        for items in (images, audio):
+            if len(items) != len(prompts):
+                why = f"{counted(len(prompts), 'prompt')} with pictures or sounds for {len(items)}"
+                raise UsageError("E-LM-PROMPT", None, why, hint="Pass one list for each prompt")
+        found = []
+        for prompt, pictures, sounds in zip(prompts, images, audio, strict=True):
+            if isinstance(prompt, str):
+                found.append(self.prompted(prompt, pictures, sounds, add_bos=add_bos))
+            elif len(pictures) or len(sounds):
+                raise UsageError("E-LM-PROMPT", None, "pictures and sounds need a prompt of text")
+            else:
+                found.append(Prompted(list(map(int, prompt)), {}))
+        return found
+
+    def _encode_text(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text)
+
+
+class _GivenPrompts:
+    """A model with given prompts, for generation: their arrays are encoded when the cache is made."""
+
+    def __init__(self, model: MultimodalLanguageModel, prompts: Sequence[Prompted]) -> None:
+        self.context, self.vocabulary = model.context, model.vocabulary
+        self.advance, self.advance_on_device, self.sampler = model.advance, model.advance_on_device, model.sampler
+        self._model, self._prompts = model, prompts
+
+    def start(self, batch: int) -> Cache:
+        """An empty cache for the prompts, padded on the left."""
+        longest = max(len(each.ids) for each in self._prompts)
+        rows = [self._model.embedded(np.array([each.ids], np.int64), None, each.arrays) for each in self._prompts]
+        return self._model.start_with(joined(rows, longest))
+
+
+def joined(rows: Sequence[EmbeddedPrompt], length: int) -> EmbeddedPrompt:
+    """Prompts of one row each as a batch, padded on the left to `length` tokens."""
+
+    def padded(array: np.ndarray, axis: int) -> np.ndarray:
+        widths = [(0, 0)] * array.ndim
+        widths[axis] = (length - array.shape[axis], 0)
+        return np.pad(array, widths)
+
+    names = dict.fromkeys(name for row in rows for name in row.inputs)
+    width = rows[0].inputs[EMBEDS].shape[-1]
+    inputs = {
+        name: np.concatenate([padded(row.inputs.get(name, np.zeros((1, 0, width), np.float32)), 1) for row in rows])
+        for name in names
+    }
+    mask = np.concatenate([padded(row.mask, 1) for row in rows])
+    if any(row.positions is None for row in rows):
+        return EmbeddedPrompt(inputs, mask)
+    positions = np.concatenate([padded(row.positions, 2) for row in rows if row.positions is not None], 1)
+    following = np.concatenate([row.following for row in rows if row.following is not None])
+    return EmbeddedPrompt(inputs, mask, positions, following)

@@ -1,0 +1,59 @@
+"""The task of multimodal language models: encoders, the embeddings of tokens and a decoder of embeddings."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ....runtime.contract.architecture import MODEL, Config, GraphBuilder, RunOptions, Task
+from ....runtime.contract.part_graph import add_part
+from ....runtime.ir.graph import Graph
+from ....runtime.tensor.stored_tensor import StoredTensor
+from ...generation.decoder_tasks import EMBED_TOKENS, FROM_EMBEDS
+from ...layers.net import Net
+from .prompts.prompt_rules import PromptRules
+
+if TYPE_CHECKING:
+    from .multimodal_language_model import MultimodalLanguageModel
+
+TEXT = "text"
+"""The name of the language model among the parts."""
+VISION_ENCODER, DECODER_MODEL = "vision_encoder", "decoder_model_merged"
+"""Names of graphs, as Transformers.js has them; the embeddings are `EMBED_TOKENS`."""
+IMAGE_TEXT = "image-text-to-text"
+"""Hugging Face's name of the task."""
+
+
+def _text(which: str) -> GraphBuilder:
+    """The builder of a graph of the language model: its outputs are those of the whole."""
+
+    def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
+        net = Net(graph, config, weights)
+        for name, value in add_part(graph, config, weights, TEXT, which=which, fixed=fixed).items():
+            net.output(name, value)
+
+    return graph
+
+
+def multimodal_task(encoders: Mapping[str, GraphBuilder], rules: PromptRules, name: str = IMAGE_TEXT) -> Task:
+    """The task of a family.
+
+    Args:
+        encoders: a graph for each of the modalities of `rules`, by its name.
+        name: Hugging Face's name of the task.
+    """
+    return Task(
+        name,
+        {**encoders, EMBED_TOKENS: _text(EMBED_TOKENS), DECODER_MODEL: _text(FROM_EMBEDS)},
+        functools.partial(run_multimodal, rules=rules),
+        aliases=("text-generation", "lm"),
+        variants={MODEL: _text(MODEL)},
+    )
+
+
+def run_multimodal(graphs: Mapping[str, Graph], options: RunOptions, *, rules: PromptRules) -> MultimodalLanguageModel:
+    """The graphs as one model."""
+    from .multimodal_language_model import MultimodalLanguageModel
+
+    return MultimodalLanguageModel(graphs, options, rules)

@@ -1,0 +1,1 @@
+"""Prompts of multimodal language models: texts with pictures and sounds as token ids and arrays."""

@@ -1,0 +1,81 @@
+"""Processors of families that write a marker for each picture, which becomes the placeholders of its features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .....runtime.base.dataclass import dataclass
+from .....runtime.base.errors import UsageError
+from .....runtime.base.units import counted
+from .prompt_rules import Arrays, Prompted
+
+if TYPE_CHECKING:
+    from ..multimodal_language_model import MultimodalLanguageModel
+
+
+def token_text(model: MultimodalLanguageModel, key: str) -> str:
+    """The text of the token whose id is the hyper-parameter `key`. UsageError if the tokenizer lacks it."""
+    assert model.options.config is not None
+    token, texts = model.options.config.values[key], model.tokenizer.vocabulary.texts
+    if token is None or not 0 <= token < len(texts):
+        why = f"the tokenizer has no token {token}, which stands for pictures"
+        raise UsageError("E-LM-PLACEHOLDER", None, why, hint="Check that the tokenizer belongs to this model")
+    return str(texts[token])
+
+
+def before(text: str, markers: str) -> str:
+    """A text behind the markers of its pictures."""
+    return f"{markers}\n{text}"
+
+
+@dataclass(frozen=True)
+class MarkedPictures:
+    """A processor (see `Processor`) of pictures.
+
+    Attributes:
+        expand: prepares pictures: arrays for the encoder, and for each picture the text in place of its marker.
+        marker: what users and chat templates write for a picture; by default the placeholder ``image_token``.
+        unmarked: a text without markers with those of its pictures.
+        finished: the last change of the text, from how many pictures it has; None for none.
+    """
+
+    expand: Callable[[MultimodalLanguageModel, Sequence[Any]], tuple[Arrays, list[str]]]
+    marker: Callable[[MultimodalLanguageModel], str] = lambda model: token_text(model, "image_token")
+    unmarked: Callable[[str, str], str] = before
+    finished: Callable[[MultimodalLanguageModel, str, int], str] | None = None
+
+    def __call__(
+        self,
+        model: MultimodalLanguageModel,
+        text: str,
+        images: Sequence[Any],
+        audio: Sequence[Any],
+        *,
+        add_bos: bool | None,
+    ) -> Prompted:
+        """The prompt; see `Processor`."""
+        if len(audio):
+            raise UsageError("E-LM-MODALITY", None, "the model takes no audio", hint="Pass pictures")
+        marker = self.marker(model)
+        if len(images) and marker not in text:
+            text = self.unmarked(text, marker * len(images))
+        pieces = text.split(marker)
+        if len(pieces) - 1 != len(images):
+            why = f"{counted(len(pieces) - 1, 'picture placeholder')} {marker} in the prompt for "
+            why += counted(len(images), "picture") if len(images) else "no picture"
+            raise UsageError("E-LM-PLACEHOLDER", None, why, hint="Pass one picture for each, with --image or images=")
+        arrays, expansions = self.expand(model, images) if len(images) else ({}, [])
+        text = pieces[0] + "".join(each + after for each, after in zip(expansions, pieces[1:], strict=True))
+        if self.finished is not None:
+            text = self.finished(model, text, len(images))
+        return Prompted(model.tokenizer.encode(text, add_bos=add_bos), arrays)
+
+
+def prepared(model: MultimodalLanguageModel, images: Sequence[Any]) -> Arrays:
+    """Pictures as the model's files state, as one batch. FormatError if they state nothing."""
+    from ....preprocess.stated_preparation import stated_preparation
+
+    preparation = stated_preparation(model.options.source)
+    feeds, _ = preparation.batch([preparation.prepare(image) for image in images])
+    return feeds
