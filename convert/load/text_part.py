@@ -31,12 +31,18 @@ OWN_CLASSES = ("ForSequenceClassification", "Model")
 """Ends of classes, other than those that generate text, that the language model has in common with the whole."""
 
 
-def text_part(graph: Graph) -> Graph:
+def text_part(graph: Graph, *, for_gguf: bool = False) -> Graph:
     """The language model of a multimodal checkpoint as a graph of its own, with a note of what is left out; `graph`
-    itself for every other model, and for multimodal ones that an architecture describes whole."""
+    itself for every other model, and for multimodal ones that an architecture describes whole.
+
+    Args:
+        for_gguf: whether it is written as GGUF, which has no names for most of these architectures.
+    """
     stated = None if graph.nodes else configuration(graph)
     nested = _language_model(stated or {})
-    if stated is None or not isinstance(nested, Mapping) or _known(stated.get("model_type")):
+    whole = _known((stated or {}).get("model_type"))
+    described = whole is not None and bool(whole.gguf or not for_gguf)
+    if stated is None or not isinstance(nested, Mapping) or described:
         return graph
     kind = nested.get("model_type")
     names = inner_names(LANGUAGE_MODEL, graph.weights)

@@ -152,7 +152,7 @@ def translated(
     plain = unwrapped(graph) if directory else graph
     if plain is not graph and described(plain) is not None:
         graph.weights, graph.notes = plain.weights, plain.notes
-    newer = canonical_names(graph)
+    newer = canonical_names(graph, for_gguf=wanted == GGUF)
     found = described(newer)
     said = stated(graph)
     in_hf_names = said is not None and said[0] == HF and "model_type" in said[1]

@@ -16,7 +16,8 @@ from ..layers.mlp import ACTIVATIONS
 from ..layers.net import Net
 from ..pipelines.multimodal.multimodal_tasks import TEXT, VISION_ENCODER, multimodal_task
 from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepared, token_text
-from ..pipelines.multimodal.prompts.prompt_rules import Arrays, PromptRules
+from ..pipelines.multimodal.prompts.patch_rows import SIZES, encoded_by_size, patch_rows
+from ..pipelines.multimodal.prompts.prompt_rules import Arrays, Modality, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.hyperparameters import act, matrix
 from ..schema.language_part import LANGUAGE_MODEL
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from ..pipelines.multimodal.multimodal_language_model import MultimodalLanguageModel
 
 PROJECTOR, HIDDEN = "multi_modal_projector", "text.hidden"
+PIXTRAL = "pixtral"
+"""The `model_type` of an encoder whose pictures have any size."""
 
 
 def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
@@ -40,6 +43,8 @@ def expanded(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Arr
     """Pixels of the pictures, and the placeholders of each."""
     config = model.options.config
     assert config is not None
+    if config.values.get("vision.model_type") == PIXTRAL:
+        return patch_rows(model, images)
     arrays = prepared(model, images)
     height, width = arrays["pixel_values"].shape[2:]
     patch = config.values["vision.patch"]
@@ -47,23 +52,20 @@ def expanded(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Arr
     return arrays, [token_text(model, "image_token") * count] * len(images)
 
 
+RULES = PromptRules(
+    (Modality(arrays=("pixel_values", SIZES), encode=encoded_by_size),), processor=MarkedPictures(expanded)
+)
 ARCHITECTURES = (
     Architecture(
         "llava",
         "LLaVA",
         ("llava",),
-        ("llava",),
+        (),
         (
             Stated("architectures", ["LlavaForConditionalGeneration"]),
-            Key("image_token", ("image_token_index", "image_token_id"), "image_token_id", 32000, SIZE),
-            Key("layer", "vision_feature_layer", "vision_layer", -2, Integer(-128, 128)),
-            Key(
-                "select",
-                "vision_feature_select_strategy",
-                "vision_feature_select",
-                "default",
-                Choice(("default", "full")),
-            ),
+            Key("image_token", ("image_token_index", "image_token_id"), (), 32000, SIZE),
+            Key("layer", "vision_feature_layer", (), -2, Integer(-128, 128)),
+            Key("select", "vision_feature_select_strategy", (), "default", Choice(("default", "full"))),
             act("gelu", "projector_hidden_act"),
         ),
         tuple(
@@ -72,11 +74,11 @@ ARCHITECTURES = (
             for row in matrix(
                 f"projector.linear_{i}",
                 (f"{PROJECTOR}.linear_{i}", f"model.{PROJECTOR}.linear_{i}"),
-                f"projector.linear_{i}",
+                None,
                 shape=(HIDDEN, width),
             )
         ),
-        (multimodal_task({VISION_ENCODER: vision_encoder}, PromptRules(processor=MarkedPictures(expanded))),),
+        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES),),
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
     ),
 )

@@ -11,8 +11,8 @@ from typing import Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError
 from .checked_settings import finite, integer, per_channel, positive
-from .preparation import BICUBIC, BILINEAR, HAMMING, Padding, Preparation
-from .resize_rules import Divisible, EdgesWithin, Exact, LongestEdge, Multiples, Rule, ShortestEdge, Within
+from .preparation import BICUBIC, BILINEAR, HAMMING, LANCZOS, Padding, Preparation
+from .resize_rules import Divisible, EdgesWithin, Exact, LongestEdge, Multiples, PatchGrid, Rule, ShortestEdge, Within
 
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = {"image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}
@@ -207,6 +207,12 @@ def _sam(said: Settings) -> Rule:
     return LongestEdge(_sizes({"size": said["size"]}, "size", square=False)["longest_edge"])
 
 
+def _pixtral(said: Settings) -> Rule:
+    size, patch = _sizes(said, "size", square=True), _box(_sizes(said, "patch_size", square=True))
+    longest = (size["longest_edge"],) * 2 if "longest_edge" in size else _box(size)
+    return PatchGrid(*longest, patch[0])
+
+
 BASE = {
     "do_resize": True, "do_center_crop": False, "do_rescale": True, "do_normalize": True, "do_pad": False,
     "size": {"height": 224, "width": 224}, "crop_size": {"height": 224, "width": 224}, "resample": BILINEAR,
@@ -222,6 +228,7 @@ DETR = Kind(
 )
 MOBILENET = Kind({"size": {"shortest_edge": 256}, "do_center_crop": True}, square=False)
 IMAGENET_PLAIN = Kind({**IMAGENET, "resample": BICUBIC})
+TILED = Kind({"size": {"longest_edge": 4 * 364}, "resample": LANCZOS}, rule=_sam)
 KINDS: Mapping[str, Kind] = {
     "Beit": Kind({"resample": BICUBIC}),
     "Bit": CLIPPED,
@@ -261,6 +268,8 @@ KINDS: Mapping[str, Kind] = {
         rule=lambda said: Divisible(integer("size_divisor", said["size_divisor"])),
     ),
     "GroundingDino": DETR,
+    "Gemma3": PLAIN,
+    "Idefics3": TILED,
     "Levit": Kind(
         {**IMAGENET, "size": {"shortest_edge": 224}, "do_center_crop": True, "resample": BICUBIC},
         square=False,
@@ -282,6 +291,10 @@ KINDS: Mapping[str, Kind] = {
     "OwlViT": Kind(
         {**CLIP, "size": {"height": 768, "width": 768}, "crop_size": {"height": 768, "width": 768}, "resample": BICUBIC}
     ),
+    "Pixtral": Kind(
+        {**CLIP, "size": {"longest_edge": 1024}, "patch_size": {"height": 16, "width": 16}, "resample": BICUBIC},
+        rule=_pixtral,
+    ),
     "PoolFormer": Kind(
         {**IMAGENET, "size": {"shortest_edge": 224}, "crop_pct": 0.9, "do_center_crop": True, "resample": BICUBIC},
         square=False,
@@ -296,6 +309,7 @@ KINDS: Mapping[str, Kind] = {
     "Segformer": Kind({**IMAGENET, "size": {"height": 512, "width": 512}}),
     "SegGpt": Kind({**IMAGENET, "size": {"height": 448, "width": 448}, "resample": BICUBIC}),
     "Siglip": Kind({"resample": BICUBIC}, square=False),
+    "SmolVLM": TILED,
     "ViT": PLAIN,
     "ViTHybrid": CLIPPED,
     "Yolos": Kind(DETR.defaults, square=False, rule=_yolos, masked=True),

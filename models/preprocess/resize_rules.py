@@ -155,3 +155,20 @@ class Divisible:
 
     def __call__(self, height: int, width: int) -> Size:
         return height // self.divisor * self.divisor, width // self.divisor * self.divisor
+
+
+@dataclass(frozen=True)
+class PatchGrid:
+    """Within a box, proportions kept and no edge enlarged, and then both edges up to a multiple of a patch's
+    (Pixtral)."""
+
+    height: int
+    width: int
+    patch: int
+
+    def __call__(self, height: int, width: int) -> Size:
+        ratio = max(height / self.height, width / self.width)
+        if ratio > 1:
+            height, width = math.floor(height / ratio), math.floor(width / ratio)
+        rows, columns = ((length - 1) // self.patch + 1 for length in (height, width))
+        return rows * self.patch, columns * self.patch

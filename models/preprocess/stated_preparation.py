@@ -61,6 +61,17 @@ def _settings(source: Graph, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def stated_settings(source: Graph | None, *names: str) -> Mapping[str, Any]:
+    """The settings of a file beside the weights, `names` or those of processors of pictures; the inner object where one
+    holds those of the picture's. Empty if missing."""
+    for name in names or FILES:
+        found = {} if source is None else _settings(source, name)
+        if found:
+            inner = found.get("image_processor")
+            return inner if isinstance(inner, Mapping) and not names else found
+    return {}
+
+
 def states_preparation(source: Graph | None) -> bool:
     """Whether the files of a model state a preparation; FormatError for an invalid one."""
     return source is not None and _stated(source) is not None

@@ -51,7 +51,7 @@ ARCHITECTURES = (
     Architecture(
         "siglip_vision",
         "SigLIP image encoder",
-        ("siglip_vision_model",),
+        ("siglip_vision_model", "idefics3_vision", "smolvlm_vision"),
         ("siglip_vision",),
         (
             *vision_keys("SiglipVisionModel", IMAGE_FEATURES, act="gelu_tanh", eps=1e-6, patch=16, pool="map"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .....runtime.base.dataclass import dataclass
 from .....runtime.base.errors import UsageError
 from .....runtime.base.units import counted
-from .prompt_rules import Arrays, Prompted
+from .prompt_rules import Arrays, Processor, Prompted
 
 if TYPE_CHECKING:
     from ..multimodal_language_model import MultimodalLanguageModel
@@ -79,3 +81,17 @@ def prepared(model: MultimodalLanguageModel, images: Sequence[Any]) -> Arrays:
     preparation = stated_preparation(model.options.source)
     feeds, _ = preparation.batch([preparation.prepare(image) for image in images])
     return feeds
+
+
+def with_token_types(processor: Processor) -> Processor:
+    """A processor that adds ``token_type_ids`` i64 [1, length], 1 for the placeholder ``image_token``."""
+
+    def process(
+        model: MultimodalLanguageModel, text: str, images: Sequence[Any], audio: Sequence[Any], *, add_bos: bool | None
+    ) -> Prompted:
+        assert model.options.config is not None
+        prompt = processor(model, text, images, audio, add_bos=add_bos)
+        types = np.array([prompt.ids]) == model.options.config.values["image_token"]
+        return Prompted(prompt.ids, {**prompt.arrays, "token_type_ids": types.astype(np.int64)})
+
+    return process

@@ -1,0 +1,92 @@
+"""Gemma 3 with pictures (Gemma Team 2025, arXiv:2503.19786): SigLIP's patches, averaged to 256 tokens that attend to
+each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...runtime.base.errors import FormatError
+from ...runtime.contract.architecture import Architecture, Config, Key, Weight
+from ...runtime.contract.hyperparameter import COUNT, SIZE, flag
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.stored_tensor import StoredTensor
+from ..layers.image.tower_features import tower_features
+from ..layers.net import Net
+from ..pipelines.multimodal.multimodal_tasks import TEXT, VISION_ENCODER, multimodal_task
+from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepared, token_text, with_token_types
+from ..pipelines.multimodal.prompts.prompt_rules import Arrays, PromptRules
+from ..schema.clip.vision_part import VISION, vision_tower
+from ..schema.language_part import LANGUAGE_MODEL
+from ..schema.network_hyperparameters import Stated
+
+if TYPE_CHECKING:
+    from ..pipelines.multimodal.multimodal_language_model import MultimodalLanguageModel
+
+NORM, PROJECTION = "multi_modal_projector.mm_soft_emb_norm.weight", "multi_modal_projector.mm_input_projection_weight"
+
+
+def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
+    """``image_features`` [batch, tokens, hidden of the text] of ``pixel_values``."""
+    net = Net(graph, config, weights)
+    x = tower_features(net, VISION)
+    (rows, columns), side = config.values["vision.grid"], math.isqrt(config.tokens)
+    if rows != columns or side * side != config.tokens or rows % side:
+        why = f"{rows} x {columns} patches cannot be averaged to {config.tokens} tokens"
+        raise FormatError("E-ARCH-SHAPE", config.path, why, hint="Correct mm_tokens_per_image in config.json")
+    size = rows // side
+    planes = net.Reshape(net.Transpose(x, perm=[0, 2, 1]), [0, 0, rows, columns])
+    y = net.Reshape(net.AveragePool(planes, kernel_shape=[size, size], strides=[size, size]), [0, 0, -1])
+    scale = net.Add(net.vector("projector.norm.weight"), 1.0)
+    y = net.RMSNormalization(net.Transpose(y, perm=[0, 2, 1]), scale, epsilon=config.values["vision.eps"])
+    net.output("image_features", net.MatMul(y, net.matrix("projector.weight")))
+
+
+def groups(config: Config, ids: np.ndarray, mask: np.ndarray, arrays: Arrays) -> np.ndarray:
+    """A group for each run of tokens whose ``token_type_ids`` are 1; none without these."""
+    types = arrays.get("token_type_ids")
+    if types is None:
+        return mask
+    seen = types == 1
+    first = seen & ~np.pad(seen, ((0, 0), (1, 0)))[:, :-1]
+    return np.where(seen, 1 + first.cumsum(1), 1) * mask
+
+
+def expanded(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
+    """Pixels of the pictures, and the placeholders of each between two marks and empty lines."""
+    config = model.options.config
+    assert config is not None
+    begin, end, token = (token_text(model, key) for key in ("image_begin", "image_end", "image_token"))
+    return prepared(model, images), [f"\n\n{begin}{token * config.tokens}{end}\n\n"] * len(images)
+
+
+RULES = PromptRules(
+    processor=with_token_types(MarkedPictures(expanded, lambda model: token_text(model, "image_begin"))),
+    groups=groups,
+    further=("token_type_ids",),
+)
+ARCHITECTURES = (
+    Architecture(
+        "gemma3_multimodal",
+        "Gemma 3",
+        ("gemma3",),
+        (),
+        (
+            Stated("architectures", ["Gemma3ForConditionalGeneration"]),
+            Key("image_token", ("image_token_index", "image_token_id"), (), 262144, SIZE),
+            Key("image_begin", ("boi_token_index", "boi_token_id"), (), 255999, SIZE),
+            Key("image_end", ("eoi_token_index", "eoi_token_id"), (), 256000, SIZE),
+            Key("tokens", "mm_tokens_per_image", (), 256, COUNT),
+            Key("text.token_groups", (), (), True, flag),
+        ),
+        (
+            Weight("projector.norm.weight", (NORM, f"model.{NORM}"), (), ("vision.hidden",)),
+            Weight("projector.weight", (PROJECTION, f"model.{PROJECTION}"), (), ("vision.hidden", "text.hidden")),
+        ),
+        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES),),
+        parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
+    ),
+)

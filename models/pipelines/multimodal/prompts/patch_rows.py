@@ -1,0 +1,53 @@
+"""Pixtral's processor: pictures of any size, whose rows of patches end with a token each, the last one with another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .marked_pictures import token_text
+from .prompt_rules import Arrays, Run, flattened
+
+if TYPE_CHECKING:
+    from .....runtime.contract.architecture import Config
+    from ..multimodal_language_model import MultimodalLanguageModel
+
+SIZES = "image_sizes"
+"""The array i64 [pictures, 2] of heights and widths, of pictures that are padded to one size."""
+BREAK, END = "[IMG_BREAK]", "[IMG_END]"
+
+
+def encoded_by_size(run: Run, config: Config, arrays: Arrays) -> dict[str, np.ndarray]:
+    """Features of pictures one after another, each without its padding; of all at once without their sizes."""
+    pixels, sizes = arrays["pixel_values"], arrays.get(SIZES)
+    if sizes is None:
+        return flattened(run, config, arrays)
+    rows = [
+        flattened(run, config, {"pixel_values": picture[None, :, :height, :width]})
+        for picture, (height, width) in zip(pixels, sizes.tolist(), strict=True)
+    ]
+    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+def patch_rows(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
+    """Pixels padded to the largest picture, sizes, and the placeholders of each picture."""
+    from ....preprocess.stated_preparation import stated_preparation, stated_settings
+
+    config, source = model.options.config, model.options.source
+    assert config is not None
+    preparation = stated_preparation(source)
+    prepared = [preparation.prepare(image).values for image in images]
+    sizes = np.array([values.shape[1:] for values in prepared], np.int64)
+    pixels = np.zeros((len(prepared), 3, *sizes.max(0)), np.float32)
+    for row, values in zip(pixels, prepared, strict=True):
+        row[:, : values.shape[1], : values.shape[2]] = values
+    said: Mapping[str, Any] = stated_settings(source, "processor_config.json")
+    after, last = said.get("image_break_token", BREAK), said.get("image_end_token", END)
+    token, patch = token_text(model, "image_token"), config.values["vision.patch"]
+    texts = []
+    for height, width in sizes.tolist():
+        lines = [token * (width // patch)] * (height // patch)
+        texts.append(after.join(lines) + last)
+    return {"pixel_values": pixels, SIZES: sizes}, texts
