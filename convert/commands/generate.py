@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from ...models.generation.generate import Generation, Timing
     from ...models.generation.language_model import LanguageModel
     from ...models.generation.sampling import Sampling
+    from ...models.pipelines.multimodal.prompts.prompt_rules import Prompted
     from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
     from ...runtime.ir.graph import Note
 
 EPILOG = """\b
 Examples
   candle-convert generate model.gguf -p "Once upon a time" --seed 7
-  candle-convert generate model_dir -p "Why is the sky blue?" --chat
+  candle-convert generate model_dir -p "What is this?" --chat --image cat.png
   candle-convert generate t5_dir -p "translate English to German: Hi"
 """
 BEAMS, LANGUAGES = "beams", ("source_lang", "target_lang")
@@ -38,6 +39,21 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
 @click.option("-p", "--prompt", metavar="TEXT", help="The prompt; - reads standard input. Without it: a conversation.")
 @click.option("--chat", is_flag=True, help="Apply the model's chat template to the prompt as a user message.")
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="FILE",
+    type=shared_options.PATH,
+    help="Picture that the prompt is about (repeatable; vision-language models).",
+)
+@click.option(
+    "--audio",
+    multiple=True,
+    metavar="FILE",
+    type=shared_options.PATH,
+    help="Recording that the prompt is about (repeatable; audio-language models).",
+)
 @click.option("--system", metavar="TEXT", help="System message, with --chat.")
 @click.option(
     "--chat-template",
@@ -153,6 +169,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     Sampling(**sampling)
     placed = shared_options.device(values)
     prompt = None if chatting else _prompt(values["prompt"])
+    if prompt is None and (values["images"] or values["audio"]):
+        raise UsageError("E-OPTION", None, "--image and --audio need a prompt", hint="Give a text with -p TEXT")
     watch = Stopwatch()
     busy().enter("loading")
     graph = shared_options.open_input(model, values, running=True)
@@ -173,6 +191,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     else:
         found = load_text_model(graph, values["threads"], values["activations"], **placed)
     if isinstance(found, EncoderDecoderModel):
+        if values["images"] or values["audio"]:
+            raise UsageError("E-LM-MODALITY", model, "the model takes no pictures or audio with a prompt")
         _transform(found, model, prompt, values, sampling, watch)
         return
     for option in (BEAMS, *LANGUAGES):
@@ -181,7 +201,8 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     if prompt is None:
         _converse(found, model, values, Sampling(**sampling))
         return
-    ids = _ids(found, model, prompt, values)
+    given = _given(found, model, prompt, values)
+    ids = given if isinstance(given, list) else given.ids
     loaded = watch.seconds
     busy().enter(PROMPT)
     out = current()
@@ -189,7 +210,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     out.warn(notes)
     timing = Timing()
     made = found.generate_batch(
-        [ids], max_tokens=values["max_tokens"], stop=values["stop"], context=values["context"], timing=timing,
+        [given], max_tokens=values["max_tokens"], stop=values["stop"], context=values["context"], timing=timing,
         on_text=_writer(), **sampling,
     )[0]  # fmt: skip
     _end(made, timing, loaded, watch)
@@ -283,6 +304,35 @@ def _converse(model: LanguageModel, path: str, values: dict[str, Any], sampling:
     )
     busy().stop()
     chat(conversation, lambda piece: current().content(piece, end=""))
+
+
+def _given(model: LanguageModel, path: str, prompt: str, values: dict[str, Any]) -> list[int] | Prompted:
+    """The prompt's ids, with its pictures and sounds if there are any. UsageError for models that take none."""
+    images, audio = values["images"], values["audio"]
+    if not images and not audio:
+        return _ids(model, path, prompt, values)
+    from ...models.pipelines.multimodal.multimodal_language_model import MultimodalLanguageModel
+    from ...models.pipelines.multimodal.prompts.chat_messages import prompt_of
+
+    if not isinstance(model, MultimodalLanguageModel):
+        noun = "pictures" if images else "audio"
+        raise UsageError("E-LM-MODALITY", path, f"the model takes no {noun}", expected="a multimodal language model")
+    if not values["chat"]:
+        return model.prompted(prompt, images, audio)
+    if values["chat_template"] is not None:
+        model.tokenizer.templates["default"] = shared_options.template(values["chat_template"])
+    system = [] if values["system"] is None else [{"role": "system", "content": _parts(values["system"])}]
+    parts = [{"type": "image", "image": image} for image in images]
+    parts += [{"type": "audio", "audio": sound} for sound in audio]
+    text, *media, add_bos = prompt_of(
+        model, [*system, {"role": "user", "content": [*parts, *_parts(prompt)]}], path=path
+    )
+    return model.prompted(text, *media, add_bos=add_bos)
+
+
+def _parts(text: str) -> list[dict[str, str]]:
+    """A text as the only content part of a message."""
+    return [{"type": "text", "text": text}]
 
 
 def _ids(model: LanguageModel, path: str, prompt: str, values: dict[str, Any]) -> list[int]:

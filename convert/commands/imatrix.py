@@ -118,12 +118,14 @@ def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tupl
     from ...models.tokenizer import read
     from ..evaluate.text_corpus import pieces
     from ..load.bind import modelled
+    from ..load.canonical_names import canonical_names
     from ..quantize.observe_importance import observe
     from ..quantize.observe_speech import heard_pieces
 
     placed = shared_options.device(values)
     graph = shared_options.open_input(model, values, whole=True)
-    threads, progress, found = values["threads"], shared_options.progress(values), modelled(graph)
+    threads, progress = values["threads"], shared_options.progress(values)
+    found = modelled(canonical_names(graph, for_gguf=True))
     cut: list[Piece]
     if found.task.name == SPEECH_RECOGNITION:
         cut = [*heard_pieces(shared_options.load_for("transcribe", model, values), data, values["chunks"])]

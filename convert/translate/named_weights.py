@@ -54,15 +54,18 @@ class NamedWeights:
         return self.origins.get(name, name)
 
 
-def identify_weights(graph: Graph, chosen: Mapping[str, StoredTensor] | None = None) -> NamedWeights:
+def identify_weights(
+    graph: Graph, chosen: Mapping[str, StoredTensor] | None = None, *, for_gguf: bool = False
+) -> NamedWeights:
     """Bind the weights of a file to the weights of its architecture; `chosen` limits them, by their names in the file.
+    `for_gguf`: whether those of a multimodal model are those of its text part, as GGUF files have them.
 
     Raises UnsupportedError if the architecture is not stated or unknown, FormatError for a configuration that cannot be
     read or does not match the weights.
     """
     from ..load.recognise import NODES, identified
 
-    newer = canonical_names(graph)
+    newer = canonical_names(graph, for_gguf=for_gguf)
     spelled = {} if newer is graph else origins(graph)
     apart: dict[str, str] = {}
     if graph.parts:

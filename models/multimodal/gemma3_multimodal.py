@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,15 +16,12 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
 from ..layers.net import Net
-from ..pipelines.multimodal.multimodal_tasks import TEXT, VISION_ENCODER, multimodal_task
+from ..pipelines.multimodal.multimodal_tasks import TEXT, multimodal_task
 from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepared, token_text, with_token_types
-from ..pipelines.multimodal.prompts.prompt_rules import Arrays, PromptRules
+from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, PromptModel, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.language_part import LANGUAGE_MODEL
 from ..schema.network_hyperparameters import Stated
-
-if TYPE_CHECKING:
-    from ..pipelines.multimodal.multimodal_language_model import MultimodalLanguageModel
 
 NORM, PROJECTION = "multi_modal_projector.mm_soft_emb_norm.weight", "multi_modal_projector.mm_input_projection_weight"
 
@@ -55,7 +52,7 @@ def groups(config: Config, ids: np.ndarray, mask: np.ndarray, arrays: Arrays) ->
     return np.where(seen, 1 + first.cumsum(1), 1) * mask
 
 
-def expanded(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
+def expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
     """Pixels of the pictures, and the placeholders of each between two marks and empty lines."""
     config = model.options.config
     assert config is not None

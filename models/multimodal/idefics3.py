@@ -15,8 +15,8 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
 from ..layers.linear import linear
 from ..layers.net import Net
-from ..pipelines.multimodal.multimodal_tasks import TEXT, VISION_ENCODER, multimodal_task
-from ..pipelines.multimodal.prompts.prompt_rules import Arrays, Modality, PromptRules, Run, flattened
+from ..pipelines.multimodal.multimodal_tasks import TEXT, multimodal_task
+from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, Modality, PromptRules, Run, flattened
 from ..pipelines.multimodal.prompts.tiled_pictures import tiled_pictures
 from ..schema.clip.vision_part import VISION
 from ..schema.language_part import LANGUAGE_MODEL

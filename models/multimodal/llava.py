@@ -4,7 +4,7 @@ of a language model. Pixtral's files in transformers are of this family, too."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...runtime.contract.architecture import Architecture, Config, Key
 from ...runtime.contract.hyperparameter import SIZE, Choice, Integer
@@ -14,17 +14,14 @@ from ..layers.image.tower_features import tower_features
 from ..layers.linear import linear
 from ..layers.mlp import ACTIVATIONS
 from ..layers.net import Net
-from ..pipelines.multimodal.multimodal_tasks import TEXT, VISION_ENCODER, multimodal_task
+from ..pipelines.multimodal.multimodal_tasks import TEXT, multimodal_task
 from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepared, token_text
 from ..pipelines.multimodal.prompts.patch_rows import SIZES, encoded_by_size, patch_rows
-from ..pipelines.multimodal.prompts.prompt_rules import Arrays, Modality, PromptRules
+from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, Modality, PromptModel, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.hyperparameters import act, matrix
 from ..schema.language_part import LANGUAGE_MODEL
 from ..schema.network_hyperparameters import Stated
-
-if TYPE_CHECKING:
-    from ..pipelines.multimodal.multimodal_language_model import MultimodalLanguageModel
 
 PROJECTOR, HIDDEN = "multi_modal_projector", "text.hidden"
 PIXTRAL = "pixtral"
@@ -39,7 +36,7 @@ def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTen
     net.output("image_features", linear(net, y, "projector.linear_2"))
 
 
-def expanded(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
+def expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
     """Pixels of the pictures, and the placeholders of each."""
     config = model.options.config
     assert config is not None

@@ -14,9 +14,9 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
 from ..layers.linear import linear
 from ..layers.net import Net
-from ..pipelines.multimodal.multimodal_tasks import TEXT, VISION_ENCODER, multimodal_task
+from ..pipelines.multimodal.multimodal_tasks import TEXT, multimodal_task
 from ..pipelines.multimodal.prompts.paligemma_prompt import paligemma_prompt
-from ..pipelines.multimodal.prompts.prompt_rules import Arrays, PromptRules
+from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.hyperparameters import matrix
 from ..schema.language_part import LANGUAGE_MODEL

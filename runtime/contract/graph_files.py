@@ -13,15 +13,19 @@ from .architecture import RunOptions
 
 @dataclass(frozen=True)
 class Signature:
-    """The inputs of a graph, and outputs that it has among others, by name; `optional` are inputs that it may have."""
+    """The inputs of a graph, and outputs that it has among others, by name; `optional` are inputs that it may have.
+    Decoders have `states`: inputs whose names begin with ``past_``."""
 
     inputs: frozenset[str]
     outputs: frozenset[str]
     optional: frozenset[str] = frozenset()
+    states: bool = False
 
     def fits(self, graph: Graph) -> bool:
         """Whether a graph has these inputs and outputs."""
         inputs, outputs = ({value.name for value in values} for values in (graph.inputs, graph.outputs))
+        if self.states:
+            inputs = {name for name in inputs if not name.startswith("past_")}
         return self.inputs <= inputs <= self.inputs | self.optional and outputs >= self.outputs
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....runtime.ir.graph import Graph
 from ...generation.decoder_states import is_state
-from ...generation.kv_cache import CACHE_POSITION, Cache
+from ...generation.kv_cache import CACHE_POSITION, Cache, EmbeddedPrompt
 from ...generation.language_model import LanguageModel, Placement
 from ...layers.decoder import EMBEDS
 from ..task_model import opened
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ....runtime.contract.architecture import RunOptions
-    from .prompts.embedded_prompt import EmbeddedPrompt
 
 COUNTED = {EMBEDS, "input_ids", "attention_mask", "position_ids", CACHE_POSITION}
 """Inputs of a decoder that are not made by an encoder."""

@@ -20,21 +20,20 @@ from ....runtime.ir.graph import Graph
 from ....runtime.session import Session
 from ...generation.decoder_tasks import EMBED_TOKENS
 from ...generation.generate import generate, pieces
+from ...generation.kv_cache import Cache, EmbeddedPrompt
 from ...generation.request import requested, token_limit
 from ...layers.decoder import EMBEDS
 from ...postprocess.finite_results import finite
 from ..task_model import opened
 from .embedded_language_model import EmbeddedLanguageModel
-from .multimodal_tasks import DECODER_MODEL
-from .prompts.embedded_prompt import EmbeddedPrompt
-from .prompts.prompt_rules import Modality, Prompted, PromptRules
+from .prompts.chat_messages import prompt_of
+from .prompts.prompt_rules import DECODER_MODEL, Modality, Prompted, PromptRules
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ....runtime.contract.architecture import RunOptions
     from ...generation.generate import Generation, Timing
-    from ...generation.kv_cache import Cache
 
 
 class MultimodalLanguageModel(EmbeddedLanguageModel):
@@ -162,6 +161,20 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
             raise UsageError("E-LM-PROCESSOR", None, "the model takes arrays only", hint="Call it with pixel_values")
         return self.rules.processor(self, text, images, audio, add_bos=add_bos)
 
+    def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | Iterator[str]:
+        """The answer to messages with ``role`` and ``content``, by the model's chat template.
+
+        Args:
+            messages: a content is a text, or a list of parts: ``{"type": "text", "text": ...}``, ``{"type": "image",
+                "image": ...}`` of a path, bytes or an array, ``{"type": "audio", "audio": ...}``, or OpenAI's
+                ``image_url`` and ``input_audio`` with a path or base64 data.
+            options: as of `generate`.
+
+        Raises UsageError for other parts, UnsupportedError without a chat template.
+        """
+        text, images, audio, add_bos = prompt_of(self, messages)
+        return self.generate(text, images=images, audio=audio, add_bos=add_bos, **options)
+
     @memory_limited
     def generate(  # type: ignore[override]
         self,
@@ -180,8 +193,8 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         """The text that follows a prompt (text or ids) with pictures and sounds.
 
         Args:
-            images, audio: paths, bytes or arrays, in the order of their markers in the text; before a text that has
-                none.
+            images, audio: paths, bytes or arrays, in the order of their markers in the text; before a text without
+                markers.
             add_bos: whether BOS goes before the text; None for what the tokenizer does.
             max_tokens, stop, context, stream, max_new_tokens, sampling: as of `LanguageModel.generate`.
 
@@ -196,7 +209,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
     @memory_limited
     def generate_batch(  # type: ignore[override]
         self,
-        prompts: Sequence[str | Sequence[int]],
+        prompts: Sequence[str | Sequence[int] | Prompted],
         *,
         images: Sequence[Sequence[Any]] = (),
         audio: Sequence[Sequence[Any]] = (),
@@ -212,6 +225,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         """As `generate`, for several prompts as one batch.
 
         Args:
+            prompts: texts, ids, or results of `prompted`.
             images, audio: a sequence for each prompt.
             on_text, timing: as of `LanguageModel.generate_batch`.
         """
@@ -223,7 +237,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
 
     def _given(
         self,
-        prompts: Sequence[str | Sequence[int]],
+        prompts: Sequence[str | Sequence[int] | Prompted],
         images: Sequence[Sequence[Any]],
         audio: Sequence[Sequence[Any]],
         add_bos: bool | None,
@@ -237,6 +251,8 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         for prompt, pictures, sounds in zip(prompts, images, audio, strict=True):
             if isinstance(prompt, str):
                 found.append(self.prompted(prompt, pictures, sounds, add_bos=add_bos))
+            elif isinstance(prompt, Prompted):
+                found.append(prompt)
             elif len(pictures) or len(sounds):
                 raise UsageError("E-LM-PROMPT", None, "pictures and sounds need a prompt of text")
             else:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ....runtime.base.dataclass import dataclass
 from ....runtime.contract.architecture import MODEL, Config, GraphBuilder, RunOptions, Task
 from ....runtime.contract.part_graph import add_part
 from ....runtime.ir.graph import Graph
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ...generation.decoder_tasks import EMBED_TOKENS, FROM_EMBEDS
 from ...layers.net import Net
-from .prompts.prompt_rules import PromptRules
+from .prompts.prompt_rules import DECODER_MODEL, PromptRules
 
 if TYPE_CHECKING:
     from .multimodal_language_model import MultimodalLanguageModel
 
 TEXT = "text"
 """The name of the language model among the parts."""
-VISION_ENCODER, DECODER_MODEL = "vision_encoder", "decoder_model_merged"
-"""Names of graphs, as Transformers.js has them; the embeddings are `EMBED_TOKENS`."""
 IMAGE_TEXT = "image-text-to-text"
 """Hugging Face's name of the task."""
 
@@ -46,14 +44,20 @@ def multimodal_task(encoders: Mapping[str, GraphBuilder], rules: PromptRules, na
     return Task(
         name,
         {**encoders, EMBED_TOKENS: _text(EMBED_TOKENS), DECODER_MODEL: _text(FROM_EMBEDS)},
-        functools.partial(run_multimodal, rules=rules),
+        MultimodalRunner(rules),
         aliases=("text-generation", "lm"),
         variants={MODEL: _text(MODEL)},
     )
 
 
-def run_multimodal(graphs: Mapping[str, Graph], options: RunOptions, *, rules: PromptRules) -> MultimodalLanguageModel:
-    """The graphs as one model."""
-    from .multimodal_language_model import MultimodalLanguageModel
+@dataclass(frozen=True)
+class MultimodalRunner:
+    """Makes the runnable object of the graphs of a family with `rules`."""
 
-    return MultimodalLanguageModel(graphs, options, rules)
+    rules: PromptRules
+
+    def __call__(self, graphs: Mapping[str, Graph], options: RunOptions) -> MultimodalLanguageModel:
+        """The graphs as one model."""
+        from .multimodal_language_model import MultimodalLanguageModel
+
+        return MultimodalLanguageModel(graphs, options, self.rules)

@@ -13,12 +13,11 @@ INSIDE = "vision_model."
 def vision_tower(name: str = "vision_tower.", place: str = "vision_config") -> Part:
     """A part of the family that the object `place` of config.json names, whose weights are below `name` or
     ``model.NAME``; newer files have them there without ``vision_model.``."""
-    wholes = ("", "model.")
     return Part(
         None,
         place,
         (
-            *(Below(f"{whole}{name}{INSIDE}", INSIDE) for whole in wholes),
-            *(Below(f"{whole}{name}", inner) for inner in ("", INSIDE) for whole in wholes),
+            *(Below(f"{outer}{name}{INSIDE}", INSIDE) for outer in ("", "model.")),
+            *(Below(f"{outer}{name}", inner) for inner in ("", INSIDE) for outer in ("", "model.")),
         ),
     )

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .....runtime.base.dataclass import dataclass
 from .....runtime.base.errors import UsageError
 from .....runtime.base.units import counted
-from .prompt_rules import Arrays, Processor, Prompted
-
-if TYPE_CHECKING:
-    from ..multimodal_language_model import MultimodalLanguageModel
+from .prompt_rules import Arrays, Processor, Prompted, PromptModel
 
 
-def token_text(model: MultimodalLanguageModel, key: str) -> str:
+def token_text(model: PromptModel, key: str) -> str:
     """The text of the token whose id is the hyper-parameter `key`. UsageError if the tokenizer lacks it."""
     assert model.options.config is not None
     token, texts = model.options.config.values[key], model.tokenizer.vocabulary.texts
@@ -42,19 +39,13 @@ class MarkedPictures:
         finished: the last change of the text, from how many pictures it has; None for none.
     """
 
-    expand: Callable[[MultimodalLanguageModel, Sequence[Any]], tuple[Arrays, list[str]]]
-    marker: Callable[[MultimodalLanguageModel], str] = lambda model: token_text(model, "image_token")
+    expand: Callable[[PromptModel, Sequence[Any]], tuple[Arrays, list[str]]]
+    marker: Callable[[PromptModel], str] = lambda model: token_text(model, "image_token")
     unmarked: Callable[[str, str], str] = before
-    finished: Callable[[MultimodalLanguageModel, str, int], str] | None = None
+    finished: Callable[[PromptModel, str, int], str] | None = None
 
     def __call__(
-        self,
-        model: MultimodalLanguageModel,
-        text: str,
-        images: Sequence[Any],
-        audio: Sequence[Any],
-        *,
-        add_bos: bool | None,
+        self, model: PromptModel, text: str, images: Sequence[Any], audio: Sequence[Any], *, add_bos: bool | None
     ) -> Prompted:
         """The prompt; see `Processor`."""
         if len(audio):
@@ -74,7 +65,7 @@ class MarkedPictures:
         return Prompted(model.tokenizer.encode(text, add_bos=add_bos), arrays)
 
 
-def prepared(model: MultimodalLanguageModel, images: Sequence[Any]) -> Arrays:
+def prepared(model: PromptModel, images: Sequence[Any]) -> Arrays:
     """Pictures as the model's files state, as one batch. FormatError if they state nothing."""
     from ....preprocess.stated_preparation import stated_preparation
 
@@ -87,7 +78,7 @@ def with_token_types(processor: Processor) -> Processor:
     """A processor that adds ``token_type_ids`` i64 [1, length], 1 for the placeholder ``image_token``."""
 
     def process(
-        model: MultimodalLanguageModel, text: str, images: Sequence[Any], audio: Sequence[Any], *, add_bos: bool | None
+        model: PromptModel, text: str, images: Sequence[Any], audio: Sequence[Any], *, add_bos: bool | None
     ) -> Prompted:
         assert model.options.config is not None
         prompt = processor(model, text, images, audio, add_bos=add_bos)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .marked_pictures import MarkedPictures, prepared, token_text
-from .prompt_rules import Arrays, Prompted
-
-if TYPE_CHECKING:
-    from ..multimodal_language_model import MultimodalLanguageModel
+from .prompt_rules import Arrays, Prompted, PromptModel
 
 
-def _expanded(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
+def _expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
     """Pixels of the pictures, and a placeholder for each patch."""
     config = model.options.config
     assert config is not None
@@ -25,7 +22,7 @@ def _expanded(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Ar
     return arrays, [token_text(model, "image_token") * (height // patch * (width // patch))] * len(images)
 
 
-def _finished(model: MultimodalLanguageModel, text: str, count: int) -> str:
+def _finished(model: PromptModel, text: str, count: int) -> str:
     """The text with BOS behind the last placeholder."""
     marker = token_text(model, "image_token")
     end = text.rfind(marker) + len(marker) if count else 0
@@ -37,7 +34,7 @@ _PICTURES = MarkedPictures(_expanded, unmarked=lambda text, markers: markers + t
 
 
 def paligemma_prompt(
-    model: MultimodalLanguageModel, text: str, images: Sequence[Any], audio: Sequence[Any], *, add_bos: bool | None
+    model: PromptModel, text: str, images: Sequence[Any], audio: Sequence[Any], *, add_bos: bool | None
 ) -> Prompted:
     """The prompt; see `Processor`."""
     found = _PICTURES(model, text, images, audio, add_bos=False)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .marked_pictures import token_text
-from .prompt_rules import Arrays, Run, flattened
+from .prompt_rules import Arrays, PromptModel, Run, flattened
 
 if TYPE_CHECKING:
     from .....runtime.contract.architecture import Config
-    from ..multimodal_language_model import MultimodalLanguageModel
 
 SIZES = "image_sizes"
 """The array i64 [pictures, 2] of heights and widths, of pictures that are padded to one size."""
@@ -31,7 +30,7 @@ def encoded_by_size(run: Run, config: Config, arrays: Arrays) -> dict[str, np.nd
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
-def patch_rows(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
+def patch_rows(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
     """Pixels padded to the largest picture, sizes, and the placeholders of each picture."""
     from ....preprocess.stated_preparation import stated_preparation, stated_settings
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from .....runtime.base.dataclass import dataclass
-from .....runtime.contract.architecture import Config
+from .....runtime.contract.architecture import Config, RunOptions
 
 if TYPE_CHECKING:
-    from ..multimodal_language_model import MultimodalLanguageModel
+    from ....tokenizer import Tokenizer
 
+VISION_ENCODER, DECODER_MODEL = "vision_encoder", "decoder_model_merged"
+"""Names of graphs, as Transformers.js has them; the embeddings are ``embed_tokens``."""
 Arrays = Mapping[str, np.ndarray]
 Run = Callable[[Arrays], dict[str, np.ndarray]]
 """Runs the graph of an encoder: outputs by name, of arrays by name."""
@@ -43,7 +45,7 @@ class Modality:
         encode: runs the graph with the arrays, perhaps several times, and returns the outputs as rows [tokens, width].
     """
 
-    graph: str = "vision_encoder"
+    graph: str = VISION_ENCODER
     arrays: tuple[str, ...] = ("pixel_values",)
     placeholder: str = "image_token"
     noun: str = "picture"
@@ -58,17 +60,22 @@ class Prompted:
     arrays: Arrays
 
 
+class PromptModel(Protocol):
+    """What processors know of a model."""
+
+    options: RunOptions
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. UsageError if it is missing."""
+        ...
+
+
 class Processor(Protocol):
     """Makes token ids and arrays of a text and what belongs to it, as transformers' processor of the family does."""
 
     def __call__(
-        self,
-        model: MultimodalLanguageModel,
-        text: str,
-        images: Sequence[Any],
-        audio: Sequence[Any],
-        *,
-        add_bos: bool | None,
+        self, model: PromptModel, text: str, images: Sequence[Any], audio: Sequence[Any], *, add_bos: bool | None
     ) -> Prompted:
         """The prompt.
 

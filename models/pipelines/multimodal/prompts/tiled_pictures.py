@@ -11,11 +11,10 @@ import numpy as np
 from .....runtime.base.dataclass import dataclass
 from .....runtime.base.errors import FormatError
 from .marked_pictures import MarkedPictures, token_text
-from .prompt_rules import Arrays
+from .prompt_rules import Arrays, PromptModel
 
 if TYPE_CHECKING:
     from ....preprocess.preparation import Preparation
-    from ..multimodal_language_model import MultimodalLanguageModel
 
 AROUND, WHOLE = "<fake_token_around_image>", "<global-img>"
 """Tokens around the placeholders of a tile, and before those of the whole picture."""
@@ -108,7 +107,7 @@ def _tiles(picture: Any, tiles: Tiles, preparation: Preparation) -> tuple[list[n
     return found, rows, columns
 
 
-def _expanded(model: MultimodalLanguageModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
+def _expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
     """Tiles of all pictures, and the text of each."""
     from ....preprocess.stated_preparation import stated_preparation, stated_settings
 

@@ -1,0 +1,51 @@
+"""Multimodal language models in ONNX files, as Transformers.js has them: the rules of prompts are those of the family
+that config.json names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ....runtime.base.errors import UsageError
+from ....runtime.contract.architecture import HF, RunOptions
+from ....runtime.contract.composition import architecture_of, with_part
+from ....runtime.contract.graph_files import GraphFiles, Signature
+from ....runtime.contract.part_rows import stated_of
+from ....runtime.contract.weight_binding import find_architecture
+from ....runtime.ir.graph import Graph
+from ..labels import configured
+from .multimodal_language_model import MultimodalLanguageModel
+from .multimodal_tasks import IMAGE_TEXT, MultimodalRunner
+
+PIXELS, IDS, EMBEDS = frozenset({"pixel_values"}), frozenset({"input_ids"}), frozenset({"inputs_embeds"})
+COUNTED = frozenset({"attention_mask", "position_ids", "input_ids"})
+
+
+def _run_files(graphs: Mapping[str, Graph], options: RunOptions) -> MultimodalLanguageModel:
+    """The graphs as a model. UsageError if config.json is not of a family that makes such prompts."""
+    source = configured(options)
+    if "model_type" not in source:
+        hint = "Put the model's config.json into the folder"
+        raise UsageError("E-CONFIG-NONE", None, "no config.json: the model's placeholders are unknown", hint=hint)
+    path = options.source.files[0] if options.source is not None and options.source.files else None
+    architecture = find_architecture(HF, source, path)
+    for name, part in architecture.parts.items():
+        own = architecture_of(part) or find_architecture(HF, stated_of(part, HF, source), path)
+        architecture = with_part(architecture, name, replace(part, architecture=own), None)
+    run = architecture.tasks[0].run if architecture.tasks else None
+    if not isinstance(run, MultimodalRunner):
+        why = f"the graphs are of a model for {IMAGE_TEXT}, and {architecture.title} is none"
+        raise UsageError("E-ARCH-TASK", path, why, hint="Check that config.json belongs to the model")
+    config = architecture.config(HF, source, path)
+    return run(graphs, replace(options, config=config, task=IMAGE_TEXT))
+
+
+GRAPH_FILES = GraphFiles(
+    IMAGE_TEXT,
+    {
+        "vision_encoder": Signature(PIXELS, frozenset()),
+        "embed_tokens": Signature(IDS, EMBEDS),
+        "decoder_model_merged": Signature(EMBEDS, frozenset({"logits"}), COUNTED, states=True),
+    },
+    _run_files,
+)
