@@ -201,7 +201,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     if prompt is None:
         _converse(found, model, values, Sampling(**sampling))
         return
-    given = _given(found, model, prompt, values)
+    given: Any = _given(found, model, prompt, values)
     ids = given if isinstance(given, list) else given.ids
     loaded = watch.seconds
     busy().enter(PROMPT)
@@ -312,7 +312,6 @@ def _given(model: LanguageModel, path: str, prompt: str, values: dict[str, Any])
     if not images and not audio:
         return _ids(model, path, prompt, values)
     from ...models.pipelines.multimodal.multimodal_language_model import MultimodalLanguageModel
-    from ...models.pipelines.multimodal.prompts.chat_messages import prompt_of
 
     if not isinstance(model, MultimodalLanguageModel):
         noun = "pictures" if images else "audio"
@@ -324,10 +323,7 @@ def _given(model: LanguageModel, path: str, prompt: str, values: dict[str, Any])
     system = [] if values["system"] is None else [{"role": "system", "content": _parts(values["system"])}]
     parts = [{"type": "image", "image": image} for image in images]
     parts += [{"type": "audio", "audio": sound} for sound in audio]
-    text, *media, add_bos = prompt_of(
-        model, [*system, {"role": "user", "content": [*parts, *_parts(prompt)]}], path=path
-    )
-    return model.prompted(text, *media, add_bos=add_bos)
+    return model.chat_prompt([*system, {"role": "user", "content": [*parts, *_parts(prompt)]}], path)
 
 
 def _parts(text: str) -> list[dict[str, str]]:

@@ -15,8 +15,9 @@ from .status_line import PROMPT, busy
 
 ASK = "> "
 ENDS = ("/exit", "/quit", "/bye")
-CLEAR = "/clear"
+CLEAR, IMAGE = "/clear", "/image "
 HELP = "/exit or Ctrl-D ends the conversation, Ctrl-C stops an answer, /clear starts over"
+PICTURES = "/image PATH puts a picture before the next message"
 
 
 def chat(conversation: Conversation, show: Callable[[str], None]) -> int:
@@ -28,6 +29,8 @@ def chat(conversation: Conversation, show: Callable[[str], None]) -> int:
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (gives input() line editing and a history)
     print(HELP, file=sys.stderr)
+    if conversation.takes_pictures:
+        print(PICTURES, file=sys.stderr)
     if not conversation.has_template:
         print("The model has no chat template: it continues your text", file=sys.stderr)
     return _Chat(conversation, show).run()
@@ -50,6 +53,8 @@ class _Chat:
             while (text := self._asked()) is not None and text not in ENDS:
                 if text == CLEAR:
                     self._conversation.clear()
+                elif text.startswith(IMAGE):
+                    self._add_picture(text.removeprefix(IMAGE).strip())
                 elif text.startswith("/") and text[1:].isalpha():
                     print(HELP, file=sys.stderr)
                 elif text.strip():
@@ -78,6 +83,12 @@ class _Chat:
             return ""
         finally:
             self._asking = False
+
+    def _add_picture(self, path: str) -> None:
+        try:
+            self._conversation.add_picture(path)
+        except Error as error:
+            current().complain(str(error))
 
     def _answer(self, text: str) -> bool:
         """Show an answer; whether there was one."""

@@ -88,6 +88,8 @@ def modules_of(names: Sequence[str]) -> dict[str, str] | None:
 
 def decoder_of(graph: Graph) -> Graph:
     """Of an encoder-decoder of several graphs the decoder that runs; other models as they are."""
+    if STEMS[ENCODER] not in graph.parts:
+        return graph
     return next((graph.parts[kind] for kind in DECODERS if kind in graph.parts), graph)
 
 

@@ -6,13 +6,15 @@ import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...runtime.base.errors import UsageError
 from .chat_template import prompt, writes_bos
 from .generate import Generation, Timing, pieces
 from .request import Request
 
 if TYPE_CHECKING:
-    from .kv_cache import Cache
+    from .kv_cache import Cache, EmbeddedPrompt
     from .language_model import LanguageModel
     from .sampling import Sampling
 
@@ -55,16 +57,28 @@ class Conversation:
         self._path = path
         self._cache: Cache | None = None
         self._seen: list[int] = []
+        self._pictures: list[str] = []
 
     @property
     def has_template(self) -> bool:
         """Whether the model has a chat template."""
         return bool(self.model.tokenizer.templates)
 
+    @property
+    def takes_pictures(self) -> bool:
+        """Whether messages may have pictures."""
+        return hasattr(self.model, "prompted")
+
     def clear(self) -> None:
         """Start over with only the system message."""
         self.messages = self.messages[: self._system is not None]
-        self._cache, self._seen = None, []
+        self._cache, self._seen, self._pictures = None, [], []
+
+    def add_picture(self, path: str) -> None:
+        """Put a picture before the text of the next message. UsageError for models that take none."""
+        if not self.takes_pictures:
+            raise UsageError("E-LM-MODALITY", self._path, "the model takes no pictures")
+        self._pictures.append(path)
 
     def say(self, text: str, stopped: Callable[[], bool] | None = None) -> Iterator[str]:
         """Add a user message and yield the answer in pieces; it joins the conversation when the iterator is exhausted.
@@ -74,8 +88,10 @@ class Conversation:
 
         Raises UsageError if the conversation exceeds the context; the message is not added then.
         """
-        messages = [*self.messages, {"role": "user", "content": text}]
-        ids = self._ids(messages)
+        parts = [{"type": "image", "image": path} for path in self._pictures]
+        content = [*parts, {"type": "text", "text": text}] if parts else text
+        messages = [*self.messages, {"role": "user", "content": content}]
+        ids, embedded = self._prompt(messages)
         limit = self._context or self.model.context
         room = self._most if self._most is not None else 2**31 if limit is None else limit - len(ids)
         if room < 1:
@@ -88,7 +104,8 @@ class Conversation:
                 found=f"{len(ids):,}",
                 hint=hint,
             )
-        cache = self._prefix_cache(ids)
+        cache = self._prefix_cache(ids, embedded)
+        cache.prompt = embedded
         self.timing = Timing()
         request = Request([ids], room, self._sampling, self._stop, self._context)
         source = pieces(self.model, self.model.tokenizer, request, timing=self.timing, cache=cache, stopped=stopped)
@@ -97,6 +114,7 @@ class Conversation:
     def _stream_answer(
         self, source: Generator[tuple[int, str], None, list[Generation]], messages: list[dict[str, Any]], cache: Cache
     ) -> Iterator[str]:
+        self._pictures = []
         self._cache, self._seen = None, []  # the state of a cache is unknown after an interrupted run
         while True:
             try:
@@ -107,6 +125,14 @@ class Conversation:
         self._cache, self._seen = cache, (made.prompt + made.tokens)[: cache.length]
         self.messages = [*messages, {"role": "assistant", "content": made.text}]
 
+    def _prompt(self, messages: list[dict[str, Any]]) -> tuple[list[int], EmbeddedPrompt | None]:
+        """Token ids, and their embeddings if pictures are among them."""
+        if not any(isinstance(message["content"], list) for message in messages):
+            return self._ids(messages), None
+        model: Any = self.model
+        prompted = model.chat_prompt(messages, self._path)
+        return prompted.ids, model.embedded(np.array([prompted.ids], np.int64), None, prompted.arrays)
+
     def _ids(self, messages: list[dict[str, Any]]) -> list[int]:
         tokenizer = self.model.tokenizer
         if not self.has_template:
@@ -114,10 +140,13 @@ class Conversation:
         text = prompt(tokenizer, messages, path=self._path)
         return tokenizer.encode(text, add_bos=False if writes_bos(tokenizer, text) else None)
 
-    def _prefix_cache(self, ids: list[int]) -> Cache:
-        """The cache of the common prefix of the last turn and this one, leaving at least one of `ids` to compute."""
+    def _prefix_cache(self, ids: list[int], embedded: EmbeddedPrompt | None) -> Cache:
+        """The cache of the common prefix of the last turn and this one, leaving at least one of `ids` to compute; an
+        empty one if tokens of the prefix attend to later ones."""
         pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(self._seen, ids[:-1], strict=False))
         common = sum(1 for _ in pairs)
-        if self._cache is None or not self.model.rewind(self._cache, common):
+        around = [] if embedded is None or not common else embedded.mask[0, common - 1 : common + 1].tolist()
+        divided = len(set(around)) == 1 and around[0] > 1
+        if self._cache is None or divided or not self.model.rewind(self._cache, common):
             return self.model.start(1)
         return self._cache

@@ -76,6 +76,22 @@ def tokenizer_of(marker):
     )  # fmt: skip
 
 
+class PixtralProcessor:
+    """What transformers' class does, which needs torchvision: each row of patches ends with a token."""
+
+    def __init__(self, image_processor, tokenizer, patch=8):
+        self.image_processor, self.tokenizer, self.patch = image_processor, tokenizer, patch
+
+    def __call__(self, text, images, return_tensors):
+        arrays = self.image_processor(images, return_tensors=return_tensors)
+        for height, width in np.array(arrays["image_sizes"]):
+            row = ["[IMG]".replace("IMG", "img")] * (width // self.patch) + ["[IMG_BREAK]"]
+            tokens = [*(row * (height // self.patch))[:-1], "[IMG_END]"]
+            text = text.replace("[IMG]", "".join(tokens), 1)
+        ids = self.tokenizer(text.replace("[img]", "[IMG]"), return_tensors=return_tensors, return_token_type_ids=False)
+        return transformers.BatchFeature({**ids, **arrays})
+
+
 def processor_of(family, tokenizer):
     """transformers' processor of a family, whose pictures are prepared by Pillow."""
     size = {"height": 32, "width": 32}
@@ -86,7 +102,7 @@ def processor_of(family, tokenizer):
         )
     if family == "pixtral":
         images = transformers.PixtralImageProcessorPil(size={"longest_edge": 48}, patch_size={"height": 8, "width": 8})
-        return transformers.PixtralProcessor(images, tokenizer, patch_size=8)
+        return PixtralProcessor(images, tokenizer)
     if family == "paligemma":
         images = transformers.SiglipImageProcessorPil(size=size)
         images.image_seq_length = 16
@@ -104,6 +120,7 @@ def vision_language_folder(family, folder):
     and the processor in transformers."""
     name, marker, text, vision, keys = FAMILIES[family]
     tokenizer = tokenizer_of(marker)
+    processor = processor_of(family, tokenizer)  # that of PaliGemma adds tokens
     ids = {key: tokenizer.convert_tokens_to_ids(token) for key, token in (
         ("image_token_id", tokenizer.image_token), ("boi_token_index", "<start_of_image>"),
         ("eoi_token_index", "<end_of_image>"),
@@ -117,7 +134,6 @@ def vision_language_folder(family, folder):
     model = randomized(cls._from_config(config, attn_implementation="eager"))
     model.generation_config = transformers.GenerationConfig(bos_token_id=0, eos_token_id=1, pad_token_id=2)
     model.save_pretrained(folder)
-    processor = processor_of(family, tokenizer)
     tokenizer.save_pretrained(folder)
     processor.image_processor.save_pretrained(folder)
     settings = json.loads((folder / "preprocessor_config.json").read_text())

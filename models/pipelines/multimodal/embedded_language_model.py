@@ -89,8 +89,9 @@ class EmbeddedLanguageModel(LanguageModel):
         else:
             feeds = {EMBEDS: self.embed_ids(tokens)}
         missing = [name for name in self._filled if name not in feeds]
-        zeros = np.zeros((*tokens.shape[:2], self._width), np.float32) if missing else None
-        return {**feeds, **dict.fromkeys(missing, zeros), "input_ids": tokens}
+        if missing:
+            feeds |= dict.fromkeys(missing, np.zeros((*tokens.shape[:2], self._width), np.float32))
+        return {**feeds, "input_ids": tokens}
 
     def _position_feed(self, counted: np.ndarray) -> np.ndarray:
         return counted if self._axes is None else np.repeat(counted[None], self._axes, 0)

@@ -18,6 +18,7 @@ from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.base.units import counted
 from ....runtime.ir.graph import Graph
 from ....runtime.session import Session
+from ...generation.decoder_states import numpy_dtype
 from ...generation.decoder_tasks import EMBED_TOKENS
 from ...generation.generate import generate, pieces
 from ...generation.kv_cache import Cache, EmbeddedPrompt
@@ -63,7 +64,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         """What the model can do."""
         return ("generate",)
 
-    def __call__(  # type: ignore[override]
+    def __call__(
         self,
         input_ids: ArrayLike,
         attention_mask: ArrayLike | None = None,
@@ -128,7 +129,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
             return
         given = {name: arrays[name] for name in modality.arrays if name in arrays}
         assert self.options.config is not None
-        encode = functools.partial(self._encode, modality.graph)
+        encode = functools.partial(self._encoder_outputs, modality.graph)
         features = modality.encode(encode, self.options.config, given)
         for number, (name, rows) in enumerate(features.items()):
             if len(rows) != wanted:
@@ -139,7 +140,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
             inputs.setdefault(own, np.zeros((*holes.shape, rows.shape[-1]), np.float32))
             inputs[own][holes] = rows
 
-    def _encode(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _encoder_outputs(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs of an encoder by name."""
         graph = self._graphs[name]
         if name not in self._encoders:
@@ -149,7 +150,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         for value in session.get_inputs():
             if value.name not in arrays:
                 raise UsageError("E-RUN-INPUT", None, f"{value.name} is missing", expected=", ".join(self.rules.arrays))
-            feeds[value.name] = np.asarray(arrays[value.name], graph.values[value.name].dtype.as_numpy())
+            feeds[value.name] = np.asarray(arrays[value.name], numpy_dtype(graph.values[value.name]))
         names = [value.name for value in graph.outputs]
         return dict(zip(names, finite(session.run(names, feeds), names), strict=True))
 
@@ -160,6 +161,11 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         if self.rules.processor is None:
             raise UsageError("E-LM-PROCESSOR", None, "the model takes arrays only", hint="Call it with pixel_values")
         return self.rules.processor(self, text, images, audio, add_bos=add_bos)
+
+    def chat_prompt(self, messages: Sequence[Mapping[str, Any]], path: str | None = None) -> Prompted:
+        """Token ids and arrays of messages, as of `chat`; `path`: of the model, for error messages."""
+        text, images, audio, add_bos = prompt_of(self, messages, path)
+        return self.prompted(text, images, audio, add_bos=add_bos)
 
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | Iterator[str]:
         """The answer to messages with ``role`` and ``content``, by the model's chat template.
@@ -202,12 +208,12 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         """
         given = self._given([prompt], [images], [audio], add_bos)
         limit = token_limit(max_tokens, max_new_tokens)
-        request = requested(self._encode_text, [each.ids for each in given], limit, stop, context, sampling)
+        request = requested(self._encode, [each.ids for each in given], limit, stop, context, sampling)
         found = pieces(_GivenPrompts(self, given), self.tokenizer, request)
         return (text for _, text in found) if stream else "".join(text for _, text in found)
 
     @memory_limited
-    def generate_batch(  # type: ignore[override]
+    def generate_batch(
         self,
         prompts: Sequence[str | Sequence[int] | Prompted],
         *,
@@ -231,7 +237,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         """
         given = self._given(prompts, images or [()] * len(prompts), audio or [()] * len(prompts), add_bos)
         limit = token_limit(max_tokens, max_new_tokens)
-        request = requested(self._encode_text, [each.ids for each in given], limit, stop, context, sampling)
+        request = requested(self._encode, [each.ids for each in given], limit, stop, context, sampling)
         model = _GivenPrompts(self, given)
         return generate(model, self.tokenizer, request, on_text=on_text, timing=timing)
 
@@ -258,9 +264,6 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
             else:
                 found.append(Prompted(list(map(int, prompt)), {}))
         return found
-
-    def _encode_text(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text)
 
 
 class _GivenPrompts:

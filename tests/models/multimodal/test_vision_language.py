@@ -1,6 +1,8 @@
 """Vision-language models against transformers: processors, logits, generated tokens, chats and bad input."""
 
+import base64
 import json
+import pathlib
 import shutil
 
 import candle_convert as cc
@@ -9,6 +11,8 @@ import onnxruntime
 import pytest
 import torch
 from candle_convert.convert.cli.main import run
+from candle_convert.models.generation.conversation import Conversation
+from candle_convert.models.generation.sampling import Sampling
 from candle_convert.tests.builders.tiny_llama import written
 from candle_convert.tests.builders.vision_language import FAMILIES, generated, vision_language_folder
 from PIL import Image
@@ -110,6 +114,45 @@ def test_chat(case, loaded):
     text = processor.tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=True)
     want = loaded.generate(text, images=paths(folder, "a"), add_bos=False, max_tokens=6, temperature=0)
     assert loaded.chat([{"role": "user", "content": content}], max_tokens=6, temperature=0) == want
+
+
+def test_a_conversation(case, loaded):
+    """Turns that continue a cache answer as a chat that is read anew."""
+    talk = Conversation(loaded, Sampling(temperature=0), max_tokens=5)
+    messages = []
+    for letter, text in (("a", "what is this?"), ("", "two dogs"), ("b", "describe the picture")):
+        content = [{"type": "text", "text": text}]
+        if letter:
+            (path,) = paths(case[3], letter)
+            talk.add_picture(path)
+            content.insert(0, {"type": "image", "image": path})
+        messages.append({"role": "user", "content": content})
+        answer = "".join(talk.say(text))
+        assert answer == loaded.chat(messages, max_tokens=5, temperature=0)
+        messages.append({"role": "assistant", "content": answer})
+
+
+def test_content_parts(case, loaded):
+    (path,) = paths(case[3], "a")
+    data = "data:image/png;base64," + base64.b64encode(pathlib.Path(path).read_bytes()).decode()
+    question = {"type": "text", "text": "what is this?"}
+    answers = {
+        loaded.chat([{"role": "user", "content": [part, question]}], max_tokens=5, temperature=0)
+        for part in (
+            {"type": "image", "path": path}, {"type": "image_url", "image_url": {"url": data}},
+            {"type": "image_url", "image_url": {"url": f"file://{path}"}}, {"type": "image", "image": Image.open(path)},
+        )
+    }  # fmt: skip
+    assert len(answers) == 1
+    for part, why in (
+        ({"type": "video", "path": path}, "unknown content part"),
+        ({"type": "image"}, "holds nothing"),
+        ({"type": "image", "url": "https://example.com/a.png"}, "not fetched"),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,a?"}}, "not valid base64"),
+        ({"type": "audio", "path": path}, "takes no audio"),
+    ):
+        with pytest.raises(cc.UsageError, match=why):
+            loaded.chat([{"role": "user", "content": [part, question]}])
 
 
 def test_generate_command(case, loaded, capsys):

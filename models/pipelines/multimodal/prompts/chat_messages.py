@@ -54,7 +54,7 @@ def _held(part: Mapping[str, Any]) -> Any:
     if value.startswith(("http://", "https://")):
         why = "pictures and sounds of the network are not fetched"
         raise UsageError("E-LM-PART", None, why, found=value[:80], hint="Download the file, and pass its path")
-    if value.startswith("data:") or ("data" in part and "path" not in part):
+    if value.startswith("data:") or value == part.get("data"):
         try:
             return base64.b64decode(value.partition(",")[2] if value.startswith("data:") else value, validate=True)
         except binascii.Error as error:
