@@ -41,7 +41,8 @@ def text_part(graph: Graph, *, for_gguf: bool = False) -> Graph:
     stated = None if graph.nodes else configuration(graph)
     nested = _language_model(stated or {})
     whole = _known((stated or {}).get("model_type"))
-    described = whole is not None and bool(whole.gguf or not for_gguf)
+    accepted = whole is not None and (whole.accepts is None or whole.accepts(stated or {}))
+    described = accepted and whole is not None and bool(whole.gguf or not for_gguf)
     if stated is None or not isinstance(nested, Mapping) or described:
         return graph
     kind = nested.get("model_type")

@@ -16,7 +16,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
 from ..layers.net import Net
-from ..pipelines.multimodal.multimodal_tasks import TEXT, multimodal_task
+from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
 from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepared, token_text, with_token_types
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, PromptModel, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
@@ -83,7 +83,9 @@ ARCHITECTURES = (
             Weight("projector.norm.weight", (NORM, f"model.{NORM}"), (), ("vision.hidden",)),
             Weight("projector.weight", (PROJECTION, f"model.{PROJECTION}"), (), ("vision.hidden", "text.hidden")),
         ),
-        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES),),
+        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
+        accepts=writes_text,
+        wide_activations=True,
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
     ),
 )

@@ -15,7 +15,7 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
 from ..layers.linear import linear
 from ..layers.net import Net
-from ..pipelines.multimodal.multimodal_tasks import TEXT, multimodal_task
+from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, Modality, PromptRules, Run, flattened
 from ..pipelines.multimodal.prompts.tiled_pictures import tiled_pictures
 from ..schema.clip.vision_part import VISION
@@ -70,7 +70,8 @@ ARCHITECTURES = tuple(
                 "projector.weight", (f"model.{PROJECTION}", PROJECTION), (), ("text.hidden", "fold*fold*vision.hidden")
             ),
         ),
-        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES),),
+        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
+        accepts=writes_text,
         ignored=(r"position_ids$",),
         parts={
             VISION: Part(

@@ -14,7 +14,7 @@ from ..layers.image.tower_features import tower_features
 from ..layers.linear import linear
 from ..layers.mlp import ACTIVATIONS
 from ..layers.net import Net
-from ..pipelines.multimodal.multimodal_tasks import TEXT, multimodal_task
+from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
 from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepared, token_text
 from ..pipelines.multimodal.prompts.patch_rows import SIZES, encoded_by_size, patch_rows
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, Modality, PromptModel, PromptRules
@@ -75,7 +75,8 @@ ARCHITECTURES = (
                 shape=(HIDDEN, width),
             )
         ),
-        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES),),
+        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
+        accepts=writes_text,
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
     ),
 )

@@ -14,7 +14,7 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
 from ..layers.linear import linear
 from ..layers.net import Net
-from ..pipelines.multimodal.multimodal_tasks import TEXT, multimodal_task
+from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
 from ..pipelines.multimodal.prompts.paligemma_prompt import paligemma_prompt
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
@@ -53,7 +53,9 @@ ARCHITECTURES = (
             Key("text.token_groups", (), (), True, flag),
         ),
         matrix("projector", (PROJECTOR, f"model.{PROJECTOR}"), None, shape=("text.hidden", "vision.hidden")),
-        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES),),
+        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
+        accepts=writes_text,
+        wide_activations=True,
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
     ),
 )

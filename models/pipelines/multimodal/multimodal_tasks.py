@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.contract.architecture import MODEL, Config, GraphBuilder, RunOptions, Task
+from ....runtime.contract.architecture import FEATURE_EXTRACTION, MODEL, Config, GraphBuilder, RunOptions, Task
 from ....runtime.contract.part_graph import add_part
 from ....runtime.ir.graph import Graph
 from ....runtime.tensor.stored_tensor import StoredTensor
-from ...generation.decoder_tasks import EMBED_TOKENS, FROM_EMBEDS
+from ...generation.decoder_tasks import EMBED_TOKENS, FROM_EMBEDS, run_decoder
 from ...layers.net import Net
 from .prompts.prompt_rules import DECODER_MODEL, PromptRules
 
@@ -23,12 +23,23 @@ IMAGE_TEXT = "image-text-to-text"
 """Hugging Face's name of the task."""
 
 
-def _text(which: str) -> GraphBuilder:
-    """The builder of a graph of the language model: its outputs are those of the whole."""
+CLASS = "ForConditionalGeneration"
+"""How the names of transformers' classes that write text end."""
+
+
+def writes_text(source: Mapping[str, Any]) -> bool:
+    """Whether a config.json is of a model that writes text; of others, such as classifiers, only the text part is
+    known."""
+    classes = source.get("architectures")
+    return not isinstance(classes, list) or not classes or str(classes[0]).endswith(CLASS)
+
+
+def _text(which: str, task: str | None = None) -> GraphBuilder:
+    """The builder of a graph of the language model for a task of its own: its outputs are those of the whole."""
 
     def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         net = Net(graph, config, weights)
-        for name, value in add_part(graph, config, weights, TEXT, which=which, fixed=fixed).items():
+        for name, value in add_part(graph, config, weights, TEXT, task=task, which=which, fixed=fixed).items():
             net.output(name, value)
 
     return graph
@@ -48,6 +59,10 @@ def multimodal_task(encoders: Mapping[str, GraphBuilder], rules: PromptRules, na
         aliases=("text-generation", "lm"),
         variants={MODEL: _text(MODEL)},
     )
+
+
+TEXT_FEATURES = Task(FEATURE_EXTRACTION, {MODEL: _text(MODEL, FEATURE_EXTRACTION)}, run_decoder, aliases=("hidden",))
+"""The task of the language model alone that gives hidden states of texts."""
 
 
 @dataclass(frozen=True)
