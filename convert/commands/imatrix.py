@@ -125,7 +125,7 @@ def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tupl
     placed = shared_options.device(values)
     graph = shared_options.open_input(model, values, whole=True)
     threads, progress = values["threads"], shared_options.progress(values)
-    found = modelled(canonical_names(graph, for_gguf=True))
+    found = modelled(canonical_names(graph, text_only=True))
     cut: list[Piece]
     if found.task.name == SPEECH_RECOGNITION:
         cut = [*heard_pieces(shared_options.load_for("transcribe", model, values), data, values["chunks"])]

@@ -141,7 +141,7 @@ def counterparts(
         unknown = error.message
     else:
         if x.architecture.name != y.architecture.name and (x.architecture.parts or y.architecture.parts):
-            x, y = (identify_weights(*side, for_gguf=True) for side in ((a, chosen_a), (b, chosen_b)))
+            x, y = (identify_weights(*side, text_only=True) for side in ((a, chosen_a), (b, chosen_b)))
         if x.architecture.name == y.architecture.name:
             return Counterparts(list(_Matching(x, y).pairs()), (x, y))
         unknown = f"one is a {x.architecture.title} model, the other a {y.architecture.title} model"

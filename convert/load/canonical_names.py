@@ -12,15 +12,15 @@ FAMILIES = ((legacy_llama.gguf_names, legacy_llama.origins), (whisper_names.tran
 """For files of one family: what renames them, and the names that their weights had."""
 
 
-def canonical_names(graph: Graph, *, for_gguf: bool = False) -> Graph:
+def canonical_names(graph: Graph, *, text_only: bool = False) -> Graph:
     """A graph of the same storage whose names and configuration architectures know; `graph` itself where it has them
-    already. `for_gguf`: as of `text_part`."""
+    already. `text_only`: as of `text_part`."""
     plain = unwrapped(graph)
     for renamed, _ in FAMILIES:
         newer = renamed(plain)
         if newer is not plain:
             return newer
-    return text_part(plain, for_gguf=for_gguf)
+    return text_part(plain, text_only=text_only)
 
 
 def origins(graph: Graph) -> dict[str, str]:

@@ -31,18 +31,18 @@ OWN_CLASSES = ("ForSequenceClassification", "Model")
 """Ends of classes, other than those that generate text, that the language model has in common with the whole."""
 
 
-def text_part(graph: Graph, *, for_gguf: bool = False) -> Graph:
+def text_part(graph: Graph, *, text_only: bool = False) -> Graph:
     """The language model of a multimodal checkpoint as a graph of its own, with a note of what is left out; `graph`
     itself for every other model, and for multimodal ones that an architecture describes whole.
 
     Args:
-        for_gguf: whether it is written as GGUF, which has no names for most of these architectures.
+        text_only: whether the text part is wanted of these too, unless GGUF has names for the whole.
     """
     stated = None if graph.nodes else configuration(graph)
     nested = _language_model(stated or {})
     whole = _known((stated or {}).get("model_type"))
     accepted = whole is not None and (whole.accepts is None or whole.accepts(stated or {}))
-    described = accepted and whole is not None and bool(whole.gguf or not for_gguf)
+    described = accepted and whole is not None and bool(whole.gguf or not text_only)
     if stated is None or not isinstance(nested, Mapping) or described:
         return graph
     kind = nested.get("model_type")

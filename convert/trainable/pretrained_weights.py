@@ -198,7 +198,7 @@ def as_directory(graph: Graph, *, own: bool = True) -> Graph:
     if graph.nodes:
         why = "is a graph that was exported to run, and is not trained"
         raise UnsupportedError("E-MODEL-GRAPH", graph.files[0], why, hint="Open the checkpoint that it was made from")
-    newer = canonical_names(graph)
+    newer = canonical_names(graph, text_only=True)
     copy = dataclasses.replace(
         newer, weights=dict(newer.weights), metadata=dict(newer.metadata), attachments=dict(newer.attachments), notes=[]
     )

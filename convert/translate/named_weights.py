@@ -55,17 +55,17 @@ class NamedWeights:
 
 
 def identify_weights(
-    graph: Graph, chosen: Mapping[str, StoredTensor] | None = None, *, for_gguf: bool = False
+    graph: Graph, chosen: Mapping[str, StoredTensor] | None = None, *, text_only: bool = False
 ) -> NamedWeights:
     """Bind the weights of a file to the weights of its architecture; `chosen` limits them, by their names in the file.
-    `for_gguf`: whether those of a multimodal model are those of its text part, as GGUF files have them.
+    `text_only`: whether those of a multimodal model are those of its text part, as GGUF files have them.
 
     Raises UnsupportedError if the architecture is not stated or unknown, FormatError for a configuration that cannot be
     read or does not match the weights.
     """
     from ..load.recognise import NODES, identified
 
-    newer = canonical_names(graph, for_gguf=for_gguf)
+    newer = canonical_names(graph, text_only=text_only)
     spelled = {} if newer is graph else origins(graph)
     apart: dict[str, str] = {}
     if graph.parts:

@@ -152,7 +152,7 @@ def translated(
     plain = unwrapped(graph) if directory else graph
     if plain is not graph and described(plain) is not None:
         graph.weights, graph.notes = plain.weights, plain.notes
-    newer = canonical_names(graph, for_gguf=wanted == GGUF)
+    newer = canonical_names(graph, text_only=wanted == GGUF)
     found = described(newer)
     said = stated(graph)
     in_hf_names = said is not None and said[0] == HF and "model_type" in said[1]
@@ -307,7 +307,7 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     from .required_weights import with_required_weights
     from .reranker import ranking_keys
     from .sentence_files import pooling_key
-    from .tokenizer import keys_for_gguf
+    from .tokenizer import keys_text_only
 
     model = with_required_weights(graph, model)
     check_expressible(graph, model)
@@ -317,7 +317,7 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     block = carried_keys(graph, model.architecture.gguf[0])
     general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model, block), **own}
     held = {key: value for key, value in graph.metadata.items() if key.startswith("tokenizer.")}
-    tokenizer = (held or keys_for_gguf(graph, model)) if carried and not model.architecture.modules else {}
+    tokenizer = (held or keys_text_only(graph, model)) if carried and not model.architecture.modules else {}
     tokenizer |= ranking_keys(graph, model, tokenizer) if tokenizer else {}
     tokenizer |= held_keys(graph, model) if carried else {}
     others = {key: value for key, value in block.items() if key not in general}

@@ -75,7 +75,7 @@ def _untied(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tied_head(graph: Graph) -> TiedHead | None:
     """The head of a model that shares the embedding; None for heads of their own, and for models that are not known."""
-    newer = canonical_names(graph)
+    newer = canonical_names(graph, text_only=True)
     found = described(newer)
     if found is None or found[0] != HF:
         return None
