@@ -46,6 +46,8 @@ PROMPT_OPTIONS = {"mask_input": "input_masks", "multimask": "multimask_output"}
 PROMPT_OUTPUTS = {"low_res_masks": "pred_masks", "iou_predictions": "iou_scores"}
 LATENTS = ("latents", "encoder_output")
 """Names in the cases of what a codec's quantizer takes."""
+ENCODED = ("image_embeds", "vision_last_hidden_state", "question_hidden")
+"""Names in the cases of the hidden states of an encoder of pictures."""
 MOST_BOXES = 300
 ARRAYS = {"inputs.npz", "outputs.npz"}
 CHECKS = ("max_diff_to_full", "min_margin")
@@ -237,7 +239,7 @@ def computed(model, variant, inputs, wanted):
         return {"input_features": model.features(inputs["audio"])}
     if isinstance(model, PictureTextModel):
         found = model(**inputs)
-        return found | dict.fromkeys(("image_embeds", "vision_last_hidden_state"), found["encoder_last_hidden_state"])
+        return found | dict.fromkeys(ENCODED, found["encoder_last_hidden_state"])
     return forward(model, inputs) | ({"embedding": embeddings(model, **inputs)} if "embedding" in wanted else {})
 
 

@@ -19,8 +19,8 @@ Examples
   candle-convert predict clip_dir cat.jpg --labels "a cat,a dog"
 """
 OPTIONS = (
-    "context", "top", "batch", "threshold", "iou", "classes", "points", "boxes", "stability", "grid", "min_area",
-    "crop_layers",
+    "context", "question", "top", "batch", "threshold", "iou", "classes", "points", "boxes", "stability", "grid",
+    "min_area", "crop_layers",
 )  # fmt: skip
 """Options of tasks; those of a model's task are known to its pipeline."""
 
@@ -51,6 +51,7 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
     help="File with one input per line; - reads standard input.",
 )
 @click.option("--context", metavar="TEXT", help="Passage that answers the question, or second text of a pair.")
+@click.option("--question", metavar="TEXT", help="Question about the pictures.")
 @click.option("--task", metavar="NAME", help="Task, such as fill-mask (default: the model's).")
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Number of results per input, most probable first.")
 @click.option("--batch", type=click.IntRange(1), metavar="N", help="Batch size (default: 32 texts, 1 image).")

@@ -21,7 +21,7 @@ from ...models.pipelines.multimodal.image_to_text_tasks import run_exported_imag
 from ...models.preprocess.as_nodes import PIXELS
 from ...models.schema.audio_hyperparameters import SPEECH_RECOGNITION
 from ...models.schema.codec_hyperparameters import AUDIO_CODEC
-from ...models.schema.network_hyperparameters import IMAGE_TO_TEXT
+from ...models.schema.network_hyperparameters import IMAGE_TO_TEXT, VISUAL_QUESTION_ANSWERING
 from ...models.seq2seq.decoder import SOURCE_HIDDEN, SOURCE_MASK
 from ...models.seq2seq.tasks import TEXT_TO_TEXT, run_exported
 from ...runtime.base.errors import Error, UsageError
@@ -35,12 +35,15 @@ from .graph_signatures import AUDIO, CODEC, IMAGE, TEXT, signature_task
 from .memory_map import mapped
 from .recognise import described
 
-SOURCES: Mapping[str, tuple[str, Callable[..., Any]]] = {
-    FEATURES: (SPEECH_RECOGNITION, run_exported_speech),
-    SAMPLES: (SPEECH_RECOGNITION, run_exported_samples),
-    PIXELS: (IMAGE_TO_TEXT, run_exported_image_to_text),
+IDS = "input_ids"
+SOURCES: Mapping[frozenset[str], tuple[str, Callable[..., Any]]] = {
+    frozenset(): (TEXT_TO_TEXT, run_exported),
+    frozenset({FEATURES}): (SPEECH_RECOGNITION, run_exported_speech),
+    frozenset({SAMPLES}): (SPEECH_RECOGNITION, run_exported_samples),
+    frozenset({PIXELS}): (IMAGE_TO_TEXT, run_exported_image_to_text),
+    frozenset({PIXELS, IDS}): (VISUAL_QUESTION_ANSWERING, run_exported_image_to_text),
 }
-"""The task of an encoder-decoder that does not read text, and what runs its graphs, by the encoder's input."""
+"""The task of an encoder-decoder, and what runs its graphs, by inputs of the encoder; the most that it has count."""
 
 RUNNERS: Mapping[str, Callable[..., Any]] = {
     CODEC: run_codec, IMAGE: run_image_model, AUDIO: run_audio_model, TEXT: run_encoder,
@@ -94,7 +97,7 @@ def _opened(files: Mapping[str, Path], decoder: Graph) -> dict[str, Graph]:
 def _refuse_unknown(graph: Graph) -> None:
     """Raise UsageError for a graph that is neither a language model nor one of another known task."""
     inputs, outputs = ([value.name for value in values] for values in (graph.inputs, graph.outputs))
-    if "input_ids" not in inputs:
+    if IDS not in inputs:
         refuse_lone(graph)
         path = graph.files[0] if graph.files else None
         found, hint = f"{', '.join(inputs)} to {', '.join(outputs)}", "candle-convert run computes any graph"
@@ -125,12 +128,12 @@ def _run_encoder_decoder(decoder: Graph, options: RunOptions, task: str | None) 
         return run_network(open_model(files[ENCODER]), options, FEATURE_EXTRACTION)
     with_files(decoder)
     graphs = _opened(files, decoder)
-    source = next((value.name for value in graphs[ENCODER].inputs if value.name in SOURCES), None)
-    own, run = (TEXT_TO_TEXT, run_exported) if source is None else SOURCES[source]
+    inputs = {value.name for value in graphs[ENCODER].inputs}
+    own, run = SOURCES[max((names for names in SOURCES if names <= inputs), key=len)]
     if task not in (None, own):
         why, expected = f"the model does not support the task {task!r}", f"{own} or {FEATURE_EXTRACTION}"
         raise UsageError("E-ARCH-TASK", decoder.files[0], why, expected=expected)
-    return run(graphs, dataclasses.replace(options, config=_config(decoder)))
+    return run(graphs, dataclasses.replace(options, config=_config(decoder), task=own))
 
 
 def _config(graph: Graph) -> Any:

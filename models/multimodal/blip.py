@@ -35,25 +35,40 @@ KEYS = (
     Key("eps", "layer_norm_eps", (), 1e-12, NOT_NEGATIVE),
     Key("pad", "pad_token_id", (), 0, SIZE, at_most=("vocab",)),
     Key("decoder_start", "bos_token_id", (), 30522, SIZE, at_most=("vocab",)),
+    Key("end", "sep_token_id", (), 102, SIZE, at_most=("vocab",)),
     Key("scaled", (), (), False, flag),
     Key("source_hidden", "encoder_hidden_size", (), 768, COUNT),
 )
-HF, NAME, SQUARE = "bert.encoder.layer.{i}.", "decoder.layers.{i}.", ("hidden", "hidden")
+SQUARE = ("hidden", "hidden")
 
 
-def _layers() -> tuple[Weight, ...]:
-    """The rows of a layer: attention to the text, to the picture, and a feed-forward network."""
+def text_rows(side: str, embed: str, prefix: str) -> tuple[Weight, ...]:
+    """The rows of embeddings and layers: attention to the text, to a source, and a feed-forward network.
+
+    Args:
+        side: ``encoder`` or ``decoder``, with which own names begin.
+        embed: own name of the token embedding.
+        prefix: of transformers' names.
+    """
+    name, hf = f"{side}.layers.{{i}}.", f"{prefix}encoder.layer.{{i}}."
     rows: list[Weight] = []
     for own, theirs, width in (("attn", "attention", "hidden"), ("cross", "crossattention", "source_hidden")):
-        rows += matrix(f"{NAME}{own}.q", f"{HF}{theirs}.self.query", None, shape=SQUARE)
-        rows += matrix(f"{NAME}{own}.k", f"{HF}{theirs}.self.key", None, shape=("hidden", width))
-        rows += matrix(f"{NAME}{own}.v", f"{HF}{theirs}.self.value", None, shape=("hidden", width))
-        rows += matrix(f"{NAME}{own}.o", f"{HF}{theirs}.output.dense", None, shape=SQUARE)
-        rows += norm(f"{NAME}{own}_norm", f"{HF}{theirs}.output.LayerNorm")
-    rows += matrix(f"{NAME}mlp.up", f"{HF}intermediate.dense", None, shape=("intermediate", "hidden"))
-    rows += matrix(f"{NAME}mlp.down", f"{HF}output.dense", None, shape=("hidden", "intermediate"))
-    rows += norm(f"{NAME}mlp_norm", f"{HF}output.LayerNorm")
-    return tuple(replace(row, layers="decoder_layers") for row in rows)
+        rows += matrix(f"{name}{own}.q", f"{hf}{theirs}.self.query", None, shape=SQUARE)
+        rows += matrix(f"{name}{own}.k", f"{hf}{theirs}.self.key", None, shape=("hidden", width))
+        rows += matrix(f"{name}{own}.v", f"{hf}{theirs}.self.value", None, shape=("hidden", width))
+        rows += matrix(f"{name}{own}.o", f"{hf}{theirs}.output.dense", None, shape=SQUARE)
+        rows += norm(f"{name}{own}_norm", f"{hf}{theirs}.output.LayerNorm")
+    rows += matrix(f"{name}mlp.up", f"{hf}intermediate.dense", None, shape=("intermediate", "hidden"))
+    rows += matrix(f"{name}mlp.down", f"{hf}output.dense", None, shape=("hidden", "intermediate"))
+    rows += norm(f"{name}mlp_norm", f"{hf}output.LayerNorm")
+    return (
+        Weight(f"{embed}.weight", f"{prefix}embeddings.word_embeddings.weight", shape=("vocab", "hidden")),
+        Weight(
+            f"{side}.positions.weight", f"{prefix}embeddings.position_embeddings.weight", shape=("positions", "hidden")
+        ),
+        *norm(f"{side}.embed_norm", f"{prefix}embeddings.LayerNorm"),
+        *(replace(row, layers="decoder_layers") for row in rows),
+    )
 
 
 DECODER = Architecture(
@@ -63,10 +78,7 @@ DECODER = Architecture(
     (),
     KEYS,
     (
-        Weight("embed.weight", "bert.embeddings.word_embeddings.weight", shape=("vocab", "hidden")),
-        Weight("decoder.positions.weight", "bert.embeddings.position_embeddings.weight", shape=("positions", "hidden")),
-        *norm("decoder.embed_norm", "bert.embeddings.LayerNorm"),
-        *_layers(),
+        *text_rows("decoder", "embed", "bert."),
         *matrix("lm.dense", "cls.predictions.transform.dense", None, shape=SQUARE),
         *norm("lm.norm", "cls.predictions.transform.LayerNorm"),
         Weight("logits.bias", ("cls.predictions.bias", "cls.predictions.decoder.bias"), shape=("vocab",)),
@@ -99,7 +111,7 @@ ARCHITECTURES = (
         "blip",
         "BLIP",
         ("blip",),
-        (),
+        ("blip",),
         (Stated("architectures", [CLASS]),),
         (),
         (Task(IMAGE_TO_TEXT, encoder_decoder_graphs(Net, encode, decode, padded=False), run_image_to_text),),

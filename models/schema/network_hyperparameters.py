@@ -21,6 +21,7 @@ IMAGE_CLASSIFICATION, IMAGE_FEATURES = "image-classification", "image-feature-ex
 IMAGE_SEGMENTATION, OBJECT_DETECTION, DEPTH_ESTIMATION = "image-segmentation", "object-detection", "depth-estimation"
 MASK_GENERATION, TEXT_DETECTION, FACE_DETECTION = "mask-generation", "text-detection", "face-detection"
 TEXT_RECOGNITION, IMAGE_TO_TEXT = "text-recognition", "image-to-text"
+VISUAL_QUESTION_ANSWERING = "visual-question-answering"
 """Names of tasks, as Hugging Face's pipelines have them where they do the task."""
 TASKS_OF_CLASSES = (("ForImageClassification", IMAGE_CLASSIFICATION), ("Model", IMAGE_FEATURES))
 """What an image model is used for, by the end of its class in config.json."""

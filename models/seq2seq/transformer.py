@@ -24,6 +24,7 @@ from ..layers.mlp import plain
 from ..layers.net import Net
 from ..layers.norm import layer_norm
 from ..schema.hyperparameters import matrix
+from .cross_encoder import CrossEncoder
 from .decoder import CrossDecoder
 from .text_heads import ShiftedDecoder
 
@@ -105,9 +106,11 @@ class Family:
     def encode(self, net: Encoder) -> Value:
         """The encoder's hidden states."""
         net.begin()
-        return self.encoded(
-            net, self._embedded(net, embedding(net, net.ids, "embed"), self._rows(net, net.positions()), "encoder")
-        )
+        return self.read(net, embedding(net, net.ids, "embed"))
+
+    def read(self, net: Encoder, x: Value) -> Value:
+        """The encoder's hidden states, of token embeddings."""
+        return self.encoded(net, self._embedded(net, x, self._rows(net, net.positions()), "encoder"))
 
     def encoded(self, net: Encoder, x: Value) -> Value:
         """The encoder's hidden states, of embeddings with their positions."""
@@ -122,16 +125,17 @@ class Family:
         embed = "decoder.embed" if net.has("decoder.embed.weight") else "embed"
         net.end(self.decoded(net, net.begin(embed)), None, tied=embed, change=added(net))
 
-    def decoded(self, net: CrossDecoder | ShiftedDecoder, x: Value) -> Value:
-        """The decoder's hidden states, of token embeddings."""
+    def decoded(self, net: CrossDecoder | CrossEncoder | ShiftedDecoder, x: Value, side: str = "decoder") -> Value:
+        """The hidden states of layers that attend to a source, of token embeddings; `side`: how names of weights
+        begin."""
         config = net.config
-        x = self._embedded(net, x, self._rows(net, net.token_positions()), "decoder")
+        x = self._embedded(net, x, self._rows(net, net.token_positions()), side)
         for i in range(config.decoder_layers):
-            name = f"decoder.layers.{i}"
+            name = f"{side}.layers.{i}"
             x = self._block(net, x, f"{name}.attn", partial(net.attend_to_itself, layer=i))
             x = self._block(net, x, f"{name}.cross", partial(net.attend_to_source, layer=i))
             x = self._block(net, x, f"{name}.mlp", partial(plain, net, kind=config.act))
-        return self._normed(net, x, "decoder.norm")
+        return self._normed(net, x, f"{side}.norm")
 
     def _rows(self, net: Encoder | CrossDecoder, places: Value) -> Value:
         """Rows of the positions, i64 [length] or [batch, length], of tokens at `places`, i64 [length]."""

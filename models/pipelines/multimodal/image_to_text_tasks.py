@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....runtime.contract.architecture import RunOptions
 from ....runtime.ir.graph import Graph
-from ...schema.network_hyperparameters import IMAGE_TO_TEXT
 from ...seq2seq.decoder import DECODER, ENCODER, WITH_PAST
 
 if TYPE_CHECKING:
@@ -29,4 +27,4 @@ def run_exported_image_to_text(graphs: Mapping[str, Graph], options: RunOptions)
     from .picture_text_model import PictureTextModel
 
     decoder = ExportedDecoder(graphs[DECODER], graphs.get(WITH_PAST), options)
-    return PictureTextModel(graphs[ENCODER], decoder, replace(options, task=IMAGE_TO_TEXT))
+    return PictureTextModel(graphs[ENCODER], decoder, options)

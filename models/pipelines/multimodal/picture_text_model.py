@@ -1,7 +1,11 @@
-"""A runnable model that writes text about pictures: an encoder of pictures and a decoder of text."""
+"""A runnable model that writes text about pictures: an encoder of pictures, and of a prompt if it reads one, and a
+decoder of text."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +15,8 @@ from ....runtime.base.out_of_memory import memory_limited
 from ...generation.generate import Generation, written
 from ...schema.network_hyperparameters import IMAGE_TO_TEXT
 from ...seq2seq.encoder_decoder_model import EncoderDecoderModel
+from ...seq2seq.generation_settings import GenerationSettings
+from ...seq2seq.source_tokens import source_tokens
 from ...seq2seq.text_to_text import pieces, requested
 from ..image.image_model import RANK
 
@@ -23,15 +29,24 @@ if TYPE_CHECKING:
     from ...seq2seq.cross_language_model import CrossLanguageModel
     from ...seq2seq.exported_decoder import ExportedDecoder
 
+PIXELS, PROMPT = "pixel_values", "input_ids"
+"""Inputs of the encoder."""
+
 
 class PictureTextModel(EncoderDecoderModel):
-    """TrOCR and its relatives."""
+    """TrOCR, BLIP and their relatives.
+
+    Attributes:
+        prompted: whether the encoder reads a text about the picture, such as a question.
+    """
 
     takes = "pictures"
 
     def __init__(self, encoder: Graph, decoder: CrossLanguageModel | ExportedDecoder, options: RunOptions) -> None:
         super().__init__(encoder, decoder, options)
-        (self._pixels,) = (value for value in encoder.inputs if value.name not in encoder.weights)
+        inputs = {value.name: value for value in encoder.inputs if value.name not in encoder.weights}
+        self.prompted = PROMPT in inputs
+        self._pixels = inputs[PIXELS] if self.prompted else next(iter(inputs.values()))
 
     @property
     def verbs(self) -> tuple[str, ...]:
@@ -41,26 +56,47 @@ class PictureTextModel(EncoderDecoderModel):
     @property
     def task(self) -> str:
         """Hugging Face's name of the task."""
-        return IMAGE_TO_TEXT
+        return self.options.task or IMAGE_TO_TEXT
+
+    @functools.cached_property
+    def settings(self) -> GenerationSettings:
+        """Defaults of generation; a text ends with the token that the model's configuration names, if it does."""
+        found, config = super().settings, self.options.config
+        end = None if config is None else config.values.get("end")
+        return found if end is None else replace(found, ends=(int(end),))
 
     @memory_limited
     def __call__(  # type: ignore[override]
-        self, pixel_values: ArrayLike, decoder_input_ids: ArrayLike | None = None, *, input_ids: ArrayLike | None = None
+        self,
+        pixel_values: ArrayLike,
+        decoder_input_ids: ArrayLike | None = None,
+        *,
+        input_ids: ArrayLike | None = None,
+        attention_mask: ArrayLike | None = None,
     ) -> dict[str, np.ndarray]:
         """``logits`` [batch, target, vocabulary] and ``encoder_last_hidden_state`` [batch, source, hidden], as
         transformers names them.
 
         Args:
             pixel_values: prepared images, f32 [batch, channels, height, width], or one without the batch.
-            decoder_input_ids: integers [batch, length] or [length]; `input_ids`: another name, as BLIP has it.
+            decoder_input_ids: integers [batch, length] or [length].
+            input_ids: integers [batch, length] or [length]: what a `prompted` model reads; of others another name of
+                `decoder_input_ids`, as BLIP has it.
+            attention_mask: 1 for tokens of `input_ids`, 0 for padding; None if all are tokens.
 
         Raises UsageError for shapes that do not fit.
         """
-        ids = input_ids if decoder_input_ids is None else decoder_input_ids
-        return self._outputs(*self.encode(pixel_values), ids, None)
+        prompt = input_ids if self.prompted else None
+        ids = input_ids if decoder_input_ids is None and not self.prompted else decoder_input_ids
+        return self._outputs(*self.encode(pixel_values, attention_mask, input_ids=prompt), ids, None)
 
-    def encode(
-        self, pixel_values: ArrayLike, attention_mask: ArrayLike | None = None, activations: str = "f32"
+    def encode(  # type: ignore[override]
+        self,
+        pixel_values: ArrayLike,
+        attention_mask: ArrayLike | None = None,
+        activations: str = "f32",
+        *,
+        input_ids: ArrayLike | None = None,
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Hidden states f32 [batch, source, hidden], and the inputs that the decoder has of them."""
         pixels = np.asarray(pixel_values, np.float32)
@@ -72,16 +108,37 @@ class PictureTextModel(EncoderDecoderModel):
             expected = f"[{', '.join(map(str, shape))}]"
             why = "pixel_values have another shape than the model's"
             raise UsageError("E-RUN-SHAPE", None, why, expected=expected, found=list(pixels.shape))
-        return self._encoded({self._pixels.name: pixels}, None, activations)
+        feeds = {self._pixels.name: pixels}
+        if not self.prompted:
+            return self._encoded(feeds, None, activations)
+        if input_ids is None:
+            raise UsageError("E-RUN-INPUT", None, "input_ids is missing", expected=f"{PIXELS}, {PROMPT}")
+        ids, mask = source_tokens(input_ids, attention_mask)
+        if len(ids) != len(pixels):
+            why = f"{PIXELS} and {PROMPT} have different numbers of rows"
+            raise UsageError("E-RUN-SHAPE", None, why, expected=len(pixels), found=len(ids))
+        self._check_prompt(ids, pixels)
+        return self._encoded({**feeds, PROMPT: ids, "attention_mask": mask}, mask, activations)
 
-    def write(self, pixel_values: np.ndarray, **options: Any) -> list[Generation]:
-        """The text of each prepared image; options as of `EncoderDecoderModel.generate`."""
-        request = requested(self, [[self.settings.start]] * len(pixel_values), options)
-        return written(pieces(_GivenPictures(self, pixel_values), request), None)
+    def _check_prompt(self, ids: np.ndarray, pixels: np.ndarray) -> None:
+        """UsageError for token ids that do not fit the pictures."""
+
+    def write(
+        self, pixel_values: np.ndarray, prompts: Sequence[str | Sequence[int]] | None = None, **options: Any
+    ) -> list[Generation]:
+        """The text of each prepared image.
+
+        Args:
+            prompts: what a `prompted` model reads with each image, as text or token ids.
+            options: as of `EncoderDecoderModel.generate`.
+        """
+        texts = [[self.settings.start]] * len(pixel_values) if prompts is None else prompts
+        return written(pieces(_GivenPictures(self, pixel_values), requested(self, texts, options)), None)
 
 
 class _GivenPictures:
-    """A model with given pictures, for generation: its texts stand for them, and are not read."""
+    """A model with given pictures, for generation: its texts are the prompts; of a model without they stand for the
+    pictures, and are not read."""
 
     def __init__(self, model: PictureTextModel, pixel_values: np.ndarray) -> None:
         self.decoder, self.tokenizer = model.decoder, model.tokenizer
@@ -90,5 +147,6 @@ class _GivenPictures:
 
     def start(self, input_ids: ArrayLike, attention_mask: ArrayLike, *, activations: str) -> Cache:
         """As of `EncoderDecoderModel`."""
-        hidden, source = self._model.encode(self._pixels, activations=activations)
+        prompt = {PROMPT: input_ids} if self._model.prompted else {}
+        hidden, source = self._model.encode(self._pixels, attention_mask, activations, **prompt)
         return self._model.decoder.start(len(hidden), source)
