@@ -1,5 +1,5 @@
-"""BLIP for questions (Li et al. 2022, arXiv:2201.12086): its encoder of pictures, BERT that reads a question and attends
-to the picture, and BERT that writes the answer."""
+"""BLIP for questions (Li et al. 2022, arXiv:2201.12086): its image encoder, BERT that reads a question and attends to
+the picture, and BERT that writes the answer."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def encode(net: CrossEncoder) -> Value:
 
 
 def questions(source: Mapping[str, Any]) -> bool:
-    """Whether a config.json is of a model of questions."""
-    return source.get("architectures") == [CLASS]
+    """Whether a config.json is of a model of questions; GGUF files state no class."""
+    return source.get("architectures") == [CLASS] or "model_type" not in source
 
 
 ARCHITECTURES = (

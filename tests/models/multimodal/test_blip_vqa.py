@@ -48,7 +48,7 @@ def arrays():
 
 
 def expected(model):
-    """Logits of transformers' modules, of each row alone and without padding, which their cross-attention attends to."""
+    """Logits of transformers' modules, of each row without its padding, to which they attend."""
     rows = []
     for pixels, question, mask, answer in zip(*(torch.tensor(array) for array in arrays().values()), strict=True):
         with torch.no_grad():
