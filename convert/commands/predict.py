@@ -52,7 +52,7 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
 )
 @click.option("--context", metavar="TEXT", help="Passage that answers the question, or second text of a pair.")
 @click.option("--question", metavar="TEXT", help="Question about the pictures.")
-@click.option("--task", metavar="NAME", help="Task, such as fill-mask (default: the model's).")
+@click.option("--task", metavar="NAME", help="Task, such as fill-mask, or Florence-2's <OD> (default: the model's).")
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Number of results per input, most probable first.")
 @click.option("--batch", type=click.IntRange(1), metavar="N", help="Batch size (default: 32 texts, 1 image).")
 @click.option(
@@ -118,8 +118,10 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     from ..run.text_lines import texts_of
 
     given = texts_of(inputs, values["file"], "INPUT")
-    found = shared_options.load_for("predict", model, values, values["task"])
+    prompt = values["task"] if (values["task"] or "").startswith("<") else None
+    found = shared_options.load_for("predict", model, values, None if prompt else values["task"])
     options = {name: values[name] for name in OPTIONS if values[name] is not None}
+    options |= {"task": prompt} if prompt else {}
     kind = kind_of(found)
     for name in ("output", "preprocessor"):
         if values[name] is not None and name not in kind.predict_options:

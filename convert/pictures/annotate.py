@@ -39,6 +39,8 @@ NEAR_TO_FAR = np.array(
     np.float32,
 )
 """Colors of depth, from the least to the most."""
+NAMES = ("label", "text", "number", "generated_text", "answer")
+"""Keys of what a result is called."""
 LISTED = 8
 """Lines of text on a picture."""
 
@@ -52,24 +54,30 @@ def annotated(picture: Image, results: Sequence[Result]) -> Image:
     colors = {name: _color(place) for place, name in enumerate(dict.fromkeys(map(_name, results)))}
     image = _masked(picture, results, colors)
     draw = ImageDraw.Draw(image)
-    lines: list[tuple[str, tuple[int, int, int]]] = []
     for result in reversed(results):
         color = colors[_name(result)]
         if "keypoints" in result:
             _skeleton(draw, result["keypoints"], color, _width(image))
         if "box" in result and "mask" not in result:
             _box(draw, result, color, image)
-    for result in results[:LISTED]:
-        if "box" not in result or "mask" in result:
-            value = result.get("score", result.get("share"))
-            lines.append((f"{_name(result)} {value:.2f}", colors[_name(result)]))
+    lines = [
+        (_titled(result), colors[_name(result)])
+        for result in results[:LISTED]
+        if "box" not in result or "mask" in result
+    ]
     _lines(draw, lines, image)
     return image
 
 
 def _name(result: Result) -> str:
     """The label or text, or the number of an object without one."""
-    return str(next(result[key] for key in ("label", "text", "number") if key in result))
+    return str(next(result[key] for key in NAMES if key in result))
+
+
+def _titled(result: Result) -> str:
+    """The name, with the score or share if there is one."""
+    value = result.get("score", result.get("share"))
+    return _name(result) if value is None else f"{_name(result)} {value:.2f}"
 
 
 def _color(place: int) -> tuple[int, int, int]:
@@ -106,7 +114,9 @@ def _box(draw: ImageDraw, result: Result, color: tuple[int, int, int], image: Im
         draw.polygon([tuple(corner) for corner in result["polygon"]], outline=color, width=_width(image))
     else:
         draw.rectangle((left, top, max(left, right), max(top, bottom)), outline=color, width=_width(image))
-    text, font = f"{result['label']} {result['score']:.2f}", _font(image)
+    text, font = _titled(result), _font(image)
+    if not text:
+        return
     across, down = _extent(draw, text, font)
     x = min(max(0, left), max(0, image.width - across))
     y = top - down if top >= down else min(top, image.height - down)
