@@ -245,6 +245,7 @@ class ByteEngine:
         words: encoder of the text between special tokens.
         every, own: splitters at all special tokens, and at those recognized in any text.
         prefixed: whether text at the start or after a special token gets a space prefix.
+        begun: whether a text gets one that begins with neither a special token nor a space.
         leading: whether a leading space is dropped when decoding.
     """
 
@@ -257,11 +258,12 @@ class ByteEngine:
         own: Splitter,
         *,
         prefixed: bool = False,
+        begun: bool = False,
         leading: bool = False,
     ) -> None:
         self._vocabulary, self._decode, self._words = vocabulary, decode, words
         self._every, self._own = every, own
-        self._prefixed, self._leading = prefixed, leading
+        self._prefixed, self._begun, self._leading = prefixed, begun, leading
 
     def encode(self, text: str, special: bool) -> list[int]:
         """Ids of a text."""
@@ -272,7 +274,9 @@ class ByteEngine:
                 found.append(fragment)
                 after_special = True
                 continue
-            found += self._words.encode(f" {fragment}" if self._prefixed and after_special else fragment)
+            begins = self._begun and not found and not fragment.startswith(" ")
+            prefixed = begins or (self._prefixed and after_special)
+            found += self._words.encode(f" {fragment}" if prefixed else fragment)
             after_special = False
         return found
 

@@ -120,12 +120,15 @@ def _sentencepiece(graph: Graph, name: str) -> Tokenizer:
         return mapped_pieces.from_m2m100(model, settings(graph, "vocab.json"), companion_files(graph), _path(graph))
     model = renumbered_pieces.renumbered(model, kind, companion_files(graph)) or model
     unigram = model.kind == sentencepiece.UNIGRAM
+    if not unigram and config.get("add_prefix_space") is False:
+        model = replace(model, prefixed=False)
     add_bos, add_eos = config.get("add_bos_token"), config.get("add_eos_token")
     return sentencepiece.from_model(
         model,
         added(graph),
         templates(graph),
         path=_path(graph),
+        begun=not unigram and config.get("legacy") is False,
         add_bos=add_bos if isinstance(add_bos, bool) else not unigram or kind == "XLMRobertaTokenizer",
         add_eos=add_eos if isinstance(add_eos, bool) and kind not in ENDED else unigram,
     )

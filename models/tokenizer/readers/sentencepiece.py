@@ -119,6 +119,7 @@ def from_model(
     add_bos: bool,
     add_eos: bool,
     path: str | None = None,
+    begun: bool = False,
     opening: Sequence[int] = (),
     ends: Sequence[int] = (),
 ) -> Tokenizer:
@@ -127,18 +128,25 @@ def from_model(
     Args:
         added: tokens that other files add or rename: string, and whether it is a control token, by id.
         add_bos, add_eos: whether to add BOS and EOS by default.
+        begun: whether the space in front of words stands at the start of a text only, not after special tokens.
         opening: further ids at the start of a text.
         ends: further ids that end a generation.
     """
     vocabulary = vocabulary_of(model, added)
     vocabulary = replace(vocabulary, ends=vocabulary.ends | set(ends))
-    words = words_of(model, vocabulary, path)
+    words = words_of(replace(model, prefixed=model.prefixed and not begun), vocabulary, path)
     special = [
         (vocabulary.texts[token], token) for token, kind in enumerate(vocabulary.kinds) if kind in (CONTROL, UNKNOWN)
     ]
     own = [(text, token) for token, (text, control) in added.items() if not control]
     engine = ByteEngine(
-        vocabulary, spaced_bytes, words, Leftmost([*special, *own]), Leftmost(own), leading=model.prefixed
+        vocabulary,
+        spaced_bytes,
+        words,
+        Leftmost([*special, *own]),
+        Leftmost(own),
+        begun=model.prefixed and begun,
+        leading=model.prefixed,
     )
     roles = vocabulary.roles
     opening = [*([roles["bos"]] if add_bos and "bos" in roles else []), *opening]

@@ -5,6 +5,7 @@ Source: transformers' convert_slow_tokenizer.py and its tokenizers of Llama, Gem
 
 from __future__ import annotations
 
+import base64
 import fnmatch
 import json
 from collections.abc import Mapping
@@ -12,21 +13,31 @@ from typing import Any
 
 from ....runtime.ir.graph import Graph
 from ..core.tokenizer import Tokenizer
-from ..core.vocabulary import SPACE
+from ..core.vocabulary import NORMAL, SPACE, USER_DEFINED, Vocabulary
 from ..readers import sentencepiece, tiktoken
 from ..readers.gguf_engines import PREFIX
 from ..readers.locate import class_of, companion_files, data, first_of, read
+from ..readers.mapped_pieces import LANGUAGE
 from .tokenizer_json import library_json
 
-PATTERNS = ("tokenizer.model", "spiece.model", "sentencepiece*.model")
+PATTERNS = ("tokenizer.model", "spiece.model", "sentencepiece*.model", "source.spm")
 WORDS = ("MBart50Tokenizer", "MBartTokenizer", "T5Tokenizer", "XLMRobertaTokenizer")
 """Classes that split text at white space, in place of merging spaces."""
+MAPPED = ("M2M100Tokenizer", "MarianTokenizer")
+"""Classes whose pieces have their ids in vocab.json."""
+LONGEST = 1000
+"""Pieces of a text whose scores a piece of another model does not outweigh."""
+FOREIGN = "\ue000"
+"""Stands in front of pieces that are only decoded, of which no text has any."""
 Json = dict[str, Any]
 
 
 def sentencepiece_json(graph: Graph) -> dict[str, bytes]:
     """tokenizer.json for the SentencePiece model among the files of a model, and a missing
-    tokenizer_config.json; nothing for other tokenizers, and where pieces have their ids in a further file (M2M-100)."""
+    tokenizer_config.json; nothing for other tokenizers.
+
+    Of pieces that have their ids in vocab.json (Marian, M2M-100), those that it lacks are left out, and those of the
+    target's language alone are only decoded; its characters are found in texts too, each by itself."""
     first = first_of(graph)
     if first is None or not any(fnmatch.fnmatchcase(first[0], pattern) for pattern in PATTERNS):
         return {}
@@ -37,6 +48,8 @@ def sentencepiece_json(graph: Graph) -> dict[str, bytes]:
         sentencepiece.parsed(content, graph.files[0] if graph.files else None),
         companion_files(graph).config,
     )
+    if "vocab.json" in graph.attachments:
+        tokenizer = _scored(tokenizer, model)
     made = {"tokenizer.json": _content(tokenizer, model, class_of(graph), config)}
     if not config:
         vocabulary = tokenizer.vocabulary
@@ -46,26 +59,57 @@ def sentencepiece_json(graph: Graph) -> dict[str, bytes]:
 
 
 def _content(tokenizer: Tokenizer, model: sentencepiece.Model, kind: str, config: Mapping[str, Any]) -> Json:
-    import numpy
-
     unigram = model.kind == sentencepiece.UNIGRAM
     said: Json = {"model": "t5" if unigram else "llama", "add_space_prefix": model.prefixed}
-    said |= {"precompiled_charsmap": numpy.frombuffer(model.charsmap, numpy.uint8)} if model.charsmap else {}
     content = library_json(_marked(tokenizer), {f"{PREFIX}{key}": value for key, value in said.items()})
     assert content is not None
     content["model"]["byte_fallback"] = model.fallback
+    steps = _normalizers(model, kind) if unigram or kind in MAPPED else []
+    if kind in MAPPED:
+        bare = {"type": "Replace", "pattern": {"String": FOREIGN}, "content": ""}
+        content["decoder"] = {"type": "Sequence", "decoders": [bare, content["decoder"]]}
     if unigram:
-        merged = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-        spaces = [merged] if model.joined and kind not in WORDS else []
-        mapped = content["normalizer"]["normalizers"] if content["normalizer"] else []
-        content["normalizer"] = {"type": "Sequence", "normalizers": [*mapped, *spaces]} if mapped or spaces else None
+        content["normalizer"] = {"type": "Sequence", "normalizers": steps} if steps else None
         marks = _metaspace("always" if model.prefixed else "never", split=True)
         split = [{"type": "WhitespaceSplit"}, marks]
         content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": split} if kind in WORDS else marks
     elif model.prefixed:
-        content["normalizer"] = None
+        content["normalizer"] = {"type": "Sequence", "normalizers": steps} if steps else None
         content["pre_tokenizer"] = _metaspace("first" if config.get("legacy") is False else "always", split=False)
     return content
+
+
+def _normalizers(model: sentencepiece.Model, kind: str) -> list[Json]:
+    """What changes a text before spaces become marks, as transformers' tokenizer of this class does: translation
+    models' remove spaces at the ends too, as SentencePiece does."""
+    charsmap = base64.b64encode(model.charsmap).decode()
+    steps: list[Json] = [{"type": "Precompiled", "precompiled_charsmap": charsmap}] if model.charsmap else []
+    merged = [(" {2,}", " ")] if model.joined and kind not in WORDS else []
+    ends = [(r"\A +| +\z", "")] if merged and kind in MAPPED else []
+    return steps + [
+        {"type": "Replace", "pattern": {"Regex": pattern}, "content": content} for pattern, content in (*ends, *merged)
+    ]
+
+
+def _scored(tokenizer: Tokenizer, model: sentencepiece.Model) -> Tokenizer:
+    """The tokenizer of pieces with ids of their own, with the scores of the model. Other characters have a score that
+    every division into pieces of the model exceeds; codes of languages are found anywhere in a text."""
+    scores = {text: score for text, score, _ in model.pieces}
+    lowest = min(scores.values()) * LONGEST
+    vocabulary = tokenizer.vocabulary
+    texts, kinds = list(vocabulary.texts), list(vocabulary.kinds)
+    for token, text in enumerate(vocabulary.texts):
+        if LANGUAGE.fullmatch(text):
+            kinds[token] = USER_DEFINED
+        elif kinds[token] == NORMAL and text not in scores and len(text) > 1:
+            texts[token] = FOREIGN + text
+    given = [scores.get(text, lowest) for text in texts]
+    scored = Vocabulary(texts, kinds, given, vocabulary.roles, vocabulary.ends)
+    marked = Tokenizer(
+        scored, tokenizer.engine, opening=tokenizer.opening, closing=tokenizer.closing, origin=tokenizer.origin
+    )
+    marked.find_languages = tokenizer.find_languages
+    return marked
 
 
 def _metaspace(scheme: str, *, split: bool) -> Json:

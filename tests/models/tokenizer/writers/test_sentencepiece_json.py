@@ -6,8 +6,10 @@ import json
 import candle_convert as cc
 import numpy as np
 import pytest
+import sentencepiece as spm
 import tokenizers
 import transformers
+from candle_convert.models.tokenizer.readers.locate import read
 from candle_convert.models.tokenizer.writers.sentencepiece_json import sentencepiece_json
 from candle_convert.runtime.tensor.storage import Held
 from candle_convert.tests.builders.trained_tokenizers import SAMPLE, sentencepiece
@@ -46,6 +48,64 @@ def test_ids_are_those_of_transformers(case, tmp_path):
         ids = theirs(text).input_ids
         assert ours.encode(text).ids == ids, text
         assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+SPECIAL = ["</s>x", "</s> x", "a </s>", "</s></s>b", "x</s>\ny", "  two", " </s>x", "</s>  two"]
+"""Texts whose words stand after special tokens and spaces."""
+
+
+@pytest.mark.parametrize("config", [{"legacy": False}, {"legacy": False, "add_prefix_space": False}], ids=str)
+def test_dummy_prefix_without_legacy_behaviour(config, tmp_path):
+    """Our reader of tokenizer.model: one space in front of the text, none after special tokens."""
+    model, config = sentencepiece("bpe"), {"tokenizer_class": "LlamaTokenizer", **BOS, **config}
+    (tmp_path / "tokenizer.model").write_bytes(model)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    theirs = transformers.LlamaTokenizer.from_pretrained(tmp_path)
+    held = {"tokenizer.model": Held(model), "tokenizer_config.json": Held(json.dumps(config).encode())}
+    ours = read(cc.Graph(attachments=held))
+    for text in TEXTS + SPECIAL:
+        assert ours.encode(text) == theirs(text).input_ids, text
+
+
+def pieces_of(model):
+    library = spm.SentencePieceProcessor(model_proto=model)
+    return [library.id_to_piece(token) for token in range(library.get_piece_size())][3:]
+
+
+def test_marian(tmp_path):
+    """Pieces whose ids are those of a vocabulary of both languages."""
+    source = sentencepiece("unigram", **NORMALIZED)
+    pieces = [*sorted(pieces_of(source)), "猫", "▁Katze", ">>deu<<"]
+    vocab = {piece: token for token, piece in enumerate(["</s>", "<unk>", *pieces, "<pad>"])}
+    config = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "de"}
+    compared(tmp_path, transformers.MarianTokenizer, {"source.spm": source, "target.spm": source}, vocab, config,
+             [*TEXTS, ">>deu<< hello", "Katze", "x 猫"])  # fmt: skip
+    (tmp_path / "made.json").write_bytes(
+        sentencepiece_json(cc.Graph(attachments={name: Held((tmp_path / name).read_bytes()) for name in (
+            "source.spm", "vocab.json", "tokenizer_config.json")}))["tokenizer.json"])  # fmt: skip
+    assert tokenizers.Tokenizer.from_file(str(tmp_path / "made.json")).decode([vocab["▁Katze"]]).strip() == "Katze"
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_m2m100(kind, tmp_path):
+    model = sentencepiece(kind, **NORMALIZED)
+    vocab = {piece: token for token, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces_of(model)])}
+    config = {"tokenizer_class": "M2M100Tokenizer", "language_codes": "m2m100", "src_lang": "de"}
+    compared(tmp_path, transformers.M2M100Tokenizer, {"sentencepiece.bpe.model": model}, vocab, config, TEXTS)
+
+
+def compared(folder, cls, models, vocab, config, texts):
+    files = {**models, "vocab.json": json.dumps(vocab).encode(), "tokenizer_config.json": json.dumps(config).encode()}
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    theirs = cls.from_pretrained(folder)
+    made = sentencepiece_json(cc.Graph(attachments={name: Held(content) for name, content in files.items()}))
+    ours = tokenizers.Tokenizer.from_str(made["tokenizer.json"].decode())
+    for text in texts:
+        ids = theirs(text).input_ids
+        assert ours.encode(text).ids == ids, text
+        ids = [token for token in ids if not str(theirs.convert_ids_to_tokens(token)).startswith("__")]
+        assert ours.decode(ids).strip() == theirs.decode(ids, skip_special_tokens=True).strip(), text
 
 
 def test_exported_directories_have_it(tmp_path):
