@@ -56,7 +56,7 @@ def text_part(graph: Graph, *, text_only: bool = False) -> Graph:
         attachments=dict(graph.attachments),
         notes=list(graph.notes),
     )
-    config = {**_outer(stated), **architecture.nested_defaults.get(str(kind), {}), **nested}
+    config = {**_outer(stated), **architecture.completed(nested, nested=True)}
     made.attachments[CONFIG] = Held(json.dumps(config, indent=2, ensure_ascii=False).encode())
     left = [name for name in graph.weights if name not in names]
     if left:

@@ -115,6 +115,7 @@ DEPTH_DECODER = Architecture(
         ),
     ),
     (),
+    defaults={"csm_depth_decoder_model": {"num_key_value_heads": 2}},
 )
 KEYS: tuple[Row, ...] = (Stated("architectures", ["CsmForConditionalGeneration"]),)
 TEXT, HEAD = "embed_text_tokens", "lm_head"
@@ -199,5 +200,6 @@ ARCHITECTURES = (
             DEPTH: Part(DEPTH_DECODER, "depth_decoder_config", (Below("depth_decoder."),)),
             CODEC: codec_part("codec_config", Below("codec_model.")),
         },
+        defaults={"csm": {"num_key_value_heads": 8}},
     ),
 )

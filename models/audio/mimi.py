@@ -286,5 +286,6 @@ ARCHITECTURES = (
         prefixes=(),
         ignored=(r"codebook\.initialized$",),
         modules=parts,
+        defaults={"mimi": {"codebook_size": 2048}},
     ),
 )

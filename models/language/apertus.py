@@ -118,5 +118,6 @@ ARCHITECTURES = (
         decoder_tasks(build),
         settle=settle,
         gguf_required=OWN_HEAD,
+        defaults={"apertus": {"max_position_embeddings": 65536, "pad_token_id": 3}},
     ),
 )

@@ -30,6 +30,14 @@ def build(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture(
-        "arcee", "AFM", ("arcee",), ("arcee",), KEYS, WEIGHTS, decoder_tasks(build), deviations=(Unread(BIAS),)
+        "arcee",
+        "AFM",
+        ("arcee",),
+        ("arcee",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        deviations=(Unread(BIAS),),
+        defaults={"arcee": {"max_position_embeddings": 4096}},
     ),
 )

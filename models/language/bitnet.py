@@ -92,5 +92,5 @@ def _activation(config: Config, names: Collection[str]) -> str | None:
 
 ARCHITECTURES = (
     Architecture("bitnet", "BitNet", ("bitnet",), ("bitnet",), KEYS, WEIGHTS, decoder_tasks(build),
-                 deviations=(Unread(BIAS), _activation)),
+                 deviations=(Unread(BIAS), _activation), defaults={"bitnet": {"num_key_value_heads": 5}}),
 )  # fmt: skip

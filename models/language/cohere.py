@@ -102,6 +102,7 @@ ARCHITECTURES = (
         decoder_tasks(build),
         settle=settle,
         deviations=(Unread(PROJECTION_BIAS), Unread(OUTPUT), _query_norms),
+        defaults={"cohere": {"pad_token_id": 0}},
     ),
     Architecture(
         "cohere2",
@@ -112,5 +113,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         deviations=(Unread(PROJECTION_BIAS), Unread(OUTPUT), fixed_head_size),
+        defaults={"cohere2": {"pad_token_id": 0}},
     ),
 )

@@ -213,6 +213,14 @@ ARCHITECTURES = (
         ignored=IGNORED,
         accepts=lambda source: source.get("deepseek2.expert_gating_func") != 2,
         deviations=(Unread(r"\.attn_\w+\.bias$"), _latent_epsilon),
+        defaults={
+            "deepseek_v2": {
+                "q_lora_rank": 1536,
+                "n_routed_experts": 64,
+                "n_shared_experts": 2,
+                "moe_intermediate_size": 1407,
+            }
+        },
     ),
     Architecture(
         "deepseek_v3",
@@ -224,5 +232,19 @@ ARCHITECTURES = (
         decoder_tasks(build),
         ignored=IGNORED,
         deviations=(Unread(r"\.attn_\w+\.bias$"), _latent_epsilon),
+        defaults={
+            "deepseek_v3": {
+                "moe_intermediate_size": 2048,
+                "n_shared_experts": 1,
+                "n_routed_experts": 256,
+                "routed_scaling_factor": 2.5,
+                "q_lora_rank": 1536,
+                "n_group": 8,
+                "topk_group": 4,
+                "num_experts_per_tok": 8,
+                "first_k_dense_replace": 3,
+                "max_position_embeddings": 4096,
+            }
+        },
     ),
 )

@@ -41,6 +41,23 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         deviations=(Unread(BIAS),),
+        defaults={
+            "ernie4_5": {
+                "num_key_value_heads": 2,
+                "max_position_embeddings": 131072,
+                "pad_token_id": 0,
+                "head_dim": 128,
+            }
+        },
     ),
-    Architecture("helium", "Helium", ("helium",), (), HELIUM_KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "helium",
+        "Helium",
+        ("helium",),
+        (),
+        HELIUM_KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        defaults={"helium": {"head_dim": 128, "max_position_embeddings": 4096, "pad_token_id": 3}},
+    ),
 )

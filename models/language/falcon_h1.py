@@ -6,12 +6,13 @@ The published models multiply activations by constants (muP). The graph has them
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError
-from ...runtime.contract.architecture import SAME, Architecture, Config, Key, Stored, Weight, Whole
+from ...runtime.contract.architecture import HF, SAME, Architecture, Config, Key, Stored, Weight, Whole
 from ...runtime.contract.hyperparameter import COUNT, POSITIVE, Listed, flag
 from ...runtime.tensor.scaled import scaled, scaled_rows
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -36,6 +37,15 @@ def _multipliers(name: str, key: str, count: int) -> Key:
     return Key(name, key, (), [1.0] * count, Listed(POSITIVE, count, count))
 
 
+@dataclass(frozen=True)
+class NormOrder(Fixed):
+    """Hyper-parameter, read after `normed`: whether norms come before the gate. GGUF files of models without norms have
+    either order."""
+
+    def write(self, names: str, config: Config) -> dict[str, Any]:
+        return super().write(names, config) if names == HF or config.normed else {}
+
+
 KEYS = (
     *DECODER, *HEADS, INTERMEDIATE, RMS_EPS_5, THETA, Scaling(), act("silu"), TOKENS,
     Key("taps", "mamba_d_conv", "ssm.conv_kernel", 4, COUNT),
@@ -46,7 +56,7 @@ KEYS = (
     Key("inner", "mamba_d_ssm", "ssm.inner_size", lambda config: config.expand * config.hidden, COUNT),
     Key("mixer_dim", (), (), quotient("inner", "mixers"), COUNT), *GROUPS,
     Fixed("widths", "time_step_limit", [0.0, float("inf")], STEP_LIMITS),
-    Key("normed", "mamba_rms_norm", (), None, flag), Fixed("norm_first", "mamba_norm_before_gate", False, flag),
+    Key("normed", "mamba_rms_norm", (), None, flag), NormOrder("norm_first", "mamba_norm_before_gate", False, flag),
     _multiplier("embeddings", "embedding_multiplier"), _multiplier("logits", "lm_head_multiplier"),
     _multiplier("attention_in", "attention_in_multiplier"), _multiplier("attention_out", "attention_out_multiplier"),
     _multiplier("keys", "key_multiplier"), _multiplier("mixer_in", "ssm_in_multiplier"),
@@ -191,5 +201,14 @@ ARCHITECTURES = (
         settle=settle,
         gguf_required=CONVOLUTION_BIAS,
         deviations=(Unread(RECURRENT_BIAS), _output_bias),
+        defaults={
+            "falcon_h1": {
+                "num_key_value_heads": 8,
+                "pad_token_id": 0,
+                "max_position_embeddings": 8192,
+                "mamba_d_ssm": 1024,
+                "mamba_norm_before_gate": True,
+            }
+        },
     ),
 )

@@ -137,8 +137,7 @@ def build_gemma2(net: Decoder) -> None:
 
 GEMMA3_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gemma3_text": {
-        "vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
-        "max_position_embeddings": 131072, "query_pre_attn_scalar": 256, "rope_theta": 1e6,
+        "vocab_size": 262208, "num_attention_heads": 8, "query_pre_attn_scalar": 256, "rope_theta": 1e6,
     },
 }  # fmt: skip
 ARCHITECTURES = (
@@ -151,6 +150,7 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build_gemma),
         deviations=(Unread(BIAS), Unread(OUTPUT)),
+        defaults={"gemma": {"head_dim": 256, "max_position_embeddings": 8192, "pad_token_id": 0}},
     ),
     Architecture(
         "gemma2",
@@ -161,6 +161,9 @@ ARCHITECTURES = (
         GEMMA2_WEIGHTS,
         decoder_tasks(build_gemma2),
         wide_activations=True,
+        defaults={
+            "gemma2": {"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 8192, "pad_token_id": 0}
+        },
     ),
     Architecture(
         "gemma3",
@@ -172,5 +175,13 @@ ARCHITECTURES = (
         decoder_tasks(build_gemma2),
         wide_activations=True,
         nested_defaults=GEMMA3_DEFAULTS,
+        defaults={
+            "gemma3_text": {
+                "num_key_value_heads": 4,
+                "head_dim": 256,
+                "max_position_embeddings": 131072,
+                "pad_token_id": 0,
+            }
+        },
     ),
 )

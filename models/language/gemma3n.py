@@ -261,5 +261,14 @@ ARCHITECTURES = (
         decoder_tasks(build),
         wide_activations=True,
         deviations=(Unread(BIAS), _fixed_sharing, _first_copy),
+        defaults={
+            "gemma3n_text": {
+                "head_dim": 256,
+                "num_key_value_heads": 2,
+                "max_position_embeddings": 32768,
+                "pad_token_id": 0,
+                "vocab_size_per_layer_input": 262144,
+            }
+        },
     ),
 )

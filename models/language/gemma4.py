@@ -389,5 +389,6 @@ ARCHITECTURES = (
         settle=settle,
         wide_activations=True,
         deviations=(Unread(PROJECTION_BIAS),),
+        defaults={"gemma4_text": {"num_key_value_heads": 4, "max_position_embeddings": 131072, "pad_token_id": 0}},
     ),
 )

@@ -187,7 +187,23 @@ def build(net: Decoder) -> None:
 
 IGNORED = (*Architecture.ignored, r"rotary_pos_emb\.inv_freq$")
 ARCHITECTURES = (
-    Architecture("glm", "GLM-4", ("glm",), ("chatglm",), KEYS, WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "glm",
+        "GLM-4",
+        ("glm",),
+        ("chatglm",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        defaults={
+            "glm": {
+                "head_dim": 128,
+                "num_key_value_heads": 2,
+                "max_position_embeddings": 131072,
+                "pad_token_id": 151329,
+            }
+        },
+    ),
     Architecture(
         "chatglm",
         "ChatGLM 2 and 3, GLM-4, CodeGeeX4",
@@ -199,5 +215,21 @@ ARCHITECTURES = (
         accepts=lambda source: source.get("model_type") == "chatglm",
         ignored=IGNORED,
     ),
-    Architecture("glm4", "GLM-4 0414", ("glm4",), ("glm4",), GLM4_KEYS, GLM4_WEIGHTS, decoder_tasks(build)),
+    Architecture(
+        "glm4",
+        "GLM-4 0414",
+        ("glm4",),
+        ("glm4",),
+        GLM4_KEYS,
+        GLM4_WEIGHTS,
+        decoder_tasks(build),
+        defaults={
+            "glm4": {
+                "head_dim": 128,
+                "num_key_value_heads": 2,
+                "max_position_embeddings": 131072,
+                "pad_token_id": 151329,
+            }
+        },
+    ),
 )

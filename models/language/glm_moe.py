@@ -99,5 +99,16 @@ ARCHITECTURES = (
         decoder_tasks(build),
         settle=settle,
         ignored=IGNORED,
+        defaults={
+            "glm4_moe": {
+                "num_experts_per_tok": 8,
+                "n_routed_experts": 128,
+                "n_shared_experts": 1,
+                "first_k_dense_replace": 1,
+                "moe_intermediate_size": 1408,
+                "num_key_value_heads": 8,
+                "max_position_embeddings": 131072,
+            }
+        },
     ),
 )

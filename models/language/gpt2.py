@@ -86,7 +86,14 @@ def build(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture(
-        "gpt2", "GPT-2", ("gpt2",), ("gpt2",), GPT2_KEYS, weights(Transposed(), Transposed()), decoder_tasks(build)
+        "gpt2",
+        "GPT-2",
+        ("gpt2",),
+        ("gpt2",),
+        GPT2_KEYS,
+        weights(Transposed(), Transposed()),
+        decoder_tasks(build),
+        defaults={"gpt2": {"n_positions": 1024}},
     ),
     Architecture(
         "gpt_bigcode",
@@ -96,5 +103,6 @@ ARCHITECTURES = (
         BIGCODE_KEYS,
         weights(SAME, GROUPED),
         decoder_tasks(build),
+        defaults={"gpt_bigcode": {"n_positions": 1024}},
     ),
 )

@@ -132,5 +132,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         gguf_required={**OWN_HEAD, **{f"layers.{{i}}.attn.{part}.bias": None for part in "qkvo"}},
+        defaults={"gpt_oss": {"head_dim": 64, "num_key_value_heads": 8, "max_position_embeddings": 131072}},
     ),
 )

@@ -162,5 +162,8 @@ ARCHITECTURES = (
         decoder_tasks(build),
         gguf_required=CONVOLUTION_BIAS,
         deviations=(Unread(RECURRENT_BIAS),),
+        defaults={
+            "granitemoehybrid": {"num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 1024}
+        },
     ),
 )

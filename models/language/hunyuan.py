@@ -119,5 +119,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         deviations=(Unread(PROJECTION_BIAS),),
+        defaults={"hunyuan_v1_dense": {"pad_token_id": 0}},
     ),
 )

@@ -144,5 +144,6 @@ ARCHITECTURES = (
         settle=settle,
         gguf_required=CONVOLUTION_BIAS,
         deviations=(Unread(RECURRENT_BIAS),),
+        defaults={"jamba": {"num_key_value_heads": 8, "pad_token_id": 0, "max_position_embeddings": 262144}},
     ),
 )

@@ -189,5 +189,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         deviations=(Unread(r"\.shortconv\.\w+\.bias$"),),
+        defaults={"lfm2": {"num_key_value_heads": 8, "max_position_embeddings": 128000, "pad_token_id": 0}},
     ),
 )

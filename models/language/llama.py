@@ -81,11 +81,12 @@ NESTED_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "mistral": {
         "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "sliding_window": 4096,
+        "num_attention_heads": 32, "sliding_window": 4096,
     },
 }  # fmt: skip
 ARCHITECTURES = (
     Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS, decoder_tasks(build),
                  accepts=lambda source: not source.get("llama.expert_count"), settle=settle_llama3,
-                 deviations=(ignored_windows,), nested_defaults=NESTED_DEFAULTS),
+                 deviations=(ignored_windows,), nested_defaults=NESTED_DEFAULTS,
+                 defaults={"mistral": {"num_key_value_heads": 8, "max_position_embeddings": 131072}}),
 )  # fmt: skip

@@ -213,5 +213,6 @@ ARCHITECTURES = (
         decoder_tasks(build),
         settle=settle_llama3,
         deviations=(Unread(PROJECTION_BIAS),),
+        defaults={"llama4_text": {"head_dim": 128, "num_key_value_heads": 8, "max_position_embeddings": 131072}},
     ),
 )

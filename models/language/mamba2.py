@@ -58,5 +58,5 @@ ARCHITECTURES = (
     Architecture("mamba2", "Mamba 2", ("mamba2",), ("mamba2",), KEYS, WEIGHTS, decoder_tasks(build), prefixes=PREFIXES,
                  implied=lambda source, graph: named(source, "Mamba2", "mamba2"),
                  gguf_required=CONVOLUTION_BIAS,
-                 deviations=(Unread(RECURRENT_BIAS),)),
+                 deviations=(Unread(RECURRENT_BIAS),), defaults={"mamba2": {"n_groups": 8}}),
 )  # fmt: skip

@@ -115,5 +115,13 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         deviations=(ignored_windows,),
+        defaults={
+            "ministral3": {
+                "head_dim": 128,
+                "num_key_value_heads": 8,
+                "max_position_embeddings": 262144,
+                "pad_token_id": 11,
+            }
+        },
     ),
 )

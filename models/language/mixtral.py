@@ -63,5 +63,6 @@ ARCHITECTURES = (
         decoder_tasks(build),
         accepts=lambda source: source.get("model_type") == "mixtral" or bool(source.get("llama.expert_count")),
         deviations=(ignored_windows,),
+        defaults={"mixtral": {"num_key_value_heads": 8, "max_position_embeddings": 131072}},
     ),
 )

@@ -65,5 +65,6 @@ ARCHITECTURES = (
         decoder_tasks(build),
         gguf_required=OWN_HEAD,
         deviations=(fixed_head_size,),
+        defaults={"nemotron": {"max_position_embeddings": 4096}},
     ),
 )

@@ -95,7 +95,15 @@ def build_olmo2(net: Decoder) -> None:
 
 ARCHITECTURES = (
     Architecture(
-        "olmo", "OLMo", ("olmo",), ("olmo",), OLMO_KEYS, WEIGHTS, decoder_tasks(build_olmo), deviations=(Unread(BIAS),)
+        "olmo",
+        "OLMo",
+        ("olmo",),
+        ("olmo",),
+        OLMO_KEYS,
+        WEIGHTS,
+        decoder_tasks(build_olmo),
+        deviations=(Unread(BIAS),),
+        defaults={"olmo": {"pad_token_id": 1}},
     ),
     Architecture(
         "olmo2",
@@ -108,6 +116,7 @@ ARCHITECTURES = (
         accepts=lambda source: not source.get("olmo2.attention.sliding_window"),
         gguf_required=OWN_HEAD,
         deviations=(Unread(BIAS),),
+        defaults={"olmo2": {"pad_token_id": 1}},
     ),
     Architecture(
         "olmo3",
@@ -122,5 +131,6 @@ ARCHITECTURES = (
         ),
         gguf_required=OWN_HEAD,
         deviations=(Unread(BIAS),),
+        defaults={"olmo3": {"pad_token_id": 1}},
     ),
 )

@@ -83,5 +83,6 @@ ARCHITECTURES = (
         decoder_tasks(build),
         gguf_required=OWN_HEAD,
         deviations=(Unread(BIAS),),
+        defaults={"olmoe": {"max_position_embeddings": 4096, "pad_token_id": 1}},
     ),
 )

@@ -75,4 +75,15 @@ def _last(net: Net, x: Value, name: str) -> Value:
     return linear(net, x, "embed_out") if config.embedded != config.hidden else x
 
 
-ARCHITECTURES = (Architecture("opt", "OPT, Galactica", ("opt",), (), KEYS, WEIGHTS, decoder_tasks(build, "embedded")),)
+ARCHITECTURES = (
+    Architecture(
+        "opt",
+        "OPT, Galactica",
+        ("opt",),
+        (),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build, "embedded"),
+        defaults={"opt": {"pad_token_id": 1}},
+    ),
+)

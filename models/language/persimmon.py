@@ -56,4 +56,15 @@ def build(net: Decoder) -> None:
     net.end(x, bias_norm)
 
 
-ARCHITECTURES = (Architecture("persimmon", "Persimmon", ("persimmon",), (), KEYS, WEIGHTS, decoder_tasks(build)),)
+ARCHITECTURES = (
+    Architecture(
+        "persimmon",
+        "Persimmon",
+        ("persimmon",),
+        (),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        defaults={"persimmon": {"max_position_embeddings": 16384}},
+    ),
+)

@@ -114,6 +114,7 @@ ARCHITECTURES = (
         decoder_tasks(build),
         gguf_required=OWN_HEAD,
         deviations=(Unread(r"\.attn_q_norm\."),),
+        defaults={"phi": {"intermediate_size": 8192}},
     ),
     Architecture(
         "phi_msft",

@@ -95,5 +95,6 @@ ARCHITECTURES = (
         decoder_tasks(build),
         settle=settle_longrope,
         deviations=(ignored_windows,),
+        defaults={"phi3": {"max_position_embeddings": 4096, "pad_token_id": 32000}},
     ),
 )

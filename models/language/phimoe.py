@@ -113,5 +113,6 @@ ARCHITECTURES = (
         settle=settle_longrope,
         gguf_required={**OWN_HEAD, **OUTPUT_BIAS, "head.bias": None},
         deviations=(ignored_windows, _norms_and_experts),
+        defaults={"phimoe": {"num_key_value_heads": 8, "max_position_embeddings": 131072}},
     ),
 )

@@ -55,23 +55,33 @@ QWEN2_TYPES, QWEN3_TYPES = ("qwen2", "qwen2_vl_text", "qwen2_5_vl_text"), ("qwen
 """With the text parts of vision-language models, whose multimodal RoPE is RoPE where all tokens are text."""
 QWEN2_VL = {
     "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
-    "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5,
-    "rope_theta": 1e6,
+    "num_attention_heads": 64,
 }  # fmt: skip
-QWEN2_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+QWEN2_SIZES: Mapping[str, Mapping[str, Any]] = {
     "qwen2": {
         "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
         "num_attention_heads": 32,
     },
     "qwen2_vl_text": QWEN2_VL, "qwen2_5_vl_text": QWEN2_VL,
 }  # fmt: skip
-QWEN3_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+QWEN3_SIZES: Mapping[str, Mapping[str, Any]] = {
     "qwen3_vl_text": {
         "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 128000,
-        "rms_norm_eps": 1e-6, "rope_theta": 500000.0,
+        "num_attention_heads": 32,
     },
 }  # fmt: skip
+QWEN2_VL_DEFAULTS = {
+    "num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
+}  # fmt: skip
+QWEN2_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "qwen2": {"max_position_embeddings": 32768, "max_window_layers": 28},
+    "qwen2_vl_text": QWEN2_VL_DEFAULTS,
+    "qwen2_5_vl_text": QWEN2_VL_DEFAULTS,
+}
+QWEN3_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "qwen3": {"head_dim": 128, "max_position_embeddings": 32768, "max_window_layers": 28},
+    "qwen3_vl_text": {"head_dim": 128, "max_position_embeddings": 128000, "rope_theta": 5e5},
+}
 ARCHITECTURES = (
     Architecture(
         "qwen2",
@@ -81,7 +91,8 @@ ARCHITECTURES = (
         QWEN2_KEYS,
         WEIGHTS,
         decoder_tasks(build),
-        nested_defaults=QWEN2_DEFAULTS,
+        nested_defaults=QWEN2_SIZES,
+        defaults=QWEN2_DEFAULTS,
     ),
     Architecture(
         "qwen3",
@@ -92,6 +103,7 @@ ARCHITECTURES = (
         (*WEIGHTS, *QK_NORM),
         decoder_tasks(build),
         deviations=(Unread(PROJECTION_BIAS),),
-        nested_defaults=QWEN3_DEFAULTS,
+        nested_defaults=QWEN3_SIZES,
+        defaults=QWEN3_DEFAULTS,
     ),
 )

@@ -197,6 +197,14 @@ ARCHITECTURES = (
         NEXT_WEIGHTS,
         decoder_tasks(build),
         deviations=(Unread(PROJECTION_BIAS), _vector_epsilon),
+        defaults={
+            "qwen3_next": {
+                "intermediate_size": 5632,
+                "num_key_value_heads": 2,
+                "max_position_embeddings": 32768,
+                "head_dim": 256,
+            }
+        },
     ),
     Architecture(
         "qwen3_5",
@@ -207,5 +215,6 @@ ARCHITECTURES = (
         WEIGHTS_3_5,
         decoder_tasks(build_3_5),
         deviations=(Unread(PROJECTION_BIAS), _vector_epsilon),
+        defaults={"qwen3_5_text": {"head_dim": 256, "num_key_value_heads": 4, "max_position_embeddings": 32768}},
     ),
 )

@@ -83,6 +83,7 @@ ARCHITECTURES = (
         (*WEIGHTS, *SHARED),
         decoder_tasks(build),
         gguf_required=OWN_HEAD,
+        defaults={"qwen2_moe": {"intermediate_size": 5632, "max_position_embeddings": 32768}},
     ),
     Architecture(
         "qwen3_moe",
@@ -92,5 +93,6 @@ ARCHITECTURES = (
         QWEN3_KEYS,
         (*WEIGHTS, *QK_NORM),
         decoder_tasks(build),
+        defaults={"qwen3_moe": {"intermediate_size": 6144, "num_key_value_heads": 4, "max_position_embeddings": 32768}},
     ),
 )

@@ -152,6 +152,13 @@ def _step(net: Net, states: list[Value], entries: list[Value]) -> tuple[list[Val
 
 ARCHITECTURES = (
     Architecture(
-        "recurrent_gemma", "RecurrentGemma (Griffin)", ("recurrent_gemma",), (), KEYS, WEIGHTS, decoder_tasks(build)
+        "recurrent_gemma",
+        "RecurrentGemma (Griffin)",
+        ("recurrent_gemma",),
+        (),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        defaults={"recurrent_gemma": {"pad_token_id": 0}},
     ),
 )

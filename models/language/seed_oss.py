@@ -43,5 +43,13 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         deviations=(Unread(r"\.(ffn_\w+|attn_output)\.bias$"),),
+        defaults={
+            "seed_oss": {
+                "head_dim": 128,
+                "num_key_value_heads": 8,
+                "max_position_embeddings": 524288,
+                "pad_token_id": 1,
+            }
+        },
     ),
 )

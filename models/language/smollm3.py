@@ -46,4 +46,15 @@ def build(net: Decoder) -> None:
     net.end(x, norm)
 
 
-ARCHITECTURES = (Architecture("smollm3", "SmolLM3", ("smollm3",), ("smollm3",), KEYS, WEIGHTS, decoder_tasks(build)),)
+ARCHITECTURES = (
+    Architecture(
+        "smollm3",
+        "SmolLM3",
+        ("smollm3",),
+        ("smollm3",),
+        KEYS,
+        WEIGHTS,
+        decoder_tasks(build),
+        defaults={"smollm3": {"max_position_embeddings": 32768, "pad_token_id": 128004}},
+    ),
+)

@@ -88,5 +88,6 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         gguf_required=OWN_HEAD,
+        defaults={"stablelm": {"max_position_embeddings": 4096}},
     ),
 )

@@ -50,5 +50,6 @@ ARCHITECTURES = (
         decoder_tasks(build),
         gguf_required={**OUTPUT_BIAS, "layers.{i}.mlp.up.bias": None, "layers.{i}.mlp.down.bias": None},
         deviations=(ignored_windows,),
+        defaults={"starcoder2": {"max_position_embeddings": 4096}},
     ),
 )

@@ -29,6 +29,8 @@ IMAGE_ACTIVATIONS = ("relu6", "hard_swish", "leaky_relu")
 """Activations that only image models have."""
 STAGES = Listed(Integer(1, 1024), 1, 16)
 """A length for each stage of a network."""
+WIDTHS = Listed(Integer(1), 1, 16)
+"""Channels of each stage."""
 
 
 @dataclass(frozen=True)

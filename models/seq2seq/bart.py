@@ -6,7 +6,8 @@ and in what is added to embeddings and logits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -114,8 +115,10 @@ def architecture(
     keys: tuple[Row, ...],
     further: tuple[Weight, ...],
     heads: tuple[Task, ...] = (),
+    defaults: Mapping[str, Any] | None = None,
 ) -> Architecture:
-    """One model; `further`: rows of weights that not all models have, `heads`: tasks of its own."""
+    """One model; `further`: rows of weights that not all models have, `heads`: tasks of its own, `defaults`: as of
+    `Architecture` for its `model_type`."""
     return Architecture(
         name,
         title,
@@ -135,6 +138,7 @@ def architecture(
             r"^lm_head\.weight$",
             r"^(model\.)?(en|de)coder\.version$",
         ),
+        defaults={name: defaults or {}},
     )
 
 
@@ -163,6 +167,7 @@ ARCHITECTURES = (
         Family(pre_norm=True, padded=True),
         rows(2, 1, "relu"),
         (*FAIRSEQ_SINUSOIDS, *LAST_NORM),
+        defaults={"scale_embedding": True},
     ),
     architecture("pegasus", "Pegasus", Family(pre_norm=True), rows(0, 0), (*SINUSOIDS, *LAST_NORM)),
 )

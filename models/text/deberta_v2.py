@@ -203,5 +203,6 @@ ARCHITECTURES = (
         ),
         prefixes=("deberta.",),
         ignored=(r"position_ids$", r"position_embeddings", r"^cls\.", r"^lm_predictions\.", r"^mask_predictions\."),
+        defaults={"deberta-v2": {"layer_norm_eps": 1e-07}},
     ),
 )

@@ -54,5 +54,6 @@ ARCHITECTURES = (
         ),
         prefixes=("electra.",),
         ignored=(r"position_ids$", r"^generator_lm_head\.weight$", r"^discriminator_predictions\."),
+        defaults={"electra": {"embedding_size": 128}},
     ),
 )

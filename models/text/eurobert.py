@@ -56,5 +56,6 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         encoder_tasks(build, (FEATURES, Head(FILL_MASK, predict_masked, HEAD_WEIGHTS))),
+        defaults={"eurobert": {"max_position_embeddings": 8192}},
     ),
 )

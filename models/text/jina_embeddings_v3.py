@@ -57,5 +57,13 @@ ARCHITECTURES = (
         settle=settle_gguf,
         prefixes=("roberta.",),
         ignored=(r"position_ids$", r"inv_freq$", r"^lm_head\."),
+        defaults={
+            "jina_embeddings_v3": {
+                "max_position_embeddings": 8194,
+                "type_vocab_size": 1,
+                "layer_norm_eps": 1e-05,
+                "pad_token_id": 1,
+            }
+        },
     ),
 )

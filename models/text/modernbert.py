@@ -159,5 +159,6 @@ ARCHITECTURES = (
         ),
         settle=settle_gguf,
         ignored=(r"inv_freq$", r"^decoder\.weight$"),
+        defaults={"modernbert": {"max_position_embeddings": 8192}},
     ),
 )

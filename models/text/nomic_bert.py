@@ -68,5 +68,6 @@ ARCHITECTURES = (
         settle=settle_gguf,
         prefixes=("bert.", "nomic_bert."),
         ignored=(r"position_ids$", r"inv_freq$", r"^pooler\.", r"^cls\."),
+        defaults={"nomic_bert": {"max_position_embeddings": 2048, "rope_theta": 1000.0}},
     ),
 )

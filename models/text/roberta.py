@@ -89,5 +89,6 @@ ARCHITECTURES = (
         settle=settle_gguf,
         prefixes=("roberta.",),
         ignored=(r"position_ids$", r"^lm_head\.decoder\."),
+        defaults={"camembert": {"pad_token_id": 1}, "roberta": {"pad_token_id": 1}, "xlm-roberta": {"pad_token_id": 1}},
     ),
 )

@@ -142,5 +142,6 @@ ARCHITECTURES = (
         prefixes=("beit.",),
         ignored=("mask_token$", "relative_position_index$"),
         modules=MODULES,
+        defaults={"beit": {"num_attention_heads": 12}},
     ),
 )

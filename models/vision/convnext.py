@@ -19,6 +19,7 @@ from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import (
     LABELS,
     STAGES,
+    WIDTHS,
     ClassTask,
     Implied,
     depths_of,
@@ -54,7 +55,7 @@ def keys(stem: str) -> tuple[Any, ...]:
         ClassTask(stem),
         *LABELS,
         Key("depths", "depths", "depths", None, STAGES),
-        Key("widths", "hidden_sizes", "widths", None, STAGES),
+        Key("widths", "hidden_sizes", "widths", None, WIDTHS),
         Key("patch", "patch_size", "patch_size", None, COUNT),
         Key("block_eps", (), "block_norm_epsilon", 1e-6, NOT_NEGATIVE),
         norm_eps(1e-12, "layer_norm_eps"),

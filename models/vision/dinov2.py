@@ -51,6 +51,7 @@ def _architecture(name: str, title: str, stem: str, timm: str) -> Architecture:
         prefixes=(f"{name}.",),
         ignored=("^mask_token$", "embeddings.mask_token$"),
         modules=MODULES,
+        defaults={name: {"num_attention_heads": 12}},
     )
 
 

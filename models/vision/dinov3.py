@@ -138,5 +138,6 @@ ARCHITECTURES = (
         prefixes=("model.",),
         ignored=("^mask_token$", "embeddings.mask_token$"),
         modules=MODULES,
+        defaults={"dinov3_vit": {"num_attention_heads": 6}},
     ),
 )

@@ -14,7 +14,16 @@ from ..layers.image.pooling import average_pool, global_pool, max_pool, squeeze_
 from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_tasks
 from ..schema.activation import activation
-from ..schema.network_hyperparameters import LABELS, STAGES, ClassTask, Implied, depths_of, image_act, settle_labels
+from ..schema.network_hyperparameters import (
+    LABELS,
+    STAGES,
+    WIDTHS,
+    ClassTask,
+    Implied,
+    depths_of,
+    image_act,
+    settle_labels,
+)
 
 BLOCK = "encoder.stages.{s}.layers.{b}."
 MODULES = (
@@ -33,7 +42,7 @@ KEYS = (
     ClassTask("ResNet"),
     *LABELS,
     Key("depths", "depths", "depths", None, STAGES),
-    Key("widths", "hidden_sizes", "widths", None, STAGES),
+    Key("widths", "hidden_sizes", "widths", None, WIDTHS),
     Key("stem_width", "embedding_size", "stem_width", None),
     Key("block", "layer_type", "block", None, Choice(("basic", "bottleneck"))),
     Key("downsample_first", "downsample_in_first_stage", "downsample_in_first_stage", False, flag),

@@ -50,6 +50,7 @@ ARCHITECTURES = (
         prefixes=("vit.",),
         ignored=("^mask_token$", "embeddings.mask_token$"),
         modules=MODULES,
+        defaults={"vit": {"num_attention_heads": 12}},
     ),
     Architecture(
         "deit",
@@ -66,5 +67,6 @@ ARCHITECTURES = (
         prefixes=("deit.",),
         ignored=("^mask_token$", "embeddings.mask_token$"),
         modules=(Module("head", hf="cls_classifier"), Module("head_dist", hf="distillation_classifier"), *MODULES),
+        defaults={"deit": {"num_attention_heads": 12}},
     ),
 )

@@ -94,5 +94,6 @@ ARCHITECTURES = (
         prefixes=("vit.",),
         ignored=(),
         modules=MODULES,
+        defaults={"yolos": {"num_attention_heads": 12}},
     ),
 )

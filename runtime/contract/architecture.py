@@ -433,8 +433,8 @@ class Architecture:
         deviations: what llama.cpp does differently with some of the models.
         gguf_required: weights without which llama.cpp loads no model of the architecture, by the name of their row:
             GGUF files of models that lack them have zeros there, or a copy of the weight named.
-        nested_defaults: by `model_type`, what config.json leaves out where it is an object inside another one: the
-            defaults of transformers' classes.
+        defaults: by `model_type`, transformers' values of keys that config.json leaves out, where rows have other ones.
+        nested_defaults: further ones of a config.json that is an object inside another one.
         folder_files: contents of JSON files, by name, that a folder has next to the parts, for what no file of weights
             holds; made of the folder that was opened.
         parts: models that it is made of, by name. `keys`, `weights` and `tasks` are those of the whole alone where a
@@ -457,6 +457,7 @@ class Architecture:
     modules: tuple[ModuleNames, ...] | Callable[[str, Collection[str]], tuple[ModuleNames, ...]] = ()
     deviations: tuple[Deviation, ...] = ()
     gguf_required: Mapping[str, str | None] = field(default_factory=dict)
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     nested_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     folder_files: Callable[[Graph], dict[str, Any]] | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)
@@ -467,6 +468,14 @@ class Architecture:
             if name is None or name == task.name or name in task.aliases:
                 return task
         raise KeyError(name)
+
+    def completed(self, source: Mapping[str, Any], nested: bool = False) -> Mapping[str, Any]:
+        """A config.json with transformers' defaults of keys that it leaves out; `nested`: as an object in another."""
+        kind = source.get("model_type")
+        left_out = self.defaults.get(str(kind), {})
+        if nested:
+            left_out = {**left_out, **self.nested_defaults.get(str(kind), {})}
+        return {**left_out, **source} if left_out else source
 
     def config(self, names: str, source: Mapping[str, Any], path: str | None = None) -> Config:
         """The hyper-parameters of a file; FormatError for an invalid one, or listing all that are missing."""

@@ -45,8 +45,7 @@ def stated_of(part: Part, names: str, source: Mapping[str, Any]) -> Mapping[str,
         return source
     found: Mapping[str, Any] = checked(part.place, value_at(source, part.place) or {}, mapping)
     own = part.architecture
-    defaults = own.nested_defaults.get(str(found.get("model_type"))) if isinstance(own, Architecture) else None
-    return {**defaults, **found} if defaults else found
+    return own.completed(found, nested=True) if isinstance(own, Architecture) else found
 
 
 def key_rows(name: str, part: Part, rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -128,7 +128,8 @@ def config_from(architecture: Architecture, names: str, source: Mapping[str, Any
         FormatError: a hyper-parameter is missing or invalid.
         UnsupportedError: the architecture does not have the task.
     """
-    config = architecture.config(names, StatedValues(source, key_prefix(names, source)), path)
+    stated = architecture.completed(source) if names == HF else source
+    config = architecture.config(names, StatedValues(stated, key_prefix(names, source)), path)
     try:
         architecture.task(config.values.get("task"))
     except KeyError as error:
@@ -341,7 +342,10 @@ def config_keys(architecture: Architecture, names: str, config: Config) -> dict[
         )
     said = parameters(architecture.keys, names, config)
     if names == HF:
-        return said
+        kind = said.get("model_type", next(iter(architecture.model_types), architecture.name))
+        rows = {key: row.name for row in architecture.keys if isinstance(row, Key) for key in row.keys(HF)}
+        unset = (key for key in architecture.defaults.get(kind, {}) if config.values.get(rows.get(key, "")) is None)
+        return {**dict.fromkeys(unset), **said}  # null: a key that is left out has transformers' default
     prefix = f"{architecture.gguf[0]}."
     return {key if key.startswith(UNPREFIXED) else prefix + key: value for key, value in said.items()}
 
