@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.base.errors import UnsupportedError
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ....runtime.tensor.strided import strided
@@ -32,7 +31,7 @@ FORMATS = {
     "mixed-precision": "mixed",
 }
 PLAIN = ("f8_e4m3", "f8_e5m2", "i8")
-PACKED, SCALE, ZERO, SHAPE, ORDER = (f"weight_{part}" for part in ("packed", "scale", "zero_point", "shape", "g_idx"))
+PACKED, SCALE = "weight_packed", "weight_scale"
 E2M1 = np.array((0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6), np.float32)
 
 
@@ -57,15 +56,13 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
     )
     for name in checkpoint.tensors:
         stem = name.rpartition(".")[0]
-        if name.endswith(f".{PACKED}"):
+        if name.endswith("_packed"):
             packed = four_bit_floats if checkpoint.tensors[name].dtype.name == "u8" else integers
-            packed(checkpoint, stem, groups, found)
+            packed(checkpoint, name.removesuffix("_packed"), groups, found)
         elif name.endswith(f".{SCALE}") and f"{stem}.{PACKED}" not in checkpoint.tensors:
             plain(checkpoint, f"{stem}.weight", groups, found)
         elif name.endswith("_scale") and _is_stacked(checkpoint, name.removesuffix("_scale")):
             plain(checkpoint, name.removesuffix("_scale"), groups, found)
-        elif name.endswith("_packed"):
-            raise _of_stacked(checkpoint, name)
         elif name.endswith((*UNUSED, ".input_zero_point", ".input_global_scale", ".output_zero_point")):
             found.unused.append(name)
     return found
@@ -103,45 +100,32 @@ def _group(checkpoint: Checkpoint, weights: Mapping[str, Any]) -> Group:
     return Group(bits, None if size == -1 else size, None if block is None else (block[0], block[1]))
 
 
-def integers(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
-    """``weight_packed`` [out, words] of codes from the lowest one up; ``weight_zero_point`` is packed along the
-    outputs."""
-    packed = _packed(checkpoint, stem, "i32")
-    shape = tuple(int(length) for length in checkpoint.note(f"{stem}.{SHAPE}", ("i64", "i32")).reshape(-1))
-    outputs, inputs = shape if len(shape) == 2 else (-1, -1)
-    bits = next((group.bits for group in groups if math.ceil(inputs * group.bits / 32) == packed.shape[1]), None)
-    if outputs != packed.shape[0] or inputs < 1 or bits is None:
+def integers(checkpoint: Checkpoint, name: str, groups: list[Group], found: Unpacked) -> None:
+    """``NAME_packed`` [..., out, words] of codes from the lowest one up; ``NAME_zero_point`` is packed along the
+    outputs. Experts in one tensor are packed one by one."""
+    packed = checkpoint.part(f"{name}_packed", ("i32",))
+    shape = tuple(int(length) for length in checkpoint.note(f"{name}_shape", ("i64", "i32")).reshape(-1))
+    inputs = shape[-1] if len(shape) == len(packed.shape) >= 2 and min(shape) > 0 else -1
+    bits = next((group.bits for group in groups if math.ceil(inputs * group.bits / 32) == packed.shape[-1]), None)
+    if shape[:-1] != packed.shape[:-1] or inputs < 1 or bits is None:
         known = " or ".join(sorted({str(group.bits) for group in groups}))
-        why = f"tensor {stem + '.' + PACKED!r} does not hold a weight {list(shape)} of {known} bits"
+        why = f"tensor {name + '_packed'!r} does not hold a weight {list(shape)} of {known} bits"
         raise checkpoint.error("E-PACKED-SHAPE", why, found=list(packed.shape))
-    block = _block(checkpoint, f"{stem}.weight", shape, groups)
-    scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, block, f"{stem}.weight")
-    order = _order(checkpoint, stem, inputs, scales)
-    names = [f"{stem}.{part}" for part in (PACKED, SCALE, SHAPE, ZERO, ORDER) if f"{stem}.{part}" in checkpoint.tensors]
+    scales = Grid(checkpoint, f"{name}_scale", shape, _block(checkpoint, name, shape, groups), name)
+    order = _order(checkpoint, name, inputs, scales)
+    parts = (f"{name}_{part}" for part in ("packed", "scale", "shape", "zero_point", "g_idx"))
+    names = [part for part in parts if part in checkpoint.tensors]
     least = np.float32(1 << bits - 1)
-    zeros = _zeros(checkpoint, stem, bits, (outputs, scales.grid[1]))
+    zeros = _zeros(checkpoint, name, bits, (*shape[:-1], scales.grid[1]))
+    words = StoredTensor(packed.dtype, (math.prod(shape[:-1]), packed.shape[-1]), packed.storage)
 
     def rows(first: int, last: int) -> np.ndarray:
-        values = numbers(packed[first:last].numpy(), bits)[:, :inputs].astype(np.float32)
+        values = numbers(words[first:last].numpy(), bits)[:, :inputs].astype(np.float32)
         values -= least if zeros is None else _spread(zeros(first, last), scales, order)
         values *= _spread(scales.scales(first, last), scales, order)
         return values
 
-    found.add(f"{stem}.weight", computed((outputs, inputs), rows, (packed,)), names)
-
-
-def _packed(checkpoint: Checkpoint, stem: str, dtype: str) -> StoredTensor:
-    """The codes of a matrix."""
-    name = f"{stem}.{PACKED}"
-    if len(checkpoint.part(name, (dtype,)).shape) > 2:
-        raise _of_stacked(checkpoint, name)
-    return checkpoint.matrix(name, (dtype,))
-
-
-def _of_stacked(checkpoint: Checkpoint, name: str) -> UnsupportedError:
-    """The error for packed codes of experts in one tensor, of which no library defines the order."""
-    shape = list(checkpoint.tensors[name].shape)
-    return checkpoint.unsupported(f"tensor {name!r} {shape} packs stacked experts", ["one matrix for each expert"])
+    found.add(name, computed(shape, rows, (packed,)), names)
 
 
 def _is_stacked(checkpoint: Checkpoint, name: str) -> bool:
@@ -166,9 +150,9 @@ def _block(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], groups: li
     return rows, columns
 
 
-def _order(checkpoint: Checkpoint, stem: str, inputs: int, scales: Grid) -> np.ndarray | None:
+def _order(checkpoint: Checkpoint, weight: str, inputs: int, scales: Grid) -> np.ndarray | None:
     """The group of each input, if they are not in order."""
-    name = f"{stem}.{ORDER}"
+    name = f"{weight}_g_idx"
     if name not in checkpoint.tensors:
         return None
     order: np.ndarray = checkpoint.part(name, ("i32", "i64"), (inputs,)).numpy()
@@ -188,20 +172,28 @@ def _spread(values: np.ndarray, scales: Grid, order: np.ndarray | None) -> np.nd
     return values[:, order] if order is not None else scales.spread(values)
 
 
-def _zeros(checkpoint: Checkpoint, stem: str, bits: int, shape: tuple[int, int]) -> Any:
+def _zeros(checkpoint: Checkpoint, weight: str, bits: int, shape: tuple[int, ...]) -> Any:
     """A function that returns the zero points of rows, [rows, groups]; None for symmetric codes."""
-    name = f"{stem}.{ZERO}"
+    name = f"{weight}_zero_point"
     if name not in checkpoint.tensors:
         return None
-    words, groups = math.ceil(shape[0] * bits / 32), shape[1]
-    packed = checkpoint.part(name, ("i32",), (words, groups))
+    *stacked, outputs, groups = shape
+    words = math.ceil(outputs * bits / 32)
+    packed = checkpoint.part(name, ("i32",), (*stacked, words, groups))
 
-    def rows(first: int, last: int) -> np.ndarray:
+    def of_matrix(matrix: int, first: int, last: int) -> np.ndarray:
         low, high = first // 32 * bits, min(words, -(-last // 32) * bits)
-        view = strided(packed.storage, 4, (groups, high - low), (1, groups), low * groups)
+        view = strided(packed.storage, 4, (groups, high - low), (1, groups), (matrix * words + low) * groups)
         found = numbers(np.frombuffer(view.read(0, view.nbytes), "<u4").reshape(groups, -1), bits)
         begin = first // 32 * 32
         return found[:, first - begin : last - begin].T.astype(np.float32)
+
+    def rows(first: int, last: int) -> np.ndarray:
+        pieces = []
+        for matrix in range(first // outputs, -(-last // outputs)):
+            begin = matrix * outputs
+            pieces.append(of_matrix(matrix, max(first - begin, 0), min(last - begin, outputs)))
+        return np.concatenate(pieces)
 
     return rows
 
@@ -216,25 +208,28 @@ def plain(checkpoint: Checkpoint, name: str, groups: list[Group], found: Unpacke
     found.add(names[0], tensor, names)
 
 
-def four_bit_floats(checkpoint: Checkpoint, stem: str, groups: list[Group], found: Unpacked) -> None:
+def four_bit_floats(checkpoint: Checkpoint, name: str, groups: list[Group], found: Unpacked) -> None:
     """``weight_packed`` [out, in / 2] of E2M1 floats, the first in the low half; a global scale divides. MXFP4 stays
     blocks."""
-    packed = _packed(checkpoint, stem, "u8")
+    if len(checkpoint.part(f"{name}_packed", ("u8",)).shape) > 2:
+        stacked = (
+            f"tensor {name + '_packed'!r} {list(checkpoint.tensors[name + '_packed'].shape)} packs stacked experts"
+        )
+        raise checkpoint.unsupported(stacked, ["one matrix of 4-bit floats for each expert"])
+    packed = checkpoint.matrix(f"{name}_packed", ("u8",))
     shape = (packed.shape[0], packed.shape[1] * 2)
-    block = _block(checkpoint, f"{stem}.weight", shape, groups)
-    scales = Grid(checkpoint, f"{stem}.{SCALE}", shape, block, f"{stem}.weight")
-    whole = f"{stem}.weight_global_scale"
+    block = _block(checkpoint, name, shape, groups)
+    scales = Grid(checkpoint, f"{name}_scale", shape, block, name)
+    whole = f"{name}_global_scale"
     exponents = (
         scales.tensor.dtype.name in mxfp4.EXPONENTS
         and whole not in checkpoint.tensors
         and scales.block == (1, mxfp4.BLOCK.block)
     )
-    names = [
-        f"{stem}.{part}" for part in (PACKED, SCALE, "weight_global_scale") if f"{stem}.{part}" in checkpoint.tensors
-    ]
+    names = [f"{name}_{part}" for part in ("packed", "scale", "global_scale") if f"{name}_{part}" in checkpoint.tensors]
     if exponents and shape[1] == scales.grid[1] * mxfp4.BLOCK.block:
         codes = StoredTensor(packed.dtype, (shape[0], scales.grid[1], mxfp4.HALF), packed.storage)
-        found.add(f"{stem}.weight", mxfp4.blocks(codes, scales.tensor), names)
+        found.add(name, mxfp4.blocks(codes, scales.tensor), names)
         return
     divisor = np.float32(1)
     if whole in checkpoint.tensors:
@@ -245,7 +240,7 @@ def four_bit_floats(checkpoint: Checkpoint, stem: str, groups: list[Group], foun
         values *= scales.spread(scales.scales(first, last) / divisor)
         return values
 
-    found.add(f"{stem}.weight", computed(shape, rows, (packed,)), names)
+    found.add(name, computed(shape, rows, (packed,)), names)
 
 
 SCHEME = Scheme(("compressed-tensors", "compressed_tensors"), unpack)

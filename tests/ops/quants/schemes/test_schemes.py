@@ -178,10 +178,50 @@ def test_compressed_stacked_experts_are_scaled(name, shape):
     np.testing.assert_array_equal(found.weights[name].numpy(), (weight.float() * spread).numpy())
 
 
+def packed_matrix(codes, bits):
+    """compressed-tensors' pack_to_int32 of a matrix of unsigned codes: no padding bits, lowest codes first."""
+    rows, columns = codes.shape
+    flags = (codes.numpy().astype(np.uint8)[..., None] >> np.arange(bits, dtype=np.uint8)) & 1
+    words = -(-columns * bits // 32)
+    padded = np.zeros((rows, words * 32), np.uint8)
+    padded[:, : columns * bits] = flags.reshape(rows, -1)
+    return torch.from_numpy(np.packbits(padded, axis=1, bitorder="little").view("<i4"))
+
+
 @pytest.mark.parametrize("name", ["experts.gate_up_proj", "experts.weight"])
-def test_compressed_packed_codes_of_stacked_experts_are_refused(name):
-    config = {**COMPRESSED, "format": "pack-quantized", "config_groups": {"g": {"weights": {"num_bits": 4}}}}
-    codes = torch.randint(0, 2**31 - 1, (2, 40, 3), dtype=torch.int32)
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_compressed_packed_experts(name, bits, symmetric):
+    """Experts of one tensor are packed matrix by matrix, as compressed-tensors 0.20 packs tensors of any rank."""
+    experts, outputs, inputs, group = 3, 40, 48, 16
+    codes = torch.randint(0, 1 << bits, (experts, outputs, inputs))
+    zeros = torch.randint(0, 1 << bits, (experts, outputs, inputs // group))
+    scales = torch.rand(experts, outputs, inputs // group)
+    state = {f"{name}_packed": torch.stack([packed_matrix(each, bits) for each in codes]), f"{name}_scale": scales,
+             f"{name}_shape": torch.tensor([experts, outputs, inputs])}  # fmt: skip
+    if symmetric:
+        zeros = torch.full_like(zeros, 1 << bits - 1)
+    else:
+        state[f"{name}_zero_point"] = torch.stack([packed_matrix(each.T, bits).T.contiguous() for each in zeros])
+    weights = {"num_bits": bits, "group_size": group, "symmetric": symmetric}
+    found = unpacked({**COMPRESSED, "format": "pack-quantized", "config_groups": {"g": {"weights": weights}}}, state)
+    assert list(found.weights) == [name]
+    wide = [each.repeat_interleave(group, dim=-1) for each in (zeros, scales)]
+    np.testing.assert_array_equal(found.weights[name].numpy(), ((codes - wide[0]).float() * wide[1]).numpy())
+
+
+def test_packing_is_that_of_the_library():
+    library = pytest.importorskip("compressed_tensors.compressors.pack_quantized.helpers")
+    codes = torch.randint(0, 8, (3, 40, 50))
+    theirs = library.pack_to_int32((codes - 4).to(torch.int8), 3)
+    np.testing.assert_array_equal(torch.stack([packed_matrix(each, 3) for each in codes]).numpy(), theirs.numpy())
+
+
+@pytest.mark.parametrize("name", ["experts.gate_up_proj", "experts.weight"])
+def test_compressed_four_bit_floats_of_stacked_experts_are_refused(name):
+    """No library defines them: compressed-tensors packs matrices of 4-bit floats only."""
+    config = {**COMPRESSED, "format": "nvfp4-pack-quantized", "config_groups": {"g": {"weights": {"num_bits": 4}}}}
+    codes = torch.randint(0, 255, (2, 40, 8), dtype=torch.uint8)
     with pytest.raises(cc.UnsupportedError, match="packs stacked experts"):
         unpacked(config, {f"{name}_packed": codes, f"{name}_scale": torch.rand(2, 40, 1)})
 
