@@ -32,7 +32,7 @@ class BuildPackage(build_py):
             folder = Path(self.build_lib).resolve()
             pack = folder / "candle_convert" / "runtime" / "jit" / "kernels.pack"
             paths = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-            command = [sys.executable, "-m", "candle_convert.convert.run.pack_kernels", LEVELS, str(pack)]
+            command = [sys.executable, "-m", "candle_convert.convert.kernels.pack_kernels", LEVELS, str(pack)]
             subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, cwd=folder, check=True)
 
 

@@ -45,7 +45,7 @@ def COMMAND() -> None:  # noqa: N802
 def info(**values: Any) -> None:
     """Show the path and the contents of the cache."""
     from ...runtime.jit import code_cache, kernel_pack
-    from ..run.kernel_cache import usage
+    from ..kernels.kernel_cache import usage
 
     out, found = current(), usage()
     out.say(printable(str(code_cache.cache())))
@@ -97,8 +97,8 @@ def warm(
 
     if level is not None and level != isa.level().name:
         raise SystemExit(_at_level(level))
+    from ..kernels.kernel_cache import usage, warm_library, warm_model
     from ..run.feeds import dims
-    from ..run.kernel_cache import usage, warm_library, warm_model
 
     out, rows = current(), []
     before = sum(each.files for each in usage())
@@ -144,7 +144,7 @@ def _at_level(level: str) -> int:
 @shared_options.options()
 def clear(unused: float, **values: Any) -> None:
     """Delete the contents of the cache."""
-    from ..run.kernel_cache import delete_unused
+    from ..kernels.kernel_cache import delete_unused
 
     gone = delete_unused(unused)
     current().say(f"{gone.files:,} files deleted, {counted(gone.nbytes, 'byte')}")

@@ -3,6 +3,9 @@
 Passes that kernels do not need are left out: those for closures, comprehensions, inlining on Numba's level, array
 expressions, reference counting and annotations. Signatures of built-in functions are remembered: Numba tries dozens of
 templates each time it types ``a + b``.
+
+By default Numba optimizes and compiles a function's library, and again with each function that calls it. Here the
+modules are linked unoptimized; `linker` optimizes and compiles a kernel with all that it calls, once.
 """
 
 # mypy: disable-error-code="misc,no-untyped-call,untyped-decorator"
@@ -12,18 +15,26 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from llvmlite import binding
 from numba._dynfunc import make_function
 from numba.core import typed_passes, types, untyped_passes
+from numba.core.cgutils import normalize_ir_text
+from numba.core.codegen import CodeLibrary, JITCodeLibrary
 from numba.core.compiler import CompilerBase, Flags, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
 from numba.core.typing import Context
 
 from . import compile_cost
-from .kernel_library import KernelLibrary
 from .lean_numba import lean_passes
 
+_REFERENCE_COUNTS = """
+define linkonce_odr void @NRT_incref(ptr %memory) { ret void }
+define linkonce_odr void @NRT_decref(ptr %memory) { ret void }
+"""
+"""Arrays in kernels are views of buffers that a plan holds: nothing counts references to them."""
 _signatures: dict[Any, Any] = {}
 
 
@@ -144,3 +155,54 @@ def lower(function: Callable[..., Any], signature: Any, options: dict[str, Any])
         )
         with compile_cost.stage("parse and link"):
             return compiled.library.linked(), compiled.fndesc.llvm_func_name
+
+
+class KernelLibrary(JITCodeLibrary):
+    """The LLVM assembly of one function, and the libraries of the functions that it calls."""
+
+    def __init__(self, codegen: Any, name: str) -> None:
+        CodeLibrary.__init__(self, codegen, name)
+        self._callees: list[CodeLibrary] = []
+        self._texts: list[str] = []
+        self._module: Any = None
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Keep the text of a module."""
+        self._texts.append(normalize_ir_text(str(ir_module)))
+
+    def add_linking_library(self, library: CodeLibrary) -> None:
+        """Keep a callee's library; Numba's reference counting is left out."""
+        if library is not getattr(rtsys, "_library", None):
+            self._callees.append(library)
+
+    def finalize(self) -> None:
+        """Kernels are optimized after linking."""
+        self._finalized = True
+
+    def linked(self) -> Any:
+        """A new module of the function and all that it calls."""
+        linked, pending, seen = binding.parse_assembly(_REFERENCE_COUNTS), [self], {self}
+        while pending:
+            library = pending.pop()
+            ours = isinstance(library, KernelLibrary)
+            linked.link_in(library._parsed() if ours else library._get_module_for_linking(), preserve=True)
+            callees = dict.fromkeys(library._callees if ours else ()).keys() - seen
+            seen |= callees
+            pending += callees
+        return linked
+
+    def _parsed(self) -> Any:
+        """The function's module, kept for the next kernel that calls it."""
+        if self._module is None:
+            self._module, *others = map(binding.parse_assembly, self._texts)
+            for other in others:
+                self._module.link_in(other)
+        return self._module
+
+    def _get_module_for_linking(self) -> Any:
+        """For Numba's own libraries that call the function."""
+        linked = self.linked()
+        for function in linked.functions:
+            if not function.is_declaration:
+                function.linkage = "linkonce_odr"
+        return linked

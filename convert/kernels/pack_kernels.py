@@ -1,6 +1,6 @@
 """Kernel packs: compile the kernels of common models for every machine of some ISA levels, for a wheel.
 
-    python -m candle_convert.convert.run.pack_kernels LEVEL[,LEVEL] FILE
+    python -m candle_convert.convert.kernels.pack_kernels LEVEL[,LEVEL] FILE
 
 Each variant of a level is compiled by a process of its own, with a cache of its own.
 """
@@ -18,7 +18,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.jit import isa, kernel_pack
 from ...runtime.jit.code_cache import packed_name, supported
 
-WARM = "from candle_convert.convert.run.kernel_cache import warm_library; warm_library(None)"
+WARM = "from candle_convert.convert.kernels.kernel_cache import warm_library; warm_library(None)"
 
 
 def variants(levels: Sequence[str]) -> list[isa.Variant]:

@@ -109,7 +109,7 @@ def _files() -> Iterator[tuple[Path, int, float]]:
 def warm_model(graph: Graph, threads: int | None, lengths: dict[str, int] | None = None) -> None:
     """Compile the kernels of a language model, or of a graph with random inputs of some lengths."""
     from ..load.load_model import load
-    from .feeds import feeds
+    from ..run.feeds import feeds
 
     if not graph.nodes or any(value.name == "input_ids" for value in graph.inputs):
         load(graph, threads).prepare()
@@ -127,9 +127,9 @@ def warm_library(threads: int | None) -> None:
     from ...runtime.session import Session
     from ...runtime.tensor.block_codec import codecs
     from ..load.load_model import load
+    from ..run.feeds import feeds
     from ..trainable.class_names import ClassName
     from ..trainable.new_weights import new_model
-    from .feeds import feeds
     from .synthetic_network import NETWORKS
 
     found: list[Any] = [

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.run.kernel_cache import FAMILIES, synthetic_model
+from candle_convert.convert.kernels.kernel_cache import FAMILIES, synthetic_model
 from candle_convert.runtime.jit import code_cache
 from candle_convert.tests.builders.tiny_llama import written
 

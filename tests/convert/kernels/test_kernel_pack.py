@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from candle_convert.convert.run.pack_kernels import compiled, variants
+from candle_convert.convert.kernels.pack_kernels import compiled, variants
 from candle_convert.runtime.base.errors import UsageError
 from candle_convert.runtime.jit import code_cache, isa, kernel_pack
 from candle_convert.tests.builders.package_copy import PACKAGE, package_with
