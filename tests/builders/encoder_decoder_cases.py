@@ -47,8 +47,10 @@ BARTS = [
         ("pegasus", "PegasusForConditionalGeneration", "pegasus", {"scale_embedding": True}),
     ]
 ]  # fmt: skip
+T5_TOLERANCE = 6e-5
+"""T5 does not scale its scores: without fused multiply-add the rounding of torch and ours differs by 3.03e-5."""
 ENCODER_DECODERS = [
-    Case(name, cls, {"architectures": [cls], "model_type": kind, **config}, T5)
+    Case(name, cls, {"architectures": [cls], "model_type": kind, **config}, T5, tolerance=T5_TOLERANCE)
     for name, cls, kind, config in [
         ("t5", "T5ForConditionalGeneration", "t5", {}),
         ("t5_1_1", "T5ForConditionalGeneration", "t5",
