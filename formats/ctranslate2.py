@@ -59,7 +59,9 @@ def read(source: Source, options: ReadOptions) -> Graph:
             raise FormatError("E-CT2-ALIAS", source.path, f"{alias!r} is an alias of {name!r}, which is missing")
         _add(graph, source, alias, graph.weights[name])
     if fields.left:
-        raise FormatError("E-CT2-END", source.path, f"{fields.left:,} bytes follow the last alias", at=fields.at)
+        raise FormatError(
+            "E-CT2-END", source.path, f"{counted(fields.left, 'byte', verb='follows')} the last alias", at=fields.at
+        )
     return graph
 
 
@@ -85,7 +87,9 @@ def _variable(fields: Fields) -> tuple[str, StoredTensor]:
     at = fields.at
     (rank,) = fields.bytes(1, "the rank of a variable")
     if rank > MAX_DIMS:
-        raise FormatError("E-CT2-DIMS", fields.source.path, f"{name!r} has {rank} dimensions", at=at, expected=MAX_DIMS)
+        raise FormatError(
+            "E-CT2-DIMS", fields.source.path, f"{name!r} has {counted(rank, 'dimension')}", at=at, expected=MAX_DIMS
+        )
     shape = struct.unpack(f"<{rank}I", fields.bytes(4 * rank, "the shape of a variable"))
     kind, nbytes = struct.unpack("<BI", fields.bytes(5, "the type of a variable"))
     if kind >= len(TYPES):

@@ -14,6 +14,7 @@ import math
 from pathlib import Path
 
 from ..runtime.base.errors import FormatError
+from ..runtime.base.units import counted
 from ..runtime.contract.format import Format, ReadOptions
 from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import F32
@@ -68,7 +69,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
         fields.bytes(8 if wide else VERSIONS[major, minor], "the number of images"), "little", signed=True
     )
     if not fields.left or fields.left % 4:
-        why = f"{fields.left:,} bytes of weights are not whole float32 numbers"
+        why = f"{counted(fields.left, 'byte')} of weights are not whole float32 numbers"
         raise FormatError(
             "E-DARKNET-TRUNCATED", source.path, why, at=fields.at, hint="The file is truncated; download it again"
         )
@@ -121,7 +122,7 @@ def _assign(graph: Graph, source: Source, fields: Fields, layers: list[darknet_c
                 F32, shape, Region(source, fields.skip(size, name), size)
             )
     if fields.left:
-        why = f"{fields.left:,} bytes follow the last layer of {cfg}"
+        why = f"{counted(fields.left, 'byte', verb='follows')} the last layer of {cfg}"
         hint = f"Check that {cfg} belongs to these weights, or move it away to read them as one flat tensor"
         raise FormatError("E-DARKNET-TRAILING", source.path, why, at=fields.at, hint=hint)
 

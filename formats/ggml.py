@@ -144,7 +144,7 @@ def _check_complete(part: _Part) -> None:
             part.source.path,
             f"tensor {missing!r} is missing: the file ends after {counted(len(have), 'tensor')}",
             at=part.source.size,
-            expected=f"{total:,} tensors for {layers:,} layers",
+            expected=f"{counted(total, 'tensor')} for {counted(layers, 'layer')}",
             hint="The file is truncated; download it again",
         )
 
@@ -154,7 +154,7 @@ def _part_count(part: _Part) -> int:
     record, width = part.records[GLOBAL[0]], part.hparams["n_embd"]
     columns = record.tensor.shape[-1]
     if width % columns:
-        why = f"the embeddings have {columns:,} columns, which does not divide n_embd"
+        why = f"the embeddings have {counted(columns, 'column')}, which does not divide n_embd"
         raise FormatError("E-GGML-PARTS", part.source.path, why, at=record.offset, expected=f"a divisor of {width:,}")
     return width // columns
 
@@ -167,7 +167,7 @@ def _siblings(part: _Part, count: int) -> list[_Part]:
     numbered = re.fullmatch(r"(.+)\.(\d+)", path.name)
     number = int(numbered[2]) if numbered is not None and len(numbered[2]) < 4 and 0 < int(numbered[2]) < count else 0
     stem = numbered[1] if numbered is not None and number else path.name
-    hint = f"It is split into {count} files: {stem}, {stem}.1 and so on must lie in one folder"
+    hint = f"It is split into {counted(count, 'file')}: {stem}, {stem}.1 and so on must lie in one folder"
     parts = []
     for index in range(count):
         name = f"{stem}.{index}" if index else stem
@@ -177,10 +177,10 @@ def _siblings(part: _Part, count: int) -> list[_Part]:
             parts.append(_part(Source(contained(path.parent, name, part.source.path))))
         else:
             why = f"part {name!r} of the model is missing"
-            raise FormatError("E-GGML-PARTS", part.source.path, why, expected=f"{count} files", hint=hint)
+            raise FormatError("E-GGML-PARTS", part.source.path, why, expected=counted(count, "file"), hint=hint)
     if (path.parent / f"{stem}.{count}").exists():
         why = f"{stem}.{count} is one part too many"
-        raise FormatError("E-GGML-PARTS", part.source.path, why, expected=f"{count} files", hint=hint)
+        raise FormatError("E-GGML-PARTS", part.source.path, why, expected=counted(count, "file"), hint=hint)
     for other in parts[1:]:
         _check_alike(parts[0], other)
     return parts

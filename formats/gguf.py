@@ -189,7 +189,7 @@ def check(source: Source, options: ReadOptions) -> Iterable[Finding]:
         if bad is not None:
             at = header.start + info.offset + bad.block * info.dtype.block_nbytes
             why = (
-                f"{bad.count:,} blocks of tensor {info.name!r} have a scale that is NaN or infinite, "
+                f"{counted(bad.count, 'block')} of tensor {info.name!r} have a scale that is NaN or infinite, "
                 f"the first is block {bad.block:,}"
             )
             yield Finding("E-GGUF-SCALE", "error", why, at, info.name)

@@ -137,7 +137,11 @@ def read(source: Source, options: ReadOptions) -> Graph:
         raise FormatError("E-LLAMA2C-SIZES", source.path, why, at=0 if header.version == 0 else 8)
     if header.nbytes != source.size:
         missing = header.nbytes - source.size
-        why = f"{missing:,} bytes are missing" if missing > 0 else f"{-missing:,} bytes follow the last weight"
+        why = (
+            f"{counted(missing, 'byte', verb='is')} missing"
+            if missing > 0
+            else f"{counted(-missing, 'byte', verb='follows')} the last weight"
+        )
         raise FormatError(
             "E-LLAMA2C-TRUNCATED" if missing > 0 else "E-LLAMA2C-TRAILING",
             source.path,

@@ -69,7 +69,9 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
     model = _file(f"{options.stem}{SUFFIX}", encode(model_of(graph, lambda tensor: places.get(id(tensor)))))
     if model.nbytes > MAX_MESSAGE:
         raise UnsupportedError(
-            "E-ONNX-SIZE", None, f"the graph alone needs {model.nbytes:,} bytes, one file holds {MAX_MESSAGE:,}"
+            "E-ONNX-SIZE",
+            None,
+            f"the graph alone needs {counted(model.nbytes, 'byte')}, one file holds {MAX_MESSAGE:,}",
         )
     return [model, *data]
 

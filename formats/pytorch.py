@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..runtime.base.errors import Error, FormatError
+from ..runtime.base.units import counted
 from ..runtime.contract.format import FileLayout, Finding, Format, ReadOptions, WriteOptions
 from ..runtime.ir.graph import Graph
 from ..runtime.tensor.dtype import BY_TORCH
@@ -82,7 +83,7 @@ def _checkpoint(source: Source, options: ReadOptions) -> Checkpoint:
         why, found = "starts with a wrong magic number", hex(first.value)
         raise FormatError("E-PTH-MAGIC", source.path, why, at=0, hint=DAMAGED, expected=hex(MAGIC), found=found)
     if first.end != source.size:
-        why = f"{source.size - first.end:,} bytes follow the end of the pickle"
+        why = f"{counted(source.size - first.end, 'byte', verb='follows')} the end of the pickle"
         raise FormatError("E-PKL-TRAILING", source.path, why, at=first.end, hint=APPENDED)
 
     def locate(ref: StorageRef, persistent: Persistent) -> Storage:

@@ -11,6 +11,7 @@ import struct
 from typing import Any
 
 from ..runtime.base.errors import FormatError, UnsupportedError
+from ..runtime.base.units import counted
 from ..runtime.base.untrusted.json import parse
 from ..runtime.contract.format import FileLayout, Format, Piece, ReadOptions, WriteOptions
 from ..runtime.contract.metadata import from_strings
@@ -80,7 +81,7 @@ def _header(source: Source) -> tuple[dict[str, Any], int]:
         )
     length = int.from_bytes(source.read(0, 8), "little")
     if length > source.size - 8:
-        why = f"the header claims {length:,} bytes, the file has {source.size - 8:,} after its length"
+        why = f"the header claims {counted(length, 'byte')}, the file has {source.size - 8:,} after its length"
         hint = "The file is truncated, or not a safetensors file"
         raise FormatError("E-ST-HEADER-LENGTH", source.path, why, at=0, hint=hint)
     source.budget.charge(length, "the safetensors header", at=0)
@@ -128,7 +129,7 @@ def _entry(source: Source, name: str, value: Any) -> tuple[str, DType, tuple[int
         raise malformed(
             "E-ST-SIZE",
             f"of {dtype.safetensors} {shape} does not match its data_offsets",
-            expected=f"{need:,} bytes",
+            expected=f"{counted(need, 'byte')}",
             found=f"{have:,}",
         )
     return name, dtype, tuple(shape), offsets[0], offsets[1]
@@ -155,15 +156,18 @@ def _check_cover(source: Source, entries: list[tuple[str, DType, tuple[int, ...]
         raise FormatError(
             "E-ST-TRUNCATED",
             source.path,
-            f"{position - length:,} bytes of tensor data are missing",
+            f"{counted(position - length, 'byte')} of tensor data are missing",
             at=source.size,
-            expected=f"{start + position:,} bytes",
+            expected=f"{counted(start + position, 'byte')}",
             found=f"{source.size:,}",
             hint="The file is truncated; download it again",
         )
     if position < length:
         raise FormatError(
-            "E-ST-TRAILING", source.path, f"{length - position:,} bytes follow the last tensor", at=start + position
+            "E-ST-TRAILING",
+            source.path,
+            f"{counted(length - position, 'byte', verb='follows')} the last tensor",
+            at=start + position,
         )
 
 

@@ -59,7 +59,7 @@ def read(source: Source, options: ReadOptions) -> Graph:
         raise FormatError(
             "E-GGML-VOCAB",
             source.path,
-            f"there are {count:,} tokens",
+            f"there are {counted(count, 'token')}",
             at=fields.at - 4,
             expected=f"at most {hparams['n_vocab']:,}",
         )
@@ -88,7 +88,7 @@ def _check_complete(graph: Graph, source: Source, hparams: dict[str, int]) -> No
             source.path,
             f"{counted(total - len(graph.weights), 'tensor', verb='is')} missing",
             at=source.size,
-            expected=f"{total:,} tensors",
+            expected=f"{counted(total, 'tensor')}",
             found=f"{len(graph.weights):,}",
             hint="The file is truncated; download it again",
         )

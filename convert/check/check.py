@@ -208,7 +208,10 @@ def _companions(folder: Path, graph: Graph) -> Iterator[Located]:
         promised = total.get("total_size") if isinstance(total, dict) else None
         if promised is not None and promised != graph.nbytes:
             yield Located(
-                path, "W-INDEX-SIZE", "warning", f"total_size is {promised}, the tensors have {graph.nbytes:,} bytes"
+                path,
+                "W-INDEX-SIZE",
+                "warning",
+                f"total_size is {promised}, the tensors have {counted(graph.nbytes, 'byte')}",
             )
 
 

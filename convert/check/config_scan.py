@@ -43,7 +43,10 @@ def look(storage: Storage, source: Source, member: str | None) -> Iterator[Findi
         return
     if storage.nbytes > JSON:
         yield Finding(
-            "E-SCAN-JSON", "error", f"a configuration of {storage.nbytes:,} bytes is not scanned", member=member
+            "E-SCAN-JSON",
+            "error",
+            f"a configuration of {counted(storage.nbytes, 'byte')} is not scanned",
+            member=member,
         )
         return
     yield from look_at(_parsed(bytes(storage.read(0, storage.nbytes)), source), member)

@@ -147,5 +147,5 @@ def clear(unused: float, **values: Any) -> None:
     from ..kernels.kernel_cache import delete_unused
 
     gone = delete_unused(unused)
-    current().say(f"{gone.files:,} files deleted, {counted(gone.nbytes, 'byte')}")
+    current().say(f"{counted(gone.files, 'file')} deleted, {counted(gone.nbytes, 'byte')}")
     current().emit({"files": gone.files, "bytes": gone.nbytes})

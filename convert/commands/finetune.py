@@ -136,7 +136,7 @@ def COMMAND(model: str, data: str, output: str, **values: Any) -> None:  # noqa:
     with warned(UserWarning, "W-TRAIN") as notes:
         session = Session(shared_options.open_input(model, values, whole=True), model, rows, wanted)
         training, (trained, every) = session.training, session.parameters
-        out.say(f" model    {session.title} · {trained:,} of {every:,} parameters are trained")
+        out.say(f" model    {session.title} · {trained:,} of {counted(every, 'parameter')} are trained")
         learned, steps = counted(len(session.learned), "row"), counted(training.steps, "step")
         out.say(f" data     {learned} to learn, {len(session.held):,} to evaluate · {steps} of {wanted.size}")
         before = session.measure()

@@ -357,7 +357,11 @@ def _notes(model: LanguageModel, ids: list[int], prompt: str, values: dict[str, 
     context, trained = values["context"], model.context
     if context is not None and trained is not None and context > trained and len(ids) + _count(values) > trained:
         notes.append(
-            Note("W-LM-CONTEXT", None, f"the model was trained with {trained:,} tokens; longer text may be incoherent")
+            Note(
+                "W-LM-CONTEXT",
+                None,
+                f"the model was trained with {counted(trained, 'token')}; longer text may be incoherent",
+            )
         )
     return notes
 

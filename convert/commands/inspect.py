@@ -170,7 +170,7 @@ def _show_graph(graph: Graph, made_of: dict[str, Any]) -> None:
     below = f" and {made_of['nodes_in_subgraphs']} in subgraphs" if made_of["nodes_in_subgraphs"] else ""
     out.say(
         printable(
-            f"IR {made_of.get('ir_version', '?')} · opset {opsets} · {made_of['node_count']} nodes{below} · "
+            f"IR {made_of.get('ir_version', '?')} · opset {opsets} · {counted(made_of['node_count'], 'node')}{below} · "
             f"{producer or 'no producer'}"
         )
     )

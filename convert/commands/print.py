@@ -106,7 +106,7 @@ def _show_statistics(found: Statistics) -> None:
     )
     say(
         f"{numbers or 'no finite values'}  ({counted(found.count, 'value')}: {found.nan:,} NaN, {found.inf:,} Inf, "
-        f"{found.zeros:,} zeros)"
+        f"{counted(found.zeros, 'zero')})"
     )
     most = max(found.counts, default=0)
     for low, high, count in zip(found.edges, found.edges[1:], found.counts, strict=False):

@@ -134,7 +134,7 @@ def _measured(
     """The loss on data, else on made-up inputs; without one, why."""
     need = sum(inner.nbytes for graph in (before, after) for inner in graphs(graph))
     if need > allowed:
-        return [], f"the weights of both networks are {need:,} bytes, --max-memory allows {allowed:,}"
+        return [], f"the weights of both networks are {counted(need, 'byte')}, --max-memory allows {allowed:,}"
     try:
         inputs = (
             random_inputs(before)

@@ -90,7 +90,7 @@ def show(path: str, tokens: str | None, template: bool, **values: Any) -> None:
     rows += [(role, f"{said['id']} {said['text']!r}") for role, said in facts["roles"].items()]
     rows += [("ends a text", " ".join(map(str, facts["ends"])) or "none")]
     rows += [("added", f"{facts['opening']} before a text, {facts['closing']} after it")]
-    rows += [("template", f"{name}, {length:,} characters") for name, length in facts["templates"].items()]
+    rows += [("template", f"{name}, {counted(length, 'character')}") for name, length in facts["templates"].items()]
     out.table(("", ""), [(name, printable(str(value))) for name, value in rows])
     listed = _matching(tokenizer, tokens) if tokens is not None else []
     if tokens is not None:

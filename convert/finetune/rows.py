@@ -134,7 +134,7 @@ def _table(text: str, path: str, separator: str) -> Iterator[Row]:
                 header = [each.strip() for each in cells]
             elif cells:
                 if len(cells) != len(header):
-                    why = f"line {reader.line_num}: {len(cells)} cells, but the header has {len(header)}"
+                    why = f"line {reader.line_num}: {counted(len(cells), 'cell')}, but the header has {len(header)}"
                     raise FormatError("E-DATA-ROW", path, why)
                 yield Row(reader.line_num, dict(zip(header, cells, strict=True)))
     except csv.Error as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import LimitError, UnsupportedError, UsageError
 from ...runtime.base.limits import current
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from . import tensor_values
@@ -61,7 +62,7 @@ class Selection:
         shape = tuple(len(axis) for axis in chosen)
         need, most = math.prod(shape) * plain.dtype.as_numpy().itemsize, current().memory
         if need > most:
-            why = f"{need:,} bytes are selected"
+            why = f"{counted(need, 'byte', verb='is')} selected"
             raise LimitError("E-LIMIT-MEMORY", None, why, expected=f"at most {most:,}", hint="Select fewer rows")
         out = numpy.empty(shape, plain.dtype.as_numpy())
         runs = [_runs(axis) for axis in chosen]

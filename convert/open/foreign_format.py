@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError
+from ...runtime.base.units import counted
 from ...runtime.tensor.file import Source
 
 CODE = "E-FILE-FOREIGN"
@@ -174,7 +175,7 @@ def refuse(source: Source) -> None:
     path = Path(source.path)
     kind = kind_of(path.name, source.head(HEAD))
     if kind is not None:
-        why = f"the file of {source.size:,} bytes is {kind.is_a}"
+        why = f"the file of {counted(source.size, 'byte')} is {kind.is_a}"
         raise FormatError(CODES.get(kind.is_a, CODE), path, why, at=0, hint=_filled(kind.hint, path))
 
 

@@ -258,7 +258,9 @@ def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
     elif is_shard(chosen.name):
         parts = members(chosen)
         graph = merged([read_file(part, options, format) for part in parts], "a shard")
-        graph.note("W-INDEX", f"{folder.name} has no index: the tensors of its {len(parts)} shards are read")
+        graph.note(
+            "W-INDEX", f"{folder.name} has no index: the tensors of its {counted(len(parts), 'shard', verb='is')} read"
+        )
     else:
         graph = read_file(chosen, options, format)
     others = [name for name in names if not name.endswith(INDEX) and str(chosen.parent / name) not in graph.files]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.base.out_of_memory import memory_limited
+from ...runtime.base.units import counted
 from ...runtime.tensor.block_codec import codec_of, decoded, encoded
 from ...runtime.tensor.cast import convert
 from ...runtime.tensor.dtype import BlockType, DType
@@ -79,9 +80,9 @@ def decode(data: Any, type: str | DType, shape: Sequence[int]) -> np.ndarray:
         else numpy.frombuffer(data, numpy.uint8)
     )
     if wanted is None or flat.size != wanted:
-        why = f"{flat.size:,} bytes are not {dtype.name} of shape {list(lengths)}"
+        why = f"{counted(flat.size, 'byte', verb='is')} not {dtype.name} of shape {list(lengths)}"
         raise FormatError(
-            "E-QUANT-SHAPE", None, why, expected="whole blocks" if wanted is None else f"{wanted:,} bytes"
+            "E-QUANT-SHAPE", None, why, expected="whole blocks" if wanted is None else f"{counted(wanted, 'byte')}"
         )
     if isinstance(dtype, BlockType):
         return decoded(codec_of(dtype), flat.data if flat.size else b"").reshape(lengths)

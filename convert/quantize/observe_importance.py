@@ -16,6 +16,7 @@ import numpy as np
 from ...models.generation.decoder_states import empty_states
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import GGUF, MODEL, weight_slots
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
@@ -135,7 +136,7 @@ def _check_lengths(model: Model, longest: int) -> None:
     most = model.config.values.get("positions") if table is None else table.shape[0]
     if most is not None and longest > most:
         path = model.source.files[0] if model.source.files else None
-        why = f"pieces of {longest:,} tokens are longer than the model's positions"
+        why = f"pieces of {counted(longest, 'token')} are longer than the model's positions"
         raise UsageError("E-IMATRIX-CONTEXT", path, why, expected=f"at most {most:,}", hint=f"Use --context {most}")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
+from ...runtime.base.units import counted
 from ...runtime.contract.format import Format, ReadOptions
 from ...runtime.cuda.device.device import device_index
 from ...runtime.ir.graph import Graph, Note
@@ -81,7 +82,11 @@ class Quantized:
         """What the encoding met, known when the file is written."""
         met = [audit for audit in self.quantize.blocks if audit.nans and audit.nan == "warn"]
         return [
-            Note("W-NAN", audit.tensor, f"{audit.nans:,} values are not finite or too large; their blocks are NaN")
+            Note(
+                "W-NAN",
+                audit.tensor,
+                f"{counted(audit.nans, 'value', verb='is')} not finite or too large; their blocks are NaN",
+            )
             for audit in met
         ]
 

@@ -67,7 +67,7 @@ def refuse(
     fallen = [choice for choice in choices if choice.fallback]
     if fallen and (request.no_fallback or recipe.on_fallback == "error"):
         first = fallen[0]
-        rows = f"{first.weight.name!r} with rows of {first.weight.columns:,} elements"
+        rows = f"{first.weight.name!r} with rows of {counted(first.weight.columns, 'element')}"
         why = f"{counted(len(fallen), 'tensor')} cannot have the chosen type, such as {rows}"
         hint = f"Without --no-fallback it gets {first.dtype.name}; --tensor-type can name another"
         raise UnsafeFileError(

@@ -14,6 +14,7 @@ import numpy as np
 from ...models.preprocess.audio.sound import BLOCK, RATES
 from ...models.preprocess.audio.sound_library import soundfile
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ..console.atomic_replace import replacing
 from ..console.stdio import STREAM
 
@@ -75,7 +76,7 @@ def write_sound_blocks(
         coding = _coding(dtype)
     if rate not in RATES:
         expected = f"{RATES.start:,} to {RATES.stop:,}"
-        raise UsageError("E-SOUND-RATE", None, f"{rate:,} samples a second", expected=expected)
+        raise UsageError("E-SOUND-RATE", None, f"{counted(rate, 'sample')} a second", expected=expected)
     library = soundfile()
     with (
         replacing(path, force=force) as file,

@@ -130,7 +130,7 @@ def _approximated(ours: Any, theirs: Any, config: Config) -> str | None:
 
 def _stretched(ours: Any, theirs: Any, config: Config) -> str | None:
     if ours["type"] == "dynamic":
-        return f"sequences of up to {config.context:,} tokens are not affected"
+        return f"sequences of up to {counted(config.context, 'token')} are not affected"
     return _rounded(ours, theirs, config) if ours["type"] == theirs["type"] == "yarn" else None
 
 

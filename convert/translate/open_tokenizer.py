@@ -103,9 +103,9 @@ def mismatch(graph: Graph, tokenizer: Tokenizer) -> str | None:
     if rows is None or rows == len(tokenizer):
         return None
     if rows < len(tokenizer):
-        return f"the tokenizer has {counted(len(tokenizer), 'token')}, the embedding has only {rows:,} rows"
+        return f"the tokenizer has {counted(len(tokenizer), 'token')}, the embedding has only {counted(rows, 'row')}"
     return (
-        f"the embedding has {rows:,} rows, {rows - len(tokenizer):,} more than the tokenizer has tokens"
+        f"the embedding has {counted(rows, 'row')}, {rows - len(tokenizer):,} more than the tokenizer has tokens"
         if graph.format == "gguf"
         else None
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...runtime.base.errors import UnsafeFileError
+from ...runtime.base.units import counted
 from ...runtime.ir.graph import Note
 from ...runtime.passes.precision.cast_weights import Audit
 from .staging import Staging
@@ -34,7 +35,7 @@ def refuse_overflow(audits: Sequence[Audit], allowed: bool) -> None:
     spoilt = [audit for audit in audits if audit.overflows > SHARE * audit.count]
     if spoilt and not allowed:
         shown = "; ".join(
-            f"{audit.tensor!r}: {audit.overflows:,} of {audit.count:,} values exceed {audit.dtype}"
+            f"{audit.tensor!r}: {audit.overflows:,} of {counted(audit.count, 'value')} exceed {audit.dtype}"
             for audit in spoilt[:NAMED]
         )
         more = f"; {len(spoilt) - NAMED} more tensors" if len(spoilt) > NAMED else ""
@@ -56,10 +57,13 @@ def notes(audits: Sequence[Audit]) -> list[Note]:
                 Note(
                     "W-OVERFLOW",
                     audit.tensor,
-                    f"{audit.overflows:,} of {audit.count:,} values exceed the range of {audit.dtype}",
+                    f"{audit.overflows:,} of {counted(audit.count, 'value')} exceed the range of {audit.dtype}",
                 )
             )
         if audit.underflows > SHARE * audit.count:
-            why = f"{audit.underflows:,} of {audit.count:,} values are too small for {audit.dtype} and became 0"
+            why = (
+                f"{audit.underflows:,} of"
+                f"{counted(audit.count, 'value', verb='is')} too small for {audit.dtype} and became 0"
+            )
             found.append(Note("W-UNDERFLOW", audit.tensor, why))
     return found

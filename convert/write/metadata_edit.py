@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsafeFileError, UnsupportedError, UsageError
+from ...runtime.base.units import counted
 from ...runtime.contract.format import FileLayout, Piece
 from ...runtime.contract.metadata import FILES_KEY, TYPED_KEY, to_json
 from ...runtime.ir.graph import Graph, Meta
@@ -100,7 +101,7 @@ def plan_rewrite(graph: Graph, path: str, output: str | None, changes: list[Chan
 def _only_file(graph: Graph, path: str) -> Path:
     """The file that a model is; UnsafeFileError where it is several."""
     if len(graph.files) != 1:
-        why = f"is a model of {len(graph.files)} files, which cannot be replaced atomically"
+        why = f"is a model of {counted(len(graph.files), 'file')}, which cannot be replaced atomically"
         raise UnsafeFileError("E-META-PLACE", path, why, hint="Choose the output with -o")
     return Path(graph.files[0])
 

@@ -120,5 +120,5 @@ def _check_room(plan: Plan) -> None:
     for path in [] if force else [plan.folder / file.name for file in plan.files]:
         refuse_existing(path, force=force is None and not _is_input(path, plan))
     if not plan.options.resume and plan.nbytes > plan.disk_free:
-        why = f"{plan.nbytes:,} bytes are to be written, {plan.disk_free:,} are free"
+        why = f"{counted(plan.nbytes, 'byte', verb='is')} to be written, {plan.disk_free:,} are free"
         raise LimitError("E-OUT-FULL", plan.folder, why, hint="Free some space")

@@ -417,7 +417,7 @@ def refuse_graphs(graph: Graph, format: Format, output: Path) -> None:
     """UsageError for a model of several graphs where the output has weights alone, and for one made of several
     models."""
     if model_files.made_of(graph.parts) is not None:
-        why = f"the model is {len(graph.parts)} models, each with files of its own: {', '.join(graph.parts)}"
+        why = f"the model is {counted(len(graph.parts), 'model')}, each with files of its own: {', '.join(graph.parts)}"
         hint = "convert writes all into a directory: DIR --to safetensors; or name one of the models"
         raise UsageError("E-OUT-GRAPHS", output, why, hint=hint)
     if graph.parts and not format.graphs:

@@ -37,7 +37,9 @@ def show_report(report: Report, plan: Plan, following: Sequence[str] | None = No
     if report.verified:
         level = "every byte" if plan.options.verify == "full" else "samples"
         lost = (
-            f" what was rounded; {report.overflows:,} values of the source are out of range" if report.overflows else ""
+            f" what was rounded; {counted(report.overflows, 'value')} of the source are out of range"
+            if report.overflows
+            else ""
         )
         current().say(
             f" verify   {report.verified} of {counted(report.tensors, 'tensor')} read back, {level} equal{lost}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from ...runtime.base.errors import FormatError
+from ...runtime.base.units import counted
 from ...runtime.tensor.file import Source
 
 WINDOW = 1 << 13
@@ -34,7 +35,8 @@ class Fields:
     def need(self, nbytes: int, what: str) -> None:
         """FormatError if fewer than `nbytes` bytes are left."""
         if nbytes > self.left:
-            why = f"{nbytes - self.left:,} bytes are missing: {what} needs {nbytes:,}, {self.left:,} are left"
+            missing = counted(nbytes - self.left, "byte", verb="is")
+            why = f"{missing} missing: {what} needs {nbytes:,}, {self.left:,} are left"
             hint = "The file is truncated or damaged; download it again"
             raise FormatError(self.code, self.source.path, why, at=self.at, hint=hint)
 

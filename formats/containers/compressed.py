@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, LimitError
+from ...runtime.base.units import counted
 from ...runtime.tensor.file import Source
 from .lz4_frame import MAGIC, Lz4Decompressor
 from .nested_file import Inner, spool
@@ -134,7 +135,10 @@ def _limited(source: Source, kind: Compression) -> Iterator[bytes]:
             option = "zip-ratio=1100" if limit == by_ratio else "header=1GB"
             hint = f"If you trust the file, raise it with --limit {option}"
             raise LimitError(
-                "E-ZIP-RATIO", source.path, f"{source.size:,} bytes unpack to more than {limit:,}", hint=hint
+                "E-ZIP-RATIO",
+                source.path,
+                f"{counted(source.size, 'byte', verb='unpacks')} to more than {limit:,}",
+                hint=hint,
             )
         yield piece
 

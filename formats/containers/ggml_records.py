@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, FormatError, UnsupportedError
+from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import BY_GGML, DTYPES, F16, F32, DType
 from ...runtime.tensor.element_packing import nbytes
 from ...runtime.tensor.file import Source
@@ -85,7 +86,7 @@ def vocabulary(fields: Fields, count: int, scored: bool) -> tuple[list[str | byt
     import numpy
 
     source, entry = fields.source, 8 if scored else 4
-    fields.need(count * entry, f"the vocabulary of {count:,} tokens")
+    fields.need(count * entry, f"the vocabulary of {counted(count, 'token')}")
     source.budget.entry(count, "tokens", at=fields.at)
     source.budget.charge(count * 64, "the vocabulary", at=fields.at)
     tokens: list[str | bytes] = []
@@ -93,7 +94,7 @@ def vocabulary(fields: Fields, count: int, scored: bool) -> tuple[list[str | byt
     for index in range(count):
         (length,) = fields.ints(1, "the length of a token")
         if not 0 <= length <= fields.left:
-            why = f"token {index:,} claims {length:,} bytes, {fields.left:,} are left"
+            why = f"token {index:,} claims {counted(length, 'byte')}, {fields.left:,} are left"
             raise _malformed(source, "E-GGML-TOKEN", why, fields.at - 4)
         source.budget.charge(length, "the vocabulary", at=fields.at)
         tokens.append(_text(fields.bytes(length, "a token")))
@@ -113,7 +114,11 @@ def records(fields: Fields, types: Mapping[int, DType], max_dims: int, alignment
             raise _malformed(source, "E-GGML-DIMS", f"a tensor has {dims} dimensions", at, expected=f"1 to {max_dims}")
         if not 1 <= length <= MAX_NAME:
             raise _malformed(
-                source, "E-GGML-NAME", f"the name of a tensor has {length:,} bytes", at, expected=f"1 to {MAX_NAME:,}"
+                source,
+                "E-GGML-NAME",
+                f"the name of a tensor has {counted(length, 'byte')}",
+                at,
+                expected=f"1 to {MAX_NAME:,}",
             )
         shape = fields.ints(dims, "the shape of a tensor")[::-1]
         name = _text(fields.bytes(length, "the name of a tensor"))

@@ -5,6 +5,8 @@ Source: the LZ4 frame format 1.6.2 and the LZ4 block format of lz4.github.io.
 
 from __future__ import annotations
 
+from ...runtime.base.units import counted
+
 MAGIC = b"\x04\x22\x4d\x18"
 HISTORY = 1 << 16
 """Maximum distance of a match before its block, in bytes."""
@@ -68,7 +70,7 @@ class Lz4Decompressor:
             return
         stored, length = bool(word & _STORED), word & ~_STORED
         if length > self._largest:
-            raise Lz4Error(f"a block of {length:,} bytes is larger than the frame allows")
+            raise Lz4Error(f"a block of {counted(length, 'byte')} is larger than the frame allows")
         data = piece[4 : 4 + length]
         made = data if stored else _block(data, self._history if self._linked else b"", self._largest)
         self._history = (self._history + made)[-HISTORY:]

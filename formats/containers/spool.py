@@ -8,6 +8,7 @@ import threading
 from typing import IO
 
 from ...runtime.base.errors import FileAccessError
+from ...runtime.base.units import counted
 from ...runtime.tensor.storage import Stream
 
 CHUNK = 1 << 20
@@ -43,7 +44,7 @@ class Spool:
                 file.write(self._stream.read(start, min(self.nbytes, start + CHUNK)))
             file.flush()
         except OSError as error:
-            why = f"{self.nbytes:,} bytes cannot be spooled: {error.strerror}"
+            why = f"{counted(self.nbytes, 'byte')} cannot be spooled: {error.strerror}"
             raise FileAccessError(
                 "E-SPOOL", tempfile.gettempdir(), why, hint="Set TMPDIR to a folder with more free space"
             ) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from ...runtime.base.errors import FormatError
+from ...runtime.base.units import counted
 from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Region
 
@@ -44,7 +45,7 @@ def members(source: Source, *, folders: bool = False) -> dict[str, Region]:
         size, kind = _octal(source, head[124:136], at), head[156:157]
         if size > source.size - at - BLOCK:
             raise _malformed(
-                source, "E-TAR-TRUNCATED", f"a member of {size:,} bytes goes past the end of the archive", at
+                source, "E-TAR-TRUNCATED", f"a member of {counted(size, 'byte')} goes past the end of the archive", at
             )
         if kind in PAX:
             _check_extension(source, at + BLOCK, size)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import FormatError
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import HF, ORIGINAL, Architecture, Config, Key, Row
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer
 from ...runtime.contract.naming import Module
@@ -91,7 +92,8 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
         "codebook_dim": table[1],
     }
     if count_of(weights, CODEBOOK) != len(config.strides):
-        why = f"{len(config.strides)} strides of quantizers for {count_of(weights, CODEBOOK)} codebooks"
+        books = counted(count_of(weights, CODEBOOK), "codebook")
+        why = f"{counted(len(config.strides), 'stride')} of quantizers for {books}"
         raise FormatError("E-ARCH-KEY", config.path, why)
     if any(config.strides[0] % stride for stride in config.strides):
         why = f"the strides of quantizers, {config.strides}, do not divide the first one"

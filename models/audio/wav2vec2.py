@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from ...runtime.base.errors import FormatError
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import HF, MODEL, Architecture, Config, GraphBuilder, Key, Row, Task
 from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed, flag
 from ...runtime.contract.naming import Module
@@ -119,7 +120,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     convs = [weights[f"convs.{i}.conv.weight"].shape for i in range(count_of(weights, "convs.{i}.conv.weight"))]
     places, first = weights["positions.conv.weight"].shape, weights["layers.0.mlp.up.weight"].shape
     if any(len(shape) != 3 for shape in (*convs, places)) or len(convs) != len(config.strides):
-        why = f"{len(convs)} convolutions along time do not fit {len(config.strides)} strides"
+        why = f"{counted(len(convs), 'convolution')} along time do not fit {counted(len(config.strides), 'stride')}"
         raise FormatError("E-ARCH-SHAPE", config.path, why)
     if places[0] % config.heads or places[0] % config.position_groups:
         why = f"a width of {places[0]} is not a multiple of {config.heads} heads and {config.position_groups} groups"

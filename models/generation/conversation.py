@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from .chat_template import prompt, writes_bos
 from .generate import Generation, Timing, pieces
 from .request import Request
@@ -100,7 +101,7 @@ class Conversation:
                 "E-LM-CONTEXT",
                 self._path,
                 "the conversation exceeds the context",
-                expected=f"at most {limit:,} tokens",
+                expected=f"at most {counted(limit, 'token')}",
                 found=f"{len(ids):,}",
                 hint=hint,
             )

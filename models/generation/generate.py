@@ -11,6 +11,7 @@ import numpy as np
 from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.base.units import counted
 from .sampling import Sampler, Sampling
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def pieces(
             "E-LM-CONTEXT",
             None,
             "the prompt is longer than the context",
-            expected=f"{context:,} tokens",
+            expected=f"{counted(context, 'token')}",
             found=f"{longest:,}",
             hint="Shorten the prompt, or pass a larger --context",
         )

@@ -24,6 +24,7 @@ from ...runtime.session import Session
 from ...runtime.tensor.dtype import BF16, F16
 from ..pipelines.task_model import cannot
 from ..pipelines.text_model import TextModel, embedding_rows
+from ..postprocess.finite_results import finite
 from .decoder_states import (
     INITIAL_CAPACITY,
     capacity_for,
@@ -167,8 +168,13 @@ class LanguageModel(TextModel):
         Args:
             mask: 1 for tokens, 0 for padding; None if all are tokens.
             positions: of the tokens; None to count along the mask.
+
+        Raises:
+            UnsupportedError: the model computes NaN or infinity.
         """
-        return self.step(ids, mask=mask, positions=positions)[0]
+        logits = self.step(ids, mask=mask, positions=positions)[0]
+        finite([logits], [self._output], masked=False)
+        return logits
 
     def __call__(
         self, input_ids: ArrayLike, attention_mask: ArrayLike | None = None, position_ids: ArrayLike | None = None

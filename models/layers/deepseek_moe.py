@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import HF, Config, Key, Weight
 from ...runtime.contract.hyperparameter import COUNT, REAL, SIZE, Choice, ParameterError, checked, flag
 from ...runtime.ir.graph import Value
@@ -53,7 +54,8 @@ class Groups(Key):
         groups: int = super().read(names, source, config)
         if config.experts % groups:
             raise ParameterError(
-                self.keys(names)[0], f"{config.experts:,} experts are not divisible into {groups:,} groups"
+                self.keys(names)[0],
+                f"{counted(config.experts, 'expert', verb='is')} not divisible into {counted(groups, 'group')}",
             )
         return groups
 

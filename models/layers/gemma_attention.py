@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import Config, Key
 from ...runtime.contract.hyperparameter import ParameterError
 from ...runtime.ir.graph import Value
@@ -27,7 +28,9 @@ class SharedLayers(Key):
         count: int = super().read(names, source, config)
         own, shared = config.windows[: config.layers - count], config.windows[max(0, config.layers - count) :]
         if count and not set(map(bool, shared)) <= set(map(bool, own)):
-            raise ParameterError(self.keys(names)[0], f"{count:,} layers have no earlier layer of their kind")
+            raise ParameterError(
+                self.keys(names)[0], f"{counted(count, 'layer', verb='has')} no earlier layer of their kind"
+            )
         return count
 
 

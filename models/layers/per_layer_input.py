@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import Config, Key, Stored, Weight, Whole
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -31,7 +32,7 @@ class FirstTokens(Whole):
     def join(self, parts: list[StoredTensor], config: Config) -> StoredTensor:
         stored, count = parts[0].shape[0], config.vocab
         if stored != config.layer_vocab or stored > count:
-            raise ValueError(f"a tensor {list(parts[0].shape)} does not have {config.layer_vocab:,} rows")
+            raise ValueError(f"a tensor {list(parts[0].shape)} does not have {counted(config.layer_vocab, 'row')}")
         if stored == count:
             return parts[0]
         return take_rows(parts[0], np.concatenate([np.arange(stored), np.zeros(count - stored, np.int64)]))

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import HF, Config, Key, Weight
 from ...runtime.contract.hyperparameter import (
     NOT_NEGATIVE,
@@ -180,7 +181,10 @@ class Rotary:
             one: Value = net.Unsqueeze(positions, [2])
             return one
         if len(net.axes) != self.size // 2:
-            why, expected = "positions of several axes need an axis for each rotated pair", f"{self.size // 2:,} axes"
+            why, expected = (
+                "positions of several axes need an axis for each rotated pair",
+                f"{counted(self.size // 2, 'axis', 'axes')}",
+            )
             raise FormatError("E-ARCH-ROPE", None, why, expected=expected, found=f"{len(net.axes):,}")
         found: Value = net.Gather(net.Transpose(positions, perm=[1, 2, 0]), list(net.axes), axis=2)
         return found

@@ -81,7 +81,8 @@ class TextInputs:
         if long:
             some = f"{counted(long, 'text')} of {len(texts):,}" if len(texts) > 1 else "the text"
             warnings.warn(
-                f"{some} {'has' if long == 1 else 'have'} more than {self.limit:,} tokens; the rest is not used",
+                f"{some} {'has' if long == 1 else 'have'} "
+                f"more than {counted(self.limit, 'token')}; the rest is not used",
                 TruncationWarning,
                 stacklevel=5,
             )
@@ -96,7 +97,7 @@ class TextInputs:
                     "E-TEXT-LONG",
                     None,
                     "the text is longer than the model's positions",
-                    expected=f"at most {self.limit:,} tokens",
+                    expected=f"at most {counted(self.limit, 'token')}",
                     found=f"{count:,}",
                     hint="Split the text",
                 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...runtime.base.units import counted
+
 MAX_EDGE = 1 << 12
 """Pixels of an edge that files may ask for; published models ask for up to 2,560."""
 
@@ -34,5 +36,5 @@ def per_channel(name: str, value: Any, count: int) -> tuple[float, ...]:
     """A finite number for each channel; one alone is that of all."""
     values = value if isinstance(value, list | tuple) else (value,)
     if len(values) not in (1, count):
-        raise ValueError(f"{name} has {len(values)} numbers, expected {count}")
+        raise ValueError(f"{name} has {counted(len(values), 'number')}, expected {count}")
     return tuple(finite(name, each) for each in (values * count if len(values) == 1 else values))

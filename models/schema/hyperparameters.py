@@ -8,6 +8,7 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import (
     FEATURE_EXTRACTION,
     HF,
@@ -154,7 +155,7 @@ def kv_heads_key(
 def _default_head_dim(config: Config) -> int:
     """Default elements of a head: hidden size / heads."""
     if config.hidden % config.heads:
-        raise ValueError(f"the hidden size {config.hidden:,} is not divisible by {config.heads:,} heads")
+        raise ValueError(f"the hidden size {config.hidden:,} is not divisible by {counted(config.heads, 'head')}")
     return int(config.hidden // config.heads)
 
 

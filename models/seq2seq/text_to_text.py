@@ -12,6 +12,7 @@ from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.base.nearest_name import did_you_mean
+from ...runtime.base.units import counted
 from ..generation.beam_search import Beams, Hypothesis, Limits, beam_search
 from ..generation.generate import LENGTH, Generation, TextStream, Timing, check_prompts, streamed
 from ..generation.request import token_limit
@@ -126,7 +127,7 @@ def requested(model: TextModel, texts: Sequence[str | Sequence[int]], options: M
             "E-LM-CONTEXT",
             None,
             "the text is longer than the model's positions",
-            expected=f"{most:,} tokens",
+            expected=f"{counted(most, 'token')}",
             found=f"{longest:,}",
             hint="Shorten the text",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...runtime.base.errors import FormatError
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task
 from ...runtime.contract.hyperparameter import Integer, Listed
 from ...runtime.contract.naming import Module
@@ -76,7 +77,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     stages = range(len(depths))
     for key in ("heads", "strides"):
         if len(config.values[key]) != len(depths):
-            why = f"{len(config.values[key])} {key} for a model of {len(depths)} stages"
+            why = f"{len(config.values[key])} {key} for a model of {counted(len(depths), 'stage')}"
             raise FormatError("E-ARCH-KEY", config.path, why)
     patches = [weights[f"stages.{s}.patch_embed.proj.weight"].shape for s in stages]
     inner = [weights[f"stages.{s}.blocks.0.mlp.fc1.weight"].shape for s in stages]

@@ -249,10 +249,10 @@ def _boxes(net: ImageNet, section: Section, layer: Layer) -> tuple[Value, Value]
     pairs = np.array(section.reals("anchors"), np.float32)
     chosen = [int(number) for number in section.reals("mask", tuple(range(pairs.size // 2)))]
     if pairs.size % 2 or not chosen or not all(0 <= number < pairs.size // 2 for number in chosen):
-        raise section.malformed(f"has {pairs.size} lengths of anchors, and the mask {chosen[:9]}")
+        raise section.malformed(f"has {counted(pairs.size, 'length')} of anchors, and the mask {chosen[:9]}")
     count = len(chosen)
     if layer.channels != count * (5 + classes):
-        raise section.malformed(f"has {count} anchors of {classes} classes for {layer.channels} channels")
+        raise section.malformed(f"has {counted(count, 'anchor')} of {classes} classes for {layer.channels} channels")
     x = net.Transpose(net.Reshape(layer.value, [0, count, 5 + classes, -1]), perm=[0, 1, 3, 2])
     middles, lengths, scores = net.split(x, [2, 2, 1 + classes], axis=3)
     (factor,) = section.reals("scale_x_y", (1.0,))[:1]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...tensors.core.expression import leaf, shape_error
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.indexing import where
@@ -21,7 +22,7 @@ NEVER = -1e30
 def _lengths(given: Any, count: int, what: str) -> np.ndarray:
     found = np.asarray(given.array() if isinstance(given, Tensor) else given, np.int64).reshape(-1)
     if len(found) != count:
-        raise shape_error(f"ctc_loss: {len(found)} {what} for {count} sequences")
+        raise shape_error(f"ctc_loss: {len(found)} {what} for {counted(count, 'sequence')}")
     return found
 
 
@@ -38,7 +39,7 @@ def _padded(targets: Any, lengths: np.ndarray, blank: int) -> np.ndarray:
         else:
             part = array[row, :length]
         if len(part) < length:
-            raise shape_error(f"ctc_loss: target {row} has fewer than {length} classes")
+            raise shape_error(f"ctc_loss: target {row} has fewer than {counted(length, 'class', 'classes')}")
         found[row, :length] = part
     return found
 

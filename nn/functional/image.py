@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import U8
 from ...tensors.core.expression import apply, leaf, op_named, shape_error
 from ...tensors.core.tensor import Tensor
@@ -47,7 +48,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels of [N, C, ...] in the order: the first of each group, the second of each group, and so on."""
     count = input.shape[1]
     if count % groups:
-        raise shape_error(f"channel_shuffle: {count} channels do not make {groups} groups")
+        raise shape_error(f"channel_shuffle: {counted(count, 'channel', verb='does')} not make {groups} groups")
     x = input.unflatten(1, (groups, count // groups)).transpose(1, 2)
     return x.reshape(input.shape)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ..core.module import Module
 from ..core.parameter import Parameter
 
@@ -28,7 +29,7 @@ class _Numbered(Module):
 
     def _name(self, index: int) -> str:
         if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} is out of range for {len(self)} modules")
+            raise IndexError(f"index {index} is out of range for {counted(len(self), 'module')}")
         return list(self._modules)[index]
 
     def __getitem__(self, index: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...tensors.core.tensor import Tensor
 from ..core.module import Module
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
@@ -44,7 +45,7 @@ class _Lazy(Module):
         """What the layer computes that this one is from now on."""
         if input.ndim <= self.trailing:
             why = f"{type(self).__name__} of a tensor of shape {list(input.shape)}"
-            raise UsageError("E-NN-SHAPE", None, why, expected=f"at least {self.trailing + 1} dims")
+            raise UsageError("E-NN-SHAPE", None, why, expected=f"at least {counted(self.trailing + 1, 'dim')}")
         layer: Any = self.becomes(input.shape[-1 - self.trailing], *self.given, **self.options)
         layer.train(self.training)
         for name in ("_pre_hooks", "_hooks", "_backward_hooks"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...runtime.base.units import counted
 from ...tensors.core.expression import shape_error
 from ...tensors.core.grad_mode import no_grad
 from ...tensors.core.tensor import Tensor
@@ -23,7 +24,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     tensors = list(parameters)
     count = sum(each.numel() for each in tensors)
     if vec.shape != (count,):
-        raise shape_error(f"a vector of shape {list(vec.shape)} for parameters of {count} elements")
+        raise shape_error(f"a vector of shape {list(vec.shape)} for parameters of {counted(count, 'element')}")
     begin = 0
     with no_grad():
         for each in tensors:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import Tolerance, case, op
@@ -193,7 +194,9 @@ def attention(
     if nonpad_kv_seqlen is not None:
         length = nonpad_kv_seqlen.reshape(-1).astype(np.int64)
         if len(length) != len(q4):
-            raise shape_error("Attention", f"nonpad_kv_seqlen has {len(length)} lengths for a batch of {len(q4)}")
+            raise shape_error(
+                "Attention", f"nonpad_kv_seqlen has {counted(len(length), 'length')} for a batch of {len(q4)}"
+            )
         offset = length - q4.shape[2]
     precision = softmax_dtype(softmax_precision, "Attention")
     work = working(q, precision)

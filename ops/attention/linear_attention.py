@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.op import Tolerance, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
@@ -120,7 +121,7 @@ def linear_attention(
     shape = (batch, kv_num_heads, depth, v.shape[3])
     if any(item is not None and item.shape[:2] != (batch, length) for item in (decay, beta)):
         raise shape_error(
-            "LinearAttention", f"decay and beta are needed for each of {length} tokens of a batch of {batch}"
+            "LinearAttention", f"decay and beta are needed for each of {counted(length, 'token')} of a batch of {batch}"
         )
     if (
         k.shape != (length, batch, kv_num_heads, depth)

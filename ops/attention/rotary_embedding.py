@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
@@ -62,7 +63,8 @@ def rotary_embedding(
         if position_ids.size and not (position_ids.min() >= 0 and position_ids.max() < len(cos_cache)):
             reach = f"{position_ids.min()} to {position_ids.max()}"
             raise shape_error(
-                "RotaryEmbedding", f"position_ids reach from {reach}, the caches hold {len(cos_cache)} positions"
+                "RotaryEmbedding",
+                f"position_ids reach from {reach}, the caches hold {counted(len(cos_cache), 'position')}",
             )
         cos_cache, sin_cache = cos_cache[position_ids], sin_cache[position_ids]
     if (

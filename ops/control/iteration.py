@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.base.errors import LimitError, UnsupportedError
 from ...runtime.base.limits import current, time_error
+from ...runtime.base.units import counted
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Value
 from ..rules.axes import input_error
@@ -35,10 +36,10 @@ class Iterations:
             column.append(item)
             self.nbytes += 0 if item is None or isinstance(item, list | dict) else item.nbytes
         if self.nbytes > current().memory:
-            why = f"{self.operator} collects more than {current().memory:,} bytes"
+            why = f"{self.operator} collects more than {counted(current().memory, 'byte')}"
             raise LimitError("E-RUN-MEMORY", None, why, hint="Raise it with --limit memory=8GiB")
         if any(isinstance(item, list) and len(item) > current().entries for item in state):
-            why = f"{self.operator} makes a sequence of more than {current().entries:,} tensors"
+            why = f"{self.operator} makes a sequence of more than {counted(current().entries, 'tensor')}"
             raise LimitError("E-RUN-MEMORY", None, why, hint="Raise it with --limit entries=10000000")
         if time.monotonic() > self.deadline:
             raise time_error(self.operator)

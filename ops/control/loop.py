@@ -87,7 +87,7 @@ def loop(
     times = None if trip_count is None else int(trip_count.reshape(-1)[0])
     goes_on = condition is None or bool(condition.reshape(-1)[0])
     if times is not None and goes_on and _keeps_its_condition(body) and times * ITERATION > current().time:
-        why = f"Loop is to run {times:,} times, for which {current().time:g} s are not enough"
+        why = f"Loop is to run {counted(times, 'time')}, for which {current().time:g} s are not enough"
         raise LimitError("E-RUN-TIME", None, why, hint="Raise it with --limit time=10h")
     values = list(state)
     scanned = Iterations("Loop", body.outputs[len(values) + 1 :])

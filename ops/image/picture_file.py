@@ -14,6 +14,7 @@ import numpy as np
 
 from ...runtime.base.errors import LimitError
 from ...runtime.base.limits import current
+from ...runtime.base.units import counted
 from ...runtime.plugin.optional_package import optional_package
 from ..rules.output_limit import allowed
 
@@ -63,7 +64,7 @@ def opened(stream: bytes | BinaryIO, formats: Sequence[str], what: str) -> Itera
                 yield picture
     except Image.DecompressionBombError as cause:
         pixels = 2 * (Image.MAX_IMAGE_PIXELS or 0)
-        why = f"{what} has more than {pixels:,} pixels; it may be made to exhaust memory"
+        why = f"{what} has more than {counted(pixels, 'pixel')}; it may be made to exhaust memory"
         raise LimitError("E-RUN-MEMORY", None, why, hint="Scale it down with an image editor if it is yours") from cause
     finally:
         ImageFile.LOAD_TRUNCATED_IMAGES = truncated
@@ -74,7 +75,7 @@ def _check_ratio(picture: Image, file: BinaryIO, what: str) -> None:
     pixels = picture.width * picture.height
     size = file.getbuffer().nbytes if isinstance(file, io.BytesIO) else os.fstat(file.fileno()).st_size
     if pixels > MAX_PACKED and 3 * pixels > RATIO * current().zip_ratio * size:
-        why = f"{what} of {picture.width:,} x {picture.height:,} pixels is packed into {size:,} bytes"
+        why = f"{what} of {picture.width:,} x {counted(picture.height, 'pixel')} is packed into {counted(size, 'byte')}"
         hint = "If you trust it, raise the limit with --limit zip-ratio=1000, or scale it down with an image editor"
         raise LimitError("E-LIMIT-RATIO", None, f"{why}; it may be made to exhaust memory", hint=hint)
 

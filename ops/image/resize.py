@@ -69,7 +69,7 @@ def _infer(node: Inference) -> None:
     )
     counts = [len(given) for given in (scales, sizes) if given is not None and len(given)]
     if any(count != len(axes) for count in counts):
-        node.fail(f"{counts[0]} scales or sizes are given for {counted(len(axes), 'axis', 'axes')}")
+        node.fail(f"{counted(counts[0], 'scale')} or sizes are given for {counted(len(axes), 'axis', 'axes')}")
     found: list[Dim] = [None] * len(axes)
     if scales is not None and scales.size:
         found = [scaled(shape[axis], float(scale)) for axis, scale in zip(axes, scales, strict=True)]
@@ -287,7 +287,7 @@ def constant(value: Value | None, build: Builder) -> np.ndarray | None:
 def infer_upsample(node: Inference) -> None:
     shape, scales = node.shape(0), node.array(1)
     if shape is not None and scales is not None and len(scales) != len(shape):
-        node.fail(f"{len(scales)} scales are given for {counted(len(shape), 'axis', 'axes')}")
+        node.fail(f"{counted(len(scales), 'scale', verb='is')} given for {counted(len(shape), 'axis', 'axes')}")
     known = (
         None
         if shape is None

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.limits import current, time_error
+from ...runtime.base.units import counted
 from ..rules.axes import input_error
 from ..rules.output_limit import allowed
 
@@ -94,7 +95,7 @@ def _circular(ways: np.ndarray, parents: np.ndarray) -> bool:
 def walked(operator: str, trees: Trees, x: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """For some rows at a time, the leaf of each tree: [rows, trees]."""
     if trees.feature.size and not (trees.feature.min() >= 0 and trees.feature.max() < x.shape[1]):
-        wanted = f"{trees.feature.max() + 1} features"
+        wanted = f"{counted(trees.feature.max() + 1, 'feature')}"
         raise input_error(
             operator, "a node tests a feature that the input does not have", expected=wanted, found=x.shape[1]
         )

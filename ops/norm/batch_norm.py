@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import case, op, upgrade
@@ -15,6 +16,7 @@ from ...runtime.ir.shape_inference import Inference, Shape, merged
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Output, Rows
 from ..elementwise.declare import quiet
+from ..reduce.reduction_axes import mean_over
 from ..rules.shape_rules import shape_error
 from .moments import VARIANCE
 
@@ -65,7 +67,7 @@ def _rows(step: BaseStep) -> Described:
     for name, buffer in zip(("scale", "bias", "old", "spread"), step.inputs[1:5], strict=True):
         assert buffer is not None
         if buffer.count != channels:
-            return f"statistics of {buffer.count} channels do not fit {channels}"
+            return f"statistics of {counted(buffer.count, 'channel')} do not fit {channels}"
         operands[name] = buffer.view((channels, *[1] * (len(x.shape) - 2)))
     numbers = {"epsilon": step.attributes["epsilon"], "momentum": step.attributes["momentum"]}
     if not step.attributes["training_mode"]:
@@ -116,7 +118,8 @@ def batch_normalization(
     running: tuple[np.ndarray, np.ndarray] = mean.astype(kind), var.astype(kind)
     if training_mode:
         axes = tuple(axis for axis in range(x.ndim) if axis != 1)
-        current = data.mean(axes), data.var(axes)
+        center = mean_over(data, axes)
+        current = center.reshape(-1), mean_over(np.square(data - center), axes).reshape(-1)
         kept = kind.type(momentum)
         running = running[0] * kept + current[0] * (1 - kept), running[1] * kept + current[1] * (1 - kept)
     center, spread = current if training_mode else running

@@ -13,6 +13,7 @@ from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Output, Rows
 from ..elementwise.declare import quiet
+from ..reduce.reduction_axes import mean_over
 from ..rules.expression import Term, lowered
 from ..rules.precision import widened
 from ..rules.shape_rules import same_as_input, shape_error
@@ -54,8 +55,8 @@ def _normalized(
         return x.copy()
     split = x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
     axes = tuple(range(2, split.ndim))
-    y = split - np.mean(split, axes, keepdims=True)
-    y /= np.sqrt(np.mean(np.square(y), axes, keepdims=True) + x.dtype.type(epsilon))
+    y = split - mean_over(split, axes)
+    y /= np.sqrt(mean_over(np.square(y), axes) + x.dtype.type(epsilon))
     y = y.reshape(x.shape)
     along = (-1, *(1,) * (x.ndim - 2))
     y *= scale.reshape(along)
@@ -179,6 +180,6 @@ def mean_variance_normalization(x: np.ndarray, *, axes: tuple[int, ...] | list[i
     """Shape of `x`, with zero mean and unit variance over `axes`."""
     if any(not -x.ndim <= axis < x.ndim for axis in axes):
         raise shape_error("MeanVarianceNormalization", f"axes {list(axes)} of an input of rank {x.ndim}")
-    y = x - np.mean(x, tuple(axes), keepdims=True)
-    y /= np.sqrt(np.mean(np.square(y), tuple(axes), keepdims=True)) + x.dtype.type(1e-9)
+    y = x - mean_over(x, axes)
+    y /= np.sqrt(mean_over(np.square(y), axes)) + x.dtype.type(1e-9)
     return y

@@ -14,6 +14,7 @@ from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows
 from ...runtime.tensor.dtype import BY_ONNX, F32
 from ..elementwise.declare import quiet
+from ..reduce.reduction_axes import mean_over
 from ..rules.expression import Term, lowered
 from ..rules.shape_rules import shape_error
 from .moments import MOMENTS, ROOT, rooted, scaled, shifted, the_inverse, the_mean
@@ -149,9 +150,9 @@ def layer_normalization(
     there."""
     axes = tuple(range(first_axis(axis, x.ndim, "LayerNormalization"), x.ndim))
     data: np.ndarray = x.astype(wide(x.dtype), copy=False)
-    mean = np.mean(data, axes, keepdims=True)
+    mean = mean_over(data, axes)
     y = data - mean
-    inverse = 1 / np.sqrt(np.mean(np.square(y), axes, keepdims=True) + data.dtype.type(epsilon))
+    inverse = 1 / np.sqrt(mean_over(np.square(y), axes) + data.dtype.type(epsilon))
     y *= inverse
     stash = BY_ONNX.get(stash_type, F32).as_numpy()
     return (
@@ -182,7 +183,7 @@ def rms_normalization(
     """Shape of `x` and dtype of `scale`: over the root of the mean square over `axis` and all after it."""
     axes = tuple(range(first_axis(axis, x.ndim, "RMSNormalization"), x.ndim))
     data: np.ndarray = x.astype(wide(x.dtype), copy=False)
-    y = data / np.sqrt(np.mean(np.square(data), axes, keepdims=True) + data.dtype.type(epsilon))
+    y = data / np.sqrt(mean_over(np.square(data), axes) + data.dtype.type(epsilon))
     return _scaled(y, scale, None, "RMSNormalization").astype(scale.dtype, copy=False)
 
 
@@ -191,5 +192,5 @@ def rms_normalized(
 ) -> tuple[np.ndarray, np.ndarray]:
     """`x` over the root of its mean square, times `scale`; and the reciprocal of the root."""
     data = x if x.dtype == np.float64 else x.astype(np.float32, copy=False)
-    inverse = 1 / np.sqrt(np.mean(np.square(data), axes, keepdims=True) + data.dtype.type(epsilon))
+    inverse = 1 / np.sqrt(mean_over(np.square(data), axes) + data.dtype.type(epsilon))
     return data * inverse * scale.astype(data.dtype), inverse

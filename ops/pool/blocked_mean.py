@@ -7,6 +7,7 @@ import numpy as np
 from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
+from ..reduce.reduction_axes import mean_over
 from ..rules.shape_rules import shape_error
 
 
@@ -27,4 +28,4 @@ def blocked_mean(x: np.ndarray) -> np.ndarray:
     """From [n, channels / 16, height, width, 16] to means [n, channels, 1, 1]."""
     if x.ndim != 5:
         raise shape_error("BlockedMean", f"an input of shape {x.shape} is not in blocks")
-    return np.asarray(x.mean((2, 3), dtype=x.dtype).reshape(len(x), -1, 1, 1))
+    return mean_over(x, (2, 3), keepdims=False).astype(x.dtype).reshape(len(x), x.shape[1] * x.shape[4], 1, 1)

@@ -13,6 +13,7 @@ from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, add, element, found, larger, magnitude, square
 from ..elementwise.declare import quiet
 from ..reduce.reduce import mean_of, root_of
+from ..reduce.reduction_axes import mean_over
 from ..rules.p_norm import powers, root
 from ..rules.precision import widened
 from ..rules.shape_rules import shape_error
@@ -72,8 +73,7 @@ def spatial(x: np.ndarray, what: str) -> tuple[int, ...]:
 @widened
 def global_average_pool(x: np.ndarray) -> np.ndarray:
     """From [n, channels, spatial...] to [n, channels, 1...]."""
-    made: np.ndarray = np.mean(x, spatial(x, "GlobalAveragePool"), keepdims=True)
-    return made
+    return mean_over(x, spatial(x, "GlobalAveragePool"))
 
 
 @op("GlobalMaxPool", since=22, types="float", infer=_infer, rows=_largest_rows, examples=CASES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.base.errors import FormatError
+from ...runtime.base.units import counted
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import CHECK, Inference
 from ...runtime.tensor.dtype import U8, DType, of_numpy
@@ -72,7 +73,7 @@ def _agreeing(node: Inference, dtype: DType | None) -> None:
     ):
         length, blocks = shape[axis], scale[axis]
         if isinstance(length, int) and isinstance(blocks, int) and -(-length // size) != blocks:
-            node.fail(f"{length} values in blocks of {size} do not need {blocks} scales")
+            node.fail(f"{counted(length, 'value')} in blocks of {size} do not need {blocks} scales")
 
 
 def _quantized_type(node: Inference) -> None:

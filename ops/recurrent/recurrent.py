@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
 from ...runtime.ir.op import Undecomposable
@@ -55,7 +56,7 @@ def functions(
 ) -> list[Activation]:
     """The first `count` activations; alphas and betas go in order to those that take one."""
     if len(names) < count:
-        raise shape_error(what, f"{count} activations are needed, {len(names)} are given")
+        raise shape_error(what, f"{counted(count, 'activation', verb='is')} needed, {len(names)} are given")
     left = [list(alphas or ()), list(betas or ())]
 
     def made(name: str) -> Activation:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...runtime.ir.op import case
 from ...runtime.plan.rows import Fold, add, element, larger, magnitude, smaller, square, times
-from .reduction_axes import reduction
+from .reduction_axes import mean_over, reduction
 
 ONE = np.array([1])
 TWO = np.array([0, -1])
@@ -90,7 +90,7 @@ def reduce_mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndar
         return np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype) / x.dtype.type(
             math.prod(x.shape[axis] for axis in axes)
         )
-    return np.trunc(np.mean(x, axis=axes, keepdims=keepdims))
+    return np.trunc(mean_over(x, axes, keepdims))
 
 
 @reduction(

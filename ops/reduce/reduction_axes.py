@@ -121,3 +121,12 @@ def axes_were_an_attribute(node: Node, build: Builder) -> None:
     axes = node.attributes.pop("axes", None)
     if axes:
         node.inputs.append(build.constant(axes))
+
+
+def mean_over(x: np.ndarray, axes: int | Sequence[int], keepdims: bool = True) -> np.ndarray:
+    """The mean over axes; NaN where there are no elements, without NumPy's warning."""
+    axes = axes if isinstance(axes, int) else tuple(axes)
+    if x.size:
+        return np.asarray(np.mean(x, axes, keepdims=keepdims))
+    kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+    return np.full_like(np.sum(x, axes, keepdims=keepdims), np.nan, dtype=kind)

@@ -44,7 +44,7 @@ def axes_in(operator: str, axes: Iterable[int], rank: int) -> tuple[int, ...]:
 def axis_of(node: Inference, axis: int, rank: int) -> int:
     """`axis` counted from the front, in inference."""
     if not -rank <= axis < rank:
-        node.fail(f"axis {axis} does not exist in {rank} dims")
+        node.fail(f"axis {axis} does not exist in {counted(rank, 'dim')}")
     return axis % rank
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ...runtime.base.errors import LimitError
 from ...runtime.base.limits import current
 from ...runtime.base.memory_check import check_memory
+from ...runtime.base.units import counted
 
 
 def allowed(shape: Sequence[int], itemsize: int, what: str) -> tuple[int, ...]:
@@ -19,7 +20,10 @@ def allowed(shape: Sequence[int], itemsize: int, what: str) -> tuple[int, ...]:
     lengths = tuple(int(length) for length in shape)
     nbytes = math.prod(lengths) * itemsize or max(lengths, default=0) * 8
     if nbytes > current().memory:
-        why = f"{what} asks for {nbytes:,} bytes for an array of {list(lengths)}, {current().memory:,} are allowed"
+        why = (
+            f"{what} asks for"
+            f"{counted(nbytes, 'byte')} for an array of {list(lengths)}, {current().memory:,} are allowed"
+        )
         raise LimitError("E-RUN-MEMORY", None, why, hint="Raise it with --limit memory=8GiB")
     check_memory(nbytes, 0, f"{what} with {list(lengths)}")
     return lengths

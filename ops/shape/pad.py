@@ -113,7 +113,7 @@ def pad(
     given = [int(item) for item in pads.reshape(-1)]
     if len(given) != 2 * len(chosen) or mode not in MODES:
         why = "pads do not match the axes, or the mode is unknown"
-        raise input_error("Pad", why, expected=f"{2 * len(chosen)} pads", found=f"{len(given)}, mode {mode}")
+        raise input_error("Pad", why, expected=f"{counted(2 * len(chosen), 'pad')}", found=f"{len(given)}, mode {mode}")
     befores, afters = [0] * x.ndim, [0] * x.ndim
     for index, axis in enumerate(chosen):
         befores[axis], afters[axis] = given[index], given[index + len(chosen)]
@@ -181,7 +181,10 @@ def center_crop_pad(x: np.ndarray, shape: np.ndarray, *, axes: Sequence[int] | N
     asked = [int(length) for length in shape.reshape(-1)]
     if len(asked) != len(chosen) or min(asked, default=0) < 0:
         raise input_error(
-            "CenterCropPad", "the lengths do not fit the axes", expected=f"{len(chosen)} lengths", found=asked
+            "CenterCropPad",
+            "the lengths do not fit the axes",
+            expected=f"{counted(len(chosen), 'length')}",
+            found=asked,
         )
     lengths = list(x.shape)
     for axis, length in zip(chosen, asked, strict=True):

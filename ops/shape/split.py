@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Node
@@ -16,7 +17,7 @@ def infer_split(node: Inference) -> None:
     """The lengths given, or equal ones; elements of 1-D integers stay known."""
     shape, count, asked = node.shape(0), len(node.node.outputs), node.attributes["num_outputs"]
     if asked is not None and asked != count:
-        node.fail(f"num_outputs is {asked:,}, the node has {count:,} outputs")
+        node.fail(f"num_outputs is {asked:,}, the node has {counted(count, 'output')}")
     if shape is None:
         for index in range(count):
             node.set(index, node.dtype(0), None)
@@ -30,7 +31,7 @@ def infer_split(node: Inference) -> None:
     if len(lengths) != count or (
         numbers is not None and isinstance(length, int) and (sum(numbers) != length or min(numbers) < 0)
     ):
-        node.fail(f"parts of {list(lengths)} for {count} outputs and a length of {length}")
+        node.fail(f"parts of {list(lengths)} for {counted(count, 'output')} and a length of {length}")
     data, start = node.data(0) if len(shape) == 1 else None, 0
     for index, part in enumerate(lengths):
         piece = data[start : start + numbers[index]] if data is not None and numbers is not None else None

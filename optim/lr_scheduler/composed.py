@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from ...runtime.base.units import counted
 from ..core.optimizer import Optimizer
 from ..core.saved_value import mismatch
 from .plateau import ReduceLROnPlateau
@@ -46,7 +47,11 @@ class SequentialLR(_Composed):
         fits = all(each.optimizer is optimizer and not isinstance(each, ReduceLROnPlateau) for each in schedulers)
         require(fits, "a schedule is of another optimizer, or needs a metric", "schedules of this optimizer")
         count = len(schedulers) - 1
-        require(len(milestones) == count, f"{len(milestones)} milestones of {count + 1} schedules", str(count))
+        require(
+            len(milestones) == count,
+            f"{counted(len(milestones), 'milestone')} of {counted(count + 1, 'schedule')}",
+            str(count),
+        )
         self._take(optimizer)
         self._schedulers = list(schedulers)
         self._milestones = list(milestones)

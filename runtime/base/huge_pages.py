@@ -7,6 +7,8 @@ import mmap
 
 import numpy as np
 
+from .units import counted
+
 CHUNK = 64 << 20
 """Bytes of a chunk; pages that are never written take no memory."""
 MIN_POOLED_NBYTES = 128 << 10
@@ -44,7 +46,7 @@ def _map(nbytes: int) -> np.ndarray:
     try:
         memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
-        raise MemoryError(f"{nbytes:,} bytes") from error
+        raise MemoryError(f"{counted(nbytes, 'byte')}") from error
     with contextlib.suppress(OSError):  # huge pages are not available
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from .dataclass import dataclass
 from .errors import LimitError, UsageError
+from .units import counted
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -108,7 +109,7 @@ class Budget:
         """Charge `nbytes` of header memory for `what`."""
         if nbytes > self.header_left:
             left = f"{self.header_left:,} are left of {self.limits.header:,}"
-            why = f"{what} needs {nbytes:,} bytes of header memory, {left}"
+            why = f"{what} needs {counted(nbytes, 'byte')} of header memory, {left}"
             hint = "If you trust the file, raise it with --limit header=1GB"
             raise LimitError("E-LIMIT-HEADER", self.file, why, at=at, hint=hint)
         self.header_left -= nbytes

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .errors import LimitError
 from .limits import current
+from .units import counted
 
 MAX_OPERATIONS_PER_SECOND = 2e12
 """Upper bound per thread: a core's matrix unit on 8-bit integers."""
@@ -35,7 +36,9 @@ def check_memory(need: int, weights: int, largest: str) -> None:
     if asked <= allowed:
         return
     beside = "" if chosen else " beside its weights"
-    what = f"this run needs {asked:,} bytes" + (f", {weights:,} of them for weights" if chosen and weights else beside)
+    what = f"this run needs {counted(asked, 'byte')}" + (
+        f", {weights:,} of them for weights" if chosen and weights else beside
+    )
     where = "are allowed" if chosen else "are free on this machine"
     hint = (
         "Raise it with --limit memory=8GiB, or feed smaller inputs"
@@ -69,7 +72,10 @@ def check_weights(nbytes: int, read: int) -> None:
             else "Quantize the model, or use a machine with more memory"
         )
         raise LimitError(
-            "E-RUN-MEMORY", None, f"the weights of this model are {asked:,} bytes, {allowed:,} {where}", hint=hint
+            "E-RUN-MEMORY",
+            None,
+            f"the weights of this model are {counted(asked, 'byte')}, {allowed:,} {where}",
+            hint=hint,
         )
 
 

@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 
 from .errors import Error, LimitError
 from .system_error import system_error
+from .units import counted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,7 +44,7 @@ def shortage(error: BaseException) -> LimitError | None:
 def memory_error(what: str) -> LimitError:
     """The error that tells what could not be had."""
     allowed = address_space()
-    limit = "" if allowed is None else f"; this process may use {allowed:,} bytes of address space"
+    limit = "" if allowed is None else f"; this process may use {counted(allowed, 'byte')} of address space"
     return LimitError(CODE, None, f"out of memory: {what}{limit}", hint=HINT)
 
 

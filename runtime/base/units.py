@@ -34,15 +34,16 @@ PLURALS = {"is": "are", "was": "were", "has": "have", "does": "do"}
 """Plural forms of verbs that do not only lose an s."""
 
 
-def counted(number: int, noun: str = "", plural: str | None = None, verb: str | None = None) -> str:
+def counted(number: int | str, noun: str = "", plural: str | None = None, verb: str | None = None) -> str:
     """``1 file``, ``2 files``, ``1,200 entries``; with the verb in the singular given, ``1 file differs``, ``2 files
-    differ``; without a noun ``16 differ``."""
+    differ``; without a noun ``16 differ``. A string is a number that is not known, such as ``N``: ``N rows``."""
     one = number == 1
     name = noun if one or not noun else plural or noun + "s"
     if verb is not None and not one:
         first, _, rest = verb.partition(" ")
         verb = f"{PLURALS.get(first, first.removesuffix('s'))} {rest}".rstrip()
-    return " ".join(part for part in (f"{number:,}", name, verb) if part)
+    digits = number if isinstance(number, str) else f"{number:,}"
+    return " ".join(part for part in (digits, name, verb) if part)
 
 
 def signal_to_noise(signal: float, noise: float) -> float:

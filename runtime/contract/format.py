@@ -85,7 +85,7 @@ class FileLayout:
     pieces: tuple[Piece, ...]
 
     def __repr__(self) -> str:
-        return f"<FileLayout {self.name}: {counted(self.nbytes, 'byte')} in {len(self.pieces)} pieces>"
+        return f"<FileLayout {self.name}: {counted(self.nbytes, 'byte')} in {counted(len(self.pieces), 'piece')}>"
 
 
 @dataclass(frozen=True)

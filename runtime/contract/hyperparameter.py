@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..base.dataclass import dataclass
+from ..base.units import counted
 
 Kind = Callable[[Any], Any]
 MAX_INTEGER = 2**31 - 1
@@ -52,7 +53,7 @@ def shown(value: Any) -> str:
     if isinstance(value, Sequence):
         return f"a list of {len(value):,}"
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}" if value.bit_length() < 128 else f"an integer of {value.bit_length():,} bits"
+        return f"{value:,}" if value.bit_length() < 128 else f"an integer of {counted(value.bit_length(), 'bit')}"
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)[:SHOWN]
 
 
@@ -134,7 +135,9 @@ class Listed:
         if isinstance(value, str | bytes) or not isinstance(value, Sequence):
             raise ValueError(f"{shown(value)} is not a list")
         if not self.least <= len(value) <= self.most:
-            raise ValueError(f"a list of {len(value):,}, where {self.least:,} to {self.most:,} elements are expected")
+            raise ValueError(
+                f"a list of {len(value):,}, where {self.least:,} to {counted(self.most, 'element')} are expected"
+            )
         return [self.kind(plain(item)) for item in value]
 
 

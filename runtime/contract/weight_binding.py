@@ -256,7 +256,7 @@ def check_layers(
         there = {int(match[1]) for name in weights if (match := layer.match(name)) is not None}
         count = getattr(config, parameter)
         if there and count > max(there) + 1:
-            why = f"the configuration says {count:,} layers, the file has weights of {len(there):,}"
+            why = f"the configuration says {counted(count, 'layer')}, the file has weights of {len(there):,}"
             hint = "Are all shards there, and is the configuration this model's?"
             raise FormatError("E-ARCH-MISSING", path, why, hint=hint)
 

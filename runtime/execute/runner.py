@@ -12,6 +12,7 @@ import numpy as np
 
 from ..base.errors import UsageError
 from ..base.limits import current, time_error
+from ..base.units import counted
 from ..ir.evaluate import as_value, evaluate_node
 from ..ir.graph import Graph
 from ..plan.plan import COUNTER, FUEL, GOES_ON, TRIPS, Branch, Loop, NativeSegment, Plan, PythonStep, Step
@@ -146,7 +147,7 @@ class Runner:
             self._steps(memory, step.body, run)
             now = time.monotonic()
             if now > end:
-                raise time_error(step.operator, found=f"{cells[COUNTER]:,} iterations")
+                raise time_error(step.operator, found=counted(cells[COUNTER], "iteration"))
             if step.is_native and now - began < MAX_UNCHECKED_SECONDS:
                 fuel *= 2
 

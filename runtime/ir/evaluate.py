@@ -24,7 +24,7 @@ def input_decoder(op: Op) -> Callable[[Any], Any]:
 
 
 def compute_node(node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """Compute a node's outputs from arrays.
+    """Compute a node's outputs from arrays. Infinity and NaN are results, of which NumPy does not warn.
 
     Raises:
         UsageError: the shapes or values of the inputs do not fit the operator.
@@ -32,7 +32,8 @@ def compute_node(node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any
     """
     assert node.op.compute is not None
     try:
-        return node.op.compute(*inputs, **attributes)
+        with np.errstate(all="ignore"):
+            return node.op.compute(*inputs, **attributes)
     except Error as error:
         locate(error, node, inputs)
         raise

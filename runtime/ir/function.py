@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base.errors import FormatError, LimitError
 from ..base.limits import current
+from ..base.units import counted
 from . import registry
 from .builder import Builder
 from .graph import Function, Graph, Node, Reference, Value
@@ -43,7 +44,7 @@ def check_expansion(graph: Graph) -> None:
     limits = current()
     most = limits.entries if "entries" in limits.chosen else min(limits.entries, LEAST_EXPANSION + EXPANSION * written)
     if total > most:
-        why = f"the model's functions expand to {total:,} nodes, {most:,} are allowed"
+        why = f"the model's functions expand to {counted(total, 'node')}, {most:,} are allowed"
         raise LimitError(
             "E-ONNX-INLINE", None, why, hint=f"If you trust the file, raise it with --limit entries={total}"
         )

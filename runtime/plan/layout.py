@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 from ..base.dataclass import dataclass
 from ..base.memory_check import check_memory, check_work
+from ..base.units import counted
 from ..ir.graph import Node, Value
 from .arena import aligned, live_bytes, place
 from .concat_in_place import moved, nested, rewritten
@@ -239,4 +240,4 @@ def _largest(planner: Planner, items: list[Item], nodes: list[Node | None]) -> s
             )
     most = max(made, key=lambda at: made[at], default=-1)
     node = nodes[most] if most >= 0 else None
-    return "" if node is None else f"{described(node)} with {made[most]:,} bytes"
+    return "" if node is None else f"{described(node)} with {counted(made[most], 'byte')}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.dataclass import dataclass
 from ..base.errors import FormatError, UnsupportedError
+from ..base.units import counted
 from ..jit.code_cache import CachedKernel
 from ..plugin.discovery import BLOCK_CODECS
 from .dtype import DTYPES, F32, STORAGE_TYPES, BlockType
@@ -197,7 +198,7 @@ def decoded(codec: Codec, data: bytes | memoryview) -> np.ndarray:
 
     size, length = codec.dtype.block_nbytes, codec.dtype.block
     if len(data) % size:
-        why = f"{len(data):,} bytes are not whole blocks of {codec.dtype.name}"
+        why = f"{counted(len(data), 'byte', verb='is')} not whole blocks of {codec.dtype.name}"
         raise FormatError("E-QUANT-PARTIAL", None, why, expected=f"a multiple of {size}", hint="Cut between blocks")
     blocks = numpy.frombuffer(data, dtype=numpy.uint8).reshape(-1, size)
     values = numpy.empty((len(blocks), length), dtype=numpy.float32)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..base.errors import FileAccessError, FormatError, UnsafeFileError
 from ..base.limits import Budget, current
+from ..base.units import counted
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
@@ -118,7 +119,7 @@ class Source:
 
     def _need(self, offset: int, nbytes: int) -> None:
         if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
-            why = f"{nbytes:,} bytes are needed here, {max(0, self.size - offset):,} are left"
+            why = f"{counted(nbytes, 'byte', verb='is')} needed here, {max(0, self.size - offset):,} are left"
             hint = "The file is cut short; download or copy it again"
             raise FormatError("E-IO-TRUNCATED", self.path, why, at=max(0, offset), hint=hint)
 
@@ -131,7 +132,7 @@ class Source:
             raise FileAccessError("E-IO-CHANGED", self.path, "the file was written to after it was opened", hint=hint)
 
     def _shrank(self, offset: int) -> FileAccessError:
-        why = f"the file became shorter while it was read (it had {self.size:,} bytes)"
+        why = f"the file became shorter while it was read (it had {counted(self.size, 'byte')})"
         return FileAccessError("E-IO-SHRANK", self.path, why, at=offset)
 
 

@@ -124,7 +124,10 @@ class StoredTensor:
         """The only element as a Python number. UsageError where there is not exactly one."""
         if self.count != 1:
             raise UsageError(
-                "E-SLICE", None, f"{self!r} has {self.count:,} elements, not one", hint="Index it, or use tolist()"
+                "E-SLICE",
+                None,
+                f"{self!r} has {counted(self.count, 'element')}, not one",
+                hint="Index it, or use tolist()",
             )
         return self.__array__().reshape(-1)[0].item()
 
@@ -151,7 +154,9 @@ class StoredTensor:
             last = min(end, first + step)
             data = self.storage.read(first, last)
             if len(data) != last - first:
-                raise FormatError("E-DATA-SHORT", None, f"storage gave {len(data):,} bytes", expected=last - first)
+                raise FormatError(
+                    "E-DATA-SHORT", None, f"storage gave {counted(len(data), 'byte')}", expected=last - first
+                )
             yield data
 
     def raw(self) -> bytes | memoryview:

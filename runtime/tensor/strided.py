@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..base.errors import FormatError
+from ..base.units import counted
 from .storage import Derived, Storage
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def strided(
     if offset < 0 or any(stride < 0 for stride in strides):
         raise FormatError("E-VIEW-NEGATIVE", None, f"a view has offset {offset} and strides {strides}")
     if count and (last + 1) * itemsize > storage.nbytes:
-        need = f"{(last + 1) * itemsize:,} bytes"
+        need = f"{counted((last + 1) * itemsize, 'byte')}"
         raise FormatError(
             "E-VIEW-RANGE", None, "a view goes past its storage", expected=need, found=f"{storage.nbytes:,}"
         )

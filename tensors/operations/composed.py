@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ..core.registry import FUNCTIONS, function, method, operation
 from ..core.tensor import Tensor
 from . import arithmetic, elementwise, formulas, indexing, reduction
@@ -153,7 +154,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sor
     axis = dim_of(dim, input.ndim)
     length = input.shape[axis] if input.ndim else 1
     if not 1 <= k <= length:
-        raise UsageError("E-TENSOR-VALUE", None, f"kthvalue of {k} among {length} elements")
+        raise UsageError("E-TENSOR-VALUE", None, f"kthvalue of {k} among {counted(length, 'element')}")
     if not input.ndim:
         return sort(input)
     values, places = (each.narrow(axis, k - 1, 1) for each in sort(input, axis))

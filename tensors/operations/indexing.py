@@ -302,7 +302,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     count = input.shape[dim_of(dim, input.ndim)]
     first = int(start) + count if start < 0 else int(start)
     if not 0 <= first <= first + length <= count:
-        raise IndexError(f"narrow: {length} entries from {int(start)} of a dim of length {count}")
+        raise IndexError(f"narrow: {counted(length, 'entry', 'entries')} from {int(start)} of a dim of length {count}")
     start = first
     return input[(*[slice(None)] * dim_of(dim, input.ndim), slice(start, start + length))]
 

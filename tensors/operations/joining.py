@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ..core.expression import apply, apply_all, op_named, shape_error
 from ..core.registry import function, operation
 from ..core.tensor import Tensor
@@ -141,8 +142,10 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Te
     axis = dim_of(dim or 0, x.ndim)
     counts = repeats.array() if isinstance(repeats, Tensor) else np.asarray(repeats)
     if counts.size not in (1, x.shape[axis]) or counts.ndim > 1:
-        raise shape_error(f"repeat_interleave: {counts.size} numbers for a dim of length {x.shape[axis]}")
+        raise shape_error(f"repeat_interleave: {counted(counts.size, 'number')} for a dim of length {x.shape[axis]}")
     if counts.size and counts.min() < 0:
-        raise UsageError("E-TENSOR-VALUE", None, f"an entry is repeated {counts.min()} times", expected="at least 0")
+        raise UsageError(
+            "E-TENSOR-VALUE", None, f"an entry is repeated {counted(counts.min(), 'time')}", expected="at least 0"
+        )
     places = integers(np.repeat(np.arange(x.shape[axis]), counts).tolist())
     return Tensor(apply(op_named("Gather"), [x.expression, places], {"axis": axis}))

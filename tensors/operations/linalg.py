@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import BOOL
 from ..core.expression import apply, apply_all, cast, op_named, shape_error
 from ..core.registry import FUNCTIONS, function, method, operation
@@ -47,7 +48,9 @@ def _of_ranks(name: str, document: str, ranks: tuple[int, int]) -> None:
     def made(input: Any, other: Any) -> Tensor:
         a, b = expression_of(input), expression_of(other)
         if (len(a.type.shape), len(b.type.shape)) != ranks:
-            raise shape_error(f"{name}: {a.type} and {b.type} are not tensors of {ranks[0]} and {ranks[1]} dims")
+            raise shape_error(
+                f"{name}: {a.type} and {b.type} are not tensors of {ranks[0]} and {counted(ranks[1], 'dim')}"
+            )
         return matmul(Tensor(a) if a.holder is None else input, other)
 
     made.__name__ = made.__qualname__ = name

@@ -28,7 +28,9 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
         if rest:
             wanted[wanted.index(-1)] = count // rest
     if math.prod(wanted) != count or min(wanted, default=0) < 0:
-        raise shape_error(f"reshape: shape {list(lengths_of(shape))} does not fit {count} elements of {input.shape}")
+        raise shape_error(
+            f"reshape: shape {list(lengths_of(shape))} does not fit {counted(count, 'element')} of {input.shape}"
+        )
     if tuple(wanted) == input.shape:
         return Tensor(input.expression)
     return Tensor(apply(op_named("Reshape"), [input.expression, integers(wanted)], {"allowzero": 1}))

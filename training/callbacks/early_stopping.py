@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...optim.core.saved_value import arrays, checked
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ..loop.logged import metric
 from .callback import Callback
 
@@ -134,7 +135,10 @@ class EarlyStopping(Callback):
         elif why is None:
             self.wait_count += 1
             if self.wait_count >= self.patience:
-                why = f"{self.monitor} did not get better than {self.best_score:.4g} in {self.wait_count} checks"
+                why = (
+                    f"{self.monitor} did not get better than {self.best_score:.4g} in"
+                    f"{counted(self.wait_count, 'check')}"
+                )
         if why is not None:
             trainer.should_stop = True
             self.stopped_epoch = trainer.current_epoch

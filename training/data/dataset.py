@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...tensors.core.conversion import array_of
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import made
@@ -140,7 +141,7 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Genera
     else:
         shares = [int(each) for each in lengths]
     if sum(shares) != count or min(shares, default=0) < 0:
-        why = f"parts of {list(lengths)} do not make up a dataset of {count} items"
+        why = f"parts of {list(lengths)} do not make up a dataset of {counted(count, 'item')}"
         raise UsageError(
             "E-DATA-LENGTH", None, why, expected=f"lengths that sum to {count}, or fractions that sum to 1"
         )

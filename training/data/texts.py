@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import FileAccessError, FormatError, UsageError
+from ...runtime.base.units import counted
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import made
 from .dataset import Stacked
@@ -63,7 +64,8 @@ class TokenDataset(Stacked):
         self.length = length
         self.stride = length if stride is None else stride
         if length < 1 or self.stride < 1 or len(self.tokens) <= length:
-            why = f"{len(self.tokens):,} tokens do not fill a row of {length} tokens and its next one"
+            given = counted(len(self.tokens), "token", verb="does")
+            why = f"{given} not fill a row of {counted(length, 'token')} and its next one"
             raise UsageError("E-DATA-LENGTH", None, why, hint="Take a longer text, or shorter rows")
 
     @classmethod

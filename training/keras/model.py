@@ -12,6 +12,7 @@ import numpy as np
 
 from ... import nn
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...tensors.core.conversion import array_of
 from ...tensors.core.grad_mode import no_grad
 from ...tensors.core.nested import mapped
@@ -424,7 +425,9 @@ def _weights(y: Any, sample_weight: Any, class_weight: Mapping[int, float] | Non
     if sample_weight is not None:
         weights = np.asarray(sample_weight, np.float32).reshape(-1)
         if len(weights) != len(targets):
-            raise UsageError("E-TRAIN-DATA", None, f"there are {len(weights)} weights of {len(targets)} items")
+            raise UsageError(
+                "E-TRAIN-DATA", None, f"there are {counted(len(weights), 'weight')} of {counted(len(targets), 'item')}"
+            )
     if class_weight is not None:
         classes = targets.argmax(1) if targets.ndim > 1 and targets.shape[1] > 1 else targets.reshape(-1)
         weights = weights * np.array([class_weight.get(int(each), 1.0) for each in classes], np.float32)
@@ -452,7 +455,9 @@ def _split(data: Any, share: float) -> tuple[Any, Any]:
     count = len(data)
     first = int(count * (1 - share))
     if not 0 < first < count:
-        raise UsageError("E-OPTION", None, f"a validation_split of {share} leaves {first} of {count} items to train")
+        raise UsageError(
+            "E-OPTION", None, f"a validation_split of {share} leaves {first} of {counted(count, 'item')} to train"
+        )
     return Subset(data, range(first)), Subset(data, range(first, count))
 
 

@@ -29,7 +29,7 @@ def print_layers(model: Module, example: Tensor | None) -> None:
         rows.append((f"{name} ({type(each).__name__})", shown, f"{counted(each)[0]:,}"))
     print_table(("layer (type)", "output shape", "parameters"), rows)
     total, trained = counted(model)
-    print(f"{total:,} parameters, of which {trained:,} are trained")
+    print(f"{counted(total, 'parameter')}, of which {trained:,} are trained")
 
 
 def _output_shapes(model: Module, layers: Sequence[Module], example: Tensor) -> dict[int, tuple[int, ...]]:

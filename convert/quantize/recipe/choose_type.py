@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UnsupportedError
+from ....runtime.base.units import counted
 from ....runtime.base.untrusted.regex import compiled
 from ....runtime.tensor.dtype import BlockType, DType
 from ...translate.model_facts import Model, Weight
@@ -156,7 +157,7 @@ def fitting(weight: Weight, wanted: DType) -> DType:
         return type_named("f16")
     if name is None:
         why = (
-            f"rows of {weight.name!r} have {weight.columns:,} elements, not a multiple of {wanted.block}, "
+            f"rows of {weight.name!r} have {counted(weight.columns, 'element')}, not a multiple of {wanted.block}, "
             f"and {wanted.name} has no fallback type"
         )
         raise UnsupportedError(

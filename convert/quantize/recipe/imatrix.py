@@ -82,7 +82,7 @@ class Importance:
             "E-IMATRIX-SHAPE",
             self.path,
             f"the importance of {name!r} does not fit the tensor",
-            expected=f"{wanted:,} values",
+            expected=f"{counted(wanted, 'value')}",
             found=f"{values.size:,}",
             hint="Was it made with this model, and with the same llama.cpp conventions for experts?",
         )
@@ -156,7 +156,7 @@ def _pairs(graph: Graph, path: str) -> Iterator[tuple[str, np.ndarray, np.ndarra
     for name in sorted({_owner(name) for name in graph.weights} - {""}):
         sums, counts = (_numbers(graph, name + suffix, path) for suffix in (SUMS, COUNTS))
         if not counts.size or sums.size % counts.size:
-            why = f"{sums.size:,} sums and {counts.size:,} counts of {name!r} do not match"
+            why = f"{counted(sums.size, 'sum')} and {counted(counts.size, 'count')} of {name!r} do not match"
             raise FormatError("E-IMATRIX-COUNTS", path, why, hint=EMPTY)
         yield name, sums, counts
 
@@ -211,7 +211,7 @@ def _read_old(source: Source, path: str) -> tuple[Importance, dict[str, int]]:
     reader = _Reader(source)
     count = reader.number("the number of entries", 1)
     if count > (source.size - 4) // SMALLEST_ENTRY:
-        why = f"claims {count:,} entries"
+        why = f"claims {counted(count, 'entry', 'entries')}"
         raise FormatError(
             "E-IMATRIX-COUNT", path, why, at=0, expected=f"at most {(source.size - 4) // SMALLEST_ENTRY:,}", hint=EMPTY
         )
@@ -245,7 +245,7 @@ class _Reader:
 
     def bytes(self, nbytes: int, what: str) -> bytes:
         if nbytes > self.left:
-            why = f"{what} of {nbytes:,} bytes go beyond the end"
+            why = f"{what} of {counted(nbytes, 'byte')} go beyond the end"
             hint = "Is this an importance matrix? If so, it is cut short"
             raise FormatError(
                 "E-IMATRIX-TRUNCATED",

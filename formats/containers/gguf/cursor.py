@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError, LimitError
 from ....runtime.base.string_array import StringArray
+from ....runtime.base.units import counted
 from ....runtime.ir.graph import Meta
 from ....runtime.tensor.file import Source
 from .strings import SLICE, short_strings
@@ -105,7 +106,9 @@ class Cursor:
         """A count of items of at least `least` bytes each."""
         at, count = self.position, self.count()
         if count * least > self.left:
-            why = f"{count:,} {what} of at least {least} bytes are declared, {self.left:,} bytes are left"
+            why = (
+                f"{count:,} {what} of at least {least} bytes are declared,{counted(self.left, 'byte', verb='is')} left"
+            )
             raise self.malformed(code, why, at, hint=TRUNCATED)
         return count
 

@@ -151,7 +151,9 @@ def _pair(cursor: Cursor, header: Header) -> None:
     except UnicodeDecodeError as error:
         raise cursor.malformed("E-GGUF-KEY", "a key is not UTF-8", at) from error
     if not key or len(data) > MAX_KEY:
-        raise cursor.malformed("E-GGUF-KEY", f"a key has {len(data):,} bytes", at, expected=f"1 to {MAX_KEY:,}")
+        raise cursor.malformed(
+            "E-GGUF-KEY", f"a key has {counted(len(data), 'byte')}", at, expected=f"1 to {MAX_KEY:,}"
+        )
     if key in header.where:
         raise cursor.malformed(
             "E-GGUF-DUPLICATE", f"the key {key!r} appears twice", at, hint="Remove one of the two values"
@@ -228,7 +230,7 @@ def _tensor_info(cursor: Cursor, alignment: int) -> TensorInfo:
     size = nbytes(dtype, shape)
     if size is None:
         row = shape[-1] if shape else 1
-        why = f"rows of tensor {name!r} have {row:,} elements"
+        why = f"rows of tensor {name!r} have {counted(row, 'element')}"
         raise cursor.malformed(
             "E-GGUF-BLOCK", why, at, expected=f"a multiple of {dtype.block}, the block of {dtype.name}"
         )
@@ -282,9 +284,9 @@ def _check_cover(header: Header) -> None:
             raise FormatError(
                 "E-GGUF-TRUNCATED",
                 header.source.path,
-                f"the last {missing:,} bytes of tensor {info.name!r} are missing",
+                f"the last {counted(missing, 'byte')} of tensor {info.name!r} are missing",
                 at=header.source.size,
-                expected=f"{header.source.size + missing:,} bytes",
+                expected=f"{counted(header.source.size + missing, 'byte')}",
                 found=f"{header.source.size:,}",
                 hint=TRUNCATED,
             )

@@ -51,7 +51,7 @@ def check_model(header: Header, n_tensors: int) -> None:
     key = _key(header, "block_count")
     blocks = _integer(metadata.get(key))
     if blocks is not None and blocks > max(MANY_BLOCKS, n_tensors):
-        raise malformed("E-GGUF-HPARAM", key, f"is {blocks:,} with {n_tensors:,} tensors")
+        raise malformed("E-GGUF-HPARAM", key, f"is {blocks:,} with {counted(n_tensors, 'tensor')}")
 
 
 def model_findings(header: Header) -> Iterator[Finding]:

@@ -74,7 +74,7 @@ def _check_names(names: Iterable[str]) -> None:
                 "E-GGUF-NAME", None, f"tensor name {name!r} is not Unicode", hint="Rename it with --rename"
             ) from error
         if length > MAX_NAME:
-            why = f"tensor name {name!r} has {length} bytes"
+            why = f"tensor name {name!r} has {counted(length, 'byte')}"
             raise UnsupportedError(
                 "E-GGUF-NAME", None, why, expected=f"at most {MAX_NAME}", hint="Shorten it with --rename 'RE=REPL'"
             )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ....runtime.base.errors import FormatError, LimitError
 from ....runtime.base.limits import Budget, current
+from ....runtime.base.units import counted
 from ....runtime.tensor.file import Source
 from ....runtime.tensor.stored_tensor import StoredTensor
 from .schema import ELEMENT_WIRE, MESSAGES, Field, Message
@@ -172,7 +173,7 @@ class _Decoder:
             self.held += length // 4 * NUMBER_COST
             self.settle()
             if length % 4:
-                self.malformed(f"{field.name!r} holds {length} bytes of 4-byte numbers")
+                self.malformed(f"{field.name!r} holds {counted(length, 'byte')} of 4-byte numbers")
             numbers: list[Any] = list(struct.unpack(f"<{length // 4}f", self.take(length)))
         else:
             self.held += length * NUMBER_COST
@@ -225,7 +226,7 @@ class _Decoder:
         begin = self.at
         length = self.varint()
         if length > end - self.at:
-            why = f"a field claims {length:,} bytes, {max(0, end - self.at):,} are left"
+            why = f"a field claims {counted(length, 'byte')}, {max(0, end - self.at):,} are left"
             hint = "The file is truncated or damaged; download it again"
             raise FormatError("E-ONNX-LENGTH", self.source.path, why, at=begin, hint=hint)
         return length

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ....runtime.base.units import counted
 from .builders import BUILDERS
 from .cursor import ARGUMENTS, Cursor
 from .inert_objects import Global, Persistent, Record, Value
@@ -55,7 +56,9 @@ class Machine(MachineState):
     def _result(self) -> Value:
         if len(self.stack) != 1 or self.marks:
             raise self.malformed(
-                "E-PKL-STACK", f"STOP finds {len(self.stack)} values and {len(self.marks)} marks", expected="1 value"
+                "E-PKL-STACK",
+                f"STOP finds {counted(len(self.stack), 'value')} and {counted(len(self.marks), 'mark')}",
+                expected="1 value",
             )
         self.called = list(self.globals)
         return self.stack.pop()

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.errors import FormatError, UnsupportedError
+from ....runtime.base.units import counted
 from ....runtime.tensor.dtype import of_numpy
 from ....runtime.tensor.storage import Held, Storage
 from ....runtime.tensor.stored_tensor import StoredTensor
@@ -75,7 +76,9 @@ def array(record: Record, file: str) -> StoredTensor:
     if storage is None or storage.nbytes != need:
         found = "no bytes" if storage is None else f"{storage.nbytes:,}"
         why = f"an array of shape {list(shape)} lacks its data"
-        raise FormatError("E-PKL-ARRAY", file, why, at=record.at, hint=DAMAGED, expected=f"{need:,} bytes", found=found)
+        raise FormatError(
+            "E-PKL-ARRAY", file, why, at=record.at, hint=DAMAGED, expected=f"{counted(need, 'byte')}", found=found
+        )
     try:
         ours = of_numpy(numpy_dtype)
     except UnsupportedError as error:

@@ -99,7 +99,7 @@ class Walk:
     def _count(self, place: _Place, nesting: int) -> None:
         self.left -= 1
         if self.left < 0:
-            why = f"its shared containers unfold to more than {self.nodes:,} values"
+            why = f"its shared containers unfold to more than {counted(self.nodes, 'value')}"
             raise LimitError(
                 "E-PKL-NODES", self.file, why, hint="No checkpoint does that; the file is made to exhaust memory"
             )

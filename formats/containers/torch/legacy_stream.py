@@ -11,6 +11,7 @@ from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError
+from ....runtime.base.units import counted
 from ....runtime.tensor.file import Source
 from ....runtime.tensor.storage import Region, Storage
 from ..pickle.cursor import DAMAGED, Carrier
@@ -135,7 +136,7 @@ class _Storages:
             self.regions[key] = Region(source, at + COUNT, count * sizes[key])
             at += COUNT + count * sizes[key]
         if at != source.size:
-            why = f"{source.size - at:,} bytes follow the last storage"
+            why = f"{counted(source.size - at, 'byte', verb='follows')} the last storage"
             raise FormatError("E-PTH-TRAILING", source.path, why, at=at, hint=APPENDED)
 
     def locate(self, ref: StorageRef, persistent: Persistent) -> Storage:
@@ -151,7 +152,7 @@ class _Storages:
                 why,
                 at=persistent.at,
                 hint=DAMAGED,
-                expected=f"{need:,} bytes",
+                expected=f"{counted(need, 'byte')}",
                 found=found,
             )
         return part_of(region, ref.first * ref.itemsize, ref.length * ref.itemsize)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....runtime.base.errors import FormatError
+from ....runtime.base.units import counted
 from ....runtime.tensor.file import Source
 from ....runtime.tensor.storage import Region, Storage
 from .. import tar
@@ -82,7 +83,7 @@ class _Tar:
             (length,) = self._integers("storages", entry.end, 1)
             start, size = entry.end + COUNT, length * itemsize(dtype)
             if length < 0 or size > part.nbytes - start:
-                raise self.malformed("storages", f"storage {key} of {size:,} bytes is cut short", at)
+                raise self.malformed("storages", f"storage {key} of {counted(size, 'byte')} is cut short", at)
             self.storages[key] = (kind, Region(self.source, part.offset + start, size))
             at = start + size
         views = self.load("storages", at)

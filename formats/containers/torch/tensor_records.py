@@ -13,6 +13,7 @@ from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError, UnsupportedError
+from ....runtime.base.units import counted
 from ....runtime.tensor.dtype import BY_TORCH, DType
 from ....runtime.tensor.storage import Derived, Held, Region, Storage
 from ....runtime.tensor.stored_tensor import StoredTensor
@@ -282,7 +283,10 @@ class Rebuilder:
         base = self.locate(*reference)
         last = offset + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
         if count and (last + 1) * size > base.nbytes:
-            need, why = f"{(last + 1) * size:,} bytes", f"a tensor of shape {list(shape)} goes past its storage"
+            need, why = (
+                f"{counted((last + 1) * size, 'byte')}",
+                f"a tensor of shape {list(shape)} goes past its storage",
+            )
             raise self.malformed("E-PTH-STORAGE", why, record, expected=need, found=f"{base.nbytes:,}")
         if not count:
             return Held(b"")

@@ -40,7 +40,7 @@ def read_archive(source: Source, allowed: frozenset[str]) -> Checkpoint:
     carrier = Carrier(archive.storage(member), f"{source.path}!{member.name}", source.budget)
     loaded = load(carrier, 0, allowed, script=script)
     if loaded.end != member.nbytes:
-        why = f"{member.nbytes - loaded.end:,} bytes follow the end of the pickle"
+        why = f"{counted(member.nbytes - loaded.end, 'byte', verb='follows')} the end of the pickle"
         raise FormatError("E-PKL-TRAILING", carrier.file, why, at=loaded.end, hint=APPENDED)
     members = _Members(archive, root)
     rebuilder = Rebuilder(carrier.file, members.locate, big_endian=_big_endian(archive, root))
@@ -84,7 +84,13 @@ class _Members:
             )
             why = f"the storage {name!r} is missing or short"
             raise FormatError(
-                "E-PTH-STORAGE", file, why, at=persistent.at, hint=DAMAGED, expected=f"{need:,} bytes", found=found
+                "E-PTH-STORAGE",
+                file,
+                why,
+                at=persistent.at,
+                hint=DAMAGED,
+                expected=f"{counted(need, 'byte')}",
+                found=found,
             )
         return part_of(self.archive.storage(member), ref.first * ref.itemsize, ref.length * ref.itemsize)
 

@@ -61,7 +61,7 @@ class Archive:
         self.deflated = deflated
         start, count, size = find(source)
         if count > MAX_MEMBERS or size > MAX_DIRECTORY:
-            why = f"{count:,} members in a directory of {size:,} bytes are too many"
+            why = f"{counted(count, 'member')} in a directory of {counted(size, 'byte')} are too many"
             most = f"at most {MAX_MEMBERS:,} in {MAX_DIRECTORY:,}"
             raise LimitError(
                 "E-ZIP-MEMBERS", source.path, why, at=start, expected=most, hint="Save the tensors in several files"
@@ -126,7 +126,7 @@ class Archive:
     def _check_ratio(self, member: Member) -> None:
         most = max(FREE_RATIO, member.compressed * self.source.budget.limits.zip_ratio)
         if member.nbytes > most:
-            why = f"{member.compressed:,} bytes of member {member.name!r} would inflate to {member.nbytes:,}"
+            why = f"{counted(member.compressed, 'byte')} of member {member.name!r} would inflate to {member.nbytes:,}"
             hint = "If you trust the file, raise it with --limit zip-ratio=1100"
             raise LimitError(
                 "E-ZIP-RATIO", self.source.path, why, at=member.at, expected=f"at most {most:,}", hint=hint
@@ -176,7 +176,7 @@ def _check_cover(source: Source, placed: list[_Placed], directory: int) -> None:
     placed.sort(key=lambda each: each.member.at)
     begins = [*(each.member.at for each in placed), directory]
     if begins[0]:
-        raise malformed(source, "E-ZIP-GAP", f"{begins[0]:,} bytes precede the first member", at=0)
+        raise malformed(source, "E-ZIP-GAP", f"{counted(begins[0], 'byte', verb='precedes')} the first member", at=0)
     for each, following in zip(placed, begins[1:], strict=True):
         end = _end(source, each, following)
         if end > following:
@@ -191,7 +191,7 @@ def _check_cover(source: Source, placed: list[_Placed], directory: int) -> None:
             raise malformed(
                 source,
                 "E-ZIP-GAP",
-                f"{following - end:,} bytes after member {each.member.name!r} belong to nothing",
+                f"{counted(following - end, 'byte')} after member {each.member.name!r} belong to nothing",
                 at=end,
             )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....runtime.base.errors import UnsafeFileError, UnsupportedError
+from ....runtime.base.units import counted
 from ....runtime.tensor.file import Source
 from .records import (
     CENTRAL,
@@ -63,7 +64,10 @@ def find(source: Source) -> tuple[int, int, int]:
             "E-ZIP-DISKS", source.path, "the archive is one part of several", at=at, hint="Join the parts first"
         )
     if start + size != end or count * CENTRAL.size > size:
-        why = f"the directory of {count:,} members in {size:,} bytes does not end where the end record begins"
+        why = (
+            f"the directory of"
+            f"{counted(count, 'member')} in {counted(size, 'byte')} does not end where the end record begins"
+        )
         raise malformed(source, "E-ZIP-DIRECTORY", why, at=at, expected=f"{end:,}", found=f"{start + size:,}")
     return start, count, size
 
@@ -145,7 +149,10 @@ def entries(source: Source, start: int, count: int, size: int) -> Iterator[Liste
         yield _listed(source, at, fields, name, extra, comment)
     if position != size:
         raise malformed(
-            source, "E-ZIP-DIRECTORY", f"{size - position:,} bytes follow the directory's entries", at=start + position
+            source,
+            "E-ZIP-DIRECTORY",
+            f"{counted(size - position, 'byte', verb='follows')} the directory's entries",
+            at=start + position,
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UnsupportedError
+from ....runtime.base.units import counted
 from ....runtime.contract.format import Checksum, FileLayout, Piece
 from ....runtime.tensor.stored_tensor import StoredTensor
 from .records import (
@@ -104,7 +105,7 @@ def _check_names(entries: Sequence[Entry]) -> None:
             )
         names.add(entry.name)
     if len(entries) > MAX_MEMBERS:
-        why = f"{len(entries):,} members are more than an archive should have"
+        why = f"{counted(len(entries), 'member', verb='is')} more than an archive should have"
         hint = "Write safetensors"
         raise UnsupportedError("E-ZIP-MEMBERS", None, why, expected=f"at most {MAX_MEMBERS:,}", hint=hint)
 

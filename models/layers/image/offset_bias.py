@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ....runtime.base.errors import FormatError
+from ....runtime.base.units import counted
 from ....runtime.ir.graph import Value
 from .image_net import ImageNet
 from .windows import MAX_TOKENS, cut, joined, padded, partitioned
@@ -28,7 +29,7 @@ def window_side(net: ImageNet, name: str) -> int:
     count = net.tensor(name).shape[1]
     side = math.isqrt(count)
     if side * side != count or count > MAX_TOKENS:
-        raise FormatError("E-ARCH-SHAPE", None, f"{count} biases of {name} are not those of a square window")
+        raise FormatError("E-ARCH-SHAPE", None, f"{counted(count, 'biase')} of {name} are not those of a square window")
     return side
 
 

@@ -38,7 +38,7 @@ class TextRanking(TextPipeline):
         if long:
             some = f"{counted(long, 'document')} of {len(documents):,}"
             warnings.warn(
-                f"{some} would make prompts of more than {self._inputs.limit:,} tokens; the rest is not used",
+                f"{some} would make prompts of more than {counted(self._inputs.limit, 'token')}; the rest is not used",
                 TruncationWarning,
                 stacklevel=4,
             )
@@ -66,7 +66,9 @@ class TextRanking(TextPipeline):
             kept -= len(ids) - limit
             if kept < 1:
                 why = "the query is longer than the model's positions"
-                raise UsageError("E-TEXT-LONG", None, why, expected=f"at most {limit:,} tokens with its prompt")
+                raise UsageError(
+                    "E-TEXT-LONG", None, why, expected=f"at most {counted(limit, 'token')} with its prompt"
+                )
             ids = tokenizer.encode(write(query, tokenizer.decode(whole[:kept])), add_bos=False, add_eos=False)
         return ids, True
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError, UsageError
+from ....runtime.base.units import counted
 from ....runtime.contract.hyperparameter import Integer, ParameterError, checked
 
 FILE = "preprocessor_config.json"
@@ -107,7 +108,9 @@ def stated_log_mel(said: Mapping[str, Any], path: str | None, otherwise: LogMel)
         raise FormatError("E-PREPROCESSOR-KEY", path, why, hint=f"Correct it in {FILE}") from error
     found = LogMel(*values)
     if found.fft > found.samples or found.hop > found.fft:
-        raise FormatError("E-PREPROCESSOR-KEY", path, f"{FILE} has frames of {found.fft:,} samples every {found.hop:,}")
+        raise FormatError(
+            "E-PREPROCESSOR-KEY", path, f"{FILE} has frames of {counted(found.fft, 'sample')} every {found.hop:,}"
+        )
     return found
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ....ops.rules.output_limit import allowed
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import Error, FileAccessError, FormatError, LimitError, UsageError, printable
+from ....runtime.base.units import counted
 from .resampling import mixed, resampled
 from .sound_library import soundfile
 from .wave_stream import read_wave_header, wave_blocks
@@ -264,7 +265,7 @@ def _audio(head: bytes) -> bool:
 
 def _checked_rate(sound: OpenSound) -> OpenSound:
     if sound.rate not in RATES:
-        why = f"the header tells {sound.rate:,} samples a second"
+        why = f"the header tells {counted(sound.rate, 'sample')} a second"
         raise FormatError("E-SOUND-RATE", sound.path, why, expected=f"{RATES.start:,} to {RATES.stop:,}")
     return sound
 
@@ -273,7 +274,9 @@ def _of_samples(given: Any, rate: int) -> OpenSound:
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int | np.integer):
         given, rate = given[0], int(given[1])
         if rate not in RATES:
-            raise UsageError("E-SOUND-RATE", None, f"{rate:,} samples a second", expected=f"at least {RATES.start:,}")
+            raise UsageError(
+                "E-SOUND-RATE", None, f"{counted(rate, 'sample')} a second", expected=f"at least {RATES.start:,}"
+            )
     if not hasattr(given, "__array__") and not isinstance(given, list):
         expected = "a path, bytes, a binary file, samples, or a pair of samples and rate"
         raise UsageError("E-SOUND-KIND", None, "not a sound", expected=expected, found=type(given).__name__)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError, UnsupportedError
+from ....runtime.base.units import counted
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 """Format tags."""
@@ -59,7 +60,7 @@ def read_wave_header(stream: BinaryIO) -> WaveHeader:
         if name == b"data":
             break
         if length > MAX_CHUNK:
-            raise _damaged(f"the header has a chunk of {length:,} bytes before the samples")
+            raise _damaged(f"the header has a chunk of {counted(length, 'byte')} before the samples")
         chunk = stream.read(length + length % 2)
         if name == b"fmt ":
             told = _format_of(chunk)

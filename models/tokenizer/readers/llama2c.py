@@ -9,6 +9,7 @@ import struct
 from collections.abc import Mapping
 
 from ....runtime.base.errors import FormatError
+from ....runtime.base.units import counted
 from ..algorithm.sentencepiece_bpe import SPM
 from ..core.special_split import Leftmost
 from ..core.tokenizer import ByteEngine, Tokenizer
@@ -36,7 +37,10 @@ def from_llama2c(data: bytes, templates: Mapping[str, str], path: str | None = N
         score, length = ROW.unpack_from(data, at)
         if not 0 <= length <= len(data) - at - ROW.size:
             raise FormatError(
-                CODE, path, f"token {len(texts)} has {length:,} bytes, {len(data) - at - ROW.size:,} are left", at=at
+                CODE,
+                path,
+                f"token {len(texts)} has {counted(length, 'byte')}, {len(data) - at - ROW.size:,} are left",
+                at=at,
             )
         text = data[at + ROW.size : at + ROW.size + length].decode("utf-8", "replace").replace(" ", SPACE)
         at += ROW.size + length

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError
+from ....runtime.base.units import counted
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -55,7 +56,7 @@ def fields(data: bytes, code: str, path: str | None) -> Iterator[Field]:
             )
         if size > len(data) - at:
             raise FormatError(
-                code, path, f"field {tag >> 3} needs {size:,} bytes, {len(data) - at:,} are left", at=start
+                code, path, f"field {tag >> 3} needs {counted(size, 'byte')}, {len(data) - at:,} are left", at=start
             )
         content = data[at : at + size]
         at += size

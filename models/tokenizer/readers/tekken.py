@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.errors import FormatError
+from ....runtime.base.units import counted
 from ..core.vocabulary import written
 from .tokenizer_json import guarded, library
 from .vet_tokenizer_json import HOLES, Gate, gate_for
@@ -108,7 +109,7 @@ def _special(said: Mapping[str, Any], count: int, path: str | None) -> list[str]
 def _pieces(listed: Any, count: int, path: str | None) -> list[bytes]:
     """The bytes of the first `count` tokens."""
     if not isinstance(listed, list) or not 256 <= count <= len(listed):
-        raise FormatError(CODE, path, f"tekken.json does not list {count:,} tokens")
+        raise FormatError(CODE, path, f"tekken.json does not list {counted(count, 'token')}")
     try:
         found = [base64.b64decode(entry["token_bytes"], validate=True) for entry in listed[:count]]
     except (KeyError, TypeError, ValueError, binascii.Error) as error:

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import Error, FormatError, LimitError, UnsupportedError, UsageError
+from ....runtime.base.units import counted
 from ..core.encoding import Text, kept
 from ..core.special_roles import end_tokens, found_by_text
 from ..core.tokenizer import Tokenizer
@@ -231,7 +232,7 @@ class Library:
                     "E-TEXT-LONG",
                     None,
                     "the question leaves no place for the context",
-                    expected=f"less than {limit - stride:,} tokens",
+                    expected=f"less than {counted(limit - stride, 'token')}",
                     found=f"{len(asked):,}",
                     hint="Shorten the question",
                 )

@@ -222,7 +222,10 @@ def _check_templates(part: Any, path: str | None) -> None:
         growth *= max(1, times)
         added = added * max(1, times) + max(tokens for _, tokens in sizes)
         if growth > GROWTH or added > MAX_PARTS:
-            why = f"the templates of tokenizer.json repeat a text {growth:,} times and add {added:,} tokens"
+            why = (
+                f"the templates of tokenizer.json repeat a text"
+                f"{counted(growth, 'time')} and add {counted(added, 'token')}"
+            )
             raise _oversized(why, path)
 
 
@@ -280,7 +283,7 @@ def _check_model(model: Mapping[str, Any], added: Any, path: str | None) -> None
         raise FormatError(
             CODE,
             path,
-            f"tokenizer.json takes words of {longest:,} characters apart",
+            f"tokenizer.json takes words of {counted(longest, 'character')} apart",
             expected=f"at most {LONGEST_WORD:,}",
         )
 
@@ -306,7 +309,7 @@ def check_ids(ids: Iterable[Any], count: int, what: str, code: str, path: str | 
     bound = 2 * count + HOLES
     for token in ids:
         if type(token) is not int or not 0 <= token < bound:
-            why = f"{what} gives a token the id {str(token)[:40]}, and lists {count:,} tokens"
+            why = f"{what} gives a token the id {str(token)[:40]}, and lists {counted(count, 'token')}"
             raise FormatError(code, path, why, hint="Ids begin at 0 and leave few out; download the file again")
 
 

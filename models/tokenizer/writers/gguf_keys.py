@@ -120,7 +120,7 @@ def _filled(rows: Rows, wanted: int | None, path: str | None) -> Rows:
     if wanted is None:
         return rows
     if len(rows) > wanted:
-        why = f"has an embedding of {wanted:,} rows, and its tokenizer has {counted(len(rows), 'token')}"
+        why = f"has an embedding of {counted(wanted, 'row')}, and its tokenizer has {counted(len(rows), 'token')}"
         hint = (
             "Is the tokenizer another model's? --tokenizer DIR takes one from elsewhere, --no-tokenizer leaves it out"
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....runtime.base.units import counted
 from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.graph import Dim
 from ....runtime.ir.op import Tolerance, case, op
@@ -275,7 +276,9 @@ class _Cache:
         count = self.resident(start) if self.window else start
         fresh = self.form.encoded(self.new[index])
         if self.past is not None and count > self.past.shape[2]:
-            raise shape_error(WHAT, f"{count} positions of the past where the cache holds {self.past.shape[2]}")
+            raise shape_error(
+                WHAT, f"{counted(count, 'position')} of the past where the cache holds {self.past.shape[2]}"
+            )
         before = fresh[:, :0] if self.past is None else self.past[index][:, :count]
         stored = np.concatenate([before, fresh], 1)
         kept = stored[:, stored.shape[1] - self.resident(start + fresh.shape[1]) :] if self.window else stored

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ....runtime.base.errors import UnsupportedError
+from ....runtime.base.units import counted
 from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
@@ -169,7 +170,7 @@ def paged_attention(
         written = slots[past:] if slot_mapping is None else slot_mapping[rows]
         if written.shape != (stop - start,) or written.max(initial=-1) >= keys.shape[0] * keys.shape[1]:
             raise shape_error(
-                WHAT, f"slot_mapping of shape {written.shape} does not name slots for {stop - start} tokens"
+                WHAT, f"slot_mapping of shape {written.shape} does not name slots for {counted(stop - start, 'token')}"
             )
         for cache, fresh in ((keys, rotated[1][0].transpose(1, 0, 2)), (values, v[rows])):
             cache.reshape(-1, *cache.shape[2:])[written[written >= 0]] = fresh[written >= 0].astype(cache.dtype)
@@ -205,6 +206,9 @@ def _slots(pages: np.ndarray, count: int, cache: np.ndarray) -> np.ndarray:
     size = cache.shape[1]
     used = pages[: -(-count // max(size, 1))]
     if len(used) * size < count or (used.size and not 0 <= used.min() <= used.max() < len(cache)):
-        raise shape_error(WHAT, f"{count} positions do not fit pages {pages.tolist()[:8]} of {len(cache)} of {size}")
+        raise shape_error(
+            WHAT,
+            f"{counted(count, 'position', verb='does')} not fit pages {pages.tolist()[:8]} of {len(cache)} of {size}",
+        )
     slots: np.ndarray = (used[:, None].astype(np.int64) * size + np.arange(size)).reshape(-1)[:count]
     return slots

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ....runtime.base.units import counted
 from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Example, Op, Tolerance, case
 from ....runtime.ir.shape_inference import Inference
@@ -201,7 +202,9 @@ def _concat(node: Inference) -> None:
 def qlinear_concat(y_scale: Term, y_zero: Term, *inputs: Term, axis: int) -> Term:
     """The real values one after another along an axis; inputs are tensor, scale and zero point in turn."""
     if not inputs or len(inputs) % 3:
-        raise shape_error("QLinearConcat", f"{len(inputs)} inputs are not tensors, scales and zero points")
+        raise shape_error(
+            "QLinearConcat", f"{counted(len(inputs), 'input', verb='is')} not tensors, scales and zero points"
+        )
     parts = [
         requantized(dequantized(x, scale, zero), y_scale, y_zero, y_zero)
         for x, scale, zero in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.units import counted
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
 from ....runtime.tensor.stored_tensor import StoredTensor
 
@@ -95,7 +96,7 @@ class State:
         if self.codes.nbytes != -(-count // 2):
             why = f"tensor {name!r} does not hold {list(self.shape)} values of 4 bits"
             raise checkpoint.error(
-                "E-PACKED-SHAPE", why, expected=f"{-(-count // 2):,} bytes", found=f"{self.codes.nbytes:,}"
+                "E-PACKED-SHAPE", why, expected=f"{counted(-(-count // 2), 'byte')}", found=f"{self.codes.nbytes:,}"
             )
         self.table = self._table("quant_map", 16)
         runs = -(-count // self.run)

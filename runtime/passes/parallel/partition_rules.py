@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from ...base.dataclass import dataclass
+from ...base.units import counted
 from ...ir.domain import CANDLE
 from ...ir.graph import Dim, Graph, Node, Value
 from ..pattern.replace_nodes import constant
@@ -72,7 +73,9 @@ class ShardingTrace:
     def share(self, length: int, network: str) -> int:
         """The shard length at each rank."""
         if length % self.size:
-            raise NotShardable(network, f"{length} heads or units are not a multiple of {self.size} ranks")
+            raise NotShardable(
+                network, f"{counted(length, 'head')} or units are not a multiple of {counted(self.size, 'rank')}"
+            )
         return length // self.size
 
     def spans(self, lengths: Sequence[int], network: str) -> Spans:

@@ -14,6 +14,7 @@ from dataclasses import field
 
 from ...base.dataclass import dataclass
 from ...base.errors import UnsupportedError, UsageError
+from ...base.units import counted
 from ...ir.builder import Builder
 from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
@@ -61,7 +62,9 @@ class ShardAcrossRanks:
                 self.whole[refused.network] = refused.why
         if not tracing.cuts:
             why = next(iter(self.whole.values()), "no weight has a known name")
-            raise UnsupportedError("E-RANK-SPLIT", None, f"the model cannot be sharded over {self.size} ranks: {why}")
+            raise UnsupportedError(
+                "E-RANK-SPLIT", None, f"the model cannot be sharded over {counted(self.size, 'rank')}: {why}"
+            )
         words = vocabulary(graph, self.rank, self.size)
         self.whole |= words.whole
         _change(graph, tracing, words, self.group)

@@ -14,6 +14,7 @@ from dataclasses import field
 import numpy as np
 
 from ...base.dataclass import dataclass
+from ...base.units import counted
 from ...ir.builder import Builder
 from ...ir.clone import needed
 from ...ir.domain import CANDLE
@@ -78,7 +79,7 @@ def vocabulary(graph: Graph, rank: int, size: int) -> Vocabulary:
         rows = VocabularyShard(tensor.shape[0], -(-tensor.shape[0] // size), rank, size)
         taken = [_taken(graph, node, graph.values[name]) for node in users]
         if (size - 1) * rows.each >= rows.count or not can_slice(tensor, 0, rows.spans):
-            found.whole[name] = f"{rows.count} rows are too few for {size} ranks"
+            found.whole[name] = f"{counted(rows.count, 'row', verb='is')} too few for {size} ranks"
         elif any(item is None for item in taken):
             found.whole[name] = "it is more than an embedding and a head"
         else:

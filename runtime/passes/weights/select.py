@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ...base.dataclass import dataclass
 from ...base.errors import UsageError
+from ...base.units import counted
 from ...base.untrusted.regex import compiled
 from ...ir.graph import Graph
 
@@ -37,7 +38,7 @@ class Select:
         ]
         if before and not kept:
             hint = "Check --include and --exclude against inspect"
-            raise UsageError("E-SELECT-NONE", None, f"none of {len(before)} tensors is selected", hint=hint)
+            raise UsageError("E-SELECT-NONE", None, f"none of {counted(len(before), 'tensor')} is selected", hint=hint)
         exact = dict(self.names)
         for name in exact.keys() - graph.weights.keys():
             raise UsageError("E-SELECT-MAP", None, f"the map renames {name!r}, which is not in the file")

@@ -34,7 +34,7 @@ WHOLE = {
     "olmo2": "a norm over all heads or units",
     "olmo3": "a norm over all heads or units",
     "deepseek_v2_lite": "this Split of a shard is not supported",
-    "falcon": "1 heads or units are not a multiple of 2 ranks",
+    "falcon": "1 head or units are not a multiple of 2 ranks",
     "gpt_oss": "AttentionWithSinks of a shard of heads or units is not supported",
     "clamped": "AttentionWithSinks of a shard of heads or units is not supported",
 }

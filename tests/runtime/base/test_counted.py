@@ -20,6 +20,8 @@ FORMS = [
     ((1, "member"), {"verb": "has no checksum"}, "1 member has no checksum"),
     ((2, "member"), {"verb": "has no checksum"}, "2 members have no checksum"),
     ((2, "weight"), {"verb": "does not fit"}, "2 weights do not fit"),
+    (("N", "row"), {}, "N rows"),
+    (("N", "row"), {"verb": "is missing"}, "N rows are missing"),
 ]
 PLURAL = re.compile(r"\{(len\([^{}]*\)|\w*count|total)(:,)?\} (nodes|kernels|weights|tensors|files|warnings|errors)\b")
 """A count in an f-string before a noun that is always plural."""

@@ -33,6 +33,27 @@ def test_lengths_are_counted_by_one_function():
     assert not [line for path in paths for line in plurals_of_lengths(path)]
 
 
+WRITTEN = (
+    "tokens|layers|heads|channels|groups|classes|columns|rows|elements|entries|tensors|files|members|dims|dimensions|"
+    "axes|indices|positions|samples|characters|nodes|parameters|shards|marks|blocks|scales|models|inputs|outputs|"
+    "experts|patches|stages|pixels|frames|codebooks|strides|buckets|ranks|features|sequences|steps|modules|threads|"
+    "operations|seconds|times|weights|items|optimizers|batches|arrays|numbers|pieces|lengths|parts|schedules|"
+    "milestones|checks|anchors|pads|zeros|cells|bits|activations|fields|windows|counts|sums|bins|biases|iterations"
+)
+COUNTED = re.compile(
+    rf"(?<!\bof )(?<!\bto )(?<!most )(?<!least )\{{(?![A-Z_0-9.]+:)([^{{}}!:\"]+?):,\}} (?:{WRITTEN})\b"
+)
+"""A number with separators and a plural noun, apart from constants and numbers after "of", "to", "most", "least"."""
+
+
+def test_numbers_with_nouns_are_counted_by_one_function():
+    found = []
+    for path in (path for part in PARTS for path in (ROOT / part).rglob("*.py") if not KERNELS.search(str(path))):
+        text = path.read_text()
+        found += [f"{path.relative_to(ROOT)}: {match[0]}" for match in COUNTED.finditer(text)]
+    assert not found
+
+
 def test_shape_inference_says_1_dim(tmp_path):
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])
     info = helper.make_tensor_value_info

@@ -10,6 +10,7 @@ import numpy as np
 
 from .....runtime.base.dataclass import dataclass
 from .....runtime.base.errors import UsageError
+from .....runtime.base.units import counted
 from .....runtime.contract.architecture import Config
 
 Codes = np.ndarray | list[np.ndarray]
@@ -46,7 +47,7 @@ def checked_codes(given: Any, rank: int, config: Config) -> np.ndarray:
         expected = "integers [batch, quantizers, frames]"
         raise UsageError("E-CODEC-CODES", None, "these are not codes", expected=expected, found=np.shape(given))
     if codes.shape[-2] > config.quantizers:
-        why = f"codes of {codes.shape[-2]:,} quantizers"
+        why = f"codes of {counted(codes.shape[-2], 'quantizer')}"
         raise UsageError("E-CODEC-CODES", None, why, expected=f"1 to {config.quantizers}")
     _check_range(codes, config.codebook_size)
     return codes.astype(np.int64)
@@ -61,11 +62,11 @@ def checked_levels(given: Any, config: Config) -> list[np.ndarray]:
     shapes = {(len(level), level.shape[-1] * stride) for level, stride in zip(levels, strides, strict=False)}
     fits = len(levels) == len(strides) and len(shapes) == 1 and all(level.ndim == 2 for level in levels)
     if not fits or not all(level.size and level.dtype.kind in "iu" for level in levels):
-        expected = f"{len(strides)} arrays of integers [batch, frames] whose lengths are as {strides[::-1]}"
+        expected = f"{counted(len(strides), 'array')} of integers [batch, frames] whose lengths are as {strides[::-1]}"
         raise UsageError("E-CODEC-CODES", None, "these are not codes of the codec", expected=expected)
     frames, window = levels[0].shape[1] * strides[0], config.values.get("window") or 1
     if frames % window:
-        why = f"codes of {frames:,} frames"
+        why = f"codes of {counted(frames, 'frame')}"
         raise UsageError("E-CODEC-CODES", None, why, expected=f"a multiple of {window} frames")
     for level in levels:
         _check_range(level, config.codebook_size)

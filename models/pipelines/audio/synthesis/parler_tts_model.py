@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .....runtime.base.errors import UsageError
+from .....runtime.base.units import counted
 from ....generation.kv_cache import Cache
 from ....seq2seq.decoder import SOURCE_HIDDEN
 from .checked_ids import checked
@@ -35,7 +36,7 @@ class ParlerTTSModel(CodebookModel):
                 "E-LM-CONTEXT",
                 None,
                 "the text and the sound are longer than the model's positions",
-                expected=f"{config.positions:,} positions",
+                expected=f"{counted(config.positions, 'position')}",
                 found=f"{length:,}",
                 hint="Shorten the text, or give fewer --max-seconds",
             )

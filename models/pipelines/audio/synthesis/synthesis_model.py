@@ -14,7 +14,7 @@ from .....runtime.base.dataclass import dataclass
 from .....runtime.base.errors import UsageError
 from .....runtime.base.nearest_name import did_you_mean
 from .....runtime.base.out_of_memory import memory_limited
-from .....runtime.base.units import human_count
+from .....runtime.base.units import counted, human_count
 from .....runtime.contract.architecture import RunOptions
 from .....runtime.ir.graph import Graph
 from ....generation.sampling import Sampling
@@ -84,7 +84,7 @@ class SynthesisModel(TextModel):
     def __repr__(self) -> str:
         sizes = {name: tensor.count for graph in self._graphs.values() for name, tensor in graph.weights.items()}
         name, count = self.graph.arch or self.graph.name, human_count(sum(sizes.values()))
-        return f"<{type(self).__name__} {name}: {count} parameters>"
+        return f"<{type(self).__name__} {name}: {counted(count, 'parameter')}>"
 
     @property
     def graphs(self) -> dict[str, Graph]:

@@ -178,7 +178,7 @@ NAN, ENDLESS = (np.array([0.1, value, 0.2], np.float32) for value in (np.nan, np
         (encoded(TONE[:0]), "E-SOUND-EMPTY", "no samples"),
         (encoded(NAN, subtype="FLOAT"), "E-SOUND-VALUES", "finite"),
         (encoded(ENDLESS, subtype="DOUBLE"), "E-SOUND-VALUES", "finite"),
-        (announced(1, rate=1), "E-SOUND-RATE", "1 samples a second"),
+        (announced(1, rate=1), "E-SOUND-RATE", "1 sample a second"),
         (announced(1, rate=2_000_000), "E-SOUND-RATE", "2,000,000"),
     ],
     ids=["empty", "png", "text", "utf-16", "webp", "no samples", "nan", "infinite", "1 Hz", "2 MHz"],
