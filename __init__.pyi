@@ -1316,7 +1316,7 @@ def dsplit(input: TensorLike, indices_or_sections: Any, *, out: Any = None) -> t
     """Equal parts of the third dim; or parts that begin at indices."""
 
 def dstack(tensors: Sequence[TensorLike], *, out: Any = None) -> Tensor:
-    """Tensors behind each other, along the third dim."""
+    """Tensors concatenated, along the third dim."""
 
 e: builtins.float
 
@@ -2097,17 +2097,17 @@ def mm(input: TensorLike, other: TensorLike, *, out: Any = None) -> Tensor:
 
 @overload
 def mode(input: TensorLike, dim: builtins.int = -1, keepdim: builtins.bool = False, *, out: Any = None) -> Extremes:
-    """The most frequent element along a dim, the smallest of those, and a place of it, the last one."""
+    """The most frequent element along a dim, the smallest of those, and a position of it, the last one."""
 
 @overload
 def mode(input: TensorLike, *, axis: builtins.int, keepdims: builtins.bool = False, out: Any = None) -> Extremes: ...
 @overload
 def mode(input: TensorLike, dim: builtins.int = -1, *, keepdims: builtins.bool, out: Any = None) -> Extremes: ...
 def moveaxis(input: TensorLike, source: Any, destination: Any, *, out: Any = None) -> Tensor:
-    """Dims moved to other places; the others keep their order."""
+    """Dims moved to other positions; the others keep their order."""
 
 def movedim(input: TensorLike, source: Any, destination: Any, *, out: Any = None) -> Tensor:
-    """Dims moved to other places; the others keep their order."""
+    """Dims moved to other positions; the others keep their order."""
 
 def msort(input: TensorLike, *, out: Any = None) -> Tensor:
     """Sorted along the first dim."""
@@ -2174,7 +2174,7 @@ def nanmean(input: TensorLike, dim: Any = None, *, keepdims: builtins.bool, out:
 def nanmedian(
     input: TensorLike, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, out: Any = None
 ) -> Any:
-    """The lower median of what is not NaN, of all elements or along a dim with its place."""
+    """The lower median of what is not NaN, of all elements or along a dim with its position."""
 
 @overload
 def nanmedian(
@@ -2975,7 +2975,7 @@ def t(input: TensorLike, *, out: Any = None) -> Tensor:
     """A matrix transposed; vectors and numbers as they are."""
 
 def take(input: TensorLike, index: TensorLike, *, out: Any = None) -> Tensor:
-    """Elements by their place among all of them."""
+    """Elements by their position among all of them."""
 
 @overload
 def take_along_dim(input: TensorLike, indices: TensorLike, dim: builtins.int, *, out: Any = None) -> Tensor:
@@ -3059,7 +3059,7 @@ def transpose(input: TensorLike, dim0: builtins.int, dim1: builtins.int, *, out:
 def trapezoid(
     y: TensorLike, x: TensorLike | None = None, *, dx: builtins.float = 1.0, dim: builtins.int = -1, out: Any = None
 ) -> Tensor:
-    """The integral along a dim by trapezoids, at the places `x` or every `dx`."""
+    """The integral along a dim by trapezoids, at the positions `x` or every `dx`."""
 
 @overload
 def trapezoid(
@@ -3069,7 +3069,7 @@ def trapezoid(
 def trapz(
     y: TensorLike, x: TensorLike | None = None, *, dx: builtins.float = 1.0, dim: builtins.int = -1, out: Any = None
 ) -> Tensor:
-    """The integral along a dim by trapezoids, at the places `x` or every `dx`."""
+    """The integral along a dim by trapezoids, at the positions `x` or every `dx`."""
 
 @overload
 def trapz(
@@ -3204,7 +3204,7 @@ def unique_consecutive(
     out: Any = None,
 ) -> Any: ...
 def unravel_index(indices: TensorLike, shape: Any, *, out: Any = None) -> tuple[Tensor, ...]:
-    """The places in a shape of numbers of elements in their order."""
+    """The positions in a shape of numbers of elements in their order."""
 
 @overload
 def unsqueeze(input: TensorLike, dim: builtins.int, *, out: Any = None) -> Tensor:

@@ -1163,16 +1163,16 @@ class TensorMethods:
 
     @overload
     def mode(self, dim: builtins.int = -1, keepdim: builtins.bool = False) -> Extremes:
-        """The most frequent element along a dim, the smallest of those, and a place of it, the last one."""
+        """The most frequent element along a dim, the smallest of those, and a position of it, the last one."""
     @overload
     def mode(self, *, axis: builtins.int, keepdims: builtins.bool = False) -> Extremes: ...
     @overload
     def mode(self, dim: builtins.int = -1, *, keepdims: builtins.bool) -> Extremes: ...
     def moveaxis(self, source: Any, destination: Any) -> Tensor:
-        """Dims moved to other places; the others keep their order."""
+        """Dims moved to other positions; the others keep their order."""
 
     def movedim(self, source: Any, destination: Any) -> Tensor:
-        """Dims moved to other places; the others keep their order."""
+        """Dims moved to other positions; the others keep their order."""
 
     def msort(self) -> Tensor:
         """Sorted along the first dim."""
@@ -1216,7 +1216,7 @@ class TensorMethods:
     def nanmean(self, dim: Any = None, *, keepdims: builtins.bool) -> Tensor: ...
     @overload
     def nanmedian(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
-        """The lower median of what is not NaN, of all elements or along a dim with its place."""
+        """The lower median of what is not NaN, of all elements or along a dim with its position."""
     @overload
     def nanmedian(self, *, axis: builtins.int | None, keepdims: builtins.bool = False) -> Any: ...
     @overload
@@ -1374,8 +1374,8 @@ class TensorMethods:
         """1 / x."""
 
     def register_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(gradient)`` when `backward` knows the gradient of this tensor; a tensor that it returns takes the
-        gradient's place, also in the gradients of what this tensor is computed from.
+        """Call ``hook(gradient)`` when `backward` knows the gradient of this tensor; a tensor that it returns replaces
+        the gradient, also in the gradients of what this tensor is computed from.
 
         Raises UsageError for a tensor that does not require gradients."""
 
@@ -1703,7 +1703,7 @@ class TensorMethods:
         """A matrix transposed; vectors and numbers as they are."""
 
     def take(self, index: Tensor) -> Tensor:
-        """Elements by their place among all of them."""
+        """Elements by their position among all of them."""
 
     @overload
     def take_along_dim(self, indices: Tensor, dim: builtins.int) -> Tensor:
