@@ -15,7 +15,6 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.jit.address import share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
-from ...runtime.plan.elementwise_fusion import NARROW
 from ...runtime.plan.kernel_api import (
     Allocation,
     Apply,
@@ -31,6 +30,8 @@ from ...runtime.plan.kernel_api import (
 from ...runtime.simd.memory import DTYPE_CODES, widen
 
 F32 = np.dtype(np.float32)
+NARROW = ("float16", "bfloat16")
+"""Names of the dtypes that are widened; `elementwise_fusion` has them too, which kernels' digests need not cover."""
 LARGE = 1 << 16
 """Elements from which a constant is not kept in f32."""
 PIECE = 4096
