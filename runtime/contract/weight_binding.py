@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -14,6 +13,7 @@ from ..base.errors import FormatError, UnsupportedError
 from ..base.units import counted
 from ..ir.graph import Graph
 from ..plugin import discovery
+from ..plugin.package_cache import package_cache
 from ..tensor.scaled import scaled
 from ..tensor.stored_tensor import StoredTensor
 from .architecture import (
@@ -45,7 +45,7 @@ MAX_LISTED = 12
 """Entries of a list of names in a message; the rest is counted."""
 
 
-@functools.cache
+@package_cache
 def architectures() -> tuple[Architecture, ...]:
     """Every architecture of every family."""
     return tuple(whole(architecture) for family in discovery.ARCHITECTURES.all() for architecture in family)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 
 from ..plugin import discovery
+from ..plugin.package_cache import package_cache
 from .graph import Node, Value
 
 Lengths = tuple[int, ...]
@@ -29,7 +29,7 @@ def operations(node: Node) -> float:
         return math.inf
 
 
-@functools.cache
+@package_cache
 def _rules() -> dict[str, Rule]:
     found: dict[str, Rule] = discovery.COST_RULES.only()
     return found

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..plugin.discovery import OPERATORS, ROOT, index
 from ..plugin.module_index import Call
+from ..plugin.package_cache import package_cache
 from .op import Op, op
 
 _loaded: dict[tuple[str, str], Op] = {}
 
 
-@functools.cache
+@package_cache
 def operators() -> dict[tuple[str, str], Op]:
     """Every operator in the modules of ``ops``, by domain ("" is ai.onnx) and name."""
     for module in sorted({module for modules in _makers().values() for module in modules}):
@@ -76,7 +76,7 @@ def _name(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}".removeprefix(f"{ROOT}.")
 
 
-@functools.cache
+@package_cache
 def _calls() -> dict[str, list[tuple[str, Call]]]:
     """The modules that call each function, with their calls."""
     found: dict[str, list[tuple[str, Call]]] = {}
@@ -86,7 +86,7 @@ def _calls() -> dict[str, list[tuple[str, Call]]]:
     return found
 
 
-@functools.cache
+@package_cache
 def _makers() -> dict[str, list[str]]:
     """For each operator name the modules that define it: by ``op`` or ``Op``, or by a function of ``ops`` that may
     call these."""

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.dataclass import dataclass
+from .package_cache import package_cache
 
 if TYPE_CHECKING:
     from .module_index import Entry
@@ -78,10 +79,10 @@ class Plugins:
         source = _text(path)
         return any(text.encode(errors="surrogatepass") in source for text in texts)
 
-    @functools.cached_property
+    @property
     def _modules(self) -> tuple[str, ...]:
         """The modules in alphabetical order."""
-        return tuple(module for module in module_files(self.package) if _declares(self, module))
+        return _declaring(self)
 
     def _named(self, name: str) -> str | None:
         return next((module for module in _by_stem(self.package).get(name, ()) if _declares(self, module)), None)
@@ -105,7 +106,7 @@ def below(package: str, constant: str) -> Plugins:
     return Plugins(package.removeprefix(f"{ROOT}."), constant)
 
 
-@functools.cache
+@package_cache
 def index(package: str) -> dict[str, Entry]:
     """Declarations and registrations of every module below a package."""
     from .module_index import entries
@@ -113,7 +114,7 @@ def index(package: str) -> dict[str, Entry]:
     return entries(module_files(package))
 
 
-@functools.cache
+@package_cache
 def module_files(package: str) -> dict[str, str]:
     """The modules below a package without `__init__.py`, with their files, in alphabetical order of their names
     relative to the root package."""
@@ -121,7 +122,12 @@ def module_files(package: str) -> dict[str, str]:
     return dict(sorted(_files(package, folder)))
 
 
-@functools.cache
+@package_cache
+def _declaring(plugins: Plugins) -> tuple[str, ...]:
+    return tuple(module for module in module_files(plugins.package) if _declares(plugins, module))
+
+
+@package_cache
 def _declares(plugins: Plugins, module: str) -> bool:
     if plugins.indexed:
         return plugins.constant in index(plugins.package)[module].constants
@@ -132,14 +138,14 @@ def _declares(plugins: Plugins, module: str) -> bool:
     )
 
 
-@functools.lru_cache(64)
+@functools.partial(package_cache, maxsize=64)
 def _mentioning(plugins: Plugins, text: str) -> tuple[str, ...]:
     """Names of the modules whose source contains a text."""
     files, encoded = module_files(plugins.package), text.encode(errors="surrogatepass")
     return tuple(_stem(module) for module in plugins.modules() if encoded in _text(files[module]))
 
 
-@functools.cache
+@package_cache
 def _by_stem(package: str) -> dict[str, list[str]]:
     """The modules below a package, by their names without folders."""
     found: dict[str, list[str]] = {}

@@ -8,7 +8,6 @@ compiled kernels, whose modules are imported only if their machine code is not c
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import struct
 import sys
@@ -20,6 +19,7 @@ from ..base.errors import FormatError, UnsupportedError
 from ..base.units import counted
 from ..jit.code_cache import CachedKernel
 from ..plugin.discovery import BLOCK_CODECS
+from ..plugin.package_cache import package_cache
 from .dtype import DTYPES, F32, STORAGE_TYPES, BlockType
 from .element_packing import nbytes
 from .storage import Derived, Storage
@@ -153,7 +153,7 @@ class Codec:
     layout: Any = None
 
 
-@functools.cache
+@package_cache
 def codecs() -> dict[BlockType, Codec]:
     """The codec of each block type that has one."""
     return {codec.dtype: codec for module in BLOCK_CODECS.all() for codec in module}

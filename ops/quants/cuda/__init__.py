@@ -7,7 +7,6 @@ of the block, the index of the element in the block, and the type's table. Types
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.plugin import discovery
+from ....runtime.plugin.package_cache import package_cache
 
 NOTHING = np.zeros(1, np.int8)
 
@@ -34,19 +34,19 @@ class Element:
     table: Callable[[], np.ndarray] = lambda: NOTHING
 
 
-@functools.cache
+@package_cache
 def elements() -> dict[str, Element]:
     """By the names of the block types."""
     return {name: made for module in discovery.below(__name__, "ELEMENTS").all() for name, made in module.items()}
 
 
-@functools.cache
+@package_cache
 def table_of(name: str) -> np.ndarray:
     """The table of a type, cached."""
     return np.ascontiguousarray(elements()[name].table().reshape(-1))
 
 
-@functools.cache
+@package_cache
 def digest() -> str:
     """Digest of the block types' sources, on which generated kernels depend."""
     sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.py")))

@@ -7,7 +7,6 @@ bit-identical to the type's codec. It runs while a kernel is emitted; GEMV and r
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from llvmlite import ir
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.plugin import discovery
+from ....runtime.plugin.package_cache import package_cache
 from ....runtime.simd.llvm_vector import I8, I16, I32, LANES, Bytes, Code, Vector, vector_type
 
 
@@ -182,13 +182,13 @@ def runs(kind: Codes, block: Block) -> Iterator[Run]:
         )
 
 
-@functools.cache
+@package_cache
 def rows() -> dict[str, Rows]:
     """The generator of every type that has one."""
     return {name: made for module in discovery.below(__name__, "ROWS").all() for name, made in module.items()}
 
 
-@functools.cache
+@package_cache
 def codes() -> dict[str, Codes]:
     """The integers of every type that has them."""
     return {name: made for module in discovery.below(__name__, "CODES").all() for name, made in module.items()}

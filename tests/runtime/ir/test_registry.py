@@ -14,7 +14,7 @@ from candle_convert.runtime.ir import registry
 from candle_convert.runtime.ir.op import Op
 from candle_convert.runtime.jit import code_cache
 from candle_convert.runtime.plan import kernel_api
-from candle_convert.runtime.plugin import discovery, module_index, module_syntax
+from candle_convert.runtime.plugin import discovery, module_index, module_syntax, package_cache
 from candle_convert.runtime.tensor import block_codec
 
 LOADED = """
@@ -210,11 +210,11 @@ def test_plugins_are_found_in_any_folder(tmp_path, monkeypatch):
     (tmp_path / "formats" / "text" / "deep.py").write_text('"""Deep."""\n\nFORMAT: str = "deep"\n')
     (tmp_path / "formats" / "text" / "helper.py").write_text('"""No FORMAT = here."""\n\nFORMATTED = 1\n')
     monkeypatch.setattr(sys.modules["candle_convert"], "__path__", [str(tmp_path)])
-    discovery.module_files.cache_clear()
+    package_cache.reset()
     try:
         assert discovery.Plugins("formats", "FORMAT").names() == ("deep", "plain")
     finally:
-        discovery.module_files.cache_clear()
+        package_cache.reset()
 
 
 def test_every_codec_is_registered():
