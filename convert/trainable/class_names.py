@@ -81,7 +81,7 @@ def class_names() -> list[str]:
     ends = {task: end for end, task in reversed(ENDS.items())}
     names = {BASE, *(f"{BASE}{end}" for end in ends.values() if end != BASE)}
     found = {f"{AUTO}{name}" for name in names}
-    for architecture in architectures():
+    for architecture in (each for each in architectures() if not each.parts):
         tasks = [task.name for task in architecture.tasks if task.name in ends]
         for kind in architecture.model_types:
             stem = STEMS.get(kind) or "".join(word[:1].upper() + word[1:] for word in re.split("[-_]", kind))

@@ -307,7 +307,7 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     from .required_weights import with_required_weights
     from .reranker import ranking_keys
     from .sentence_files import pooling_key
-    from .tokenizer import keys_text_only
+    from .tokenizer import keys_for_gguf
 
     model = with_required_weights(graph, model)
     check_expressible(graph, model)
@@ -317,7 +317,7 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     block = carried_keys(graph, model.architecture.gguf[0])
     general = {"general.architecture": model.architecture.gguf[0], **_general(graph, model, block), **own}
     held = {key: value for key, value in graph.metadata.items() if key.startswith("tokenizer.")}
-    tokenizer = (held or keys_text_only(graph, model)) if carried and not model.architecture.modules else {}
+    tokenizer = (held or keys_for_gguf(graph, model)) if carried and not model.architecture.modules else {}
     tokenizer |= ranking_keys(graph, model, tokenizer) if tokenizer else {}
     tokenizer |= held_keys(graph, model) if carried else {}
     others = {key: value for key, value in block.items() if key not in general}

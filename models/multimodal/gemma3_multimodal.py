@@ -11,7 +11,7 @@ import numpy as np
 
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import Architecture, Config, Key, Weight
-from ...runtime.contract.hyperparameter import COUNT, SIZE, flag
+from ...runtime.contract.hyperparameter import SIZE, Integer, flag
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
@@ -76,7 +76,7 @@ ARCHITECTURES = (
             Key("image_token", ("image_token_index", "image_token_id"), (), 262144, SIZE),
             Key("image_begin", ("boi_token_index", "boi_token_id"), (), 255999, SIZE),
             Key("image_end", ("eoi_token_index", "eoi_token_id"), (), 256000, SIZE),
-            Key("tokens", "mm_tokens_per_image", (), 256, COUNT),
+            Key("tokens", "mm_tokens_per_image", (), 256, Integer(1, 1024)),
             Key("text.token_groups", (), (), True, flag),
         ),
         (

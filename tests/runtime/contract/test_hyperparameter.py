@@ -104,6 +104,9 @@ FREE = {
     "buckets",
     "positions",
     "trained_context",
+    "image_token",
+    "image_begin",
+    "image_end",
 }
 """Parameters that are compared or written, or that are terms of another one, which a shape has."""
 
