@@ -210,3 +210,24 @@ def find_answers(net: Encoder, x: Value) -> None:
     """Outputs ``start_logits`` and ``end_logits`` [batch, length]."""
     for name, scores in zip(("start_logits", "end_logits"), net.split(linear(net, x, "spans"), [1, 1]), strict=True):
         net.output(name, net.Squeeze(scores, [-1]))
+
+
+def placed(net: Encoder, x: Value, features: Value, placeholder: int) -> Value:
+    """Token embeddings [batch, length, hidden] in which the n-th placeholder token of a row is the n-th of its
+    `features` [batch, count, hidden]."""
+    stands = net.Equal(net.ids, net.Constant(value_int=placeholder))
+    counts = net.CumSum(net.Cast(stands, to=7), net.Constant(value_int=1))
+    index = net.Max(net.Sub(counts, 1), net.Constant(value_int=0))
+    rows = net.GatherND(features, net.Unsqueeze(index, [2]), batch_dims=1)
+    value: Value = net.Where(net.Unsqueeze(stands, [2]), rows, x)
+    return value
+
+
+def tower_outputs(net: Net, x: Value, pooled: Value, projection: str, projected: str) -> None:
+    """Declare ``last_hidden_state`` `x` [batch, length, hidden], and ``pooler_output`` `pooled` [batch, hidden]; with
+    the weight of the layer `projection` the second one is its result under the name `projected`."""
+    net.output("last_hidden_state", x)
+    if net.has(f"{projection}.weight"):
+        net.output(projected, linear(net, pooled, projection))
+    else:
+        net.output("pooler_output", pooled)

@@ -10,22 +10,20 @@ from ...runtime.contract.architecture import Architecture, Below, Part, Task
 from ...runtime.contract.part_graph import add_part
 from ...runtime.contract.part_rows import plain_weights
 from ...runtime.ir.graph import Value
-from ..layers.linear import embedding
 from ..pipelines.multimodal.image_to_text_tasks import run_image_to_text
 from ..schema.network_hyperparameters import VISUAL_QUESTION_ANSWERING, Stated
+from ..seq2seq.blip_text import DECODER, decode, read, text_rows
 from ..seq2seq.cross_encoder import CrossEncoder
 from ..seq2seq.tasks import encoder_decoder_graphs
-from ..seq2seq.transformer import Family
-from .blip import DECODER, VISION, decode, text_rows
 
-CLASS = "BlipForQuestionAnswering"
+VISION, CLASS = "vision", "BlipForQuestionAnswering"
 
 
 def encode(net: CrossEncoder) -> Value:
     """The hidden states of a question about a picture."""
     net.source = add_part(net.graph, net.config, net.weights, VISION)["last_hidden_state"]
     net.begin()
-    return Family(pre_norm=False, eps=net.config.eps).decoded(net, embedding(net, net.ids, "encoder.embed"), "encoder")
+    return read(net)
 
 
 def questions(source: Mapping[str, Any]) -> bool:

@@ -8,21 +8,19 @@ from ...runtime.contract.hyperparameter import SIZE, word
 from ...runtime.contract.part_graph import add_part
 from ...runtime.contract.part_rows import plain_weights
 from ...runtime.ir.graph import Value
-from ..layers.encoder import Encoder
+from ..layers.encoder import Encoder, placed
 from ..layers.linear import embedding, linear
 from ..layers.norm import layer_norm
-from ..layers.placeholder_rows import placed
 from ..pipelines.multimodal.image_to_text_tasks import run_image_to_text
 from ..schema.encoder_weights import norm
-from ..schema.network_hyperparameters import IMAGE_TO_TEXT, Stated
-from ..seq2seq.bart import PLAIN
+from ..schema.network_hyperparameters import IMAGE_TO_TEXT, PADDINGS, Stated
 from ..seq2seq.tasks import encoder_decoder_graphs
-from ..vision.davit import SETTINGS
+from ..seq2seq.transformer import POST_NORM
 
 VISION, PROJECTOR = "vision", "model.multi_modal_projector."
 WIDTH, EPS = "vision.hidden", 1e-5
 STAGE_KEYS = tuple(
-    Key(f"{VISION}.{own}", f"vision_config.{theirs}", f"vision_config.{theirs}", default, SETTINGS)
+    Key(f"{VISION}.{own}", f"vision_config.{theirs}", f"vision_config.{theirs}", default, PADDINGS)
     for own, theirs, default in (
         ("patches", "patch_size", [7, 3, 3, 3]),
         ("strides", "patch_stride", [4, 2, 2, 2]),
@@ -68,7 +66,7 @@ def encode(net: Encoder) -> Value:
     """The hidden states of a picture and a prompt."""
     features = image_features(net)
     net.begin()
-    return PLAIN.read(net, placed(net, embedding(net, net.ids, "embed"), features, net.config.image_token))
+    return POST_NORM.read(net, placed(net, embedding(net, net.ids, "embed"), features, net.config.image_token))
 
 
 ARCHITECTURES = (
@@ -85,7 +83,7 @@ ARCHITECTURES = (
             *STAGE_KEYS,
         ),
         plain_weights(WEIGHTS),
-        (Task(IMAGE_TO_TEXT, encoder_decoder_graphs(Encoder, encode, PLAIN.decode), run_image_to_text),),
+        (Task(IMAGE_TO_TEXT, encoder_decoder_graphs(Encoder, encode, POST_NORM.decode), run_image_to_text),),
         prefixes=(),
         ignored=(r"^lm_head\.weight$",),
         parts={

@@ -3,13 +3,12 @@ that writes their text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from ...runtime.contract.architecture import Architecture, Config, Key, Part, Task, Weight
+from ...runtime.contract.architecture import Architecture, Key, Part, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, SIZE, flag
 from ...runtime.contract.part_graph import add_part
-from ...runtime.ir.graph import Graph, Value
+from ...runtime.ir.graph import Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.linear import linear
 from ..layers.net import Net
@@ -18,11 +17,9 @@ from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, act, matrix
 from ..schema.network_hyperparameters import IMAGE_FEATURES, IMAGE_TO_TEXT, Stated
 from ..seq2seq.decoder import CrossDecoder
 from ..seq2seq.tasks import encoder_decoder_graphs
-from ..seq2seq.transformer import POSITIONS, Family, fairseq_sinusoids, layer_weights
+from ..seq2seq.transformer import OFFSET, POSITIONS, POST_NORM, Family, fairseq_sinusoids, layer_weights
 
 ENCODER, BRIDGE = "vision", "enc_to_dec_proj"
-OFFSET = 2
-"""Rows of learned positions before that of the first token."""
 KEYS = (
     Key("vocab", "vocab_size", (), 50265, COUNT),
     Key("positions", "max_position_embeddings", (), 512, POSITIONS),
@@ -64,6 +61,13 @@ DECODER = Architecture(
             shape=("learned_rows", "hidden"),
             when=lambda config, i: bool(config.learned),
         ),
+        Weight(
+            "decoder.positions.weight",
+            shape=("padded_rows", "hidden"),
+            optional=True,
+            when=lambda config, i: not config.learned,
+            compute=lambda config: StoredTensor.of(fairseq_sinusoids(config)),
+        ),
         *(_cross(row) for row in layer_weights("decoder", "decoder_layers", "decoder_intermediate")),
         *(
             replace(row, when=lambda config, i: bool(config.embed_norm))
@@ -76,24 +80,7 @@ DECODER = Architecture(
     (),
     ignored=(r"embed_positions\.weights$", r"embed_positions\._float_tensor$"),
 )
-LEARNED, SINUSOIDS = Family(pre_norm=False, offset=OFFSET), Family(pre_norm=False, padded=True)
-
-
-class Reader(CrossDecoder):
-    """The decoder's net, with computed positions where the file stores no table."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        config: Config,
-        weights: Mapping[str, StoredTensor],
-        *,
-        fixed: bool = False,
-        padded: bool = True,
-    ) -> None:
-        if not config.learned:
-            weights = {**weights, "decoder.positions.weight": StoredTensor.of(fairseq_sinusoids(config))}
-        super().__init__(graph, config, weights, fixed=fixed, padded=padded)
+LEARNED, SINUSOIDS = POST_NORM, Family(pre_norm=False, padded=True)
 
 
 def encode(net: Net) -> Value:
@@ -115,13 +102,7 @@ ARCHITECTURES = (
         (),
         (Stated("architectures", ["VisionEncoderDecoderModel"]), Stated("is_encoder_decoder", True)),
         matrix(BRIDGE, BRIDGE, None, shape=("hidden", "vision.hidden"), optional=True),
-        (
-            Task(
-                IMAGE_TO_TEXT,
-                encoder_decoder_graphs(Net, encode, decode, padded=False, decoder_net=Reader),
-                run_image_to_text,
-            ),
-        ),
+        (Task(IMAGE_TO_TEXT, encoder_decoder_graphs(Net, encode, decode, padded=False), run_image_to_text),),
         accepts=lambda source: (source.get("decoder") or {}).get("model_type") == "trocr",
         prefixes=(),
         ignored=(),

@@ -31,6 +31,8 @@ STAGES = Listed(Integer(1, 1024), 1, 16)
 """A length for each stage of a network."""
 WIDTHS = Listed(Integer(1), 1, 16)
 """Channels of each stage."""
+PADDINGS = Listed(Integer(0, 64), 1, 16)
+"""Padding of the convolution of each stage."""
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,7 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, Vocabulary, act
 from .tasks import encoder_decoder_task, encoder_task
 from .text_heads import head_rows, head_tasks
-from .transformer import POSITIONS, Family, SameHeads, fairseq_sinusoids, layer_weights, norm_weights
-
-OFFSET = 2
-"""Rows of an embedding of positions before that of the first token, in models of fairseq."""
+from .transformer import OFFSET, POSITIONS, POST_NORM, Family, SameHeads, fairseq_sinusoids, layer_weights, norm_weights
 
 
 def rows(start: int, pad: int, activation: str = "gelu") -> tuple[Row, ...]:
@@ -142,7 +139,7 @@ def architecture(
     )
 
 
-PLAIN, MULTILINGUAL = Family(pre_norm=False, offset=OFFSET), Family(pre_norm=True, offset=OFFSET)
+PLAIN, MULTILINGUAL = POST_NORM, Family(pre_norm=True, offset=OFFSET)
 ARCHITECTURES = (
     architecture(
         "bart",

@@ -37,10 +37,9 @@ def encoder_decoder_graphs(
     decode: Callable[[CrossDecoder], None],
     *,
     padded: bool = True,
-    decoder_net: type[CrossDecoder] = CrossDecoder,
 ) -> dict[str, GraphBuilder]:
-    """Builders of both graphs; `make`: makes the encoder's net, `padded`: as of `CrossDecoder`, `decoder_net`: the
-    decoder's net, the others as of `encoder_decoder_task`."""
+    """Builders of both graphs; `make`: makes the encoder's net, `padded`: as of `CrossDecoder`, the others as of
+    `encoder_decoder_task`."""
 
     def encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         net = make(graph, config, weights)
@@ -51,7 +50,7 @@ def encoder_decoder_graphs(
                 net.output(CROSS.format(i=i, kind=kind), value)
 
     def decoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
-        decode(decoder_net(graph, config, weights, fixed=fixed, padded=padded))
+        decode(CrossDecoder(graph, config, weights, fixed=fixed, padded=padded))
 
     return {ENCODER: encoder, DECODER: decoder}
 

@@ -164,6 +164,12 @@ class Family:
         return layer_norm(net, net.Add(x, block(x, name=name)), f"{name}_norm", self.eps)
 
 
+OFFSET = 2
+"""Rows of an embedding of positions before that of the first token, in models of fairseq."""
+POST_NORM = Family(pre_norm=False, offset=OFFSET)
+"""The layers of BART."""
+
+
 def added(net: Net) -> Callable[[Value], Value] | None:
     """What is added to the logits, None if nothing is."""
     return (lambda logits: net.Add(logits, net.vector("logits.bias"))) if net.has("logits.bias") else None

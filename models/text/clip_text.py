@@ -6,8 +6,7 @@ from ...runtime.contract.architecture import FEATURE_EXTRACTION, Architecture, C
 from ...runtime.contract.hyperparameter import COUNT, SIZE, flag
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.stored_tensor import StoredTensor
-from ..layers.encoder import Encoder, pre_norm_encoder
-from ..layers.linear import linear
+from ..layers.encoder import Encoder, pre_norm_encoder, tower_outputs
 from ..pipelines.encoder_tasks import Head, encoder_tasks
 from ..schema.clip.towers import text_keys, text_weights
 from ..schema.network_hyperparameters import image_act
@@ -49,15 +48,11 @@ def build(net: Encoder) -> Value:
 def vectors(net: Encoder, x: Value) -> None:
     """Outputs ``last_hidden_state`` [batch, length, hidden], and ``pooler_output`` [batch, hidden]: the end token of
     each text. With a projection the second one is ``text_embeds`` [batch, projection]."""
-    net.output("last_hidden_state", x)
     ends = net.ids
     if net.config.end != LEGACY_END:
         ends = net.Cast(net.Equal(ends, net.Constant(value_int=net.config.end)), to=6)
     pooled = net.GatherND(x, net.ArgMax(ends, axis=1), batch_dims=1)
-    if net.has("projection.weight"):
-        net.output("text_embeds", linear(net, pooled, "projection"))
-    else:
-        net.output("pooler_output", pooled)
+    tower_outputs(net, x, pooled, "projection", "text_embeds")
 
 
 ARCHITECTURES = (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ...runtime.contract.architecture import MODEL, Architecture, Task
 from ...runtime.contract.naming import Module
-from ...runtime.ir.graph import Value
+from ..layers.encoder import tower_outputs
 from ..layers.image.image_net import ImageNet
 from ..layers.image.vision_transformer import features, pool
-from ..layers.linear import linear
 from ..pipelines.image.image_tasks import image_graph, run_image_model
 from ..schema.clip.towers import settle_vision, vision_keys, vision_modules
 from ..schema.network_hyperparameters import IMAGE_FEATURES
@@ -25,13 +24,8 @@ MODULES = vision_modules(
 def vectors(net: ImageNet) -> None:
     """Outputs ``last_hidden_state`` [batch, 1 + patches, hidden], and ``pooler_output`` [batch, hidden]: the normalized
     class token. With a projection the second one is ``image_embeds`` [batch, projection]."""
-    x: Value = features(net)
-    net.output("last_hidden_state", x)
-    pooled = pool(net, x)
-    if net.has("visual_projection.weight"):
-        net.output("image_embeds", linear(net, pooled, "visual_projection"))
-    else:
-        net.output("pooler_output", pooled)
+    x = features(net)
+    tower_outputs(net, x, pool(net, x), "visual_projection", "image_embeds")
 
 
 ARCHITECTURES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ...runtime.base.errors import FormatError
 from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task
-from ...runtime.contract.hyperparameter import COUNT, Integer, Listed
+from ...runtime.contract.hyperparameter import COUNT, Integer
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -16,11 +16,9 @@ from ..layers.image.windows import cut, joined, padded, partitioned
 from ..layers.linear import linear
 from ..layers.norm import layer_norm
 from ..pipelines.image.image_tasks import image_graph, run_image_model
-from ..schema.network_hyperparameters import IMAGE_FEATURES, STAGES, depths_of, image_act, norm_eps
+from ..schema.network_hyperparameters import IMAGE_FEATURES, PADDINGS, STAGES, depths_of, image_act, norm_eps
 
 BLOCK = "blocks.{s}.{b}."
-SETTINGS = Listed(Integer(0, 64), 1, 16)
-"""A length for each stage, which may be zero."""
 KEYS = (
     Key("widths", "embed_dim", "embedding_lengths", [128, 256, 512, 1024], STAGES),
     Key("depths", "depths", "depths", [1, 1, 9, 1], STAGES),
@@ -28,7 +26,7 @@ KEYS = (
     Key("groups", "num_groups", "attention.group_counts", [4, 8, 16, 32], STAGES),
     Key("patches", "patch_size", "patch_sizes", [7, 3, 3, 3], STAGES),
     Key("strides", "patch_stride", "patch_strides", [4, 2, 2, 2], STAGES),
-    Key("paddings", "patch_padding", "patch_paddings", [3, 1, 1, 1], SETTINGS),
+    Key("paddings", "patch_padding", "patch_paddings", [3, 1, 1, 1], PADDINGS),
     Key("window", "window_size", "window_size", 12, Integer(1, 64)),
     Key("projection", "projection_dim", "projection_length", 1024, COUNT),
     Key("positions", "max_position_embeddings", "position_count", 50, COUNT),

@@ -16,7 +16,6 @@ from ...tokenizer.readers.locate import settings
 from ..image.image_pipeline import ImagePipeline, listed, named_edges
 from ..task_model import Progress
 from .image_to_text import TEXT
-from .task_prompt_model import TaskPromptModel
 
 CAPTION = "<CAPTION>"
 FILE, RULES = "processor_config.json", "post_processor_config"
@@ -57,9 +56,9 @@ TASKS = {
 
 
 class TaskPrompts(ImagePipeline):
-    """Answers a task token about pictures."""
+    """Answers a task token about pictures, with a `TaskPromptModel`."""
 
-    _model: TaskPromptModel
+    _model: Any
 
     def predict(
         self,
