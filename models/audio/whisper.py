@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...runtime.contract.architecture import Architecture, Config, Key, RunOptions, Task, Weight
+from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, RunOptions, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, SIZE, Integer, Only
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.audio.feature_encoder import FeatureEncoder
-from ..schema.audio_hyperparameters import SPEECH_RECOGNITION, own_keys, own_names
+from ..pipelines.audio.audio_tasks import run_audio_model
+from ..schema.audio_hyperparameters import AUDIO_FEATURES, SPEECH_RECOGNITION, own_keys, own_names
 from ..schema.hyperparameters import LAYERS, OWN_HEAD_DIM, act, matrix
 from ..seq2seq.alignment_decoder import ALIGNMENT, AlignmentDecoder
 from ..seq2seq.decoder import DECODER, ENCODER, WITH_PAST
@@ -97,6 +98,33 @@ def run_exported_speech(graphs: Mapping[str, Graph], options: RunOptions) -> Spe
     return SpeechModel(graphs[ENCODER], decoder, replace(options, task=SPEECH_RECOGNITION))
 
 
+def hidden_states(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
+    """``last_hidden_state`` [batch, frames / 2, hidden] of ``input_features``."""
+    net = FeatureEncoder(graph, config, weights)
+    net.output("last_hidden_state", WHISPER.encode(net))
+
+
+VOXTRAL_ENCODER = Architecture(
+    "voxtral_encoder",
+    "Voxtral's audio encoder",
+    ("voxtral_encoder",),
+    (),
+    (
+        Key("bands", "num_mel_bins", (), 128, BANDS),
+        Key("source_positions", "max_source_positions", (), 1500, POSITIONS),
+        Key("hidden", "hidden_size", (), 1280, COUNT),
+        Key("layers", "num_hidden_layers", (), 32, LAYERS),
+        Key("heads", "num_attention_heads", (), 20, COUNT),
+        OWN_HEAD_DIM,
+        Key("intermediate", "intermediate_size", (), 5120, COUNT),
+        act("gelu", "activation_function"),
+        Key("scaled", "scale_embedding", (), False, Only(False)),
+    ),
+    tuple(row for row in WEIGHTS if row.name.startswith("encoder.")),
+    (Task(AUDIO_FEATURES, {MODEL: hidden_states}, run_audio_model),),
+    ignored=(),
+)
+
 ARCHITECTURES = (
     Architecture(
         "whisper",
@@ -117,4 +145,5 @@ ARCHITECTURES = (
         prefixes=("model.",),
         ignored=(r"^proj_out\.weight$",),
     ),
+    VOXTRAL_ENCODER,
 )

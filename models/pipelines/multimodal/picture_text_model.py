@@ -124,7 +124,7 @@ class PictureTextModel(EncoderDecoderModel):
         """UsageError for token ids that do not fit the pictures."""
 
     def write(
-        self, pixel_values: np.ndarray, prompts: Sequence[str | Sequence[int]] | None = None, **options: Any
+        self, pixel_values: np.ndarray, prompts: Sequence[str | Sequence[int]] | None = None, /, **options: Any
     ) -> list[Generation]:
         """The text of each prepared image.
 

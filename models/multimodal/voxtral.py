@@ -1,0 +1,69 @@
+"""Voxtral (Mistral AI 2025, arXiv:2507.13264): Whisper's encoder, whose frames two linear layers put among the tokens
+of a language model, four as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...runtime.contract.architecture import Architecture, Below, Config, Key, Part
+from ...runtime.contract.hyperparameter import SIZE
+from ...runtime.contract.part_graph import add_part
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.stored_tensor import StoredTensor
+from ..layers.audio.feature_encoder import FEATURES
+from ..layers.linear import linear
+from ..layers.mlp import ACTIVATIONS
+from ..layers.net import Net
+from ..pipelines.multimodal.multimodal_tasks import TEXT, multimodal_task
+from ..pipelines.multimodal.prompts.marked_sounds import sound_prompt
+from ..pipelines.multimodal.prompts.prompt_rules import Modality, PromptRules
+from ..schema.hyperparameters import act, matrix
+from ..schema.language_part import LANGUAGE_MODEL
+from ..schema.network_hyperparameters import Stated
+
+AUDIO, ENCODER, HIDDEN = "audio", "audio_encoder", "text.hidden"
+AUDIO_TEXT = "audio-text-to-text"
+"""Hugging Face's name of the task."""
+
+
+def audio_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
+    """``audio_features`` [batch, tokens, hidden of the text] of ``input_features``, whose frames fill the tokens."""
+    net = Net(graph, config, weights)
+    x = add_part(graph, config, weights, AUDIO)["last_hidden_state"]
+    x = linear(net, net.Reshape(x, [0, -1, config.values[f"{AUDIO}.intermediate"]]), "projector.linear_1")
+    net.output("audio_features", linear(net, ACTIVATIONS[config.act](net, x), "projector.linear_2"))
+
+
+RULES = PromptRules(modalities=(Modality(ENCODER, (FEATURES,), "audio_token", "recording"),), processor=sound_prompt)
+ARCHITECTURES = (
+    Architecture(
+        "voxtral",
+        "Voxtral",
+        ("voxtral",),
+        ("voxtral",),
+        (
+            Stated("architectures", ["VoxtralForConditionalGeneration"]),
+            Key("audio_token", "audio_token_id", "audio_token_id", 24, SIZE, at_most=("text.vocab",)),
+            act("gelu", "projector_hidden_act"),
+        ),
+        tuple(
+            row
+            for name, width in (("linear_1", f"{AUDIO}.intermediate"), ("linear_2", HIDDEN))
+            for row in matrix(
+                f"projector.{name}",
+                (f"multi_modal_projector.{name}", f"model.multi_modal_projector.{name}"),
+                f"projector.{name}",
+                shape=(HIDDEN, width),
+            )
+        ),
+        (multimodal_task({ENCODER: audio_encoder}, RULES, AUDIO_TEXT),),
+        parts={
+            AUDIO: Part(
+                "voxtral_encoder",
+                "audio_config",
+                (Below("audio_tower.", "model.encoder."), Below("model.audio_tower.", "model.encoder.")),
+            ),
+            TEXT: LANGUAGE_MODEL,
+        },
+    ),
+)
