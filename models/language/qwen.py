@@ -48,6 +48,7 @@ def build(net: Decoder) -> None:
     for i, window in enumerate(config.windows):
         x = net.Add(x, self_attention(net, norm(net, x, f"layers.{i}.attn_norm"), i, rotary, window=window))
         x = net.Add(x, gated(net, norm(net, x, f"layers.{i}.mlp_norm"), f"layers.{i}.mlp", config.act))
+        x = net.with_features(x, i)
     net.end(x, norm)
 
 

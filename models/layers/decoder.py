@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     Limit = Callable[[Value, Value], Value]
 
 CACHE_POSITION, EMBEDS = "cache_position", "inputs_embeds"
+DEEPSTACK = "deepstack_features"
+"""Inputs that are added behind the first layers: features of a picture by further layers of its encoder."""
 LAST = "last_logits"
 """Logits of the last token only, for generation, in addition to the logits of all tokens; fixed caches only."""
 LENGTH, PAST, TOTAL = "sequence_length", "past_sequence_length", "total_sequence_length"
@@ -104,6 +106,16 @@ class Decoder(Net):
         if not self.embeds:
             return self.ids
         return self.once("token_ids", lambda: self.input("input_ids", "i64", ("batch_size", LENGTH)))
+
+    def with_features(self, x: Value, i: int) -> Value:
+        """Hidden states behind layer `i`; behind the first layers, of which the hyper-parameter `deepstack` says how
+        many, plus the input ``deepstack_features.I`` [batch, length, hidden] (DeepStack; Meng et al. 2024,
+        arXiv:2406.04334)."""
+        if not self.embeds or i >= (self.config.values.get("deepstack") or 0):
+            return x
+        shape = ("batch_size", LENGTH, self.config.hidden)
+        value: Value = self.Add(x, self.input(f"{DEEPSTACK}.{i}", "f32", shape))
+        return value
 
     def past(self, name: str, shape: tuple[Dim, ...]) -> Value:
         """Declare the input ``past_NAME``, a state before this run. It starts as zeros; a dimension `PAST` starts at

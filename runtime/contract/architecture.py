@@ -388,6 +388,8 @@ class Part:
         weights: names in files of transformers, the one that is written first; `place` and a dot if left out.
         graphs: how names of its graphs begin among the graphs of the whole, if these are a graph each.
         optional: whether a file may lack it.
+        flat: the `model_type` of the part in files that have its hyper-parameters at the top of config.json, without
+            `place`; None if no file has.
     """
 
     architecture: Architecture | str | None
@@ -395,6 +397,7 @@ class Part:
     weights: tuple[Below, ...] = ()
     graphs: str | None = None
     optional: bool = False
+    flat: str | None = None
 
     @property
     def names(self) -> tuple[Below, ...]:

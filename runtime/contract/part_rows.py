@@ -44,6 +44,8 @@ def stated_of(part: Part, names: str, source: Mapping[str, Any]) -> Mapping[str,
     if not part.place:
         return source
     found: Mapping[str, Any] = checked(part.place, value_at(source, part.place) or {}, mapping)
+    if part.flat is not None and not found:
+        found = {**{key: source[key] for key in source if key != "architectures"}, "model_type": part.flat}
     own = part.architecture
     return own.completed(found, nested=True) if isinstance(own, Architecture) else found
 

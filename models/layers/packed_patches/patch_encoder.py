@@ -1,0 +1,92 @@
+"""Vision transformer on packed patches, with rotary positions along both axes.
+
+Its inputs are ``pixel_values`` f32 [patches, channels x frames x height x width], which transformers' processors make,
+and ``grid_thw`` i64 [pictures, 3]. The weights have the names of `models/schema/patch_encoder.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from ....runtime.contract.architecture import Config
+from ....runtime.ir.graph import Graph, Value
+from ....runtime.tensor.stored_tensor import StoredTensor
+from ..linear import linear
+from ..mlp import gated, plain
+from ..net import Net
+from ..rope import inverse
+from .patch_grid import PatchGrid
+
+GRID = "grid_thw"
+THETA = 1e4
+Norm = Callable[[Net, Value, str], Value]
+
+
+class PatchEncoder(Net):
+    """A net with the inputs of packed patches.
+
+    Args:
+        merge: the side of the squares of patches in whose order the patches are.
+
+    Attributes:
+        grid: where the patches are.
+    """
+
+    def __init__(self, graph: Graph, config: Config, weights: Mapping[str, StoredTensor], merge: int) -> None:
+        super().__init__(graph, config, weights)
+        width = config.channels * config.values.get("frames", 1) * config.patch**2
+        self.pixels = self.input("pixel_values", "f32", ("patches", width))
+        self.sizes = self.input(GRID, "i64", ("pictures", 3))
+        self.grid = self.grid_of(merge)
+
+    def grid_of(self, merge: int) -> PatchGrid:
+        """The grid of patches in the order of squares of `merge` x `merge`."""
+        return PatchGrid(self, self.sizes, self.Shape(self.pixels, start=0, end=1), merge)
+
+    def embedded(self) -> Value:
+        """Patches by a linear layer, [patches, hidden]."""
+        return linear(self, self.pixels, "patch_embed")
+
+    def rotation(self) -> tuple[Value, Value]:
+        """Cosines and sines [1, patches, head size / 2]: the first half of the angles are those of rows."""
+        half = self.config.hidden // self.config.heads // 2
+        frequencies = self.constant(inverse(half, THETA))
+        places = (self.grid.rows, self.grid.columns)
+        angles = [self.Mul(self.Cast(self.Unsqueeze(axis, [1]), to=1), frequencies) for axis in places]
+        both = self.Unsqueeze(self.Concat(*angles, axis=1), [0])
+        return self.Cos(both), self.Sin(both)
+
+    def layers(self, x: Value, norm: Norm, mask: Callable[[int], Value]) -> Iterator[Value]:
+        """The hidden states [1, patches, hidden] behind each pre-norm layer, of `x` [patches, hidden]; `mask`: which
+        patches see each other in a layer."""
+        kind = self.config.act
+        rotation = self.rotation()
+        x = self.Unsqueeze(x, [0])
+        for i in range(self.config.layers):
+            name = f"blocks.{i}"
+            x = self.Add(x, self._attention(norm(self, x, f"{name}.norm1"), f"{name}.attn", rotation, mask(i)))
+            feed_forward = gated if self.has(f"{name}.mlp.gate.weight") else plain
+            x = self.Add(x, feed_forward(self, norm(self, x, f"{name}.norm2"), f"{name}.mlp", kind))
+            yield x
+
+    def _attention(self, x: Value, name: str, rotation: tuple[Value, Value], mask: Value) -> Value:
+        heads, width = self.config.heads, self.config.hidden
+        if self.has(f"{name}.qkv.weight"):
+            q, k, v = self.split(linear(self, x, f"{name}.qkv"), [width] * 3)
+        else:
+            q, k, v = (linear(self, x, f"{name}.{part}") for part in "qkv")
+        q, k = (self.RotaryEmbedding(item, *rotation, num_heads=heads) for item in (q, k))
+        y = self.Attention(q, k, v, mask, q_num_heads=heads, kv_num_heads=heads)
+        return linear(self, y, f"{name}.o")
+
+    def merged(self, x: Value, name: str, norm: Norm, *, norm_first: bool = True) -> Value:
+        """Squares of patches as one token each, [tokens, width], by two linear layers ``NAME.up`` and ``NAME.down``;
+        `norm_first`: whether ``NAME.norm`` is of single patches."""
+        square = self.config.merge**2 * self.config.hidden
+
+        def joined(y: Value) -> Value:
+            value: Value = self.Reshape(y, [-1, square])
+            return value
+
+        y = joined(norm(self, x, f"{name}.norm")) if norm_first else norm(self, joined(x), f"{name}.norm")
+        return plain(self, y, name, "gelu")

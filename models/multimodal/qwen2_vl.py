@@ -1,0 +1,65 @@
+"""Qwen2-VL (Wang et al. 2024, arXiv:2409.12191), Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923) and Qwen3-VL (Bai et al.
+2025, arXiv:2511.21631): pictures of any size among the tokens of a language model that rotates by time, row and
+column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...runtime.contract.architecture import Architecture, Config
+from ...runtime.contract.part_graph import add_part
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.stored_tensor import StoredTensor
+from ..layers.net import Net
+from ..pipelines.multimodal.multimodal_tasks import TEXT, VISION_ENCODER, multimodal_task
+from ..pipelines.multimodal.prompts.patch_pictures import PatchRules, patch_pictures
+from ..pipelines.multimodal.prompts.patch_positions import GRID, encoded_by_grid, grid_positions
+from ..pipelines.multimodal.prompts.prompt_rules import Modality, PromptRules
+from ..schema.network_hyperparameters import Stated
+from ..schema.patch_language import VISION, language_model, vision_keys, visual
+from ..schema.rope.multimodal_rope import MultimodalRope
+
+
+def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
+    """``image_features`` [tokens, hidden of the text] of patches, and ``deepstack_features.J`` of encoders that have
+    them."""
+    net = Net(graph, config, weights)
+    features = add_part(graph, config, weights, VISION)
+    net.output("image_features", features.pop("pooler_output"))
+    for name, value in features.items():
+        net.output(name, value)
+
+
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
+    """Tell the language model behind how many layers it adds features."""
+    config.values["text.deepstack"] = len(config.values.get("vision.deepstack") or ())
+
+
+def _architecture(kind: str, title: str, cls: str, rope: MultimodalRope, rules: PatchRules) -> Architecture:
+    processor = patch_pictures(rules, "<|vision_start|>", "<|vision_end|>")
+    prompts = PromptRules((Modality(arrays=("pixel_values", GRID), encode=encoded_by_grid),), processor, grid_positions)
+    return Architecture(
+        kind,
+        title,
+        (kind,),
+        (),
+        (Stated("architectures", [f"{cls}ForConditionalGeneration"]), *vision_keys(151652), rope),
+        (),
+        (multimodal_task({VISION_ENCODER: vision_encoder}, prompts),),
+        settle=settle,
+        parts={VISION: visual(f"{kind}_vision"), TEXT: language_model(None if rope.interleaved else f"{kind}_text")},
+    )
+
+
+QWEN2_PIXELS = PatchRules((56 * 56, 28 * 28 * 1280))
+ARCHITECTURES = (
+    _architecture("qwen2_vl", "Qwen2-VL", "Qwen2VL", MultimodalRope((16, 24, 24)), QWEN2_PIXELS),
+    _architecture("qwen2_5_vl", "Qwen2.5-VL", "Qwen2_5_VL", MultimodalRope((16, 24, 24)), QWEN2_PIXELS),
+    _architecture(
+        "qwen3_vl",
+        "Qwen3-VL",
+        "Qwen3VL",
+        MultimodalRope((24, 20, 20), interleaved=True),
+        PatchRules((1 << 16, 1 << 24), patch=16),
+    ),
+)
