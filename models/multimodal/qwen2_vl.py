@@ -1,5 +1,5 @@
-"""Qwen2-VL (Wang et al. 2024, arXiv:2409.12191), Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923) and Qwen3-VL (Bai et al.
-2025, arXiv:2511.21631): pictures of any size among the tokens of a language model that rotates by time, row and
+"""Qwen2-VL (Wang et al. 2024, arXiv:2409.12191), Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923) and Qwen3-VL (Bai et
+al. 2025, arXiv:2511.21631): pictures of any size among the tokens of a language model that rotates by time, row and
 column."""
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from ...runtime.contract.part_graph import add_part
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.net import Net
-from ..pipelines.multimodal.multimodal_tasks import TEXT, VISION_ENCODER, multimodal_task
+from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
 from ..pipelines.multimodal.prompts.patch_pictures import PatchRules, patch_pictures
 from ..pipelines.multimodal.prompts.patch_positions import GRID, encoded_by_grid, grid_positions
-from ..pipelines.multimodal.prompts.prompt_rules import Modality, PromptRules
+from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Modality, PromptRules
 from ..schema.network_hyperparameters import Stated
 from ..schema.patch_language import VISION, language_model, vision_keys, visual
 from ..schema.rope.multimodal_rope import MultimodalRope
@@ -45,7 +45,8 @@ def _architecture(kind: str, title: str, cls: str, rope: MultimodalRope, rules: 
         (),
         (Stated("architectures", [f"{cls}ForConditionalGeneration"]), *vision_keys(151652), rope),
         (),
-        (multimodal_task({VISION_ENCODER: vision_encoder}, prompts),),
+        (multimodal_task({VISION_ENCODER: vision_encoder}, prompts), TEXT_FEATURES),
+        accepts=writes_text,
         settle=settle,
         parts={VISION: visual(f"{kind}_vision"), TEXT: language_model(None if rope.interleaved else f"{kind}_text")},
     )

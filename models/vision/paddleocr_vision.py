@@ -1,5 +1,5 @@
-"""Image encoder of PaddleOCR-VL (Cui et al. 2025, arXiv:2510.14528): SigLIP's layers on pictures of any size (NaViT), with
-interpolated learned positions besides rotary ones."""
+"""Image encoder of PaddleOCR-VL (Cui et al. 2025, arXiv:2510.14528): SigLIP's layers on pictures of any size (NaViT),
+with interpolated learned positions besides rotary ones."""
 
 from __future__ import annotations
 

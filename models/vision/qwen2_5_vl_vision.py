@@ -1,5 +1,5 @@
-"""Image encoder of Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923): patches see those of their window, in a few layers the
-whole frame; RMSNorm and gated feed-forward networks."""
+"""Image encoder of Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923): patches see those of their window,
+in a few layers the whole frame; RMSNorm and gated feed-forward networks."""
 
 from __future__ import annotations
 

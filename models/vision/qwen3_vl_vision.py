@@ -1,5 +1,5 @@
-"""Image encoder of Qwen3-VL (Bai et al. 2025, arXiv:2511.21631): interpolated learned positions besides rotary ones, and
-features of several layers, which the language model adds behind its first layers (DeepStack)."""
+"""Image encoder of Qwen3-VL (Bai et al. 2025, arXiv:2511.21631): interpolated learned positions besides rotary ones,
+and features of several layers, which the language model adds behind its first layers (DeepStack)."""
 
 from __future__ import annotations
 

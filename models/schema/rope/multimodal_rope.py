@@ -1,5 +1,5 @@
-"""Multimodal RoPE (M-RoPE; Wang et al. 2024, arXiv:2409.12191): how many rotated pairs have the position in time, the row
-and the column of a picture."""
+"""Multimodal RoPE (M-RoPE; Wang et al. 2024, arXiv:2409.12191): how many rotated pairs have the position in time, the
+row and the column of a picture."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,7 @@ from .....runtime.base.dataclass import dataclass
 from .....runtime.base.errors import FormatError, UsageError
 from .marked_pictures import MarkedPictures, token_text
 from .patch_positions import GRID
-from .prompt_rules import Arrays
-
-if TYPE_CHECKING:
-    from ..multimodal_language_model import MultimodalLanguageModel
+from .prompt_rules import Arrays, PromptModel
 
 MAX_RATIO, MAX_PIXELS = 200, 1 << 26
 """The longer edge by the shorter one at most, and the most pixels that a picture is resized to, whatever files say."""
@@ -99,7 +96,7 @@ class PatchRules:
         return copies.reshape(rows * columns, -1), [1, rows, columns]
 
 
-def _expanded(model: MultimodalLanguageModel, images: Sequence[Any], *, rules: PatchRules) -> tuple[Arrays, list[str]]:
+def _expanded(model: PromptModel, images: Sequence[Any], *, rules: PatchRules) -> tuple[Arrays, list[str]]:
     """Patches and grids of all pictures, and the placeholders of each."""
     from ....preprocess.picture import picture_of
     from ....preprocess.stated_preparation import stated_preparation, stated_settings

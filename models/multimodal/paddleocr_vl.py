@@ -1,0 +1,81 @@
+"""PaddleOCR-VL (Cui et al. 2025, arXiv:2510.14528): patches of pictures of any size, squares of 2 x 2 as one token,
+among the tokens of an ERNIE 4.5 that rotates halves by time, row and column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...runtime.contract.architecture import Architecture, Config
+from ...runtime.contract.part_graph import add_part
+from ...runtime.ir.graph import Graph
+from ...runtime.tensor.stored_tensor import StoredTensor
+from ..language.llama import ARCHITECTURES as LLAMA
+from ..layers.mlp import plain
+from ..layers.net import Net
+from ..layers.norm import layer_norm
+from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
+from ..pipelines.multimodal.prompts.patch_pictures import PatchRules, patch_pictures
+from ..pipelines.multimodal.prompts.patch_positions import GRID, encoded_by_grid, grid_positions
+from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Modality, PromptRules
+from ..schema.hyperparameters import matrix
+from ..schema.network_hyperparameters import Stated
+from ..schema.patch_language import VISION, language_model, vision_keys, visual
+from ..schema.rope.multimodal_rope import MultimodalRope
+
+SQUARE, TYPE = "vision.merge*vision.merge*vision.hidden", "paddleocr_vl_text"
+TEXT_DEFAULTS = {
+    "vocab_size": 103424, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 18,
+    "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 128, "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+}  # fmt: skip
+LANGUAGE_MODEL = replace(
+    LLAMA[0],
+    name="paddleocr_text",
+    title="PaddleOCR-VL text",
+    model_types=(TYPE,),
+    gguf=(),
+    nested_defaults={TYPE: TEXT_DEFAULTS},
+)
+
+
+def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
+    """``image_features`` [tokens, hidden of the text] of patches."""
+    net = Net(graph, config, weights)
+    x = layer_norm(net, add_part(graph, config, weights, VISION)["last_hidden_state"], "projector.norm", 1e-5)
+    width = config.values["vision.merge"] ** 2 * config.values["vision.hidden"]
+    net.output("image_features", plain(net, net.Reshape(x, [-1, width]), "projector", "gelu"))
+
+
+def _projector(name: str, theirs: str, *shape: str) -> tuple:
+    return matrix(f"projector.{name}", (f"mlp_AR.{theirs}", f"model.projector.{theirs}"), None, shape=shape)
+
+
+RULES = PromptRules(
+    (Modality(arrays=("pixel_values", GRID), encode=encoded_by_grid),),
+    patch_pictures(
+        PatchRules((384 * 384, 1536 * 1536), frames=1, squares=False, enlarged=True), "<|IMAGE_START|>", "<|IMAGE_END|>"
+    ),
+    grid_positions,
+)
+ARCHITECTURES = (
+    Architecture(
+        "paddleocr_vl",
+        "PaddleOCR-VL",
+        ("paddleocr_vl",),
+        (),
+        (
+            Stated("architectures", ["PaddleOCRVLForConditionalGeneration"]),
+            *vision_keys(101305),
+            MultimodalRope((16, 24, 24)),
+        ),
+        (
+            *_projector("norm", "pre_norm", "vision.hidden"),
+            *_projector("up", "linear_1", SQUARE, SQUARE),
+            *_projector("down", "linear_2", "text.hidden", SQUARE),
+        ),
+        (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
+        accepts=writes_text,
+        parts={VISION: visual("paddleocr_vision"), TEXT: replace(language_model(TYPE), architecture=LANGUAGE_MODEL)},
+    ),
+)
