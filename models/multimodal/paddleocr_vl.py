@@ -53,9 +53,7 @@ def _projector(name: str, theirs: str, *shape: str) -> tuple:
 
 RULES = PromptRules(
     (Modality(arrays=("pixel_values", GRID), encode=encoded_by_grid),),
-    patch_pictures(
-        PatchRules((384 * 384, 1536 * 1536), frames=1, squares=False, enlarged=True), "<|IMAGE_START|>", "<|IMAGE_END|>"
-    ),
+    patch_pictures(PatchRules(frames=1, squares=False), "<|IMAGE_START|>", "<|IMAGE_END|>"),
     grid_positions,
 )
 ARCHITECTURES = (

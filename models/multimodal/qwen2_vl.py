@@ -52,15 +52,10 @@ def _architecture(kind: str, title: str, cls: str, rope: MultimodalRope, rules: 
     )
 
 
-QWEN2_PIXELS = PatchRules((56 * 56, 28 * 28 * 1280))
 ARCHITECTURES = (
-    _architecture("qwen2_vl", "Qwen2-VL", "Qwen2VL", MultimodalRope((16, 24, 24)), QWEN2_PIXELS),
-    _architecture("qwen2_5_vl", "Qwen2.5-VL", "Qwen2_5_VL", MultimodalRope((16, 24, 24)), QWEN2_PIXELS),
+    _architecture("qwen2_vl", "Qwen2-VL", "Qwen2VL", MultimodalRope((16, 24, 24)), PatchRules()),
+    _architecture("qwen2_5_vl", "Qwen2.5-VL", "Qwen2_5_VL", MultimodalRope((16, 24, 24)), PatchRules()),
     _architecture(
-        "qwen3_vl",
-        "Qwen3-VL",
-        "Qwen3VL",
-        MultimodalRope((24, 20, 20), interleaved=True),
-        PatchRules((1 << 16, 1 << 24), patch=16),
+        "qwen3_vl", "Qwen3-VL", "Qwen3VL", MultimodalRope((24, 20, 20), interleaved=True), PatchRules(patch=16)
     ),
 )

@@ -5,6 +5,7 @@ Files leave out what their class has by default; `KINDS` has the defaults of eac
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +13,18 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError
 from .checked_settings import finite, integer, per_channel, positive
 from .preparation import BICUBIC, BILINEAR, HAMMING, LANCZOS, Padding, Preparation
-from .resize_rules import Divisible, EdgesWithin, Exact, LongestEdge, Multiples, PatchGrid, Rule, ShortestEdge, Within
+from .resize_rules import (
+    Divisible,
+    EdgesWithin,
+    Exact,
+    LongestEdge,
+    Multiples,
+    PatchGrid,
+    PixelRange,
+    Rule,
+    ShortestEdge,
+    Within,
+)
 
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = {"image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}
@@ -207,6 +219,21 @@ def _sam(said: Settings) -> Rule:
     return LongestEdge(_sizes({"size": said["size"]}, "size", square=False)["longest_edge"])
 
 
+SIZES = ("shortest_edge", "longest_edge")
+"""Keys of `size` that hold the fewest and the most pixels of pictures as patches."""
+MAX_PIXELS = 1 << 26
+
+
+def _pixel_range(said: Settings, *, enlarged: bool = False) -> Rule:
+    size = said["size"]
+    fewest, most = (
+        integer(key, said.get(key) or size[name], MAX_PIXELS)
+        for key, name in zip(("min_pixels", "max_pixels"), SIZES, strict=True)
+    )
+    patch, merge = (integer(key, said.get(key, usual)) for key, usual in (("patch_size", 14), ("merge_size", 2)))
+    return PixelRange(patch * merge, fewest, most, enlarged)
+
+
 def _pixtral(said: Settings) -> Rule:
     size, patch = _sizes(said, "size", square=True), _box(_sizes(said, "patch_size", square=True))
     longest = (size["longest_edge"],) * 2 if "longest_edge" in size else _box(size)
@@ -295,12 +322,20 @@ KINDS: Mapping[str, Kind] = {
         {**CLIP, "size": {"longest_edge": 1024}, "patch_size": {"height": 16, "width": 16}, "resample": BICUBIC},
         rule=_pixtral,
     ),
+    "PaddleOCRVL": Kind(
+        {**CLIP, "do_center_crop": False, "size": {SIZES[0]: 384 * 384, SIZES[1]: 1536 * 1536}, "resample": BICUBIC},
+        rule=functools.partial(_pixel_range, enlarged=True),
+    ),
     "PoolFormer": Kind(
         {**IMAGENET, "size": {"shortest_edge": 224}, "crop_pct": 0.9, "do_center_crop": True, "resample": BICUBIC},
         square=False,
         rule=_poolformer,
     ),
     "Pvt": IMAGENET_PLAIN,
+    "Qwen2VL": Kind(
+        {**CLIP, "do_center_crop": False, "size": {SIZES[0]: 56 * 56, SIZES[1]: 28 * 28 * 1280}, "resample": BICUBIC},
+        rule=_pixel_range,
+    ),
     "RTDetr": Kind({**IMAGENET, "size": {"height": 640, "width": 640}, "do_normalize": False}, masked=True),
     "Sam": Kind(
         {**IMAGENET, "size": {"longest_edge": 1024}, "do_pad": True, "pad_size": {"height": 1024, "width": 1024}},

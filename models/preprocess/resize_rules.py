@@ -9,6 +9,7 @@ import math
 from typing import Protocol
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import FormatError
 
 Size = tuple[int, int]
 
@@ -172,3 +173,41 @@ class PatchGrid:
             height, width = math.floor(height / ratio), math.floor(width / ratio)
         rows, columns = ((length - 1) // self.patch + 1 for length in (height, width))
         return rows * self.patch, columns * self.patch
+
+
+MAX_RATIO = 200
+"""The longer edge by the shorter one at most, of pictures that become multiples of squares of patches."""
+
+
+@dataclass(frozen=True)
+class PixelRange:
+    """Both edges a multiple of `factor`, with `fewest` to `most` pixels; proportions are kept as far as possible
+    (Qwen-VL).
+
+    Attributes:
+        enlarged: whether an edge that is shorter than `factor` first becomes as long (PaddleOCR-VL).
+    """
+
+    factor: int
+    fewest: int
+    most: int
+    enlarged: bool = False
+
+    def __call__(self, height: int, width: int) -> Size:
+        """Height and width. FormatError for a picture that is too narrow."""
+        factor = self.factor
+        if self.enlarged and height < factor:
+            height, width = factor, round(width * factor / height)
+        if self.enlarged and width < factor:
+            height, width = round(height * factor / width), factor
+        if max(height, width) > MAX_RATIO * min(height, width):
+            why, hint = f"a picture of {width} x {height} is too narrow", f"Use edges of at most 1 : {MAX_RATIO}"
+            raise FormatError("E-PICTURE-SIZE", None, why, hint=hint)
+        rows, columns = round(height / factor) * factor, round(width / factor) * factor
+        if rows * columns > self.most:
+            beta = math.sqrt(height * width / self.most)
+            rows, columns = (max(factor, math.floor(edge / beta / factor) * factor) for edge in (height, width))
+        elif rows * columns < self.fewest:
+            beta = math.sqrt(self.fewest / (height * width))
+            rows, columns = (math.ceil(edge * beta / factor) * factor for edge in (height, width))
+        return rows, columns
