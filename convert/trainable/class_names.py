@@ -26,8 +26,10 @@ STEMS = {
     "gpt_bigcode": "GPTBigCode", "gpt_neox": "GPTNeoX", "gptj": "GPTJ", "granitemoe": "GraniteMoe",
     "granitemoehybrid": "GraniteMoeHybrid", "hunyuan_v1_dense": "HunYuanDenseV1", "m2m_100": "M2M100",
     "mbart": "MBart", "mobilenet_v2": "MobileNetV2", "modernbert": "ModernBert", "mpnet": "MPNet", "mt5": "MT5",
-    "opt": "OPT", "qwen2_5_vl_text": "Qwen2_5_VLText", "qwen2_vl_text": "Qwen2VLText", "qwen3_5_text": "Qwen3_5Text",
-    "qwen3_vl_text": "Qwen3VLText", "RefinedWebModel": "RefinedWeb", "resnet": "ResNet", "smollm3": "SmolLM3",
+    "opt": "OPT", "paddleocr_vl": "PaddleOCRVL", "qwen2_5_vl": "Qwen2_5_VL", "qwen2_5_vl_text": "Qwen2_5_VLText",
+    "qwen2_vl": "Qwen2VL", "qwen2_vl_text": "Qwen2VLText", "qwen3_5_text": "Qwen3_5Text",
+    "qwen3_vl": "Qwen3VL", "qwen3_vl_text": "Qwen3VLText", "RefinedWebModel": "RefinedWeb", "resnet": "ResNet",
+    "smollm3": "SmolLM3",
     "stablelm": "StableLm", "umt5": "UMT5", "vit": "ViT", "xlm-roberta": "XLMRoberta",
 }  # fmt: skip
 """How transformers writes a family, where that is not its model type with capitals."""

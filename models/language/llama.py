@@ -34,13 +34,18 @@ if TYPE_CHECKING:
     from ..layers.decoder import Norm
 
 
+PADDLEOCR = "paddleocr_vl_text"
+"""The text part of PaddleOCR-VL."""
+WITHOUT_WINDOWS = ("llama", PADDLEOCR)
+
+
 @dataclass(frozen=True)
 class MistralWindows(Windows):
-    """Hyper-parameter: attention windows of Mistral; models of the type llama have none, whatever their config.json
-    states."""
+    """Hyper-parameter: attention windows of Mistral; models of the types `WITHOUT_WINDOWS` have none, whatever their
+    config.json states."""
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> list[int | None]:
-        if names == HF and source.get("model_type") == "llama":
+        if names == HF and source.get("model_type") in WITHOUT_WINDOWS:
             return [None] * config.layers
         return super().read(names, source, config)
 
@@ -83,9 +88,15 @@ NESTED_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
         "num_attention_heads": 32, "sliding_window": 4096,
     },
+    PADDLEOCR: {
+        "vocab_size": 103424, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 18,
+        "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 128, "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+    },
 }  # fmt: skip
 ARCHITECTURES = (
-    Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS, decoder_tasks(build),
+    Architecture("llama", "Llama, Mistral", ("llama", "mistral", "paddleocr_vl_text"), ("llama",), KEYS, WEIGHTS,
+                 decoder_tasks(build),
                  accepts=lambda source: not source.get("llama.expert_count"), settle=settle_llama3,
                  deviations=(ignored_windows,), nested_defaults=NESTED_DEFAULTS,
                  defaults={"mistral": {"num_key_value_heads": 8, "max_position_embeddings": 131072}}),

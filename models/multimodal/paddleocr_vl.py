@@ -4,13 +4,11 @@ among the tokens of an ERNIE 4.5 that rotates halves by time, row and column."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from ...runtime.contract.architecture import Architecture, Config
+from ...runtime.contract.architecture import Architecture, Config, Weight
 from ...runtime.contract.part_graph import add_part
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
-from ..language.llama import ARCHITECTURES as LLAMA
 from ..layers.mlp import plain
 from ..layers.net import Net
 from ..layers.norm import layer_norm
@@ -20,23 +18,10 @@ from ..pipelines.multimodal.prompts.patch_positions import GRID, encoded_by_grid
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Modality, PromptRules
 from ..schema.hyperparameters import matrix
 from ..schema.network_hyperparameters import Stated
-from ..schema.patch_language import VISION, language_model, vision_keys, visual
+from ..schema.patches.parts import VISION, language_model, vision_keys, visual
 from ..schema.rope.multimodal_rope import MultimodalRope
 
-SQUARE, TYPE = "vision.merge*vision.merge*vision.hidden", "paddleocr_vl_text"
-TEXT_DEFAULTS = {
-    "vocab_size": 103424, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 18,
-    "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 128, "max_position_embeddings": 131072,
-    "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
-}  # fmt: skip
-LANGUAGE_MODEL = replace(
-    LLAMA[0],
-    name="paddleocr_text",
-    title="PaddleOCR-VL text",
-    model_types=(TYPE,),
-    gguf=(),
-    nested_defaults={TYPE: TEXT_DEFAULTS},
-)
+SQUARE = "vision.merge*vision.merge*vision.hidden"
 
 
 def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
@@ -47,7 +32,7 @@ def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTen
     net.output("image_features", plain(net, net.Reshape(x, [-1, width]), "projector", "gelu"))
 
 
-def _projector(name: str, theirs: str, *shape: str) -> tuple:
+def _projector(name: str, theirs: str, *shape: str) -> tuple[Weight, Weight]:
     return matrix(f"projector.{name}", (f"mlp_AR.{theirs}", f"model.projector.{theirs}"), None, shape=shape)
 
 
@@ -74,6 +59,6 @@ ARCHITECTURES = (
         ),
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
-        parts={VISION: visual("paddleocr_vision"), TEXT: replace(language_model(TYPE), architecture=LANGUAGE_MODEL)},
+        parts={VISION: visual("paddleocr_vision"), TEXT: language_model("paddleocr_vl_text")},
     ),
 )

@@ -16,7 +16,7 @@ from ..pipelines.multimodal.prompts.patch_pictures import PatchRules, patch_pict
 from ..pipelines.multimodal.prompts.patch_positions import GRID, encoded_by_grid, grid_positions
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Modality, PromptRules
 from ..schema.network_hyperparameters import Stated
-from ..schema.patch_language import VISION, language_model, vision_keys, visual
+from ..schema.patches.parts import VISION, language_model, vision_keys, visual
 from ..schema.rope.multimodal_rope import MultimodalRope
 
 

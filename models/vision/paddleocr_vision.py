@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Stored, Task, Weight
-from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE
+from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, Integer
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.norm import bias_norm
@@ -14,9 +14,10 @@ from ..layers.packed_patches.patch_encoder import PatchEncoder
 from ..pipelines.image.image_tasks import run_image_model
 from ..schema.hyperparameters import LAYERS, act, matrix
 from ..schema.network_hyperparameters import IMAGE_FEATURES
-from ..schema.patch_encoder import SIDE
+from ..schema.patches.encoder import SIDE
 from ..schema.weight_layout import Reshaped
 
+EDGE = Integer(1, 1 << 14)
 PATCHES = "channels*patch*patch"
 IMAGE = Reshaped(("hidden", PATCHES), ("hidden", "channels", "patch", "patch"))
 HF, NAME, SQUARE = "vision_model.encoder.layers.{i}.", "blocks.{i}.", ("hidden", "hidden")
@@ -44,7 +45,7 @@ ARCHITECTURES = (
             Key("layers", "num_hidden_layers", (), 27, LAYERS),
             Key("heads", "num_attention_heads", (), 16, COUNT),
             Key("channels", "num_channels", (), 3, COUNT),
-            Key("image_size", "image_size", (), 384, COUNT),
+            Key("image_size", "image_size", (), 384, EDGE),
             Key("patch", "patch_size", (), 14, SIDE),
             Key("merge", "spatial_merge_size", (), 2, SIDE),
             Key("eps", "layer_norm_eps", (), 1e-6, NOT_NEGATIVE),

@@ -14,8 +14,7 @@ from ..layers.norm import rms_norm
 from ..layers.packed_patches.patch_encoder import PatchEncoder
 from ..pipelines.image.image_tasks import run_image_model
 from ..schema.network_hyperparameters import IMAGE_FEATURES
-from ..schema.patch_encoder import encoder_keys, encoder_weights, merger_weights
-from .qwen2_vl_vision import MERGER
+from ..schema.patches.encoder import QWEN2_MERGER, SIDE, encoder_keys, encoder_weights, merger_weights
 
 
 def norm(net: Net, x: Value, name: str) -> Value:
@@ -47,11 +46,11 @@ ARCHITECTURES = (
             ),
             Key("window", "window_size", (), 112, COUNT),
             Key("full_layers", "fullatt_block_indexes", (), [7, 15, 23, 31], Listed(SIZE)),
-            Key("seconds", "tokens_per_second", (), 4, COUNT),
+            Key("seconds", "tokens_per_second", (), 4, SIDE),
         ),
         (
             *encoder_weights({"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}),
-            *merger_weights("merger", "merger", MERGER),
+            *merger_weights("merger", "merger", QWEN2_MERGER),
         ),
         (Task(IMAGE_FEATURES, {MODEL: vectors}, run_image_model),),
         prefixes=("visual.",),

@@ -7,28 +7,19 @@ from collections.abc import Mapping
 
 from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task
 from ...runtime.contract.hyperparameter import Integer
-from ...runtime.ir.graph import Graph, Value
+from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
-from ..layers.net import Net
-from ..layers.norm import layer_norm
-from ..layers.packed_patches.patch_encoder import PatchEncoder
+from ..layers.packed_patches.patch_encoder import PatchEncoder, patch_norm
 from ..pipelines.image.image_tasks import run_image_model
 from ..schema.network_hyperparameters import IMAGE_FEATURES
-from ..schema.patch_encoder import encoder_keys, encoder_weights, merger_weights
-
-MERGER = {"norm": "ln_q", "up": "mlp.0", "down": "mlp.2"}
-
-
-def norm(net: Net, x: Value, name: str) -> Value:
-    """Layer norm with epsilon 1e-6."""
-    return layer_norm(net, x, name, 1e-6)
+from ..schema.patches.encoder import QWEN2_MERGER, encoder_keys, encoder_weights, merger_weights
 
 
 def vectors(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """``pooler_output`` [tokens, width of the text]."""
     net = PatchEncoder(graph, config, weights, config.merge)
-    *_, x = net.layers(net.embedded(), norm, lambda i: net.grid.same_frame())
-    net.output("pooler_output", net.merged(x, "merger", norm))
+    *_, x = net.layers(net.embedded(), patch_norm, lambda i: net.grid.same_frame())
+    net.output("pooler_output", net.merged(x, "merger", patch_norm))
 
 
 ARCHITECTURES = (
@@ -43,7 +34,7 @@ ARCHITECTURES = (
             ),
             Key("intermediate", (), (), lambda config: config.ratio * config.hidden),
         ),
-        (*encoder_weights({"up": "fc1", "down": "fc2"}), *merger_weights("merger", "merger", MERGER)),
+        (*encoder_weights({"up": "fc1", "down": "fc2"}), *merger_weights("merger", "merger", QWEN2_MERGER)),
         (Task(IMAGE_FEATURES, {MODEL: vectors}, run_image_model),),
         prefixes=("visual.",),
     ),

@@ -13,11 +13,10 @@ from ...runtime.contract.hyperparameter import COUNT, SIZE, Listed
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.decoder import DEEPSTACK
-from ..layers.packed_patches.patch_encoder import PatchEncoder
+from ..layers.packed_patches.patch_encoder import PatchEncoder, patch_norm
 from ..pipelines.image.image_tasks import run_image_model
 from ..schema.network_hyperparameters import IMAGE_FEATURES
-from ..schema.patch_encoder import encoder_keys, encoder_weights, merger_weights
-from .qwen2_vl_vision import norm
+from ..schema.patches.encoder import encoder_keys, encoder_weights, merger_weights
 
 MERGER = {"norm": "norm", "up": "linear_fc1", "down": "linear_fc2"}
 
@@ -37,10 +36,10 @@ def vectors(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *
     net = PatchEncoder(graph, config, weights, config.merge)
     side = math.isqrt(config.positions)
     x = net.Add(net.embedded(), net.grid.interpolated(net.vector("positions.weight"), side, align_corners=True))
-    behind = list(net.layers(x, norm, lambda i: net.grid.same_frame()))
-    net.output("pooler_output", net.merged(behind[-1], "merger", norm))
+    behind = list(net.layers(x, patch_norm, lambda i: net.grid.same_frame()))
+    net.output("pooler_output", net.merged(behind[-1], "merger", patch_norm))
     for j, i in enumerate(config.deepstack):
-        net.output(f"{DEEPSTACK}.{j}", net.merged(behind[i], f"deepstack.{j}", norm, norm_first=False))
+        net.output(f"{DEEPSTACK}.{j}", net.merged(behind[i], f"deepstack.{j}", patch_norm, norm_first=False))
 
 
 ARCHITECTURES = (

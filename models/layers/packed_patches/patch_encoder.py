@@ -1,7 +1,7 @@
 """Vision transformer on packed patches, with rotary positions along both axes.
 
 Its inputs are ``pixel_values`` f32 [patches, channels x frames x height x width], which transformers' processors make,
-and ``grid_thw`` i64 [pictures, 3]. The weights have the names of `models/schema/patch_encoder.py`.
+and ``grid_thw`` i64 [pictures, 3]. The weights have the names of `models/schema/patches/encoder.py`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ from ....runtime.tensor.stored_tensor import StoredTensor
 from ..linear import linear
 from ..mlp import gated, plain
 from ..net import Net
+from ..norm import layer_norm
 from ..rope import inverse
 from .patch_grid import PatchGrid
 
 GRID = "grid_thw"
 THETA = 1e4
 Norm = Callable[[Net, Value, str], Value]
+
+
+def patch_norm(net: Net, x: Value, name: str) -> Value:
+    """Layer norm with the epsilon that Qwen's encoders have."""
+    return layer_norm(net, x, name, 1e-6)
 
 
 class PatchEncoder(Net):

@@ -55,6 +55,6 @@ class MultimodalRope:
     def write(self, names: str, config: Config) -> dict[str, Any]:
         """The keys of transformers."""
         axes = config.values[self.name]
-        stated = {KEY: [axes.count(axis) for axis in range(AXES)], "rope_type": "default"}
+        stated: dict[str, Any] = {KEY: [axes.count(axis) for axis in range(AXES)], "rope_type": "default"}
         stated |= {"mrope_interleaved": True} if self.interleaved else {}
         return {f"{self.place}.{OLDER}.{key}": value for key, value in stated.items()}

@@ -72,6 +72,12 @@ REFUSED = [
     (mapping, [1], "not an object"),
 ]
 FREE = {
+    "image_size",
+    "image_token",
+    "video_token",
+    "vision_token",
+    "vision_start",
+    "vision_end",
     "context",
     "longest",
     "key_heads",

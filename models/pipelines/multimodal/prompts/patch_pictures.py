@@ -38,7 +38,9 @@ class PatchRules:
 
         keys = {"patch": "patch_size", "frames": "temporal_patch_size", "merge": "merge_size"}
         try:
-            said = {name: integer(key, settings[key]) for name, key in keys.items() if settings.get(key) is not None}
+            said: dict[str, Any] = {
+                name: integer(key, settings[key]) for name, key in keys.items() if settings.get(key) is not None
+            }
         except ValueError as error:
             why = f"invalid image processor: {error}"
             raise FormatError("E-PREPROCESSOR", None, why, hint="Correct preprocessor_config.json") from error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...runtime.contract.architecture import Below, Key, Part
-from .language_part import LANGUAGE_MODEL
+from ....runtime.contract.architecture import Below, Key, Part
+from ..language_part import LANGUAGE_MODEL
 
 VISION = "vision"
 """The name of the part that encodes pictures."""

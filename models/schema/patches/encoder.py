@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...runtime.contract.architecture import Key, Stored, Weight
-from ...runtime.contract.hyperparameter import COUNT, Integer
-from .hyperparameters import LAYERS, act, matrix
-from .weight_layout import Reshaped
+from ....runtime.contract.architecture import Key, Stored, Weight
+from ....runtime.contract.hyperparameter import COUNT, Integer
+from ..hyperparameters import LAYERS, act, matrix
+from ..weight_layout import Reshaped
 
 SIDE = Integer(1, 1 << 10)
 SQUARE = "merge*merge*hidden"
+QWEN2_MERGER = {"norm": "ln_q", "up": "mlp.0", "down": "mlp.2"}
+"""Names of the parts of Qwen2-VL's and Qwen2.5-VL's mergers in files of transformers."""
 QWEN_KEYS = (
     Key("layers", "depth", (), 32, LAYERS),
     Key("heads", "num_heads", (), 16, COUNT),

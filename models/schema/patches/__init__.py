@@ -1,0 +1,1 @@
+"""Hyper-parameters, weights and parts of models whose pictures are patches of any size."""
