@@ -101,7 +101,7 @@ class Conversation:
                 "E-LM-CONTEXT",
                 self._path,
                 "the conversation exceeds the context",
-                expected=f"at most {counted(limit, 'token')}",
+                expected=f"at most {counted(limit or 0, 'token')}",
                 found=f"{len(ids):,}",
                 hint=hint,
             )

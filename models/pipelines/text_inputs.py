@@ -82,7 +82,7 @@ class TextInputs:
             some = f"{counted(long, 'text')} of {len(texts):,}" if len(texts) > 1 else "the text"
             warnings.warn(
                 f"{some} {'has' if long == 1 else 'have'} "
-                f"more than {counted(self.limit, 'token')}; the rest is not used",
+                f"more than {counted(self.limit or 0, 'token')}; the rest is not used",
                 TruncationWarning,
                 stacklevel=5,
             )

@@ -38,7 +38,7 @@ PLACES = 24
 CALL = 32
 """Bytes of a called function's name and of the offset of its address."""
 NOWHERE = Path(os.devnull)
-"""Folder of kernels where the system has none for the cache: nothing can be written there."""
+"""Folder of kernels where there is no folder for the cache: nothing can be written there."""
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _CPU_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 _loading = threading.RLock()

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...nn.core.module import Module
+from ...runtime.base.units import counted
 from ...tensors.core.grad_mode import no_grad
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import made
-from .tables import counted, print_table
+from .tables import parameter_counts, print_table
 
 
 def print_layers(model: Module, example: Tensor | None) -> None:
@@ -26,9 +27,9 @@ def print_layers(model: Module, example: Tensor | None) -> None:
     for name, each in layers:
         shape = shapes.get(id(each))
         shown = "?" if shape is None else f"({', '.join(['None', *map(str, shape[1:])])})"
-        rows.append((f"{name} ({type(each).__name__})", shown, f"{counted(each)[0]:,}"))
+        rows.append((f"{name} ({type(each).__name__})", shown, f"{parameter_counts(each)[0]:,}"))
     print_table(("layer (type)", "output shape", "parameters"), rows)
-    total, trained = counted(model)
+    total, trained = parameter_counts(model)
     print(f"{counted(total, 'parameter')}, of which {trained:,} are trained")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ...nn.core.module import Module
 
 
-def counted(module: Module) -> tuple[int, int]:
+def parameter_counts(module: Module) -> tuple[int, int]:
     """Elements of the parameters of a module: all, and those that are trained."""
     parameters = list(module.parameters())
     return sum(each.numel() for each in parameters), sum(each.numel() for each in parameters if each.requires_grad)
@@ -22,9 +22,9 @@ def print_parts(module: Module, depth: int = 1) -> None:
         depth: of modules in modules; -1 for all.
     """
     parts = [(name, each) for name, each in module.named_modules() if name and not 0 <= depth <= name.count(".")]
-    rows = [(name, type(each).__name__, f"{counted(each)[0]:,}") for name, each in parts]
+    rows = [(name, type(each).__name__, f"{parameter_counts(each)[0]:,}") for name, each in parts]
     print_table(("part", "type", "parameters"), rows, to_errors=True)
-    total, trained = counted(module)
+    total, trained = parameter_counts(module)
     print(f"{trained:,} of {total:,} parameters are trained", file=sys.stderr)
 
 

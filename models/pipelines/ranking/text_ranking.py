@@ -38,7 +38,8 @@ class TextRanking(TextPipeline):
         if long:
             some = f"{counted(long, 'document')} of {len(documents):,}"
             warnings.warn(
-                f"{some} would make prompts of more than {counted(self._inputs.limit, 'token')}; the rest is not used",
+                f"{some} would make prompts of more than {counted(self._inputs.limit or 0, 'token')}; the rest is not "
+                "used",
                 TruncationWarning,
                 stacklevel=4,
             )

@@ -110,7 +110,6 @@ FREE = {
     "buckets",
     "positions",
     "trained_context",
-    "image_token",
     "image_begin",
     "image_end",
 }
