@@ -62,7 +62,7 @@ def notes(audits: Sequence[Audit]) -> list[Note]:
             )
         if audit.underflows > SHARE * audit.count:
             why = (
-                f"{audit.underflows:,} of"
+                f"{audit.underflows:,} of "
                 f"{counted(audit.count, 'value', verb='is')} too small for {audit.dtype} and became 0"
             )
             found.append(Note("W-UNDERFLOW", audit.tensor, why))

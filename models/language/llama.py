@@ -88,6 +88,9 @@ NESTED_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
         "num_attention_heads": 32, "sliding_window": 4096,
     },
+}  # fmt: skip
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "mistral": {"num_key_value_heads": 8, "max_position_embeddings": 131072},
     PADDLEOCR: {
         "vocab_size": 103424, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 18,
         "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 128, "max_position_embeddings": 131072,
@@ -99,5 +102,5 @@ ARCHITECTURES = (
                  decoder_tasks(build),
                  accepts=lambda source: not source.get("llama.expert_count"), settle=settle_llama3,
                  deviations=(ignored_windows,), nested_defaults=NESTED_DEFAULTS,
-                 defaults={"mistral": {"num_key_value_heads": 8, "max_position_embeddings": 131072}}),
+                 defaults=DEFAULTS),
 )  # fmt: skip

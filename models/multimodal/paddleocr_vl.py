@@ -59,6 +59,7 @@ ARCHITECTURES = (
         ),
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
+        defaults={"paddleocr_vl": {"image_token_id": 100295, "video_token_id": 100296}},
         parts={VISION: visual("paddleocr_vision"), TEXT: language_model("paddleocr_vl_text")},
     ),
 )

@@ -48,7 +48,7 @@ ARCHITECTURES = (
         (),
         (
             Stated("architectures", ["PaliGemmaForConditionalGeneration"]),
-            Key("image_token", ("image_token_index", "image_token_id"), (), 257152, SIZE),
+            Key("image_token", ("image_token_index", "image_token_id"), (), 256000, SIZE),
             Key("projection", "projection_dim", (), 2048, COUNT, at_most=("text.hidden",)),
             Key("text.token_groups", (), (), True, flag),
         ),

@@ -54,5 +54,6 @@ ARCHITECTURES = (
         ),
         (Task(IMAGE_FEATURES, {MODEL: vectors}, run_image_model),),
         prefixes=("visual.",),
+        defaults={"qwen2_5_vl_vision": {"hidden_size": 3584}},
     ),
 )

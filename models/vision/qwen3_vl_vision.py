@@ -72,5 +72,6 @@ ARCHITECTURES = (
         (Task(IMAGE_FEATURES, {MODEL: vectors}, run_image_model),),
         settle=settle,
         prefixes=("visual.",),
+        defaults={"qwen3_vl_vision": {"depth": 27, "hidden_size": 1152}},
     ),
 )

@@ -47,6 +47,7 @@ def vectors(net: ImageNet) -> None:
         net.output("pooler_output", pool(net, x))
 
 
+IDEFICS = {"hidden_size": 1152, "num_attention_heads": 16, "patch_size": 32}
 ARCHITECTURES = (
     Architecture(
         "siglip_vision",
@@ -63,5 +64,6 @@ ARCHITECTURES = (
         prefixes=("vision_model.",),
         ignored=(r"position_ids$",),
         modules=MODULES,
+        defaults={"idefics3_vision": IDEFICS, "smolvlm_vision": IDEFICS},
     ),
 )

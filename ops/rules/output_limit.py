@@ -21,7 +21,7 @@ def allowed(shape: Sequence[int], itemsize: int, what: str) -> tuple[int, ...]:
     nbytes = math.prod(lengths) * itemsize or max(lengths, default=0) * 8
     if nbytes > current().memory:
         why = (
-            f"{what} asks for"
+            f"{what} asks for "
             f"{counted(nbytes, 'byte')} for an array of {list(lengths)}, {current().memory:,} are allowed"
         )
         raise LimitError("E-RUN-MEMORY", None, why, hint="Raise it with --limit memory=8GiB")

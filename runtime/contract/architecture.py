@@ -474,7 +474,7 @@ class Architecture:
 
     def completed(self, source: Mapping[str, Any], nested: bool = False) -> Mapping[str, Any]:
         """A config.json with transformers' defaults of keys that it leaves out; `nested`: as an object in another."""
-        kind = source.get("model_type")
+        kind = source.get("model_type") or (self.model_types[0] if nested and self.model_types else None)
         left_out = self.defaults.get(str(kind), {})
         if nested:
             left_out = {**left_out, **self.nested_defaults.get(str(kind), {})}

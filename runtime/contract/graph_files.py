@@ -14,18 +14,17 @@ from .architecture import RunOptions
 @dataclass(frozen=True)
 class Signature:
     """The inputs of a graph, and outputs that it has among others, by name; `optional` are inputs that it may have.
-    Decoders have `states`: inputs whose names begin with ``past_``."""
+    Names of inputs that it may have any number of begin with `prefixes`."""
 
     inputs: frozenset[str]
     outputs: frozenset[str]
     optional: frozenset[str] = frozenset()
-    states: bool = False
+    prefixes: tuple[str, ...] = ()
 
     def fits(self, graph: Graph) -> bool:
         """Whether a graph has these inputs and outputs."""
         inputs, outputs = ({value.name for value in values} for values in (graph.inputs, graph.outputs))
-        if self.states:
-            inputs = {name for name in inputs if not name.startswith("past_")}
+        inputs = {name for name in inputs if not name.startswith(self.prefixes)}
         return self.inputs <= inputs <= self.inputs | self.optional and outputs >= self.outputs
 
 

@@ -164,9 +164,13 @@ def level() -> Level:
 
 @functools.cache
 def assumed_variant() -> Variant | None:
-    """The variant that `VARIANT_VARIABLE` names, None where this process compiles for its own machine."""
-    name = os.environ.get(VARIANT_VARIABLE, "")
-    return next(each for each in VARIANTS if each.name == name) if name else None
+    """The variant that `VARIANT_VARIABLE` names, None where this process compiles for its own machine. UsageError for
+    an unknown one."""
+    wanted, known = os.environ.get(VARIANT_VARIABLE, ""), {each.name: each for each in VARIANTS}
+    if wanted and wanted not in known:
+        why = f"{VARIANT_VARIABLE}={wanted!r} is not a variant of an instruction level"
+        raise UsageError("E-CPU-LEVEL", None, why, expected=" or ".join(known))
+    return known.get(wanted)
 
 
 @functools.cache

@@ -36,6 +36,7 @@ CONTEXT = 24
 WITHOUT_ROPE = (
     "bloom", "falcon_mamba", "gpt2", "gpt_bigcode", "gptj", "jamba", "mamba", "mamba2", "mpt", "opt",
     "granitemoehybrid", "bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert", "mpnet", "deberta-v2",
+    "clip_text_model", "siglip_text_model",
 )  # fmt: skip
 DEFAULT_ONLY = ("gemma4_text", "recurrent_gemma", "qwen3_5_text", "hunyuan_v1_dense", "phi3", "phimoe", "ministral3")
 """Models whose RoPE transformers does not scale in these ways, or that state the scaling under keys of their own."""

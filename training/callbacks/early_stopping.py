@@ -136,7 +136,7 @@ class EarlyStopping(Callback):
             self.wait_count += 1
             if self.wait_count >= self.patience:
                 why = (
-                    f"{self.monitor} did not get better than {self.best_score:.4g} in"
+                    f"{self.monitor} did not get better than {self.best_score:.4g} in "
                     f"{counted(self.wait_count, 'check')}"
                 )
         if why is not None:

@@ -65,7 +65,7 @@ def find(source: Source) -> tuple[int, int, int]:
         )
     if start + size != end or count * CENTRAL.size > size:
         why = (
-            f"the directory of"
+            f"the directory of "
             f"{counted(count, 'member')} in {counted(size, 'byte')} does not end where the end record begins"
         )
         raise malformed(source, "E-ZIP-DIRECTORY", why, at=at, expected=f"{end:,}", found=f"{start + size:,}")

@@ -18,6 +18,8 @@ from .multimodal_language_model import MultimodalLanguageModel
 from .multimodal_tasks import IMAGE_TEXT, MultimodalRunner
 
 PIXELS, IDS, EMBEDS = frozenset({"pixel_values"}), frozenset({"input_ids"}), frozenset({"inputs_embeds"})
+DEEPSTACK = "deepstack_features."
+"""How the names of features begin that are added after layers of the decoder."""
 COUNTED = frozenset({"attention_mask", "position_ids", "input_ids"})
 
 
@@ -43,9 +45,9 @@ def _run_files(graphs: Mapping[str, Graph], options: RunOptions) -> MultimodalLa
 GRAPH_FILES = GraphFiles(
     IMAGE_TEXT,
     {
-        "vision_encoder": Signature(PIXELS, frozenset()),
+        "vision_encoder": Signature(PIXELS, frozenset(), frozenset({"grid_thw"})),
         "embed_tokens": Signature(IDS, EMBEDS),
-        "decoder_model_merged": Signature(EMBEDS, frozenset({"logits"}), COUNTED, states=True),
+        "decoder_model_merged": Signature(EMBEDS, frozenset({"logits"}), COUNTED, ("past_", DEEPSTACK)),
     },
     _run_files,
 )

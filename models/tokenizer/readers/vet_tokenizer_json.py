@@ -223,7 +223,7 @@ def _check_templates(part: Any, path: str | None) -> None:
         added = added * max(1, times) + max(tokens for _, tokens in sizes)
         if growth > GROWTH or added > MAX_PARTS:
             why = (
-                f"the templates of tokenizer.json repeat a text"
+                f"the templates of tokenizer.json repeat a text "
                 f"{counted(growth, 'time')} and add {counted(added, 'token')}"
             )
             raise _oversized(why, path)

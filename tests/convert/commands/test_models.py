@@ -23,13 +23,17 @@ def test_list_is_the_registrys(capsys):
     llama = next(row for row in rows if row["name"] == "llama")
     assert (llama["family"], llama["model_types"], llama["gguf"]) == (
         "models/language/llama.py",
-        ["llama", "mistral"],
+        ["llama", "mistral", "paddleocr_vl_text"],
         ["llama"],
     )
     assert {row["family"] for row in answer(capsys, "models", "list", "qwen")["models"]} == {
         "models/language/qwen.py",
         "models/language/qwen3_next.py",
         "models/language/qwen_moe.py",
+        "models/multimodal/qwen2_vl.py",
+        "models/vision/qwen2_vl_vision.py",
+        "models/vision/qwen2_5_vl_vision.py",
+        "models/vision/qwen3_vl_vision.py",
     }
     assert not answer(capsys, "models", "list", "nothing at all")["models"]
 

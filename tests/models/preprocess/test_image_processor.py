@@ -13,8 +13,9 @@ from candle_convert.models.preprocess.image_processor import KINDS, preparation_
 from candle_convert.tests.builders.pictures import made, pictures
 from PIL import Image
 
-ELSEWHERE = {"DINOv3ViT", "ViTHybrid"}
-"""Classes that transformers has without Pillow, or no longer has."""
+ELSEWHERE = {"DINOv3ViT", "ViTHybrid", "Idefics3", "SmolVLM", "Qwen2VL", "PaddleOCRVL"}
+"""Classes that transformers has without Pillow, or no longer has, and those that cut pictures, which
+`tests/models/multimodal` compares."""
 SETTINGS = (
     ("ViT", {"size": 160, "resample": 3}),
     ("ViT", {"do_resize": False, "do_center_crop": True, "crop_size": {"height": 150, "width": 200}}),
@@ -139,8 +140,8 @@ def test_invalid_settings_are_refused(settings):
 
 
 def test_other_classes_are_refused():
-    with pytest.raises(UnsupportedError, match="Qwen2VLImageProcessor"):
-        preparation_of({"image_processor_type": "Qwen2VLImageProcessor"})
+    with pytest.raises(UnsupportedError, match="GotOcr2ImageProcessor"):
+        preparation_of({"image_processor_type": "GotOcr2ImageProcessor"})
 
 
 def test_pictures_that_vanish_or_explode_are_refused():

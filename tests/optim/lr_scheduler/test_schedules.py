@@ -141,7 +141,7 @@ def test_transformers_schedules(name, arguments):
         (lambda o: ours.OneCycleLR(o, [0.1], 5), "max_lr has 1"),
         (lambda o: ours.OneCycleLR(o, 0.1, 5, warm=3), "warm"),
         (lambda o: ours.OneCycleLR(optim.Adagrad([cc.ones(1, requires_grad=True)]), 0.1, 5), "Adagrad"),
-        (lambda o: ours.SequentialLR(o, [ours.StepLR(o, 3)], [4]), "1 milestones"),
+        (lambda o: ours.SequentialLR(o, [ours.StepLR(o, 3)], [4]), "1 milestone of"),
         (lambda o: ours.ReduceLROnPlateau(o, factor=1.5), "factor is 1.5"),
         (lambda o: ours.ExponentialLR(o, 0.9, last_epoch=3), "initial_lr"),
     ],

@@ -54,6 +54,27 @@ def test_numbers_with_nouns_are_counted_by_one_function():
     assert not found
 
 
+def joined_to_words(path):
+    """Lines of f-strings whose counts stand at a word without a space, as parts of a message on several lines may."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        pairs = zip(node.values, node.values[1:], strict=False) if isinstance(node, ast.JoinedStr) else ()
+        for first, second in pairs:
+            texts = [each.value for each in (first, second) if isinstance(each, ast.Constant)]
+            counts = [each for each in (first, second) if isinstance(each, ast.FormattedValue)]
+            called = counts and isinstance(counts[0].value, ast.Call) and ast.unparse(counts[0].value.func) == "counted"
+            if (
+                called
+                and texts
+                and (texts[0][-1] if texts[0] is getattr(first, "value", None) else texts[0][0]).isalnum()
+            ):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+def test_counts_are_words_of_their_own():
+    paths = [path for part in PARTS for path in (ROOT / part).rglob("*.py") if not KERNELS.search(str(path))]
+    assert not [line for path in paths for line in joined_to_words(path)]
+
+
 def test_shape_inference_says_1_dim(tmp_path):
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])
     info = helper.make_tensor_value_info

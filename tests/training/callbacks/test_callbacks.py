@@ -63,7 +63,7 @@ def test_early_stopping(values, options, epochs):
 
 def test_early_stopping_says_why(capsys):
     fitted([1.0, 2], EarlyStopping("score", patience=1, verbose=True))
-    assert "score did not get better than 1 in 1 checks" in capsys.readouterr().err
+    assert "score did not get better than 1 in 1 check" in capsys.readouterr().err
     with pytest.raises(cc.UsageError, match="E-TRAIN-MONITOR"):
         fitted([1.0], EarlyStopping("val_loss"))
     with pytest.raises(cc.UsageError, match="min or max"):

@@ -48,7 +48,7 @@ def encoded_by_grid(run: Run, config: Config, arrays: Arrays) -> dict[str, np.nd
     )
     if pixels.ndim < 2 or pixels[0].size != width or len(pixels) != counts.sum():
         why = f"pixel_values of the shape {list(pixels.shape)} do not fit the grids"
-        expected = f"{int(counts.sum()):,} patches of {width:,} values"
+        expected = f"{counted(int(counts.sum()), 'patch', 'patches')} of {counted(width, 'value')}"
         raise UsageError("E-RUN-SHAPE", None, why, expected=expected)
     patches = np.split(pixels.reshape(len(pixels), width), counts.cumsum()[:-1])
     rows = [run({"pixel_values": own, "grid_thw": size[None]}) for own, size in zip(patches, grid, strict=True)]
