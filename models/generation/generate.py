@@ -109,14 +109,16 @@ class TextStream:
     """Streams the text of one sequence.
 
     Args:
-        before: tokens that the text continues; None for those of the prompt.
+        before: tokens that the text continues; None for those of the prompt. Negative ids, which stand for features,
+            have no text.
     """
 
     def __init__(
         self, made: Generation, tokenizer: Tokenizer, stop: Sequence[str], before: Sequence[int] | None = None
     ) -> None:
         self.made = made
-        self._stream: Stream = tokenizer.stream(made.prompt if before is None else before)
+        known = made.prompt if before is None else before
+        self._stream: Stream = tokenizer.stream([token for token in known if token >= 0])
         self._stops = StopStringFilter(stop)
         self._ends = tokenizer.ends
         self._given = 0

@@ -114,10 +114,14 @@ def not_finite(found: str) -> UnsupportedError:
     )  # fmt: skip
 
 
+def recent_tokens(tokens: Sequence[int], count: int) -> list[int]:
+    """The last `count` of a sequence, all if it is negative, without negative ids, which stand for features."""
+    return [token for token in (tokens if count < 0 else tokens[max(0, len(tokens) - count) :]) if token >= 0]
+
+
 def penalize(logits: np.ndarray, tokens: Sequence[int], sampling: Sampling) -> None:
     """Apply the repeat penalty to logits in place."""
-    lately = tokens if sampling.repeat_last < 0 else tokens[max(0, len(tokens) - sampling.repeat_last) :]
-    index = np.unique(np.asarray(lately, np.int64))
+    index = np.unique(np.asarray(recent_tokens(tokens, sampling.repeat_last), np.int64))
     values = logits[index]
     logits[index] = np.where(
         values > 0, values / np.float32(sampling.repeat_penalty), values * np.float32(sampling.repeat_penalty)

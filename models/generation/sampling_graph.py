@@ -13,7 +13,7 @@ from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.session import Session
 from ...runtime.tensor.dtype import F32, F64, I64
-from .sampling import Sampling, not_finite
+from .sampling import Sampling, not_finite, recent_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -123,6 +123,6 @@ class DeviceSampler:
 def _recent(seen: Sequence[Sequence[int]], count: int) -> np.ndarray:
     """The last `count` tokens of each sequence, repeated for shorter ones, in a power of two of columns, so that few
     plans are made."""
-    lately = [list(tokens if count < 0 else tokens[max(0, len(tokens) - count) :]) or [0] for tokens in seen]
+    lately = [recent_tokens(tokens, count) or [0] for tokens in seen]
     longest = 1 << (max(map(len, lately)) - 1).bit_length()
     return np.array([(tokens * -(-longest // len(tokens)))[:longest] for tokens in lately], np.int64)
