@@ -28,6 +28,7 @@ from candle_convert.models.pipelines.image.image_feature_extraction import VECTO
 from candle_convert.models.pipelines.image.image_model import ImageModel
 from candle_convert.models.pipelines.image.promptable_model import PromptableModel
 from candle_convert.models.pipelines.multimodal.dual_encoder_model import DualEncoderModel
+from candle_convert.models.pipelines.multimodal.multimodal_language_model import MultimodalLanguageModel
 from candle_convert.models.pipelines.multimodal.picture_text_model import PictureTextModel
 from candle_convert.models.pipelines.pooling import mean_pooled, normalized
 from candle_convert.models.postprocess.boxes import corners_of, scored, suppressed
@@ -48,6 +49,8 @@ LATENTS = ("latents", "encoder_output")
 """Names in the cases of what a codec's quantizer takes."""
 ENCODED = ("image_embeds", "vision_last_hidden_state", "question_hidden")
 """Names in the cases of the hidden states of an encoder of pictures."""
+FEATURES = {"vision_features": "last_hidden_state", "image_embeds": "image_features"}
+"""Our names of features of a picture, of cases that have no token in place of pictures."""
 MOST_BOXES = 300
 ARRAYS = {"inputs.npz", "outputs.npz"}
 CHECKS = ("max_diff_to_full", "min_margin")
@@ -164,6 +167,15 @@ def paired(model, inputs):
     }
 
 
+def after_first(path, model, inputs, threads):
+    """The outputs of a model of texts and pictures whose features stand after the first token, and these features."""
+    found = cc.models.load(path, task="image-feature-extraction", threads=threads)(inputs["pixel_values"])
+    features = {name: found[ours] for name, ours in FEATURES.items()}
+    count = features["image_embeds"].shape[1]
+    ids = np.insert(inputs["input_ids"], [1] * count, model.options.config.image_token, axis=1)
+    return model(ids, pixel_values=inputs["pixel_values"]) | features
+
+
 def codec_outputs(model, inputs, wanted):
     """The outputs of a codec: codes of audio, or audio of given codes; latents under their name in the case."""
     if "audio" in inputs:
@@ -268,6 +280,8 @@ def results_of(path, meta, inputs, outputs, threads):
             found = paired(model, feeds)
         elif isinstance(model, ImageModel):
             found = image_outputs(path, model, feeds, wanted, threads)
+        elif isinstance(model, MultimodalLanguageModel) and FEATURES.keys() <= wanted.keys():
+            found = after_first(path, model, feeds, threads)
         elif isinstance(model, CodecModel):
             found = codec_outputs(model, feeds, wanted)
         elif isinstance(model, PromptableModel):

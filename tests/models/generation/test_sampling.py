@@ -49,8 +49,11 @@ def test_repeat_penalty_as_in_transformers():
     want = processors.RepetitionPenaltyLogitsProcessor(1.3)(
         torch.tensor([tokens[-64:]]), torch.from_numpy(logits[None].copy())
     )[0].numpy()
-    penalize(logits, tokens, Sampling(repeat_penalty=1.3))
-    np.testing.assert_allclose(logits, want, rtol=1e-6)
+    with_features = [*tokens[:-30], -1, -1, *tokens[-30:]]
+    for seen, count in ((tokens, 64), (with_features, 66)):
+        found = logits.copy()
+        penalize(found, seen, Sampling(repeat_penalty=1.3, repeat_last=count))
+        np.testing.assert_allclose(found, want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("length", [1, 63, 64, 1000, 70001])

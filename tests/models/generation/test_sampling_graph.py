@@ -24,7 +24,7 @@ def test_the_same_tokens(way):
     rng = np.random.default_rng(0)
     sampling = Sampling(seed=5, **way)
     host, there = Sampler(sampling, 3), DeviceSampler(sampling, 3, 90, native=False)
-    seen = [[1], [4, 5, 6, 4], list(range(20))]
+    seen = [[1], [4, -1, -1, 5, 6, 4], list(range(20))]
     for _ in range(12):
         logits = (3 * rng.standard_normal((3, 1, 100))).astype(np.float32)
         logits[..., 90:] = 100

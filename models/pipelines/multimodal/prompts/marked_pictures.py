@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from .....runtime.base.dataclass import dataclass
 from .....runtime.base.errors import UsageError
 from .....runtime.base.units import counted
 from .prompt_rules import Arrays, Processor, Prompted, PromptModel
+
+if TYPE_CHECKING:
+    from ....preprocess.preparation import Preparation
 
 
 def token_text(model: PromptModel, key: str) -> str:
@@ -48,6 +51,15 @@ class MarkedPictures:
         self, model: PromptModel, text: str, images: Sequence[Any], audio: Sequence[Any], *, add_bos: bool | None
     ) -> Prompted:
         """The prompt; see `Processor`."""
+        pieces = self.pieces(model, text, images, audio)
+        arrays, expansions = self.expand(model, images) if len(images) else ({}, [])
+        text = pieces[0] + "".join(each + after for each, after in zip(expansions, pieces[1:], strict=True))
+        if self.finished is not None:
+            text = self.finished(model, text, len(images))
+        return Prompted(model.tokenizer.encode(text, add_bos=add_bos), arrays)
+
+    def pieces(self, model: PromptModel, text: str, images: Sequence[Any], audio: Sequence[Any]) -> list[str]:
+        """The text between pictures, one piece more than there are. UsageError for another number of markers."""
         if len(audio):
             raise UsageError("E-LM-MODALITY", None, "the model takes no audio", hint="Pass pictures")
         marker = self.marker(model)
@@ -58,18 +70,15 @@ class MarkedPictures:
             why = f"{counted(len(pieces) - 1, 'picture placeholder')} {marker} in the prompt for "
             why += counted(len(images), "picture") if len(images) else "no picture"
             raise UsageError("E-LM-PLACEHOLDER", None, why, hint="Pass one picture for each, with --image or images=")
-        arrays, expansions = self.expand(model, images) if len(images) else ({}, [])
-        text = pieces[0] + "".join(each + after for each, after in zip(expansions, pieces[1:], strict=True))
-        if self.finished is not None:
-            text = self.finished(model, text, len(images))
-        return Prompted(model.tokenizer.encode(text, add_bos=add_bos), arrays)
+        return pieces
 
 
-def prepared(model: PromptModel, images: Sequence[Any]) -> Arrays:
-    """Pictures as the model's files state, as one batch. FormatError if they state nothing."""
+def prepared(model: PromptModel, images: Sequence[Any], otherwise: Preparation | None = None) -> Arrays:
+    """Pictures as the model's files state, else as `otherwise` does, as one batch. UnsupportedError if there is
+    neither."""
     from ....preprocess.stated_preparation import stated_preparation
 
-    preparation = stated_preparation(model.options.source)
+    preparation = stated_preparation(model.options.source, otherwise)
     feeds, _ = preparation.batch([preparation.prepare(image) for image in images])
     return feeds
 
