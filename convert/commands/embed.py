@@ -64,8 +64,8 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     Each INPUT, and each line of FILE, is a text; for a model of pictures or sounds a file, a folder or a pattern of
     names; for a model of both (CLIP) a picture where there is such a file, else a text. Each has one vector. Pooling,
     further layers and normalization are those that the model's files state: modules.json and the folders that it
-    names, or the pooling type of a GGUF file. MODEL is a Hugging Face directory, a GGUF file, or an ONNX file with its
-    tokenizer in the same directory.
+    names, or the pooling type of a GGUF file. ColPali has a vector of each token of a page or a query. MODEL is a
+    Hugging Face directory, a GGUF file, or an ONNX file with its tokenizer in the same directory.
 
     Without -o, prints the vectors as JSON, one a line. A damaged picture or sound among several has no vector: it gets
     a line on standard error, and the exit code is that of its error at the end.
@@ -88,6 +88,11 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     found = shared_options.load_for("embed", model, values)
     kind = kind_of(found)
     given = given if kind.files is None else kind.files(given)
+    if output is not None:
+        check_suffix(output, matrices=kind.matrices)
+    if values["similarity"] and kind.matrices:
+        why = f"--similarity compares vectors, and {kind.several} have one for each token"
+        raise UsageError("E-OPTION", None, why, hint="Rank pages with candle-convert rerank")
     if values["similarity"] and len(given) > SHOWN and not out.json:
         raise UsageError("E-OPTION", None, f"--similarity shows {SHOWN} inputs at most", found=len(given))
     asked = {name: values[name] for name in OPTIONS if values[name] is not None}
@@ -113,26 +118,35 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
             failed, code = readable.errors_json(given), readable.exit_code
             short = failed.pop("warnings", [])
             given = [given[row] for row in readable.rows]
-            vectors = np.array(readable.results, np.float32)
+            vectors = readable.results if kind.matrices else np.array(readable.results, np.float32)
     busy().stop()
     out.warn(notes)
     if not given:
         out.emit({"inputs": [model], "task": found.task, "count": 0, **failed, "warnings": short}, ok=False)
         return code
-    finite([vectors], ["the vectors"], masked=False)
+    finite(vectors if kind.matrices else [vectors], ["the vectors"], masked=False)
     if output is not None:
         write_vectors(output, vectors, given, force=values["force"])
+    width = vectors[0].shape[-1]
     table = _similarity(given, vectors, kind.one) if values["similarity"] else None
     if output is None and table is None and not out.json:
-        for vector in vectors:
-            out.content(f"[{', '.join(f'{number:.7g}' for number in vector)}]")
+        for item in vectors:
+            out.content(_shown(item))
     if output is not None:
-        out.say(f"✓ {output}  {counted(len(given), 'vector')} of {vectors.shape[1]:,}")
-    emitted = {"vectors": vectors.tolist()} if output is None else {"outputs": [{"path": output}]}
+        what = counted(len(given), "matrix", "matrices") if kind.matrices else counted(len(given), "vector")
+        out.say(f"✓ {output}  {what} of {width:,}")
+    emitted = (
+        {"vectors": [vector.tolist() for vector in vectors]} if output is None else {"outputs": [{"path": output}]}
+    )
     cosines = {} if table is None else {"similarity": table.tolist()}
-    facts = {"inputs": [model], "task": found.task, "count": len(given), "width": vectors.shape[1]}
+    facts = {"inputs": [model], "task": found.task, "count": len(given), "width": width}
     out.emit({**facts, **emitted, **cosines, **failed, "warnings": [*short, *notes_json(notes)]}, ok=not failed)
     return code
+
+
+def _shown(vector: np.ndarray) -> str:
+    """A vector or a matrix as JSON."""
+    return f"[{', '.join(_shown(item) if item.ndim else f'{item:.7g}' for item in vector)}]"
 
 
 def _similarity(given: list[str], vectors: np.ndarray, what: str) -> np.ndarray:

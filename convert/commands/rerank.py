@@ -14,7 +14,7 @@ EPILOG = """\b
 Examples
   candle-convert rerank model_dir --query "How do cats sleep?" -f docs.txt
   candle-convert rerank model.gguf --query "tax law" "Cats nap." "Taxes rise."
-  candle-convert rerank model_dir --query cats -f docs.txt --top 3 --json
+  candle-convert rerank colpali_dir --query "net income" page1.png page2.png
 """
 
 
@@ -39,7 +39,7 @@ def COMMAND(model: str, documents: tuple[str, ...], **values: Any) -> None:  # n
     The most relevant document is first; the first column is its number in the input, from 1. A cross-encoder (text
     classifier with one label) scores pairs of query and document. Qwen3-Reranker, or with --instruction any language
     model with Qwen's chat tokens, scores by the logits of "yes" and "no". An embedding model scores by similarity, with
-    its prompts for queries and documents.
+    its prompts for queries and documents. ColPali's documents are pages, files of pictures, which it scores by MaxSim.
     """
     import numpy as np
 

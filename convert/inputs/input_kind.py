@@ -27,6 +27,7 @@ class InputKind:
         predict_options: options of `predict` that are for such inputs, beside those of the tasks.
         read_options: options of a task, from those of the command line.
         input: what a model takes, of an argument.
+        matrices: whether `embed` makes a matrix of each input, with a vector of each token.
     """
 
     one: str
@@ -38,6 +39,7 @@ class InputKind:
     predict_options: tuple[str, ...] = ()
     read_options: Callable[[dict[str, Any]], dict[str, Any]] = dict
     input: Callable[[str], Any] = str
+    matrices: bool = False
 
 
 KINDS = below(__package__, "KIND")

@@ -40,9 +40,8 @@ def text_part(graph: Graph, *, text_only: bool = False) -> Graph:
     """
     stated = None if graph.nodes else configuration(graph)
     nested = _language_model(stated or {})
-    whole = _known((stated or {}).get("model_type"))
-    accepted = whole is not None and (whole.accepts is None or whole.accepts(stated or {}))
-    described = accepted and whole is not None and bool(whole.gguf or not text_only)
+    whole = _known((stated or {}).get("model_type"), stated)
+    described = whole is not None and bool(whole.gguf or not text_only)
     if stated is None or not isinstance(nested, Mapping) or described:
         return graph
     kind = nested.get("model_type")
@@ -77,8 +76,8 @@ def outer_names(names: Collection[str]) -> dict[str, str]:
     return {inner: name for name, inner in inner_names(LANGUAGE_MODEL, names).items()}
 
 
-def _known(kind: Any) -> Architecture | None:
-    return named_model_type(kind) if isinstance(kind, str) else None
+def _known(kind: Any, source: Mapping[str, Any] | None = None) -> Architecture | None:
+    return named_model_type(kind, source) if isinstance(kind, str) else None
 
 
 def _outer(stated: Mapping[str, Any]) -> dict[str, Any]:

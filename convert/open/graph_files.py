@@ -70,9 +70,11 @@ def graphs_of(names: Sequence[str]) -> dict[str, str] | None:
 
 def set_of(graphs: Mapping[str, Graph]) -> GraphFiles:
     """What the graphs of a model, by name, are; UsageError for graphs with other inputs or outputs."""
-    found = next(each for each in _sets(list(graphs)) if set(each.needed) <= graphs.keys() <= each.graphs.keys())
-    found.check(graphs)
-    return found
+    sets = [each for each in _sets(list(graphs)) if set(each.needed) <= graphs.keys() <= each.graphs.keys()]
+    fitting = (each for each in sets if all(each.graphs[name].fits(graph) for name, graph in graphs.items()))
+    chosen = next(fitting, sets[0])
+    chosen.check(graphs)
+    return chosen
 
 
 def modules_of(names: Sequence[str]) -> dict[str, str] | None:

@@ -404,6 +404,14 @@ class Part:
         """Names of its weights in files of transformers."""
         return self.weights or (Below(f"{self.place}."),)
 
+    def inside(self, place: str, prefix: str) -> Part:
+        """The part where the whole is itself inside another model, whose config.json has the whole in the object
+        `place` (at the top if empty), and whose names of weights begin with `prefix`. Names without ``model.`` are
+        written: it is the whole's base class that stands inside others."""
+        names = sorted(self.names, key=lambda below: below.prefix.startswith("model."))
+        weights = tuple(replace(below, prefix=prefix + below.prefix) for below in names)
+        return replace(self, place=f"{place}.{self.place}" if place else self.place, weights=weights)
+
 
 Deviation = Callable[[Config, Collection[str]], str | None]
 """What llama.cpp does differently with a model of this configuration and these tensors of its GGUF file: the end of a

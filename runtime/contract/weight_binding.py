@@ -72,9 +72,14 @@ def _mentioning(text: str) -> Iterator[Architecture]:
         yield from map(whole, discovery.ARCHITECTURES.load(name))
 
 
-def named_model_type(kind: str) -> Architecture | None:
-    """An architecture whose config.json has that `model_type`; None if it is unknown."""
-    return next((each for each in _mentioning(f'"{kind}"') if kind in each.model_types), None)
+def named_model_type(kind: str, source: Mapping[str, Any] | None = None) -> Architecture | None:
+    """An architecture whose config.json has that `model_type`; None if it is unknown.
+
+    Args:
+        source: a config.json that it has to accept, if given.
+    """
+    known = (each for each in _mentioning(f'"{kind}"') if kind in each.model_types)
+    return next((each for each in known if source is None or each.accepts is None or each.accepts(source)), None)
 
 
 def find_architecture(names: str, source: Mapping[str, Any], path: str | None = None) -> Architecture:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ....runtime.base.errors import FormatError
 from ....runtime.contract.architecture import FEATURE_EXTRACTION, Config
 from ....runtime.contract.part_graph import add_part
-from ....runtime.ir.graph import Value
+from ....runtime.ir.graph import Graph, Value
+from ....runtime.tensor.stored_tensor import StoredTensor
+from ...schema.clip.vision_part import VISION
+from ..linear import linear
 from ..net import Net
 
 FINAL = ("norm.weight", "norm.bias")
@@ -34,3 +39,10 @@ def tower_features(net: Net, part: str, layer: int | None = None, *, patches_onl
         weights = {name: weights[name] for name in weights if name not in {f"{part}.{end}" for end in FINAL}}
     x = add_part(net.graph, config, weights, part, task=FEATURE_EXTRACTION)["last_hidden_state"]
     return net.Slice(x, [1], [2**62], [1]) if patches_only else x
+
+
+def projected_features(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
+    """The graph of an encoder and a linear layer: ``image_features`` [batch, patches, hidden of the text] of
+    ``pixel_values``."""
+    net = Net(graph, config, weights)
+    net.output("image_features", linear(net, tower_features(net, VISION), "projector"))

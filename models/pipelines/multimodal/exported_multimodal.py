@@ -3,8 +3,10 @@ that config.json names."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ....runtime.base.errors import UsageError
 from ....runtime.contract.architecture import HF, RunOptions
@@ -14,7 +16,6 @@ from ....runtime.contract.part_rows import stated_of
 from ....runtime.contract.weight_binding import find_architecture
 from ....runtime.ir.graph import Graph
 from ..labels import configured
-from .multimodal_language_model import MultimodalLanguageModel
 from .multimodal_tasks import IMAGE_TEXT, MultimodalRunner
 
 PIXELS, IDS, EMBEDS = frozenset({"pixel_values"}), frozenset({"input_ids"}), frozenset({"inputs_embeds"})
@@ -23,8 +24,13 @@ DEEPSTACK = "deepstack_features."
 COUNTED = frozenset({"attention_mask", "position_ids", "input_ids"})
 
 
-def _run_files(graphs: Mapping[str, Graph], options: RunOptions) -> MultimodalLanguageModel:
-    """The graphs as a model. UsageError if config.json is not of a family that makes such prompts."""
+def run_exported(graphs: Mapping[str, Graph], options: RunOptions, *, kind: type[Any], task: str) -> Any:
+    """The graphs as a model. UsageError if config.json is not of a family that makes such prompts.
+
+    Args:
+        kind: the class that runs the first task of such families.
+        task: its name.
+    """
     source = configured(options)
     if "model_type" not in source:
         hint = "Put the model's config.json into the folder"
@@ -35,11 +41,11 @@ def _run_files(graphs: Mapping[str, Graph], options: RunOptions) -> MultimodalLa
         own = architecture_of(part) or find_architecture(HF, stated_of(part, HF, source), path)
         architecture = with_part(architecture, name, replace(part, architecture=own), None)
     run = architecture.tasks[0].run if architecture.tasks else None
-    if not isinstance(run, MultimodalRunner):
-        why = f"the graphs are of a model for {IMAGE_TEXT}, and {architecture.title} is none"
+    if not isinstance(run, kind):
+        why = f"the graphs are of a model for {task}, and {architecture.title} is none"
         raise UsageError("E-ARCH-TASK", path, why, hint="Check that config.json belongs to the model")
     config = architecture.config(HF, source, path)
-    return run(graphs, replace(options, config=config, task=IMAGE_TEXT))
+    return run(graphs, replace(options, config=config, task=task))
 
 
 GRAPH_FILES = GraphFiles(
@@ -49,5 +55,5 @@ GRAPH_FILES = GraphFiles(
         "embed_tokens": Signature(IDS, EMBEDS),
         "decoder_model_merged": Signature(EMBEDS, frozenset({"logits"}), COUNTED, ("past_", DEEPSTACK)),
     },
-    _run_files,
+    functools.partial(run_exported, kind=MultimodalRunner, task=IMAGE_TEXT),
 )

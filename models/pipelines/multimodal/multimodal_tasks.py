@@ -34,7 +34,7 @@ def writes_text(source: Mapping[str, Any]) -> bool:
     return not isinstance(classes, list) or not classes or str(classes[0]).endswith(CLASS)
 
 
-def _text(which: str, task: str | None = None) -> GraphBuilder:
+def text_graph(which: str, task: str | None = None) -> GraphBuilder:
     """The builder of a graph of the language model for a task of its own: its outputs are those of the whole."""
 
     def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
@@ -54,14 +54,16 @@ def multimodal_task(encoders: Mapping[str, GraphBuilder], rules: PromptRules, na
     """
     return Task(
         name,
-        {**encoders, EMBED_TOKENS: _text(EMBED_TOKENS), DECODER_MODEL: _text(FROM_EMBEDS)},
+        {**encoders, EMBED_TOKENS: text_graph(EMBED_TOKENS), DECODER_MODEL: text_graph(FROM_EMBEDS)},
         MultimodalRunner(rules),
         aliases=("text-generation", "lm"),
-        variants={MODEL: _text(MODEL)},
+        variants={MODEL: text_graph(MODEL)},
     )
 
 
-TEXT_FEATURES = Task(FEATURE_EXTRACTION, {MODEL: _text(MODEL, FEATURE_EXTRACTION)}, run_decoder, aliases=("hidden",))
+TEXT_FEATURES = Task(
+    FEATURE_EXTRACTION, {MODEL: text_graph(MODEL, FEATURE_EXTRACTION)}, run_decoder, aliases=("hidden",)
+)
 """The task of the language model alone that gives hidden states of texts."""
 
 

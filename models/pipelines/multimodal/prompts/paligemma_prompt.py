@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from .....runtime.contract.architecture import Config
 from .marked_pictures import MarkedPictures, prepared, token_text
-from .prompt_rules import Arrays, Prompted, PromptModel
+from .prompt_rules import Arrays, Prompted, PromptModel, PromptRules
+
+PREFIX = 2
+"""The group of the prompt's tokens."""
 
 
 def _expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
@@ -39,3 +43,12 @@ def paligemma_prompt(
     """The prompt; see `Processor`."""
     found = _PICTURES(model, text, images, audio, add_bos=False)
     return replace(found, arrays={**found.arrays, "token_type_ids": np.zeros((1, len(found.ids)), np.int64)})
+
+
+def groups(config: Config, ids: np.ndarray, mask: np.ndarray, arrays: Arrays) -> np.ndarray:
+    """One group of the tokens whose ``token_type_ids`` are 0; none without these."""
+    types = arrays.get("token_type_ids")
+    return mask if types is None else np.where(types == 0, PREFIX * mask, mask)
+
+
+PALIGEMMA_RULES = PromptRules(processor=paligemma_prompt, groups=groups, further=("token_type_ids",))
