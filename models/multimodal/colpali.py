@@ -12,7 +12,8 @@ from ..layers.image.tower_features import projected_features
 from ..pipelines.multimodal.multimodal_tasks import TEXT
 from ..pipelines.multimodal.prompts.paligemma_prompt import PALIGEMMA_RULES
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER
-from ..pipelines.ranking.late_interaction_tasks import PROJECTION, RetrievalPrompts, late_interaction_task
+from ..pipelines.ranking.late_interaction_tasks import PROJECTION, late_interaction_task
+from ..pipelines.ranking.retrieval_prompts import RetrievalPrompts
 from ..schema.clip.paligemma_rows import paligemma_keys, paligemma_projector
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.hyperparameters import matrix

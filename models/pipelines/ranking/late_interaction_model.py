@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....runtime.base.errors import FormatError, UsageError
+from ....runtime.base.errors import UsageError
 from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.ir.graph import Graph
 from ...postprocess.finite_results import finite
 from ...preprocess.picture import Picture
-from ...tokenizer.readers.locate import settings
 from ..feature_extraction import ranked
 from ..multimodal.multimodal_language_model import MultimodalLanguageModel, joined
 from ..multimodal.prompts.prompt_rules import DECODER_MODEL, Prompted, PromptRules
 from ..task_model import Progress, TaskModel
-from .late_interaction_tasks import EMBEDDINGS, RetrievalPrompts
+from .retrieval_prompts import EMBEDDINGS, RetrievalPrompts, stated_prompts
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 4096
 """Tokens of one run, where several inputs share it."""
-SETTINGS = "processor_config.json"
 
 
 class LateInteractionModel(TaskModel):
@@ -153,15 +150,7 @@ class LateInteractionModel(TaskModel):
     @functools.cached_property
     def _texts(self) -> RetrievalPrompts:
         """The prompts, as the model's files say."""
-        source = self.options.source
-        said = {} if source is None else settings(source, SETTINGS)
-        texts = {name: said[name] for name in ("query_prefix", "visual_prompt_prefix") if said.get(name) is not None}
-        wrong = next((name for name, text in texts.items() if not isinstance(text, str)), None)
-        if wrong is not None:
-            path = source.files[0] if source is not None and source.files else None
-            why = f"invalid parameter {wrong} in {SETTINGS}: not a text"
-            raise FormatError("E-PREPROCESSOR", path, why, hint=f"Correct {SETTINGS}")
-        return dataclasses.replace(self._prompts, **texts)
+        return stated_prompts(self._prompts, self.options.source)
 
     def prompted(self, given: str | Picture, *, page: bool = False) -> Prompted:
         """Token ids and arrays of a query or a page, as transformers' processor makes them.

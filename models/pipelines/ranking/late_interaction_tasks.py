@@ -16,14 +16,15 @@ from ...layers.linear import linear
 from ...layers.net import Net
 from ..multimodal.multimodal_tasks import TEXT, text_graph
 from ..multimodal.prompts.prompt_rules import DECODER_MODEL, PromptRules
+from .retrieval_prompts import EMBEDDINGS, RetrievalPrompts
 
 if TYPE_CHECKING:
     from .late_interaction_model import LateInteractionModel
 
 DOCUMENT_RETRIEVAL = "visual-document-retrieval"
 """Hugging Face's name of the task."""
-EMBEDDINGS, PROJECTION = "embeddings", "embedding"
-"""The output of the graph, and the weight that makes it of hidden states."""
+PROJECTION = "embedding"
+"""The weight that makes vectors of hidden states."""
 
 
 def _token_vectors(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
@@ -34,21 +35,6 @@ def _token_vectors(graph: Graph, config: Config, weights: Mapping[str, StoredTen
     net.output(EMBEDDINGS, net.LpNormalization(vectors, axis=-1, p=2))
     for name, state in outputs.items():
         net.output(name, state)
-
-
-@dataclass(frozen=True)
-class RetrievalPrompts:
-    """What goes around queries, and with pages. processor_config.json may state the texts under the same names.
-
-    Attributes:
-        query_prefix: before each query.
-        visual_prompt_prefix: the text of each page.
-        padding: how many padding tokens follow a query, which serve as room for computation.
-    """
-
-    query_prefix: str
-    visual_prompt_prefix: str
-    padding: int
 
 
 def late_interaction_task(encoders: Mapping[str, GraphBuilder], rules: PromptRules, prompts: RetrievalPrompts) -> Task:
