@@ -109,7 +109,8 @@ def tower(engine, pictures, folder, threads):
         import candle_convert as cc
 
         model = cc.models.load(f"{folder}/clip", threads=threads)
-        return lambda fed: model(**fed)[output]
+        encoder = model.vision_model if pictures else model.text_model
+        return lambda fed: encoder(**fed)[output]
     import torch
     import transformers
 
