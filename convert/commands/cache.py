@@ -90,7 +90,8 @@ def warm(
 ) -> None:
     """Compile the kernels of models ahead of time.
 
-    Without a MODEL: the encoders and decoders of all block types, and the kernels of common language models and types.
+    Without a MODEL: the encoders and decoders of all block types, and the kernels of common language models, text
+    encoders and image networks.
     Kernels do not depend on shapes, so models then run with any shape without compiling.
     """
     from ...runtime.jit import compile_cost, isa

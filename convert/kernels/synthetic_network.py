@@ -15,7 +15,7 @@ from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.stored_tensor import StoredTensor
 
 SIDE, LABELS = 224, 1000
-RELU, SILU, HARD_SWISH, RELU6, GELU = "Relu", "SiLU", "HardSwish", "Relu6", "Gelu"
+RELU, SILU, HARD_SWISH, RELU6 = "Relu", "SiLU", "HardSwish", "Relu6"
 
 
 class Layers:

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 
+import onnx
 import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.convert.kernels.kernel_cache import FAMILIES, synthetic_model
 from candle_convert.runtime.jit import code_cache
 from candle_convert.tests.builders.tiny_llama import written
+from onnx import TensorProto, helper
 
 WARM = """
 import pathlib, sys
@@ -220,6 +222,18 @@ def test_after_warming_nothing_is_compiled_for_any_shape(tmp_path):
     again = command(["-m", "candle_convert.convert", "cache", "warm", model, "--json"], tmp_path)
     assert json.loads(again.stdout)["models"][0]["files"] == 0
     assert again.stderr == ""
+
+
+@pytest.mark.skipif(not code_cache.supported(), reason="kernels are kept for Linux on x86-64")
+def test_another_level_is_compiled_by_a_process_of_its_own(tmp_path):
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "g.onnx")
+    words = ["-m", "candle_convert.convert", "cache", "warm", tmp_path / "g.onnx", "--json", "--level"]
+    assert json.loads(command([*words, "generic"], tmp_path).stdout)["models"][0]["files"] > 0
+    assert json.loads(command([*words, "generic"], tmp_path).stdout)["models"][0]["files"] == 0
+    refused = subprocess.run([sys.executable, *map(str, words), "avx3"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, "E-CPU-LEVEL" in refused.stdout + refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
