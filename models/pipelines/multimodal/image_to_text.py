@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...preprocess.picture import Picture
@@ -39,12 +39,26 @@ class ImageToText(ImagePipeline):
             preparation: how pictures are prepared, in place of what the model's files state.
             progress: called with how many pictures are done, and of how many.
         """
+        options = {"max_new_tokens": max_new_tokens, "num_beams": num_beams}
+        return self._written(TEXT, None, inputs, batch, options, preparation, progress)
+
+    def _written(
+        self,
+        key: str,
+        prompt: str | None,
+        inputs: Picture | Sequence[Picture],
+        batch: int,
+        options: Mapping[str, int | None],
+        preparation: Preparation | None,
+        progress: Progress | None,
+    ) -> Any:
+        """The texts of pictures under a key; `prompt`: what is asked about each picture."""
         single, pictures = listed(inputs)
-        stated = {"max_new_tokens": max_new_tokens, "num_beams": num_beams}
-        options = {name: value for name, value in stated.items() if value is not None}
+        given = {name: value for name, value in options.items() if value is not None}
         texts: list[list[dict[str, str]]] = []
-        for _, pixels, _ in self._prepared(pictures, batch, preparation):
-            texts += [[{TEXT: each.text.strip()}] for each in self._model.write(pixels, **options)]
+        for rows, pixels, _ in self._prepared(pictures, batch, preparation):
+            prompts = () if prompt is None else ([prompt] * len(rows),)
+            texts += [[{key: each.text.strip()}] for each in self._model.write(pixels, *prompts, **given)]
             if progress is not None:
                 progress(len(texts), len(pictures))
         return texts[0] if single else texts

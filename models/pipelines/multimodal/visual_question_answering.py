@@ -8,18 +8,15 @@ from typing import Any
 from ....runtime.base.errors import UsageError
 from ...preprocess.picture import Picture
 from ...preprocess.preparation import Preparation
-from ..image.image_pipeline import ImagePipeline, listed
 from ..task_model import Progress
-from .picture_text_model import PictureTextModel
+from .image_to_text import ImageToText
 
 ANSWER = "answer"
 """The key of an answer, as transformers' pipeline has it."""
 
 
-class VisualQuestionAnswering(ImagePipeline):
+class VisualQuestionAnswering(ImageToText):
     """Answers a question about pictures."""
-
-    _model: PictureTextModel
 
     def predict(
         self,
@@ -47,16 +44,8 @@ class VisualQuestionAnswering(ImagePipeline):
         if not (question or "").strip():
             hint = 'Pass --question "How many cats are there?"'
             raise UsageError("E-OPTION", None, "missing a question about the picture", hint=hint)
-        single, pictures = listed(inputs)
-        stated = {"max_new_tokens": max_new_tokens, "num_beams": num_beams}
-        options = {name: value for name, value in stated.items() if value is not None}
-        answers: list[list[dict[str, str]]] = []
-        for rows, pixels, _ in self._prepared(pictures, batch, preparation):
-            written = self._model.write(pixels, [str(question)] * len(rows), **options)
-            answers += [[{ANSWER: each.text.strip()}] for each in written]
-            if progress is not None:
-                progress(len(answers), len(pictures))
-        return answers[0] if single else answers
+        options = {"max_new_tokens": max_new_tokens, "num_beams": num_beams}
+        return self._written(ANSWER, question, inputs, batch, options, preparation, progress)
 
 
 PIPELINE = VisualQuestionAnswering

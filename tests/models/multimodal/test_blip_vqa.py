@@ -4,7 +4,6 @@ import json
 
 import candle_convert as cc
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 import transformers
@@ -12,6 +11,7 @@ from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.dual_encoders import VISION, clip_tokenizer
 from candle_convert.tests.builders.image_checkpoints import images, randomized
 from candle_convert.tests.builders.picture_texts import add_files, square, until_end
+from candle_convert.tests.oracles.exported_encoder_decoder import encoder_decoder_logits
 from PIL import Image
 
 TEXT = {
@@ -92,20 +92,7 @@ def test_other_formats(case, tmp_path, kind):
 def test_export_in_onnxruntime(case, tmp_path):
     model, folder = case
     cc.convert(folder, tmp_path, to="onnx")
-    given = arrays()
-    encoder = onnxruntime.InferenceSession(tmp_path / "encoder_model.onnx")
-    (hidden,) = encoder.run(None, {name: given[name] for name in ("pixel_values", "input_ids", "attention_mask")})
-    decoder = onnxruntime.InferenceSession(tmp_path / "decoder_model_merged.onnx")
-    feeds = {
-        "input_ids": given["decoder_input_ids"],
-        "encoder_hidden_states": hidden,
-        "encoder_attention_mask": given["attention_mask"],
-        "use_cache_branch": np.array([False]),
-    }
-    for value in decoder.get_inputs():
-        if value.name.startswith("past"):
-            feeds[value.name] = np.zeros([2, *(dim if isinstance(dim, int) else 1 for dim in value.shape[1:])], "f4")
-    compare(decoder.run(["logits"], feeds)[0], expected(model))
+    compare(encoder_decoder_logits(tmp_path, arrays()), expected(model))
 
 
 def test_predictions_of_a_directory_and_of_its_export(case, tmp_path, capsys):

@@ -159,13 +159,18 @@ def test_names_of_weights(case, loaded, tmp_path, names):
     for name, array in load_file(folder / "model.safetensors").items():
         spelled = plain(name).replace("vlm.vision_tower.", vision).replace("vlm.language_model.", language)
         arrays[spelled.replace("vlm.multi_modal", f"{outer}multi_modal")] = array
+    check_same_model(folder, arrays, loaded, tmp_path / "copy")
+
+
+def check_same_model(folder, arrays, loaded, copy):
+    """A folder with weights of other names is the same model, and keeps the names when it is copied."""
     save_file(arrays, folder / "model.safetensors")
     found = cc.models.load(folder, threads=1, activations="f32")
     assert np.array_equal(found.embed(QUERIES[0]), loaded.embed(QUERIES[0]))
     path = paths(folder)[0]
     assert np.array_equal(found.embed(images=path), loaded.embed(images=path))
-    cc.convert(folder, tmp_path / "copy", to="safetensors")
-    assert cc.open(tmp_path / "copy").weights.keys() == arrays.keys()
+    cc.convert(folder, copy, to="safetensors")
+    assert cc.open(copy).weights.keys() == arrays.keys()
 
 
 def test_files_of_colpali_engine(case, loaded, tmp_path):
@@ -181,13 +186,7 @@ def test_files_of_colpali_engine(case, loaded, tmp_path):
         spelled = spelled.replace("vlm.vision_tower.", "model.vision_tower.vision_model.")
         spelled = spelled.replace("embedding_proj_layer", "custom_text_proj").replace("vlm.multi", "model.multi")
         arrays[spelled] = array
-    save_file(arrays, folder / "model.safetensors")
-    found = cc.models.load(folder, threads=1, activations="f32")
-    assert np.array_equal(found.embed(QUERIES[0]), loaded.embed(QUERIES[0]))
-    path = paths(folder)[0]
-    assert np.array_equal(found.embed(images=path), loaded.embed(images=path))
-    cc.convert(folder, tmp_path / "copy", to="safetensors")
-    assert cc.open(tmp_path / "copy").weights.keys() == arrays.keys()
+    check_same_model(folder, arrays, loaded, tmp_path / "copy")
 
 
 def test_exported_graphs(case, loaded, tmp_path):
