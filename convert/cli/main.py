@@ -106,11 +106,12 @@ def run(arguments: list[str] | None = None) -> int:
     except OutputError as error:  # while an error is reported
         code = error.exit_code
     broken = failed()
-    if broken is None or code == INTERRUPTED:
-        return code
-    if not isinstance(broken, ReaderLeft):
-        current().complain(str(broken))
-    return broken.exit_code
+    if broken is not None and code != INTERRUPTED:
+        code = broken.exit_code
+        if not isinstance(broken, ReaderLeft):
+            current().complain(str(broken))
+    current().reset()  # --json and --quiet end with their command
+    return code
 
 
 def _run(arguments: list[str] | None) -> int:

@@ -377,6 +377,12 @@ SAYING = [
 ]
 
 
+def test_json_ends_with_its_command(tmp_path, capfdbinary):
+    run(["inspect", "--json", str(tmp_path / "absent.onnx")])
+    write_sound("-", np.zeros(100), 8000)
+    assert b"RIFF" in capfdbinary.readouterr().out
+
+
 @pytest.mark.parametrize("words", SAYING, ids=[printable(" ".join(words)) for words in SAYING])
 def test_control_characters_are_shown_and_never_sent(folder, capsys, words):
     cc.save_file({NASTY: np.array([np.nan], np.float32)}, "nan.safetensors")
