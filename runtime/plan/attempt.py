@@ -26,7 +26,7 @@ class Attempt:
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
-        self.lengths = len(planner.steps), len(planner.scratch), len(planner.used)
+        self.lengths = len(planner.steps), len(planner.scratch), len(planner.used), len(planner.read)
         self.replaced = len(planner.replaced)
         self.known = [(held, len(held)) for held in (planner.locations, planner.constants)]
         self.work = planner.work, planner.hardest, planner.open_loops
@@ -41,7 +41,7 @@ class Attempt:
 
     def undone(self) -> None:
         """The plan as it was before."""
-        planner, (steps, scratch, used) = self.planner, self.lengths
+        planner, (steps, scratch, used, read) = self.planner, self.lengths
         del planner.steps[steps:], planner.nodes[steps:], planner.scratch[scratch:]
         for held, length in self.known:
             for value in list(itertools.islice(reversed(held), len(held) - length)):
@@ -53,5 +53,6 @@ class Attempt:
             else:
                 planner.values[value] = before
         planner.uses.subtract(planner.used[used:])
-        del planner.used[used:]
+        planner.reads.subtract(planner.read[read:])
+        del planner.used[used:], planner.read[read:]
         planner.work, planner.hardest, planner.open_loops = self.work

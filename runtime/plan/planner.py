@@ -8,7 +8,7 @@ the plan ends: the nodes behind it are a program of their own, planned when the 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,8 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
         self.bailout = bailout_flag()
         self.copied_inputs: dict[Any, Buffer] = {}
         self.used: list[Value] = []
+        self.reads: Counter[Value] = Counter()
+        self.read: list[Value] = []
         self.replaced: list[tuple[Value, Value | None]] = []
         for value, feed in zip(region.inputs, feeds, strict=True):
             self._feed(self.copy_of(value), feed, value)
@@ -252,6 +254,9 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
         for value, (index, _) in zip(node.outputs, enumerate(results), strict=True):
             if index in step.outputs:
                 self.locations[value] = step.outputs[index]
+        found = [value for value in node.inputs if value is not None]
+        self.reads.update(found)
+        self.read += found
         position = len(self.steps)
         for launch in planned if isinstance(planned, list) else [planned]:
             self.append(launch, node)
@@ -275,8 +280,7 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
         if not (isinstance(before, Chain) and isinstance(last, Chain)) or self.keep:
             return False
         occupant = self.locations.sole_occupant(before.output.allocation)
-        read = sum(operand.allocation is before.output.allocation for operand in last.operands)
-        if occupant is None or self.uses[occupant] != read:
+        if occupant is None or self.uses[occupant] != self.reads[occupant]:
             return False
         both = join(before, last, self.max_fused)
         if both is None:

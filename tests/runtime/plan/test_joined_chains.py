@@ -32,12 +32,19 @@ def read_elsewhere(net):
     return net.add("Add", found, net.add("ReduceSum", one, net.integers(1), keepdims=1))
 
 
+def squared_and_read_elsewhere(net):
+    """A kernel reads the operand of Pow twice, the other node reads it too."""
+    one = net.add("Tanh", net.add("Exp", net.add("Neg", "x")))
+    return net.add("Concat", net.add("Pow", one, 2.0), net.add("Slice", one, *map(net.integers, (0, 16, 1))), axis=1)
+
+
 def broadcast(net):
     return net.add("Add", net.add("Exp", net.add("ReduceMax", "x", net.integers(1))), net.add("Mul", "g", "x"))
 
 
 @pytest.mark.parametrize(
-    ("case", "kernels"), [(gated, 1), (read_twice, 1), (rows, 1), (read_elsewhere, 4), (broadcast, 3)]
+    ("case", "kernels"),
+    [(gated, 1), (read_twice, 1), (rows, 1), (read_elsewhere, 4), (broadcast, 3), (squared_and_read_elsewhere, 5)],
 )
 def test_branches(case, kernels):
     net, feeds = Net(), {"x": X, "g": X[::-1].copy()}
