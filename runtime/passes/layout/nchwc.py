@@ -205,8 +205,14 @@ class _Regions:
             for node in self.readers[value]
             if node not in self.light
             and node not in self.means
-            and not (node in self.heavy and node.inputs[0] is value)
+            and not (node in self.heavy and node.inputs[0] is value and self._reads_blocks(node, value))
         ]
+
+    @staticmethod
+    def _reads_blocks(node: Node, value: Value) -> bool:
+        """Whether a convolution takes the padding of a value: a depthwise one computes a plane for each channel of it,
+        which only an output in blocks can hold."""
+        return _whole(value) or not _is_depthwise(node) or _channels(node.outputs[0]) > 0
 
     def chosen(self, convolution: Op) -> bool:
         """Convert all regions that gain; return whether any did."""

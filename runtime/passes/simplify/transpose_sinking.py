@@ -69,12 +69,16 @@ def _around(values: set[Value], order: Order, view: View) -> set[Value]:
 
 
 def _region(graph: Graph, order: Order) -> dict[Node, None]:
-    """The nodes whose inputs are all transposed by this permutation, computed in the region, or constant."""
+    """The nodes whose inputs are all transposed by this permutation, computed in the region, or constant.
+
+    A transpose that undoes what the region computed ends it, also where the permutation is its own inverse.
+    """
     kept: dict[Node, None] = {}
     transposed: set[Value] = set()
     for node in graph.nodes:
         if order_of(node) == order:
-            transposed.add(node.outputs[0])
+            if not (_undoes(node, order) and node.inputs[0] in transposed):
+                transposed.add(node.outputs[0])
         elif permuted_attributes(node, order, graph) is not None and _inputs_fit(node, order, graph, transposed):
             kept[node] = None
             transposed.update(node.outputs)

@@ -4,6 +4,7 @@ import candle_convert as cc
 import numpy as np
 import onnx.parser
 import pytest
+from candle_convert.formats.containers.onnx.reader import graph_of
 from candle_convert.ops.conv.conv import conv
 from candle_convert.ops.conv.conv_nchwc import blocked_conv, from_blocks, in_blocks
 from candle_convert.runtime.ir.builder import Builder
@@ -12,6 +13,7 @@ from candle_convert.runtime.jit.isa import features
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import F32
 from candle_convert.runtime.tensor.stored_tensor import StoredTensor
+from candle_convert.tests.oracles.before_and_after_pass import Net, in_onnxruntime
 
 CASES = {
     "1 x 1": ((1, 64, 14, 13), (80, 64, 1, 1), {}, "Relu"),
@@ -182,3 +184,17 @@ def test_regions(name, dims, tmp_path):
     [expected] = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feeds)
     [found] = session.run(None, feeds)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.skipif("avx2" not in features(), reason="blocks need AVX2")
+def test_a_depthwise_convolution_to_one_position():
+    """Its output has no blocks, and its 31 channels do not fill theirs."""
+    net = Net()
+    inner = net.add("Conv", "x", net.normal(31, 4, 1, 1), net.normal(31))
+    net.add(
+        "Conv", inner, net.normal(31, 1, 1, 3), net.normal(31), group=31, strides=[2, 2], pads=[0, 1, 0, 1], name="y"
+    )
+    feeds = {"x": np.random.default_rng(1).normal(size=(1, 4, 2, 2)).astype(np.float32)}
+    model = net.model(feeds, ["y"])
+    [result] = Session(graph_of(model), simplify=True).run(None, feeds)
+    np.testing.assert_allclose(result, in_onnxruntime(model, feeds)[0], rtol=1e-4, atol=1e-5)

@@ -74,6 +74,16 @@ def test_a_result_in_the_middle_keeps_its_layout(tmp_path):
     ]
 
 
+def test_an_order_that_is_its_own_inverse(tmp_path):
+    """The second transpose undoes the first, and its result is read by work that reads the first one's too."""
+    net = Net()
+    a = net.add("Transpose", "a", perm=[1, 0])
+    b = net.add("Transpose", net.add("Relu", a), perm=[1, 0])
+    net.add("Concat", net.add("Sigmoid", net.add("Tanh", b)), a, axis=0, name="y")
+    feeds = {"a": np.random.default_rng(6).normal(size=(3, 3)).astype(np.float32)}
+    rewritten(net.model(feeds, ["y"]), feeds, tmp_path)
+
+
 KEPT = {
     "another order": lambda net, x: net.add("Transpose", net.add("Relu", x), perm=[0, 2, 1, 3]),
     "a sum over all": lambda net, x: channels_first(net, net.add("CumSum", x, net.constant(1, np.int64))),
