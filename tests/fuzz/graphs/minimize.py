@@ -91,7 +91,8 @@ def _fed(graph: SmallGraph, name: str, arrays: tuple[np.ndarray, ...]) -> SmallG
 
 
 def _instead(node: Node, name: str) -> Node:
-    return replace(node, outputs=tuple("" if output == name else output for output in node.outputs))
+    unused = f"{name}_unused" if node.op == "Split" else ""  # onnxruntime crashes where an output of Split has no name
+    return replace(node, outputs=tuple(unused if output == name else output for output in node.outputs))
 
 
 def _renamed(graph: SmallGraph, gone: Node, old: str, new: str) -> SmallGraph:

@@ -60,9 +60,12 @@ class Coarse:
         self._random = np.random.default_rng(0)
         self._steps = setting.steps
         self._largest: dict[str, float] = {}
+        fixed = set(graph.constants)
+        for node in graph.nodes:
+            fixed.update(node.outputs if fixed.issuperset(node.read) and not node.subgraphs else ())
         for feeds in graph.feeds():
             for name, array in evaluate(graph, feeds).items():
-                if array.dtype.kind == "f" and (name in graph.constants or not setting.weights_only):
+                if array.dtype.kind == "f" and (name in fixed or not setting.weights_only):
                     largest = float(np.abs(array).max(initial=0))
                     self._largest[name] = max(self._largest.get(name, 0.0), largest)
 
@@ -94,7 +97,7 @@ def fault(graph: SmallGraph, setting: Setting, native: bool) -> str | None:
     quantized = of_model(model, graph.inputs)
     types = {name: type_of(array) for name, array in evaluate(graph, graph.feeds()[0]).items() if name in graph.outputs}
     quantized = replace(quantized, types={**quantized.types, **types})
-    wrong = _not_as_onnxruntime(model, quantized) or _too_far(graph, quantized, setting)
+    wrong = _not_as_onnxruntime(model, quantized, graph) or _too_far(graph, quantized, setting)
     if not wrong and native:
         wrong = compare.fault(quantized)
     return wrong and f"{setting.request}: {wrong}"
@@ -113,11 +116,12 @@ def _written(graph: SmallGraph, request: Request) -> onnx.ModelProto:
         return onnx.load(target)
 
 
-def _not_as_onnxruntime(model: onnx.ModelProto, quantized: SmallGraph) -> str | None:
+def _not_as_onnxruntime(model: onnx.ModelProto, quantized: SmallGraph, original: SmallGraph) -> str | None:
     try:
         session = exact_session(model, threads=1)
     except Exception as error:
-        return None if "NOT_IMPLEMENTED" in str(error) else f"onnxruntime does not load the file: {error}"
+        unknown = "NOT_IMPLEMENTED" in str(error) or compare.onnxruntime_session(original.model()) is None
+        return None if unknown else f"onnxruntime does not load the file: {error}"
     for run, feeds in enumerate(quantized.feeds()):
         try:
             outputs = session.run(list(quantized.outputs), dict(feeds))

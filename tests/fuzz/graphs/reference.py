@@ -150,7 +150,9 @@ class Bounds:
             with np.errstate(all="ignore"):
                 moved = max((float(np.max(np.abs(other - wide), initial=0)) for other in others), default=0.0)
                 moved = moved if np.isfinite(moved) else np.inf
-                far = MARGIN * moved + 4 * float(np.finfo(right.dtype).eps) * float(np.max(np.abs(wide), initial=0))
+                kind = np.finfo(right.dtype)
+                far = MARGIN * moved + 4 * float(kind.eps) * float(np.max(np.abs(wide), initial=0))
+                far += float(kind.tiny) if kind.bits > 16 else 0.0  # exponentials of kernels have no subnormal numbers
                 away = np.abs(found.astype(np.float64) - wide)
             return np.asarray(~((away <= far) | (found == right) | (np.isnan(found) & np.isnan(right)))), far
         stable = np.ones(right.shape, bool)

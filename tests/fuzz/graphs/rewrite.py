@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,15 +70,21 @@ def _ran(model: Any, kind: str, graph: SmallGraph, bounds: list[Bounds]) -> str 
         known: Mapping[str, np.ndarray] = item.values
         feeds = {value.name: known[value.name] for value in session.get_inputs()}
         try:
+            unchanged = before.run(None, dict(graph.feeds()[index]))
+        except Exception:
+            return None
+        try:
             found = session.run(list(graph.outputs), feeds)
         except Exception as error:
-            try:
-                before.run(None, dict(graph.feeds()[index]))
-            except Exception:
-                return None
             return f"{kind}, run {index}: {error}"
-        for name, output in zip(graph.outputs, found, strict=True):
-            wrong = item.fault(name, np.asarray(output))
-            if wrong:
-                return f"{kind}, run {index}: {wrong}"
+        faults, approximated = _faults(item, graph, found), _faults(item, graph, unchanged)
+        new = [wrong for name, wrong in faults.items() if name not in approximated]
+        if new:
+            return f"{kind}, run {index}: {new[0]}"
     return None
+
+
+def _faults(bounds: Bounds, graph: SmallGraph, outputs: Sequence[Any]) -> dict[str, str]:
+    """What is wrong with results by output. Where those of the original are wrong too, onnxruntime approximates."""
+    faults = {name: bounds.fault(name, np.asarray(item)) for name, item in zip(graph.outputs, outputs, strict=True)}
+    return {name: wrong for name, wrong in faults.items() if wrong}
