@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...base.dataclass import dataclass
+from ...base.errors import FormatError
 from ...contract.quantization_scheme import computed
 from ...tensor.stored_tensor import StoredTensor
 
@@ -80,14 +81,22 @@ def apply_updates(weight: StoredTensor, updates: Sequence[LowRank]) -> StoredTen
     flat = StoredTensor(plain.dtype, (rows, max(1, math.prod(weight.shape[1:]))), plain.storage)
 
     def read(first: int, last: int) -> np.ndarray:
-        values = flat[first:last].numpy().astype(numpy.float64)
-        for update in updates:
-            left, right = _FACTORS.of(update)
-            values += (left[first:last] @ right) * update.scale
-            if update.magnitude is not None:
-                lengths = numpy.sqrt((values * values).sum(axis=1))
-                values *= (_numbers(update.magnitude).reshape(-1)[first:last] / lengths)[:, None]
-        return values.astype(numpy.float32)
+        own = flat[first:last].numpy().astype(numpy.float64)
+        values = own.copy()
+        with numpy.errstate(over="ignore", invalid="ignore"):
+            for update in updates:
+                left, right = _FACTORS.of(update)
+                values += (left[first:last] @ right) * update.scale
+                if update.magnitude is not None:
+                    lengths = numpy.sqrt((values * values).sum(axis=1))
+                    values *= (_numbers(update.magnitude).reshape(-1)[first:last] / lengths)[:, None]
+            merged: np.ndarray = StoredTensor.of(values.astype(numpy.float32)).cast(plain.dtype).numpy()
+            merged = merged.astype(numpy.float32)
+        if not numpy.isfinite(merged).all() and numpy.isfinite(own).all():
+            scales = ", ".join(f"{update.scale:.3g}" for update in updates)
+            why = f"weights with an update scaled by {scales} exceed the range of {plain.dtype}"
+            raise FormatError("E-LORA-RANGE", None, why, hint="Check lora_alpha and r in adapter_config.json")
+        return merged
 
     made = computed(flat.shape, read, (plain, *(part for update in updates for part in (update.up, update.down))))
     return StoredTensor(made.dtype, weight.shape, made.storage).cast(plain.dtype)

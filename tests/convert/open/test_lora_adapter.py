@@ -280,6 +280,16 @@ def test_a_tied_head_is_what_the_adapter_at_work_has(cls, kind, modules, embeddi
         assert np.abs(got - want).max() <= 1e-4 * np.abs(want).max()
 
 
+@pytest.mark.parametrize(("dtype", "alpha"), [("f32", 1e308), ("f32", 1e39), ("f16", 1e7)])
+def test_an_update_past_the_range_is_refused(base, tmp_path, dtype, alpha):
+    cc.convert(base, tmp_path / "typed", to="safetensors", dtype=dtype)
+    up, down = pair(64, 64)
+    folder = adapter(tmp_path / "lora", {f"{Q}.lora_A.weight": down, f"{Q}.lora_B.weight": up}, lora_alpha=alpha)
+    with pytest.raises(cc.FormatError, match=r"E-LORA-RANGE.*lora_alpha"):
+        cc.convert(tmp_path / "typed", tmp_path / "out.safetensors", lora=(str(folder),))
+    assert not (tmp_path / "out.safetensors").exists()
+
+
 def test_dora_without_magnitudes_is_refused(base, tmp_path):
     up, down = pair(64, 64)
     tensors = {f"{Q}.lora_A.weight": down, f"{Q}.lora_B.weight": up}
