@@ -74,9 +74,8 @@ class LanguageModel(TextModel):
         graph: made by `candle_convert.models.load`, or read from an ONNX file whose inputs are named as exporters do.
         threads: threads of one run, all cores where None.
         activations: as of `Session`; None for f32 in `logits` and `step`, and q8 in `advance`, from which text is
-            generated: faster by a quarter, and as exact as llama.cpp, which rounds what meets quantized weights too. On
-                the CPU models of narrow weights
-            keep keys and values as halves then.
+            generated: faster by a quarter, and as exact as llama.cpp, which rounds what meets quantized weights too.
+            Models of narrow weights on the CPU store keys and values as f16 then.
         read: reads the model's tokenizer when it is needed.
         context: the most tokens that the model was trained with, None where that is not known.
         placement: where layers run; the states of layers on a card stay there from run to run.
