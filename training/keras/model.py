@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -217,7 +218,16 @@ class Model(Layers):
         return None if shape is None else example_of(shape, dtype)
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters and buffers to a safetensors file."""
+        """Write parameters and buffers to a file: .npz, .pt, .pth or .gguf by its suffix, safetensors else.
+
+        Keras' own suffix .weights.h5 gets safetensors too, with a warning: Keras does not open it, `load_weights` does.
+        """
+        suffix = Path(path).suffix.lower()
+        if suffix in (".npz", ".pt", ".pth", ".gguf"):
+            self.save(path)
+            return
+        if suffix != ".safetensors":
+            warnings.warn(f"{path} is written as safetensors; name it .safetensors, .npz or .pth", stacklevel=2)
         save_nested(self.state_dict(), path)
 
     def load_weights(self, path: str | os.PathLike[str]) -> None:

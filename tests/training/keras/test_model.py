@@ -10,6 +10,7 @@ import pytest
 import torch
 from candle_convert.runtime.base.compile_progress import compile_time
 from PIL import Image
+from safetensors.numpy import load_file
 from sklearn.datasets import load_digits
 from sklearn.metrics import accuracy_score
 
@@ -179,6 +180,32 @@ def test_losses_that_are_not_finite(capsys):
     model.compile("adam", "cross_entropy")
     model.fit(np.full_like(X[:40], np.nan), Y[:40], verbose=0)
     assert capsys.readouterr().err.count("the loss is nan in epoch 0, batch 0") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("w.npz", np.load),
+        ("w.pt", lambda path: {name: item.numpy() for name, item in torch.load(path).items()}),
+        ("w.safetensors", load_file),
+    ],
+)
+def test_weights_by_suffix(tmp_path, name, read):
+    """The library that a suffix belongs to reads the file."""
+    model = cc.Sequential(cc.nn.Linear(3, 2))
+    model.save_weights(tmp_path / name)
+    np.testing.assert_array_equal(read(tmp_path / name)["0.weight"], model[0].weight.detach().numpy())
+    other = cc.Sequential(cc.nn.Linear(3, 2))
+    other.load_weights(tmp_path / name)
+    np.testing.assert_array_equal(other[0].weight.detach().numpy(), model[0].weight.detach().numpy())
+
+
+def test_weights_under_a_suffix_of_keras(tmp_path):
+    model = cc.Sequential(cc.nn.Linear(3, 2))
+    with pytest.warns(UserWarning, match=r"w\.weights\.h5 is written as safetensors"):
+        model.save_weights(tmp_path / "w.weights.h5")
+    np.testing.assert_array_equal(load_file(tmp_path / "w.weights.h5")["0.weight"], model[0].weight.detach().numpy())
+    model.load_weights(tmp_path / "w.weights.h5")
 
 
 def test_weights_and_data(tmp_path):
