@@ -5,7 +5,10 @@ import re
 import pytest
 from candle_convert.tests.builders.paths import REPOSITORY
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/KERNELS.md", "docs/FORMATS.md")
+DOCUMENTS = (
+    *("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/KERNELS.md", "docs/FORMATS.md"),
+    *(f"docs/guide/{path.name}" for path in sorted((REPOSITORY / "docs" / "guide").glob("*.md"))),
+)
 WINGS = (
     "runtime", "ops", "formats", "tensors", "nn", "optim", "torch_compat", "training", "models", "convert", "tests",
     "benchmarks",

@@ -1,5 +1,5 @@
-"""The README works as typed: its commands run in order and print what it shows, its Python runs, its figures are those
-of the registries."""
+"""The README and the pages of the guide work as typed: commands print what is shown below them, programs run, figures
+are those of the registries."""
 
 import math
 import os
@@ -19,6 +19,10 @@ from candle_convert.tests.builders.packaged_models import minilm
 from candle_convert.tests.builders.paths import DOCS, EXAMPLES, REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+GUIDE = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DOCS / "guide").glob("*.md"))}
+PAGES = {"README": README, **GUIDE}
+MOST_BYTES = 8000
+"""Of the README, which is to be read in a minute."""
 SHOWN = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 """A program, and what is shown below it, empty for nothing."""
@@ -32,11 +36,11 @@ SAMPLED = "generate"
 """Its text may differ from one processor to another; whatever it is, it follows the prompt."""
 
 
-def _commands():
-    """(command line, the lines that the README shows below it), in order."""
-    command, output = SETUP.search(README).groups()
-    yield command, output.splitlines()
-    for block in SHOWN.findall(README):
+def _commands(text):
+    """(command line, the lines that a page shows below it), in order."""
+    for command, output in SETUP.findall(text):
+        yield command, output.splitlines()
+    for block in SHOWN.findall(text):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, *output = part.splitlines()
             yield command, output
@@ -47,11 +51,14 @@ def _skeleton(line):
     return " ".join(FIGURE.sub("#", re.sub(r"[─━]+", "─", line)).split())
 
 
-@pytest.fixture
-def folder(tmp_path):
-    shutil.copytree(EXAMPLES, tmp_path / "examples")
-    (tmp_path / "all-MiniLM-L6-v2").symlink_to(minilm())
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Examples and a model, with what the commands of the README made."""
+    folder = tmp_path_factory.mktemp("clone")
+    shutil.copytree(EXAMPLES, folder / "examples")
+    (folder / "all-MiniLM-L6-v2").symlink_to(minilm())
+    _try_commands(README, folder)
+    return folder
 
 
 def _run(words, folder):
@@ -61,8 +68,8 @@ def _run(words, folder):
     )
 
 
-def _try_commands(folder):
-    for command, shown in _commands():
+def _try_commands(text, folder):
+    for command, shown in _commands(text):
         program, *words = shlex.split(command)
         assert program == "candle-convert"
         done = _run(["-m", "candle_convert.convert", *words], folder)
@@ -77,22 +84,30 @@ def _try_commands(folder):
             assert printed == [_skeleton(line) for line in shown if line.strip()], command
 
 
-def test_commands_print_what_is_shown_and_python_runs(folder):
-    _try_commands(folder)
-    for program, shown in PYTHON.findall(README):
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_print_what_is_shown_and_python_runs(page, folder):
+    if page in GUIDE:
+        _try_commands(GUIDE[page], folder)
+    for program, shown in PYTHON.findall(PAGES[page]):
         done = _run(["-c", program], folder)
         assert done.returncode == 0, done.stderr
         assert done.stdout.endswith(shown)
+
+
+def test_the_readme_is_short_and_names_every_page():
+    assert len(README.encode()) < MOST_BYTES
+    assert set(re.findall(r"\(docs/guide/(\w+)\.md\)", README)) == set(GUIDE)
 
 
 def test_figures_are_those_of_the_registries():
     operators = list(registry.operators().values())
     on_device = sum(cpu_reason(each) is None for each in operators)
     decoders = [each for each in architectures() if each.task().name == TEXT_GENERATION]
-    (least,) = re.findall(r"^More than (\d+) decoder architectures", README, re.MULTILINE)
+    (least,) = re.findall(r"^More than (\d+) decoder architectures", GUIDE["generate"], re.MULTILINE)
     assert len(decoders) > int(least)
-    assert f"| language-model architectures | more than {least} |" in README
-    assert f"for more than {math.floor(100 * on_device / len(operators) / 5) * 5}% of the operators" in README
+    assert f"more than {least} decoder architectures" in README
+    assert f"| language-model architectures | more than {least} |" in GUIDE["compare"]
+    assert f"for more than {math.floor(100 * on_device / len(operators) / 5) * 5}% of the operators" in GUIDE["cuda"]
 
 
 def test_every_command_is_listed():
