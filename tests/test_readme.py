@@ -10,11 +10,12 @@ import subprocess
 import sys
 
 import pytest
+from candle_convert.convert.cli.main import GROUPS
 from candle_convert.runtime.contract.architecture import TEXT_GENERATION
 from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.runtime.cuda.plan.kernel_api import cpu_reason
 from candle_convert.runtime.ir import registry
-from candle_convert.runtime.plugin.discovery import COMMANDS
+from candle_convert.runtime.plugin.discovery import COMMAND_GROUPS, COMMANDS
 from candle_convert.tests.builders.packaged_models import minilm
 from candle_convert.tests.builders.paths import DOCS, EXAMPLES, REPOSITORY
 
@@ -110,6 +111,9 @@ def test_figures_are_those_of_the_registries():
     assert f"for more than {math.floor(100 * on_device / len(operators) / 5) * 5}% of the operators" in GUIDE["cuda"]
 
 
-def test_every_command_is_listed():
-    listed = re.findall(r"^\| `([a-z]+)` \|", (DOCS / "COMMANDS.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(listed) == sorted(COMMANDS.names())
+def test_every_command_is_listed_under_its_group():
+    sections = re.split(r"^## ", (DOCS / "COMMANDS.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    listed = {section.split("\n")[0]: re.findall(r"^\| `([a-z]+)` \|", section, re.MULTILINE) for section in sections}
+    grouped = {group: [name for name in COMMANDS.names() if COMMAND_GROUPS.load(name) == group] for group in GROUPS}
+    assert {group: sorted(listed[group]) for group in GROUPS} == grouped
+    assert sorted(name for names in grouped.values() for name in names) == sorted(COMMANDS.names())

@@ -18,7 +18,7 @@ from ...runtime.base.errors import Error
 from ...runtime.base.out_of_memory import check_start, shortage
 from ...runtime.base.system_error import system_error
 from ...runtime.base.version import __version__
-from ...runtime.plugin.discovery import COMMANDS
+from ...runtime.plugin.discovery import COMMAND_GROUPS, COMMANDS
 from ...runtime.plugin.optional_package import missing_package
 from ..console.compile_bar import CompileBar
 from ..console.interrupt import INTERRUPTED, answer, end, stop
@@ -28,8 +28,22 @@ from ..console.status_line import busy
 from .suggest import explain, is_path, refuse_alone, refuse_command
 
 ALIASES = {"ls": "inspect"}
+GROUPS = ("Convert", "Inspect and check", "Run", "Train", "Tools")
+"""Headings of ``--help``, in order; a command's module names one."""
+JOBS = """\
+candle-convert converts, quantizes, checks, runs and trains models: safetensors, PyTorch, GGUF, ONNX, npz.
+
+  convert    candle-convert model.pth model.safetensors
+  quantize   candle-convert quantize model/ q4.gguf Q4_K_M
+  check      candle-convert verify model/ q4.gguf
+  run        candle-convert generate q4.gguf -p "Once upon a time"
+  train      candle-convert finetune model/ -d rows.jsonl -o tuned/
+
+candle-convert --help lists the commands, candle-convert COMMAND --help explains one."""
 BUG = 70
 LAST_WORDS = "✗ E-MEMORY  out of memory\n".encode()
+SHORT_HELP = 66
+"""Columns of a command's description."""
 TIMED = frozenset(("bench", "profile"))
 """Commands whose measurements a timer would disturb."""
 PROGRAM = "candle-convert"
@@ -47,6 +61,13 @@ class Commands(click.Group):
             return None
         command: click.Command = COMMANDS.load(name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for group in GROUPS:
+            names = [name for name in self.list_commands(ctx) if COMMAND_GROUPS.load(name) == group]
+            commands: list[tuple[str, click.Command]] = [(name, COMMANDS.load(name)) for name in names]
+            with formatter.section(group):
+                formatter.write_dl([(name, command.get_short_help_str(SHORT_HELP)) for name, command in commands])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -71,13 +92,16 @@ Examples
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80, "ignore_unknown_options": True}
 
 
-@click.command(cls=Commands, epilog=EPILOG, context_settings=SETTINGS)
+@click.command(cls=Commands, epilog=EPILOG, context_settings=SETTINGS, invoke_without_command=True)
 @click.version_option(__version__, prog_name=PROGRAM)
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Convert, quantize and run models: safetensors, PyTorch, GGUF, ONNX, npz.
 
     `candle-convert IN OUT` is short for `candle-convert convert IN OUT`. Nothing from a file is ever executed.
     """
+    if context.invoked_subcommand is None:
+        current().lines(JOBS)
 
 
 def main(arguments: list[str] | None = None) -> None:

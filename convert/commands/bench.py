@@ -11,6 +11,7 @@ from ..benchmark.engines import OURS, PEERS
 from ..cli import shared_options
 from ..console.output import current, human_size
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert bench model.onnx

@@ -17,6 +17,7 @@ from ..cli import shared_options
 from ..cli.number import Number
 from ..console.output import current
 
+GROUP = "Tools"
 DEAREST = 20
 """Kernels that `cache warm --timing` names."""
 EXAMPLES = {

@@ -13,6 +13,7 @@ from ..cli import shared_options
 from ..console.output import current
 from ..quantize.calibration import image_options
 
+GROUP = "Convert"
 EPILOG = """\b
 Examples
   candle-convert calibrate model.onnx -d inputs.npz -o ranges.json

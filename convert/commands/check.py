@@ -17,6 +17,7 @@ from ..console.output import current, human_size
 if TYPE_CHECKING:
     from ..check.check import Checked
 
+GROUP = "Inspect and check"
 EPILOG = """\b
 Examples
   candle-convert check model.safetensors

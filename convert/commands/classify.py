@@ -11,6 +11,7 @@ from ..cli import shared_options
 from ..console.output import current
 from ..console.status_line import busy
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert classify dinov2_dir new.jpg --against labeled/

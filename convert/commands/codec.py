@@ -17,6 +17,7 @@ from ..console.status_line import busy
 if TYPE_CHECKING:
     from ...models.pipelines.audio.codec.codec_model import CodecModel
 
+GROUP = "Run"
 EXAMPLES = {
     "": (
         "encode encodec_24khz voice.wav voice.npz --bandwidth 6",

@@ -8,6 +8,7 @@ from click.shell_completion import get_completion_class
 from ..cli import shared_options
 from ..console.output import current
 
+GROUP = "Tools"
 SHELLS = ("bash", "zsh", "fish")
 EPILOG = """\b
 Examples

@@ -14,6 +14,7 @@ from ..write.plan_report import plan_json, report_json, show_plan, show_report
 if TYPE_CHECKING:
     from ..write.plan import Plan
 
+GROUP = "Convert"
 EPILOG = """\b
 Examples
   candle-convert convert hf://owner/repo model.gguf --dtype auto

@@ -10,6 +10,7 @@ import click
 from ..cli import output_path, shared_options
 from .convert import run_plan
 
+GROUP = "Convert"
 EPILOG = """\b
 Examples
   candle-convert dequantize q4.gguf model.safetensors

@@ -15,6 +15,7 @@ from ..console.output import current
 if TYPE_CHECKING:
     from ..compare.diff import Change, Difference
 
+GROUP = "Inspect and check"
 EPILOG = """\b
 Examples
   candle-convert diff model.gguf model.pth --atol 1e-3 --no-metadata

@@ -12,6 +12,7 @@ from ...runtime.jit import isa
 from ..cli import shared_options
 from ..console.output import current, human_size
 
+GROUP = "Tools"
 EPILOG = """\b
 Examples
   candle-convert doctor

@@ -15,6 +15,7 @@ from ..console.status_line import busy
 if TYPE_CHECKING:
     import numpy as np
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert embed model_dir -f sentences.txt -o vectors.npy --dim 256

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..evaluate.dataset import Source
     from ..evaluate.evaluate import Figure
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert eval int8.onnx -d images/ --metric top1 --against f32.onnx

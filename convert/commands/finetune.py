@@ -17,6 +17,7 @@ from ..console.status_line import busy
 if TYPE_CHECKING:
     from ..finetune.session import Session
 
+GROUP = "Train"
 EPILOG = """\b
 Examples
   candle-convert finetune qwen_dir -d chats.jsonl -o adapter/ --lora 16

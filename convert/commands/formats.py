@@ -7,6 +7,7 @@ import click
 from ..cli import shared_options
 from ..console.output import current
 
+GROUP = "Tools"
 EPILOG = """\b
 Examples
   candle-convert formats

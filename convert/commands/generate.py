@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
     from ...runtime.ir.graph import Note
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert generate model.gguf -p "Once upon a time" --seed 7

@@ -15,6 +15,7 @@ from ..console.output import current
 if TYPE_CHECKING:
     from ...runtime.ir.graph import Graph
 
+GROUP = "Convert"
 EPILOG = """\b
 Examples
   candle-convert graph simplify model.onnx slim.onnx

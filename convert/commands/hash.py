@@ -15,6 +15,7 @@ from ..open.detect_format import refuse_unwritten
 if TYPE_CHECKING:
     from ...runtime.tensor.stored_tensor import StoredTensor
 
+GROUP = "Inspect and check"
 EPILOG = """\b
 Examples
   candle-convert hash model-dir/ model.gguf --canonical

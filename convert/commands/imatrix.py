@@ -16,6 +16,7 @@ from ..console.output import current
 if TYPE_CHECKING:
     from ..quantize.observe_importance import Observed, Piece
 
+GROUP = "Convert"
 EPILOG = """\b
 Examples
   candle-convert imatrix model.gguf -d calibration.txt -o imatrix.gguf

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ...runtime.contract.quantization_scheme import Unpacked
     from ...runtime.ir.graph import Graph
 
+GROUP = "Inspect and check"
 EPILOG = """\b
 Examples
   candle-convert inspect model.safetensors

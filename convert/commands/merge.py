@@ -11,6 +11,7 @@ import click
 from ..cli import output_path, shared_options
 from .convert import run_plan
 
+GROUP = "Convert"
 EPILOG = """\b
 Examples
   candle-convert merge parts/model-00001-of-00003.gguf model.gguf

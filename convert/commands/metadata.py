@@ -13,6 +13,7 @@ from ..console.output import current
 if TYPE_CHECKING:
     from ...runtime.ir.graph import Graph, Meta
 
+GROUP = "Convert"
 SHOWN = 60
 EPILOG = """\b
 Examples

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...runtime.contract.architecture import Architecture
     from ...runtime.tensor.stored_tensor import StoredTensor
 
+GROUP = "Tools"
 EXAMPLES = {
     "": ("list", "show qwen3", "show model.gguf"),
     "list": ("list", "list glm", "list --json"),

@@ -14,6 +14,7 @@ from ..console.output import current
 if TYPE_CHECKING:
     from ...runtime.ir.graph import Graph
 
+GROUP = "Inspect and check"
 EPILOG = """\b
 Examples
   candle-convert ops --domain com.microsoft --json

@@ -12,6 +12,7 @@ from ...runtime.base.errors import UsageError
 from ..cli import shared_options
 from ..cli.number import Number
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert predict squad_dir "Who sat?" --context "A cat sat there."

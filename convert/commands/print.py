@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..inspect.selection import Selection
     from ..inspect.statistics import Statistics
 
+GROUP = "Inspect and check"
 EPILOG = """\b
 Examples
   candle-convert print model.safetensors layers.0.weight

@@ -13,6 +13,7 @@ from ..console.output import current
 if TYPE_CHECKING:
     from ..run.profile import Row
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert profile model.onnx

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..quantize.plan import Quantized
     from ..quantize.recipe.request import Quantization
 
+GROUP = "Convert"
 EPILOG = """\b
 Examples
   candle-convert quantize model.gguf q4.gguf Q4_K_M --imatrix imatrix.gguf

@@ -8,6 +8,7 @@ from ...runtime.base.errors import printable
 from ..cli import shared_options
 from ..console.output import current
 
+GROUP = "Tools"
 EPILOG = """\b
 Examples
   candle-convert recipes list

@@ -10,6 +10,7 @@ from ..cli import shared_options
 from ..console.output import current, notes_json
 from ..console.status_line import busy
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert rerank model_dir --query "How do cats sleep?" -f docs.txt

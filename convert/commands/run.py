@@ -14,6 +14,7 @@ from ..console.output import current
 if TYPE_CHECKING:
     import numpy as np
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert run model.onnx --input x=image.npy --output y.npz

@@ -10,6 +10,7 @@ from ...runtime.base.errors import UsageError
 from ..cli import shared_options
 from ..console.output import current
 
+GROUP = "Inspect and check"
 EPILOG = """\b
 Examples
   candle-convert scan downloads/

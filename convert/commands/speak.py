@@ -12,6 +12,7 @@ from ..cli.number import Number
 from ..console.output import current
 from ..console.status_line import busy
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert speak musicgen_dir -p "a calm piano" -o piano.wav

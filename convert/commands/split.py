@@ -10,6 +10,7 @@ import click
 from ..cli import output_path, shared_options
 from .convert import run_plan
 
+GROUP = "Convert"
 EPILOG = """\b
 Examples
   candle-convert split model.safetensors parts/ --shard-size 2GB

@@ -15,6 +15,7 @@ from ..console.output import current
 if TYPE_CHECKING:
     from ...models.tokenizer import Tokenizer
 
+GROUP = "Convert"
 EPILOG = """\b
 Examples
   candle-convert template render model.gguf --user 'Hello'

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...models.tokenizer import Tokenizer
     from ...runtime.ir.graph import Graph
 
+GROUP = "Convert"
 EXAMPLES = {
     "": ("show model.gguf", "encode model-dir/ 'Hello, world'", "export model.gguf files/"),
     "show": ("show model.gguf", "show tokenizer.json --tokens '^<'", "show model-dir/ --json"),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...models.pipelines.audio.speech_model import SpeechModel
     from ...models.pipelines.audio.transcription.segments import Segment, Transcript
 
+GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert transcribe whisper_dir talk.mp3

@@ -13,6 +13,7 @@ from ..console.output import current
 if TYPE_CHECKING:
     from ...runtime.tensor.dtype import DType
 
+GROUP = "Tools"
 EPILOG = """\b
 Examples
   candle-convert types

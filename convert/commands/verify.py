@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..compare.certificate import Verification
     from ..evaluate.same_tokens import OutputDistance
 
+GROUP = "Inspect and check"
 EPILOG = """\b
 Examples
   candle-convert verify model.gguf q4.gguf --certificate q4.verify.json

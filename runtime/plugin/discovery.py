@@ -94,6 +94,7 @@ class Plugins:
 FORMATS = Plugins("formats", "FORMAT")
 ARCHITECTURES = Plugins("models", "ARCHITECTURES")
 COMMANDS = Plugins("convert.commands", "COMMAND")
+COMMAND_GROUPS = Plugins("convert.commands", "GROUP")
 OPERATORS = "ops"
 """The package of operators, and of what is known of them and of block types."""
 BLOCK_CODECS = Plugins(OPERATORS, "CODECS", indexed=True)

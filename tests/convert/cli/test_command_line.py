@@ -123,6 +123,15 @@ def test_help_fits_and_its_examples_parse(words, capsys, monkeypatch):
         parse(parsed[1:])
 
 
+def test_no_words_show_five_jobs(capsys):
+    assert run([]) == 0
+    text = capsys.readouterr().out
+    examples = [line.split(maxsplit=1)[1] for line in text.splitlines() if line.startswith("  ")]
+    assert len(examples) == 5
+    for example in examples:
+        parse(shlex.split(example)[1:])
+
+
 def parse(words):
     """Parse a command line without running it; an alias and the short form of convert included."""
     with click.Context(cli) as context:  # what options set, such as limits, ends with it
