@@ -512,3 +512,24 @@ def test_completion_scripts_name_the_program(shell, capsys):
     script = capsys.readouterr().out
     assert f"_CANDLE_CONVERT_COMPLETE={shell}_complete" in script
     assert shell != "bash" or subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+def test_installed_completion_is_what_bash_uses(tmp_path, monkeypatch, capsys):
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZDOTDIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", "/usr/bin/bash")
+    (tmp_path / ".bashrc").write_text("alias own=true")
+    for _ in range(2):
+        assert run(["completion", "--install"]) == 0
+    assert (tmp_path / ".bashrc").read_text().count("source") == 1
+    assert (tmp_path / ".bashrc").read_text().startswith("alias own=true\nsource ")
+    words = ["bash", "--rcfile", str(tmp_path / ".bashrc"), "-ic", "complete -p candle-convert"]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "candle-convert" in shown
+    assert run(["completion", "fish", "--install"]) == 0
+    assert "candle-convert" in (tmp_path / ".config/fish/completions/candle-convert.fish").read_text()
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    capsys.readouterr()
+    assert run(["completion"]) == 2
+    assert "bash, zsh, fish" in capsys.readouterr().err
