@@ -19,6 +19,7 @@ from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
+from candle_convert.models import schedulers
 from candle_convert.models.pipelines.audio.codec.codec_model import CodecModel
 from candle_convert.models.pipelines.audio.speech_model import SpeechModel
 from candle_convert.models.pipelines.audio.synthesis.codebook_model import CodebookModel
@@ -52,6 +53,8 @@ ENCODED = ("image_embeds", "vision_last_hidden_state", "question_hidden")
 FEATURES = {"vision_features": "last_hidden_state", "image_embeds": "image_features"}
 """Our names of features of a picture, of cases that have no token in place of pictures."""
 MOST_BOXES = 300
+DYNAMIC_MU = 0.8
+"""What the case passes to schedulers that shift dynamically."""
 ARRAYS = {"inputs.npz", "outputs.npz"}
 CHECKS = ("max_diff_to_full", "min_margin")
 """Outputs that tell how far others can be trusted."""
@@ -297,6 +300,30 @@ def results_of(path, meta, inputs, outputs, threads):
     return results
 
 
+def sampled(config, initial, model_outputs, noise, steps):
+    """The trajectory of a scheduler from given model outputs and noise."""
+    scheduler = schedulers.load(config)
+    mu = DYNAMIC_MU if config.get("use_dynamic_shifting") else None
+    run, history, samples = scheduler.trajectory(int(steps), mu=mu), (), []
+    sample = initial * np.float32(run.initial_noise_sigma)
+    for index in range(len(run.timesteps)):
+        sample, history = run.step(model_outputs[index], index, sample, noise[index], history)
+        samples.append(sample)
+    found = {"timesteps": run.timesteps.astype(np.float32), "trajectory": np.stack(samples)}
+    return found if run.sigmas is None else found | {"sigmas": run.sigmas}
+
+
+def scheduled(case, inputs):
+    """The arrays of a case of schedulers, which has a configuration for each variant and no weights."""
+    names = ("initial", "model_outputs", "noise", "steps")
+    configs = json.loads((case / "config.json").read_text())
+    results = {
+        variant: sampled(config, *(inputs[f"{variant}/{name}"] for name in names))
+        for variant, config in configs.items()
+    }
+    return {f"{variant}/{name}": item for variant, found in results.items() for name, item in found.items()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", type=Path, metavar="CASE_DIR")
@@ -305,7 +332,7 @@ def main():
     arguments = parser.parse_args()
     inputs, outputs = (dict(np.load(arguments.case / name)) for name in ("inputs.npz", "outputs.npz"))
     meta = json.loads((arguments.case / "meta.json").read_text())
-    first, further = {}, {}
+    first, further = scheduled(arguments.case, inputs) if meta["task"] == "scheduler" else {}, {}
     for path in checkpoints(arguments.case):
         found = results_of(path, meta, inputs, outputs, arguments.threads)
         if first:

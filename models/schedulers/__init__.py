@@ -1,0 +1,3 @@
+"""Schedulers of diffusion: timesteps, sigmas and the step from one sample to the next."""
+
+from .registry import load as load

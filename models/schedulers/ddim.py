@@ -1,0 +1,40 @@
+"""DDIM: deterministic steps along the predicted noise."""
+
+import numpy as np
+
+from .noise_schedule import CHOICES, DEFAULTS, SPACINGS, alphas_cumprod, clipped, denoised, spaced
+from .scheduler import Array, Config, History, Rule, Trajectory
+
+
+def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
+    products, timesteps = alphas_cumprod(options), spaced(options, steps).astype(np.int64)
+    final = 1.0 if options["set_alpha_to_one"] else products[0]
+    stride = options["num_train_timesteps"] // steps
+
+    def advance(
+        model_output: Array, index: int, sample: Array, noise: Array | None, history: History
+    ) -> tuple[Array, History]:
+        current = products[timesteps[index]]
+        before = timesteps[index] - stride
+        previous = products[before] if before >= 0 else final
+        alpha, sigma = np.sqrt(current), np.sqrt(1 - current)
+        original = denoised(options, alpha, sigma, model_output, sample)
+        match options["prediction_type"]:
+            case "epsilon":
+                epsilon = model_output
+            case "v_prediction":
+                epsilon = alpha * model_output + sigma * sample
+            case _:
+                epsilon = (sample - alpha * original) / sigma
+        return np.sqrt(previous) * clipped(options, original) + np.sqrt(1 - previous) * epsilon, ()
+
+    return Trajectory(timesteps, advance)
+
+
+SCHEDULER = Rule(
+    "DDIMScheduler",
+    DEFAULTS
+    | {"clip_sample": True, "clip_sample_range": 1.0, "set_alpha_to_one": True, "rescale_betas_zero_snr": False},
+    CHOICES | {"timestep_spacing": ("leading", *SPACINGS), "thresholding": (False,)},
+    _trajectory,
+)
