@@ -1,0 +1,138 @@
+"""The autoencoder of latent diffusion (Rombach et al. 2022, arXiv:2112.10752), diffusers' AutoencoderKL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...runtime.contract.architecture import HF, Architecture, Config, Key, Task
+from ...runtime.contract.hyperparameter import COUNT, POSITIVE, REAL, Choice, flag
+from ...runtime.contract.naming import Module
+from ...runtime.ir.graph import Graph, Value
+from ...runtime.tensor.stored_tensor import StoredTensor
+from ..layers.image.conv import conv, pointwise
+from ..layers.image.image_net import ImageNet
+from ..pipelines.image.autoencoder_model import AUTOENCODER, DECODER, ENCODER, AutoencoderModel
+from ..pipelines.image.image_tasks import image_graph
+from ..schema.network_hyperparameters import WIDTHS
+
+CLASS, NAME = "AutoencoderKL", "autoencoder_kl"
+FIRST_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
+"""Names of the attention's layers in diffusers' first releases."""
+EPS = 1e-6
+KEYS = (
+    Key("widths", "block_out_channels", (), (64,), WIDTHS),
+    Key("depth", "layers_per_block", (), 1, COUNT),
+    Key("groups", "norm_num_groups", (), 32, COUNT),
+    Key("latent_channels", "latent_channels", (), 4, COUNT),
+    Key("act", "act_fn", (), "silu", Choice(("silu", "gelu", "relu", "mish"))),
+    Key("scaling", "scaling_factor", (), 0.18215, POSITIVE),
+    Key("shift", "shift_factor", (), None, REAL, null=None),
+    Key("middle_attention", "mid_block_add_attention", (), True, flag),
+    Key("quant", "use_quant_conv", (), True, flag),
+    Key("post_quant", "use_post_quant_conv", (), True, flag),
+)
+
+
+def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
+    """Checkpoints of diffusers, by the class that config.json names."""
+    return (HF, {**source, "model_type": NAME}) if source.get("_class_name") == CLASS else None
+
+
+def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
+    """Give the attention's layers their present names."""
+    for name in [name for name in weights if ".attentions." in name]:
+        module, layer, parameter = name.rsplit(".", 2)
+        if layer in FIRST_NAMES:
+            weights[f"{module}.{FIRST_NAMES[layer]}.{parameter}"] = weights.pop(name)
+
+
+def encode(net: ImageNet) -> None:
+    """The mean and the logarithm of the variance of latents [batch, channels, height / f, width / f], of pixels in
+    -1 .. 1; f is 2 to the power of the number of stages less one."""
+    last = len(net.config.widths) - 1
+    x = conv(net, net.pixels("encoder.conv_in.weight"), "encoder.conv_in")
+    for i in range(last + 1):
+        for j in range(net.config.depth):
+            x = _residual(net, x, f"encoder.down_blocks.{i}.resnets.{j}")
+        if i < last:
+            x = conv(net, x, f"encoder.down_blocks.{i}.downsamplers.0.conv", stride=2, padding=(0, 1))
+    x = _finish(net, _middle(net, x, "encoder.mid_block"), "encoder")
+    if net.config.quant:
+        x = conv(net, x, "quant_conv")
+    mean, variance = net.split(x, [net.config.latent_channels] * 2, axis=1)
+    net.output("mean", mean)
+    net.output("logvar", net.Clip(variance, -30.0, 20.0))
+
+
+def decode(net: ImageNet) -> None:
+    """Pictures [batch, channels, height x f, width x f] of latents."""
+    last = len(net.config.widths) - 1
+    x = net.input("latents", "f32", ("batch", net.config.latent_channels, "height", "width"))
+    if net.config.post_quant:
+        x = conv(net, x, "post_quant_conv")
+    x = _middle(net, conv(net, x, "decoder.conv_in"), "decoder.mid_block")
+    for i in range(last + 1):
+        for j in range(net.config.depth + 1):
+            x = _residual(net, x, f"decoder.up_blocks.{i}.resnets.{j}")
+        if i < last:
+            scales = net.constant([1.0, 1.0, 2.0, 2.0], "float32")
+            x = net.Resize(
+                x, None, scales, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+            )
+            x = conv(net, x, f"decoder.up_blocks.{i}.upsamplers.0.conv")
+    net.output("sample", _finish(net, x, "decoder"))
+
+
+def _middle(net: ImageNet, x: Value, name: str) -> Value:
+    """Two residual blocks, between which places attend to each other."""
+    x = _residual(net, x, f"{name}.resnets.0")
+    if net.config.middle_attention:
+        x = _attention(net, x, f"{name}.attentions.0")
+    return _residual(net, x, f"{name}.resnets.1")
+
+
+def _residual(net: ImageNet, x: Value, name: str) -> Value:
+    """Two convolutions after norms and activations, added to the input."""
+    y = x
+    for k in (1, 2):
+        y = conv(net, net.activate(_norm(net, y, f"{name}.norm{k}"), net.config.act), f"{name}.conv{k}")
+    shortcut = f"{name}.conv_shortcut"
+    return net.Add(conv(net, x, shortcut) if net.has(f"{shortcut}.weight") else x, y)
+
+
+def _attention(net: ImageNet, x: Value, name: str) -> Value:
+    """Attention of one head between all places, added to the input."""
+    y = net.flatten(_norm(net, x, f"{name}.group_norm"))
+    q, k, v = (net.Unsqueeze(pointwise(net, y, f"{name}.to_{part}"), [1]) for part in "qkv")
+    y = net.Squeeze(net.Attention(q, k, v), [1])
+    return net.Add(x, net.unflatten(pointwise(net, y, f"{name}.to_out.0"), x))
+
+
+def _finish(net: ImageNet, x: Value, name: str) -> Value:
+    x = net.activate(_norm(net, x, f"{name}.conv_norm_out"), "silu")
+    return conv(net, x, f"{name}.conv_out")
+
+
+def _norm(net: ImageNet, x: Value, name: str) -> Value:
+    scale, shift = net.vector(f"{name}.weight"), net.vector(f"{name}.bias")
+    value: Value = net.GroupNormalization(x, scale, shift, num_groups=net.config.groups, epsilon=EPS)
+    return value
+
+
+ARCHITECTURES = (
+    Architecture(
+        NAME,
+        "Autoencoder of latent diffusion",
+        (),
+        (),
+        KEYS,
+        (),
+        (Task(AUTOENCODER, {ENCODER: image_graph(encode), DECODER: image_graph(decode)}, AutoencoderModel),),
+        implied=implied,
+        settle=settle,
+        prefixes=(),
+        ignored=(),
+        modules=tuple(map(Module, ("encoder", "decoder", "quant_conv", "post_quant_conv"))),
+    ),
+)
