@@ -1,0 +1,1 @@
+"""Runners of the parts of text-to-image models."""
