@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.contract.architecture import HF, MODEL, Architecture, Config, Key, Task, Weight
-from ...runtime.contract.hyperparameter import COUNT, SIZE, Choice, Integer, Listed
+from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.diffusion.conditioning import (
@@ -39,7 +39,7 @@ KEYS = (
     Key("positions", "pos_embed_max_size", default=96, kind=COUNT),
     Key("dual", "dual_attention_layers", default=[], kind=Listed(Integer(0))),
     Key("qk_norm", "qk_norm", default="none", kind=Choice(("none", "rms_norm"))),
-    Key("sample_size", "sample_size", default=128, kind=SIZE),
+    Key("sample_size", "sample_size", default=128, kind=Integer(1, 1024)),
 )
 HIDDEN = "heads*head_dim"
 
@@ -123,7 +123,7 @@ WEIGHTS = (
 
 
 def _heads(net: Net, x: Value, name: str, normed: str) -> Value:
-    """The projection ``NAME`` of `x` [batch, length, hidden] by heads, normalized if the model has ``NORMED.weight``."""
+    """The projection ``NAME`` of `x` [batch, length, hidden] by heads, normalized if there is ``NORMED.weight``."""
     y = net.split_heads(linear(net, x, name), net.config.heads, net.config.head_dim)
     y = rms_norm(net, y, normed, EPSILON) if net.has(f"{normed}.weight") else y
     by_heads: Value = net.Transpose(y, perm=[0, 2, 1, 3])

@@ -1,4 +1,4 @@
-"""Conditioning of diffusion transformers (DiT; Peebles and Xie 2022, arXiv:2212.09748): timestep embeddings and adaptive
+"""Conditioning of diffusion transformers (DiT; Peebles and Xie 2022, arXiv:2212.09748): timestep embeddings, adaptive
 layer norms."""
 
 from __future__ import annotations
