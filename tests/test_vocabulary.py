@@ -54,7 +54,7 @@ NAMES_ONLY = {"numbers", "halves"}
 
 EXEMPT = {
     r"Path\.home\b": "the standard library's name of a user's directory",
-    r"\b(XDG_CACHE_HOME|HF_HOME|HOME)\b": "environment variables",
+    r"\b((XDG_\w+|HF)_HOME|HOME)\b": "environment variables",
     r'"stretch"': "a value of ONNX Resize's keep_aspect_ratio_policy",
 }
 """Spellings of others, as regular expressions, with the reason why they stay."""

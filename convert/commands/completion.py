@@ -16,8 +16,8 @@ from ..console.output import current
 
 GROUP = "Tools"
 SHELLS = ("bash", "zsh", "fish")
-STARTUP = {"bash": ("HOME", ".bashrc"), "zsh": ("ZDOTDIR", ".zshrc")}
-"""Files that a shell reads when it starts: a variable that names their folder, and their name; fish needs none."""
+STARTUP = {"bash": ("", ".bashrc"), "zsh": ("ZDOTDIR", ".zshrc")}
+"""Files that a shell reads when it starts: a variable that may name their folder, and their name; fish needs none."""
 EPILOG = """\b
 Examples
   candle-convert completion --install
@@ -81,6 +81,6 @@ def _install(shell: str, script: str) -> list[Path]:
 
 
 def _folder(variable: str, usual: str) -> Path:
-    """The folder that a variable names, or that below the home folder."""
+    """The folder that a variable names, or one below the user's."""
     chosen = os.environ.get(variable, "")
-    return Path(chosen) if os.path.isabs(chosen) else Path.home() / usual
+    return Path(chosen) if os.path.isabs(chosen) else Path(os.path.expanduser("~"), usual)

@@ -1,1 +1,1 @@
-"""Diffusion models: autoencoders of pictures."""
+"""Diffusion models: autoencoders of pictures, denoising transformers."""

@@ -14,11 +14,11 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
     def shifted(sigmas: Array, factor: float) -> Array:
         return factor * sigmas / (1 + (factor - 1) * sigmas)
 
-    least = np.array([1, 1 / count])
-    ends = least if dynamic else shifted(least, shift)
+    ends = np.array([1, 1 / count])
+    ends = ends if dynamic else shifted(ends, shift)
     exponential = options["time_shift_type"] == "exponential"
     factor = (float(np.exp(mu)) if exponential else mu) if dynamic and mu is not None else shift
-    levels = shifted(np.linspace(*ends, steps), factor)
+    levels = shifted(np.linspace(float(ends[0]), float(ends[1]), steps), factor)
     sigmas = np.append(levels, 0.0).astype(np.float32)
 
     def advance(

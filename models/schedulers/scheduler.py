@@ -26,7 +26,7 @@ class Trajectory:
 
     Attributes:
         timesteps: (steps,), what the denoiser takes at each step.
-        sigmas: (steps + 1,) noise levels, or None where the rule has none.
+        sigmas: (steps + 1,) noise levels, None for rules of alphas alone.
         initial_noise_sigma: factor of the unit noise that sampling begins with.
         advance: `step` without its checks.
         scale_input: what the denoiser takes of a sample, at the index of a step.
