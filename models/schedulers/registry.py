@@ -1,21 +1,18 @@
 """Schedulers by their class name: the constant `SCHEDULER` of any module of this folder."""
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ...runtime.base.errors import UnsupportedError
+from ...runtime.plugin.discovery import Plugins
 from .scheduler import Rule, Scheduler
 
+SCHEDULERS = Plugins("models.schedulers", "SCHEDULER")
 
-@cache
+
 def rules() -> dict[str, Rule]:
     """All rules by the `_class_name` of a configuration."""
-    modules = (importlib.import_module(f".{item.name}", __package__) for item in pkgutil.iter_modules([str(_FOLDER)]))
-    return {rule.name: rule for module in modules if (rule := getattr(module, "SCHEDULER", None))}
+    return {rule.name: rule for rule in SCHEDULERS.all()}
 
 
 def load(config: Mapping[str, Any]) -> Scheduler:
@@ -25,11 +22,10 @@ def load(config: Mapping[str, Any]) -> Scheduler:
         UnsupportedError: for a class, key or choice that has no rule here.
     """
     name = config.get("_class_name")
-    rule = rules().get(str(name))
+    known = rules()
+    rule = known.get(str(name))
     if rule is None:
-        known = ", ".join(sorted(rules()))
-        raise UnsupportedError("E-SCHEDULER", None, f"scheduler {name} is unknown", hint=f"Use one of {known}.")
+        raise UnsupportedError(
+            "E-SCHEDULER", None, f"scheduler {name} is unknown", hint=f"Use one of {', '.join(sorted(known))}"
+        )
     return Scheduler(rule, rule.options(config))
-
-
-_FOLDER = Path(__file__).parent

@@ -46,13 +46,18 @@ class Trajectory:
         """The next sample, in the dtype and shape of `sample`, and the history for the next step.
 
         Raises:
-            UsageError: for an index outside the trajectory, or noise that is missing.
+            UsageError: for an index outside the trajectory, noise that is missing, or a sample that is not finite, as
+                of a model that predicts noise where the schedule leaves nothing else.
         """
         if not 0 <= index < len(self.timesteps):
             raise UsageError("E-SCHEDULER", None, f"step {index} is outside the {len(self.timesteps)} timesteps")
         if self.noisy and noise is None:
             raise UsageError("E-SCHEDULER", None, "this scheduler adds noise", hint="Pass noise shaped as the sample.")
-        following, history = self.advance(model_output, index, sample, noise, history)
+        with np.errstate(all="ignore"):
+            following, history = self.advance(model_output, index, sample, noise, history)
+        if not np.isfinite(following).all():
+            why = f"step {index} gives numbers that are not finite"
+            raise UsageError("E-SCHEDULER", None, why, hint="Check prediction_type and the options of the schedule")
         return following.astype(sample.dtype), history
 
 

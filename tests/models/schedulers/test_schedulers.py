@@ -79,3 +79,12 @@ def test_unknown_configurations_are_refused(config):
 def test_steps_are_whole_and_within_training(steps):
     with pytest.raises(UsageError, match="steps"):
         schedulers.load({"_class_name": "DDIMScheduler"}).trajectory(steps)
+
+
+def test_samples_that_are_not_finite():
+    """All that is left of the first timestep is noise, of which no picture can be computed."""
+    options = STABLE | {"timestep_spacing": "trailing", "rescale_betas_zero_snr": True, "clip_sample": False}
+    trajectory = schedulers.load({"_class_name": "DDIMScheduler", **options}).trajectory(4)
+    sample = np.ones((1, 4, 2, 2), np.float32)
+    with pytest.raises(UsageError, match="step 0 gives numbers that are not finite"):
+        trajectory.step(sample, 0, sample)
