@@ -55,6 +55,8 @@ FEATURES = {"vision_features": "last_hidden_state", "image_embeds": "image_featu
 MOST_BOXES = 300
 DYNAMIC_MU = 0.8
 """What the case passes to schedulers that shift dynamically."""
+FOLDERS = ("transformer", "vae")
+"""Parts in diffusers' folders that are computed."""
 ARRAYS = {"inputs.npz", "outputs.npz"}
 CHECKS = ("max_diff_to_full", "min_margin")
 """Outputs that tell how far others can be trusted."""
@@ -324,6 +326,23 @@ def scheduled(case, inputs):
     return {f"{variant}/{name}": item for variant, found in results.items() for name, item in found.items()}
 
 
+def parts(case, inputs, outputs, threads):
+    """The arrays of a case with folders of diffusers: of its autoencoder and its denoising transformer."""
+    results = {}
+    for variant in dict.fromkeys(name.partition("/")[0] for name in outputs):
+        given = {name.partition("/")[2]: item for name, item in inputs.items() if name.startswith(f"{variant}/")}
+        if variant == "vae":
+            model = cc.models.load(case / "vae", threads=threads)
+            encoded = {f"encoded_{name}": item for name, item in model.encode(given["image"]).items()}
+            found = encoded | {"decoded": model.decode(given["latents"])["sample"]}
+        elif (case / "transformer").exists():
+            found = {"sample": cc.models.load(case / "transformer", threads=threads)(**given)}
+        else:
+            continue
+        results |= {f"{variant}/{name}": item for name, item in found.items()}
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", type=Path, metavar="CASE_DIR")
@@ -332,7 +351,11 @@ def main():
     arguments = parser.parse_args()
     inputs, outputs = (dict(np.load(arguments.case / name)) for name in ("inputs.npz", "outputs.npz"))
     meta = json.loads((arguments.case / "meta.json").read_text())
-    first, further = scheduled(arguments.case, inputs) if meta["task"] == "scheduler" else {}, {}
+    first, further = {}, {}
+    if meta["task"] == "scheduler":
+        first = scheduled(arguments.case, inputs)
+    elif any((arguments.case / name).exists() for name in FOLDERS):
+        first = parts(arguments.case, inputs, outputs, arguments.threads)
     for path in checkpoints(arguments.case):
         found = results_of(path, meta, inputs, outputs, arguments.threads)
         if first:
