@@ -31,7 +31,10 @@ Examples
 @click.option("--install", is_flag=True, help="Write the script and have new shells load it.")
 @shared_options.options()
 def COMMAND(shell: str | None, install: bool) -> None:  # noqa: N802
-    """Print or install the completion script for a shell, by default the one of $SHELL."""
+    """Print or install the completion script for a shell.
+
+    Without SHELL it is for the one that $SHELL names.
+    """
     from ..cli.main import PROGRAM, cli
 
     shell = shell or _own_shell()
