@@ -38,17 +38,17 @@ class CompileBar:
                 print(f"{description(progress.total)}{about}", file=sys.stderr)
             self._said = not ended
             return
+        left = f"{max(1, round(progress.seconds_left))} s left"
         if self._bar is None and not ended:
-            self._start(progress)
+            self._start(progress, left)
         if self._bar is not None:
-            left = f"{max(1, round(progress.seconds_left))} s left"
             self._bar.update(self._task, completed=progress.share, left=left)
             if ended:
                 self._bar.stop()
                 self._bar = None
                 busy().release()
 
-    def _start(self, progress: CompileProgress) -> None:
+    def _start(self, progress: CompileProgress, left: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
@@ -59,6 +59,6 @@ class CompileBar:
             TextColumn("{task.fields[left]}", markup=False),
         )
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=REFRESHES)
-        self._task = self._bar.add_task(description(progress.total), total=1.0, left="")
+        self._task = self._bar.add_task(description(progress.total), total=1.0, left=left)
         busy().hold()
         self._bar.start()

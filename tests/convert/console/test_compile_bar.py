@@ -45,7 +45,7 @@ def test_a_terminal_sees_it_move_from_the_first_second():
     assert LINE.format("1 kernel") in text
     frames = re.findall(r"(\d+)% +(\d+) s left", text)
     assert len({int(share) for share, _ in frames}) > 8
-    assert min(int(share) for share, _ in frames) < 30
+    assert min(int(share) for share, _ in frames) < 10
     assert [int(share) for share, _ in frames][:4] == sorted(int(share) for share, _ in frames[:4])
 
 
