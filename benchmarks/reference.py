@@ -336,7 +336,7 @@ def parts(case, inputs, outputs, threads):
             encoded = {f"encoded_{name}": item for name, item in model.encode(given["image"]).items()}
             found = encoded | {"decoded": model.decode(given["latents"])["sample"]}
         elif (case / "transformer").exists():
-            found = {"sample": cc.models.load(case / "transformer", threads=threads)(**given)}
+            found = cc.models.load(case / "transformer", threads=threads)(**given)
         else:
             continue
         results |= {f"{variant}/{name}": item for name, item in found.items()}

@@ -6,18 +6,23 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.architecture import MODEL, RunOptions
 from ....runtime.ir.graph import Graph
-from ....runtime.session import Session
+from ...postprocess.finite_results import finite
+from ..task_model import opened
+
+SAMPLE = "sample"
+"""The network's output."""
 
 
 class Denoiser:
     """A denoising network, called with its inputs by name."""
 
     def __init__(self, graphs: Mapping[str, Graph], options: RunOptions) -> None:
-        self.session = Session(graphs[MODEL], threads=options.threads, device=options.device)
+        self.session = opened(graphs[MODEL], options)
 
-    def __call__(self, **inputs: np.ndarray) -> np.ndarray:
-        """The prediction ``sample``, of the shape of the latents."""
-        sample: np.ndarray = self.session.run(["sample"], inputs)[0]
-        return sample
+    @memory_limited
+    def __call__(self, **inputs: np.ndarray) -> dict[str, np.ndarray]:
+        """The prediction ``sample``, of the shape of the latents. UnsupportedError where it is not finite."""
+        return {SAMPLE: finite(self.session.run([SAMPLE], inputs), [SAMPLE], masked=False)[0]}

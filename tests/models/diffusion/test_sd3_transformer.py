@@ -45,7 +45,7 @@ def test_prediction(tmp_path, variant, height, width):
     }
     with torch.no_grad():
         expected = reference(**inputs).sample.numpy()
-    sample = models.load(tmp_path, threads=1)(**{name: value.numpy() for name, value in inputs.items()})
+    sample = models.load(tmp_path, threads=1)(**{name: value.numpy() for name, value in inputs.items()})["sample"]
     assert sample.shape == expected.shape
     np.testing.assert_allclose(sample, expected, atol=1e-4 * np.abs(expected).max())
 
