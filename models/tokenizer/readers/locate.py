@@ -58,9 +58,9 @@ def _languages(graph: Graph, vocabulary: Vocabulary) -> Languages | None:
 
 
 CLASSES = {
-    "bart": "BartTokenizer", "marian": "MarianTokenizer", "mbart": "MBartTokenizer", "mt5": "T5Tokenizer",
-    "pegasus": "PegasusTokenizer", "roberta": "RobertaTokenizer", "t5": "T5Tokenizer", "umt5": "T5Tokenizer",
-    "xlm-roberta": "XLMRobertaTokenizer",
+    "bart": "BartTokenizer", "clip": "CLIPTokenizer", "clip_text_model": "CLIPTokenizer", "marian": "MarianTokenizer",
+    "mbart": "MBartTokenizer", "mt5": "T5Tokenizer", "pegasus": "PegasusTokenizer", "roberta": "RobertaTokenizer",
+    "t5": "T5Tokenizer", "umt5": "T5Tokenizer", "xlm-roberta": "XLMRobertaTokenizer",
 }  # fmt: skip
 """Tokenizer classes by model type, for models that do not name theirs."""
 
@@ -190,12 +190,12 @@ def _byte_level(graph: Graph, name: str) -> Tokenizer:
             "vocab.json is without merges.txt",
             hint="Download merges.txt into the same folder",
         )
-    companions, marked = companion_files(graph), class_of(graph) in vocab_merges.ROBERTA
-    if marked:
-        companions = replace(companions, config={**vocab_merges.ROBERTA_TOKENS, **companions.config})
-    engine = vocab_merges.byte_level_bpe(
-        settings(graph, name), text(graph, "merges.txt"), companions, added(graph), _path(graph)
-    )
+    companions, kind = companion_files(graph), class_of(graph)
+    marked, worded = kind in vocab_merges.ROBERTA, kind == vocab_merges.CLIP
+    defaults = vocab_merges.ROBERTA_TOKENS if marked else vocab_merges.CLIP_TOKENS if worded else {}
+    companions = replace(companions, config={**defaults, **companions.config})
+    build = vocab_merges.clip_bpe if worded else vocab_merges.byte_level_bpe
+    engine = build(settings(graph, name), text(graph, "merges.txt"), companions, added(graph), _path(graph))
     if marked:
         vocab_merges.between(engine, companions, _path(graph))
     return from_engine(engine, companions, templates(graph), "vocab.json and merges.txt", path=_path(graph))

@@ -1,7 +1,7 @@
 """Tokenizers in several files (vocab.json and merges.txt; vocab.txt), converted for the tokenizers library as
 transformers does.
 
-Source: transformers' GPT2Converter and BertConverter.
+Source: transformers' GPT2Converter, CLIPConverter and BertConverter.
 """
 
 from __future__ import annotations
@@ -24,6 +24,14 @@ ROBERTA_TOKENS = {
     "cls_token": "<s>", "mask_token": "<mask>",
 }  # fmt: skip
 """Their special tokens, if the configuration does not name others."""
+CLIP = "CLIPTokenizer"
+CLIP_TOKENS = {
+    "bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>",
+    "pad_token": "<|endoftext|>",
+}  # fmt: skip
+CLIP_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+WORD_END = "</w>"
+"""What ends the last token of each word of CLIP's vocabulary."""
 
 
 def byte_level_bpe(
@@ -36,6 +44,50 @@ def byte_level_bpe(
     """GPT-2's kind: byte-level BPE with special tokens that the configuration names."""
     tokenizers = library(path)
     check_ids(vocab.values(), len(vocab), "vocab.json", CODE, path)
+    with guarded(path):
+        made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(vocab), merges=_pairs(merges, path)))
+    spaced = bool(companion_files.config.get("add_prefix_space", False))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    _name(made, companion_files, added, path)
+    return made
+
+
+def clip_bpe(
+    vocab: Mapping[str, Any],
+    merges: str,
+    companion_files: CompanionFiles,
+    added: Mapping[int, tuple[str, bool]],
+    path: str | None,
+) -> tokenizers.Tokenizer:
+    """CLIP's kind: byte-level BPE of lowercased words, the last token of which ends in `WORD_END`, between the tokens
+    of the beginning and the end."""
+    tokenizers = library(path)
+    check_ids(vocab.values(), len(vocab), "vocab.json", CODE, path)
+    unknown = token_text(companion_files, "unk")
+    with guarded(path):
+        made = tokenizers.Tokenizer(
+            tokenizers.models.BPE(
+                vocab=dict(vocab),
+                merges=_pairs(merges, path),
+                continuing_subword_prefix="",
+                end_of_word_suffix=WORD_END,
+                unk_token=unknown if unknown in vocab else None,
+            )
+        )
+    normalizers, splitters, decoders = tokenizers.normalizers, tokenizers.pre_tokenizers, tokenizers.decoders
+    spaces = normalizers.Replace(tokenizers.Regex(r"\s+"), " ")
+    made.normalizer = normalizers.Sequence([normalizers.NFC(), spaces, normalizers.Lowercase()])
+    words = splitters.Split(tokenizers.Regex(CLIP_WORDS), "removed", invert=True)
+    made.pre_tokenizer = splitters.Sequence([words, splitters.ByteLevel(add_prefix_space=False)])
+    made.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Replace(WORD_END, " ")])
+    _name(made, companion_files, added, path)
+    between(made, companion_files, path, ("bos", "eos"))
+    return made
+
+
+def _pairs(merges: str, path: str | None) -> list[tuple[str, ...]]:
+    """The pairs of tokens in a merges.txt."""
     lines = [line.rstrip("\r") for line in merges.split("\n")]
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     wrong = next((pair for pair in pairs if len(pair) != 2), None)
@@ -43,13 +95,7 @@ def byte_level_bpe(
         raise FormatError(
             CODE, path, f"merges.txt has the line {' '.join(wrong)[:40]!r}, which is not a pair of tokens"
         )
-    with guarded(path):
-        made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(vocab), merges=pairs))
-    spaced = bool(companion_files.config.get("add_prefix_space", False))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    _name(made, companion_files, added, path)
-    return made
+    return pairs
 
 
 def wordpiece(
@@ -77,9 +123,14 @@ def wordpiece(
     return made
 
 
-def between(made: tokenizers.Tokenizer, companion_files: CompanionFiles, path: str | None) -> None:
-    """Put texts between CLS and SEP."""
-    first, last = (token_text(companion_files, role) or f"[{role.upper()}]" for role in ("cls", "sep"))
+def between(
+    made: tokenizers.Tokenizer,
+    companion_files: CompanionFiles,
+    path: str | None,
+    roles: tuple[str, str] = ("cls", "sep"),
+) -> None:
+    """Put texts between the tokens of two roles."""
+    first, last = (token_text(companion_files, role) or f"[{role.upper()}]" for role in roles)
     ids = {text: made.token_to_id(text) for text in (first, last)}
     if None in ids.values():
         missing = ", ".join(text for text, token in ids.items() if token is None)
