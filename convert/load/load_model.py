@@ -14,10 +14,11 @@ from ...runtime.base.errors import UsageError
 from ...runtime.base.gc_pause import unsearched
 from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_RANKING, Config, RunOptions
+from ...runtime.contract.loaded_parts import LoadedParts
 from ...runtime.ir.graph import Graph
 from ..open.companion import companion_weights
 from ..open.graph_files import decoder_of
-from ..open.model_files import made_of
+from ..open.model_files import whole_of
 from ..open.open_model import open_model
 from ..open.shard_set import whole_model
 from .attached_files import tokenizer_of
@@ -118,17 +119,21 @@ def load(
         source=graph,
         companion=functools.partial(companion_weights, graph),
     )
-    whole = made_of(graph.parts) if graph.parts else None
+    whole = whole_of(graph) if graph.parts else None
     if whole is not None:
         own = whole.task()
         if task not in (None, own.name):
             why = f"the model does not support the task {task!r}"
             raise UsageError("E-ARCH-TASK", graph.files[0], why, expected=own.name)
-        loaded = {
-            name: load(part, threads, activations, None, device, device_memory, gpu_layers)
-            for name, part in graph.parts.items()
-        }
-        return own.run(loaded, dataclasses.replace(options, task=own.name))
+        running = functools.partial(
+            load,
+            threads=threads,
+            activations=activations,
+            device=device,
+            device_memory=device_memory,
+            gpu_layers=gpu_layers,
+        )
+        return own.run(LoadedParts(graph.parts, running), dataclasses.replace(options, task=own.name))
     if graph.nodes or graph.parts:
         return run_network(graph, options, task)
     model = modelled(graph)

@@ -1,23 +1,35 @@
 """Folders of models whose parts have a file or a folder each, called after the parts.
 
-A family lists such models as `FOLDER_MODELS`, and mentions the names of the parts in quotes.
+A family lists such models as `FOLDER_MODELS`, and mentions the names of the parts in quotes. A model_index.json of
+diffusers names the class, which is one of the family's `model_types`, and further folders, such as the tokenizer's.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ...runtime.base.errors import FormatError
+from ...runtime.base.untrusted.json import parse
 from ...runtime.contract.architecture import Architecture
-from ...runtime.plugin.discovery import ARCHITECTURES, Plugins
+from ...runtime.ir.graph import Graph
+from ...runtime.plugin.discovery import Plugins
+from ...runtime.tensor.file import Source, contained
+from ...runtime.tensor.storage import Region
 from . import model_directory
 
 FOLDER_MODELS = Plugins("models", "FOLDER_MODELS")
 SUFFIXES = (".safetensors", ".gguf", ".pt", ".pth", ".th", ".bin")
 """Suffixes of files of models, the preferred one first."""
+MODEL_INDEX, CLASS = "model_index.json", "_class_name"
+"""The file of diffusers that lists the folders of a pipeline, and its key for the pipeline's class."""
+COMPONENTS = (".json", ".txt", ".model", ".spm", ".jinja")
+"""Suffixes of files in folders without weights, such as ``scheduler`` and ``tokenizer``."""
+MOST_COMPONENTS = 64
 _STEM = re.compile(r"[^.-]+")
 
 
@@ -26,7 +38,8 @@ def models_of(folder: Path) -> dict[str, Path] | None:
     those with further files of weights. FormatError for a folder that lacks one of the models."""
     names, weights = model_directory.listed(folder), model_directory.weights(folder)
     lacking: list[str] = []
-    for each in _candidates(names):
+    kind = index_of(folder).get(CLASS) if MODEL_INDEX in names else None
+    for each in _candidates(names, kind):
         found = {model: path for model in each.parts if (path := _path_of(model, folder, names)) is not None}
         files = {path.name for path in found.values()}
         others = [name for name in weights if name not in files and _named(name) not in found]
@@ -43,21 +56,66 @@ def models_of(folder: Path) -> dict[str, Path] | None:
     return None
 
 
-def made_of(parts: Iterable[str]) -> Architecture | None:
-    """The model whose parts have these names; None if no such model is known."""
+def made_of(parts: Iterable[str], kind: str | None = None) -> Architecture | None:
+    """The model whose parts have these names, and whose class is `kind` if that is known; None if no such model is
+    known."""
     names = set(parts)
-    return next((each for each in _candidates(names) if _needed(each) <= names <= each.parts.keys()), None)
+    return next((each for each in _candidates(names, kind) if _needed(each) <= names <= each.parts.keys()), None)
+
+
+def whole_of(graph: Graph) -> Architecture | None:
+    """The model that is made of the parts of what was opened; None if no such model is known."""
+    held = graph.attachments.get(MODEL_INDEX)
+    if not isinstance(held, Region):
+        return made_of(graph.parts)
+    return made_of(graph.parts, _parsed(held.source).get(CLASS))
+
+
+def index_of(folder: Path) -> dict[str, Any]:
+    """The content of a folder's model_index.json."""
+    return _parsed(Source(contained(folder, MODEL_INDEX, str(folder))))
+
+
+def component_files(folder: Path) -> list[str]:
+    """The files in folders without weights that a model_index.json lists, by their names relative to its own."""
+    listed = (name for name, value in index_of(folder).items() if isinstance(value, list) and _plain(name))
+    found = []
+    for name in itertools.islice(listed, MOST_COMPONENTS):
+        inner = folder / name
+        if inner.is_dir() and not model_directory.weights(inner):
+            found += [f"{name}/{file}" for file in model_directory.listed(inner) if file.endswith(COMPONENTS)]
+    return found
+
+
+def is_component_file(name: str) -> bool:
+    """Whether an attached file is one of a component, and may be written into a folder of its own."""
+    folder, _, file = name.partition("/")
+    return _plain(folder) and _plain(file) and file.endswith(COMPONENTS)
+
+
+def _plain(name: str) -> bool:
+    return re.fullmatch(r"(?![.])[\w.-]+", name, re.ASCII) is not None
+
+
+def _parsed(source: Source) -> dict[str, Any]:
+    """A JSON object; an empty one for other values."""
+    source.budget.charge(source.size, MODEL_INDEX)
+    said = parse(source.read(0, source.size), source, 0, "E-CONFIG-JSON", constants=True)
+    return said if isinstance(said, dict) else {}
 
 
 def _needed(whole: Architecture) -> set[str]:
     return {name for name, part in whole.parts.items() if not part.optional}
 
 
-def _candidates(names: Iterable[str]) -> list[Architecture]:
-    """Models with a part that one of the files or folders is called after; other families are not imported."""
-    stems = [f'"{stem}"' for stem in dict.fromkeys(map(_named, names)) if len(stem) > 1]
-    families = ARCHITECTURES.mentioning("FOLDER_MODELS = ")
-    return [each for name in families if ARCHITECTURES.contains(name, stems) for each in FOLDER_MODELS.load(name)]
+def _candidates(names: Iterable[str], kind: str | None = None) -> list[Architecture]:
+    """Models with a part that one of the files or folders is called after, of the class `kind` if that is known; other
+    families are not imported."""
+    words = [kind] if kind is not None else [stem for stem in dict.fromkeys(map(_named, names)) if len(stem) > 1]
+    quoted = [f'"{word}"' for word in words]
+    families = [name for name in FOLDER_MODELS.names() if FOLDER_MODELS.contains(name, quoted)]
+    found = [each for name in families for each in FOLDER_MODELS.load(name)]
+    return found if kind is None else [each for each in found if kind in each.model_types]
 
 
 def _named(name: str) -> str:

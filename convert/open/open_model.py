@@ -22,7 +22,7 @@ from .graph_files import modules_of
 from .locate import located
 from .model_directory import CONFIG as CONFIG
 from .model_directory import INDEX, listed
-from .model_files import models_of
+from .model_files import MODEL_INDEX, component_files, models_of
 from .module_files import module_files
 from .shard_set import NUMBERED, is_shard, members
 
@@ -293,6 +293,7 @@ def attachments(folder: Path, graph: Graph) -> dict[str, Storage]:
         graph.note("W-ATTACHMENT", f"{len(names) - len(usual):,} of {len(names):,} text files are not copied")
         names = usual
     names += module_files(folder, names)
+    names += component_files(folder) if MODEL_INDEX in names else []
     found: dict[str, Storage] = {}
     for name in names:
         attachment = Source(contained(folder, name, str(folder)))

@@ -195,7 +195,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     detect_format.refuse_unwritten(graph)
     format = target_format(os.fspath(output), options)
     folder, stem, beside = output_location(output, format)
-    whole = model_files.made_of(graph.parts)
+    whole = model_files.whole_of(graph)
     if whole is None or not beside or format.name not in FOLDERS:
         refuse_graphs(graph, format, output)
     if not format.graphs:
@@ -392,10 +392,14 @@ def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
     """Check the names of attached files, which come from a file: plain text files in the folder itself, neither models
     nor indices nor files that are written already, and files of sentence-transformers' modules."""
     for name in names:
-        text = is_module_file(name) or (
-            name.lower().endswith(ATTACHED_SUFFIXES)
-            and not name.lower().endswith(INDEX)
-            and not set(name) & set("/\\\0")
+        text = (
+            is_module_file(name)
+            or model_files.is_component_file(name)
+            or (
+                name.lower().endswith(ATTACHED_SUFFIXES)
+                and not name.lower().endswith(INDEX)
+                and not set(name) & set("/\\\0")
+            )
         )
         if not text or name.lower() in written:
             reason = "the name of a file to be written" if text else "not text that belongs to a model"
@@ -416,7 +420,7 @@ def _refuse_part(graph: Graph, options: Options) -> None:
 def refuse_graphs(graph: Graph, format: Format, output: Path) -> None:
     """UsageError for a model of several graphs where the output has weights alone, and for one made of several
     models."""
-    if model_files.made_of(graph.parts) is not None:
+    if model_files.whole_of(graph) is not None:
         why = f"the model is {counted(len(graph.parts), 'model')}, each with files of its own: {', '.join(graph.parts)}"
         hint = "convert writes all into a directory: DIR --to safetensors; or name one of the models"
         raise UsageError("E-OUT-GRAPHS", output, why, hint=hint)

@@ -21,7 +21,13 @@ MASKED = -60000.0
 
 
 class Encoder(Net):
-    """A net with an encoder's inputs."""
+    """A net with an encoder's inputs.
+
+    Attributes:
+        states: the hidden states that a pre-norm encoder begins with, and those after each layer.
+    """
+
+    states: tuple[Value, ...] = ()
 
     def begin(self, *, types: bool = False) -> None:
         """Declare the inputs; `types`: with ``token_type_ids``."""
@@ -161,10 +167,12 @@ def pre_norm_encoder(net: Encoder, mask: Value | None = None) -> Value:
     """Token and position embeddings, layers that normalize their input, and a norm (Radford et al. 2019; CLIP's and
     SigLIP's text encoders); `mask` as of `Encoder.attend`."""
     x = net.Add(embedding(net, net.ids, "embed"), embedding(net, net.positions(), "positions"))
+    net.states = (x,)
     for i in range(net.config.layers):
         name = f"layers.{i}"
         x = net.Add(x, net.self_attention(net.norm(x, f"{name}.attn_norm"), f"{name}.attn", mask))
         x = net.Add(x, plain(net, net.norm(x, f"{name}.mlp_norm"), f"{name}.mlp", net.config.act))
+        net.states += (x,)
     return net.norm(x, "norm")
 
 

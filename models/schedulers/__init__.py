@@ -1,3 +1,4 @@
 """Schedulers of diffusion: timesteps, sigmas and the step from one sample to the next."""
 
 from .registry import load as load
+from .registry import replaced as replaced

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.base.errors import UnsupportedError
+from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.base.nearest_name import did_you_mean
 from ...runtime.plugin.discovery import Plugins
 from .scheduler import Rule, Scheduler
 
@@ -29,3 +30,27 @@ def load(config: Mapping[str, Any]) -> Scheduler:
             "E-SCHEDULER", None, f"scheduler {name} is unknown", hint=f"Use one of {', '.join(sorted(known))}"
         )
     return Scheduler(rule, rule.options(config))
+
+
+def replaced(scheduler: Scheduler, name: str) -> Scheduler:
+    """Another scheduler with the options of a checkpoint's own, as far as it has them.
+
+    Args:
+        name: of its module, such as ``euler_ancestral``; with hyphens too.
+
+    Raises:
+        UsageError: for an unknown name.
+    """
+    known = SCHEDULERS.names()
+    module = name.replace("-", "_").lower()
+    if module not in known:
+        hint = did_you_mean(module, known, ", ".join(known))
+        raise UsageError("E-SCHEDULER", None, f"unknown scheduler {name!r}", hint=hint)
+    rule = SCHEDULERS.load(module)
+    options = {key: value for key, value in scheduler.options.items() if key in rule.defaults or key in rule.choices}
+    return Scheduler(rule, rule.options({key: value for key, value in options.items() if _supported(rule, key, value)}))
+
+
+def _supported(rule: Rule, key: str, value: Any) -> bool:
+    """Whether a rule has a value among its choices; a model's kind of prediction is never left out."""
+    return key == "prediction_type" or key not in rule.choices or value in rule.choices[key]

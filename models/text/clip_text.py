@@ -7,6 +7,7 @@ from ...runtime.contract.hyperparameter import COUNT, SIZE, flag
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.encoder import Encoder, pre_norm_encoder, tower_outputs
+from ..pipelines.diffusion.text_to_image import TEXT_CONDITIONING
 from ..pipelines.encoder_tasks import Head, encoder_tasks
 from ..schema.clip.towers import text_keys, text_weights
 from ..schema.network_hyperparameters import image_act
@@ -55,6 +56,14 @@ def vectors(net: Encoder, x: Value) -> None:
     tower_outputs(net, x, pooled, "projection", "text_embeds")
 
 
+def conditioning(net: Encoder, x: Value) -> None:
+    """The outputs of `vectors`, and ``hidden_states.N`` [batch, length, hidden]: what enters the layers, and what each
+    of them returns, without the norm."""
+    for i, state in enumerate(net.states):
+        net.output(f"hidden_states.{i}", state)
+    vectors(net, x)
+
+
 ARCHITECTURES = (
     Architecture(
         "clip_text",
@@ -63,7 +72,9 @@ ARCHITECTURES = (
         ("clip_text",),
         KEYS,
         (*text_weights("text_model."), PROJECTION),
-        encoder_tasks(build, (Head(FEATURE_EXTRACTION, vectors, aliases=("hidden",)),)),
+        encoder_tasks(
+            build, (Head(FEATURE_EXTRACTION, vectors, aliases=("hidden",)), Head(TEXT_CONDITIONING, conditioning))
+        ),
         settle=settle,
         prefixes=("text_model.",),
         ignored=(r"position_ids$",),

@@ -20,6 +20,7 @@ class Denoiser:
     """A denoising network, called with its inputs by name."""
 
     def __init__(self, graphs: Mapping[str, Graph], options: RunOptions) -> None:
+        self.options = options
         self.session = opened(graphs[MODEL], options)
 
     @memory_limited

@@ -18,7 +18,7 @@ LARGER = dataclasses.replace(PIPELINE, name="larger", parts={**PIPELINE.parts, "
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
-    monkeypatch.setattr(model_files, "_candidates", lambda names: [LARGER, PIPELINE])
+    monkeypatch.setattr(model_files, "_candidates", lambda names, kind=None: [LARGER, PIPELINE])
 
 
 def folder(path, *parts):

@@ -1,0 +1,67 @@
+"""Stable Diffusion 1 and 2 (Rombach et al. 2022, arXiv:2112.10752) and XL (Podell et al. 2023, arXiv:2307.01952)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..pipelines.diffusion.folder_model import folder_model
+from ..pipelines.diffusion.prompt_encoder import ALL_STATES
+from ..pipelines.diffusion.text_to_image import Encoded, Inputs, TextEncoder, TextToImage
+
+STATES = "encoder_hidden_states"
+CLIP_L = TextEncoder("text_encoder", "tokenizer")
+
+
+def condition(encoded: Sequence[Encoded | None], size: tuple[int, int], config: Mapping[str, Any]) -> Inputs:
+    """The hidden states of the text."""
+    (text,) = encoded
+    assert text is not None
+    return {STATES: text.states}
+
+
+def xl_condition(encoded: Sequence[Encoded | None], size: tuple[int, int], config: Mapping[str, Any]) -> Inputs:
+    """Hidden states of both encoders side by side, the vector of the second, and sizes: those of the picture before
+    cropping, the corner of the crop, and those after."""
+    present = [each for each in encoded if each is not None]
+    vector = present[-1].vector
+    assert vector is not None
+    sizes = np.array([[*size, 0, 0, *size]], np.float32)
+    return {STATES: np.concatenate([each.states for each in present], -1), "text_embeds": vector, "time_ids": sizes}
+
+
+FOLDER_MODELS = (
+    folder_model(
+        TextToImage(
+            "stable_diffusion",
+            "Stable Diffusion",
+            ("StableDiffusionPipeline", "LatentConsistencyModelPipeline"),
+            (CLIP_L,),
+            "unet",
+            "sample",
+            condition,
+            steps=50,
+            guidance=7.5,
+        )
+    ),
+    folder_model(
+        TextToImage(
+            "stable_diffusion_xl",
+            "Stable Diffusion XL",
+            ("StableDiffusionXLPipeline",),
+            (
+                TextEncoder("text_encoder", "tokenizer", states=ALL_STATES, layer=-2),
+                TextEncoder("text_encoder_2", "tokenizer_2", states=ALL_STATES, layer=-2, vector="text_embeds"),
+            ),
+            "unet",
+            "sample",
+            xl_condition,
+            steps=50,
+            guidance=5.0,
+            zero_negative=True,
+            kept_in_negative=("time_ids",),
+        )
+    ),
+)

@@ -1,0 +1,37 @@
+"""Folders of text-to-image models, as diffusers saves them: a folder for each part."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ....runtime.contract.architecture import Architecture, Part, RunOptions, Task
+from .text_to_image import AUTOENCODER, TEXT_TO_IMAGE, TextToImage
+
+OPTIONAL = ("safety_checker", "image_encoder")
+"""Folders that such models may have and that drawing does not use."""
+
+
+def folder_model(pipeline: TextToImage) -> Architecture:
+    """The architecture of a text-to-image model whose parts have a folder each."""
+    parts = {
+        **{each.part: Part(None, "", optional=each.optional) for each in pipeline.encoders},
+        pipeline.denoiser: Part(None, ""),
+        AUTOENCODER: Part(None, ""),
+    }
+    return Architecture(
+        pipeline.name,
+        pipeline.title,
+        pipeline.classes,
+        (),
+        (),
+        (),
+        (Task(TEXT_TO_IMAGE, {}, functools.partial(_run, pipeline)),),
+        parts=parts,
+    )
+
+
+def _run(pipeline: TextToImage, parts: Any, options: RunOptions) -> Any:
+    from .text_to_image_model import TextToImageModel
+
+    return TextToImageModel(parts, options, pipeline)

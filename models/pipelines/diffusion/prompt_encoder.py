@@ -1,0 +1,114 @@
+"""Prompts of text-to-image models: token ids in rows of a fixed length, and what the text encoders make of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....runtime.base.errors import UsageError
+from ....runtime.base.units import counted
+from ....runtime.contract.loaded_parts import LoadedParts
+from ....runtime.ir.graph import Graph
+from .text_to_image import TEXT_CONDITIONING, Encoded, TextEncoder
+
+if TYPE_CHECKING:
+    from ...tokenizer import Tokenizer
+
+ALL_STATES = "hidden_states"
+MOST_ROWS = 16
+"""Rows of a chunked prompt; 16 of CLIP's are 1,200 tokens."""
+Rows = list[list[int]]
+
+
+class LongPromptWarning(UserWarning):
+    """A prompt has more tokens than a text encoder takes at once."""
+
+
+class PromptEncoder:
+    """Encodes prompts with the text encoders of a model.
+
+    Args:
+        parts: of the model, the text encoders among them.
+        source: what was opened, with the files of the tokenizers.
+        encoders: of the model.
+    """
+
+    def __init__(self, parts: LoadedParts, source: Graph | None, encoders: Sequence[TextEncoder]) -> None:
+        self._parts, self._source, self._encoders = parts, source, encoders
+
+    def __call__(self, prompts: Sequence[str]) -> list[list[Encoded | None]]:
+        """What each encoder returns for each prompt, None for an encoder that the model lacks. The hidden states of all
+        prompts have the same number of tokens.
+
+        Raises UsageError for a prompt of more than `MOST_ROWS` rows.
+        """
+        rows = [[self._rows(each, prompt) for prompt in prompts] for each in self._encoders]
+        most = max((len(of) for per, each in zip(rows, self._encoders, strict=True) if each.chunked for of in per))
+        columns = [
+            self.encoded(each, [self._filled(each, of, most) for of in per])
+            for each, per in zip(self._encoders, rows, strict=True)
+        ]
+        return [list(found) for found in zip(*columns, strict=True)]
+
+    def encoded(self, encoder: TextEncoder, prompts: Sequence[Rows]) -> list[Encoded | None]:
+        """What one encoder returns for prompts, each given as rows of ids of the same length."""
+        if encoder.part not in self._parts:
+            return [None] * len(prompts)
+        task = TEXT_CONDITIONING if encoder.states == ALL_STATES else None
+        found = self._parts.loaded(encoder.part, task)(input_ids=np.array([row for rows in prompts for row in rows]))
+        name = encoder.states
+        if name == ALL_STATES:
+            layers = sum(key.startswith(f"{ALL_STATES}.") for key in found)
+            name = f"{ALL_STATES}.{layers + encoder.layer}"
+        counts = np.cumsum([len(rows) for rows in prompts])[:-1]
+        states = np.split(found[name], counts)
+        vectors = [None] * len(prompts) if encoder.vector is None else np.split(found[encoder.vector], counts)
+        return [
+            Encoded(state.reshape(1, -1, state.shape[-1]), None if vector is None else vector[:1])
+            for state, vector in zip(states, vectors, strict=True)
+        ]
+
+    def _tokenizer(self, encoder: TextEncoder) -> Tokenizer:
+        from ...tokenizer import read
+
+        source = self._source or Graph()
+        prefix = f"{encoder.tokenizer}/"
+        files = {
+            name.removeprefix(prefix): held for name, held in source.attachments.items() if name.startswith(prefix)
+        }
+        return read(Graph(files=source.files, attachments=files))
+
+    def _rows(self, encoder: TextEncoder, prompt: str) -> Rows:
+        """The ids of a prompt between the tokens that open and close a text, in rows of `encoder.length`."""
+        if encoder.part not in self._parts:
+            return []
+        tokenizer = self._tokenizer(encoder)
+        bare = tokenizer.encode(prompt, add_bos=False, add_eos=False)
+        opening, closing = list(tokenizer.opening), list(tokenizer.closing)
+        room = encoder.length - len(opening) - len(closing)
+        pieces = [bare[start : start + room] for start in range(0, max(len(bare), 1), room)]
+        if len(pieces) > 1:
+            self._tell(encoder, prompt, len(bare), room)
+        pieces = pieces if encoder.chunked else pieces[:1]
+        pad = tokenizer.vocabulary.roles.get("pad", closing[-1] if closing else 0)
+        rows = [[*opening, *piece, *closing] for piece in pieces]
+        return [row + [pad] * (encoder.length - len(row)) for row in rows]
+
+    def _filled(self, encoder: TextEncoder, rows: Rows, count: int) -> Rows:
+        """Rows of a chunked encoder with those of an empty text after them."""
+        if not rows or not encoder.chunked or len(rows) == count:
+            return rows
+        return rows + self._rows(encoder, "") * (count - len(rows))
+
+    def _tell(self, encoder: TextEncoder, prompt: str, count: int, room: int) -> None:
+        if encoder.chunked and count > room * MOST_ROWS:
+            raise UsageError(
+                "E-DRAW-PROMPT", None, "the prompt is too long", expected=f"at most {room * MOST_ROWS:,} tokens",
+                found=f"{count:,}", hint="Shorten it",
+            )  # fmt: skip
+        how = f"it is encoded in pieces of {room}" if encoder.chunked else "the rest is cut off"
+        said = f"the prompt has {counted(count, 'token')}, and {encoder.part} takes {room}; {how}"
+        warnings.warn(said, LongPromptWarning, stacklevel=4)

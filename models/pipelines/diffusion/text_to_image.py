@@ -1,0 +1,108 @@
+"""Text-to-image models as data: the encoders of the prompt, what they say to the denoiser, and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....runtime.base.dataclass import dataclass
+
+TEXT_CONDITIONING = "text-conditioning"
+"""The task of text encoders that return the hidden states of all layers: ``hidden_states.N``."""
+TEXT_TO_IMAGE = "text-to-image"
+AUTOENCODER, SCHEDULER = "vae", "scheduler"
+"""Folders that every text-to-image model has."""
+Floats = NDArray[np.float32]
+Inputs = dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """One of the encoders of a prompt.
+
+    Attributes:
+        part: the folder of the encoder.
+        tokenizer: the folder of its tokenizer.
+        length: tokens of a prompt, padding included.
+        states: the output with hidden states; ``hidden_states`` for those of layer `layer`.
+        layer: an index into the hidden states of all layers, counted from the end.
+        vector: the output with one vector per prompt, None if the model does not use it.
+        chunked: whether a longer prompt is encoded in pieces of `length` tokens, whose hidden states are joined; the
+            end of others is cut off.
+        optional: whether the model works without the encoder, with zeros for its hidden states.
+    """
+
+    part: str
+    tokenizer: str
+    length: int = 77
+    states: str = "last_hidden_state"
+    layer: int = 0
+    vector: str | None = None
+    chunked: bool = True
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A prompt as an encoder returns it.
+
+    Attributes:
+        states: hidden states [1, tokens, width].
+        vector: [1, width], None if the encoder has none.
+    """
+
+    states: Floats
+    vector: Floats | None
+
+
+Condition = Callable[[Sequence[Encoded | None], tuple[int, int], Mapping[str, Any]], Inputs]
+"""The inputs of a denoiser [1, ...] besides latents and timestep, from a prompt as each encoder returns it (None for
+one that is missing), the height and width of the picture, and hyper-parameters of the denoiser."""
+Schedule = Callable[[Mapping[str, Any], tuple[int, int], int], dict[str, Any]]
+"""Arguments of a trajectory besides its steps: from options of the scheduler, height and width of latents, steps."""
+
+
+def _one(config: Mapping[str, Any]) -> int:
+    return 1
+
+
+def _plain(options: Mapping[str, Any], size: tuple[int, int], steps: int) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class TextToImage:
+    """A text-to-image model.
+
+    Attributes:
+        name: of the model, such as ``stable_diffusion``.
+        title: for people.
+        classes: the `_class_name` of pipelines in model_index.json.
+        encoders: in the order in which `condition` gets them.
+        denoiser: its folder.
+        latents: the denoiser's input of noisy latents.
+        condition: makes the denoiser's other inputs.
+        steps, guidance: defaults.
+        zero_negative: whether the inputs of a missing negative prompt are zeros, unless model_index.json has
+            `force_zeros_for_empty_prompt` false ...
+        kept_in_negative: ... except these.
+        patch: the number of latents along each axis that the denoiser takes together, from its hyper-parameters.
+        schedule: further arguments of trajectories.
+    """
+
+    name: str
+    title: str
+    classes: tuple[str, ...]
+    encoders: tuple[TextEncoder, ...]
+    denoiser: str
+    latents: str
+    condition: Condition
+    steps: int
+    guidance: float
+    zero_negative: bool = False
+    kept_in_negative: tuple[str, ...] = ()
+    patch: Callable[[Mapping[str, Any]], int] = _one
+    schedule: Schedule = _plain

@@ -1,0 +1,260 @@
+"""A runnable text-to-image model: prompts are encoded, latents denoised, pictures decoded."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....runtime.base.dataclass import dataclass
+from ....runtime.base.errors import FormatError, UsageError
+from ....runtime.base.out_of_memory import memory_limited
+from ....runtime.contract.architecture import RunOptions
+from ....runtime.contract.loaded_parts import LoadedParts
+from ....runtime.ir.graph import Graph
+from ... import schedulers
+from ...schedulers.scheduler import Scheduler, Trajectory
+from ...tokenizer.readers.locate import settings
+from ..task_model import TEXTS, TaskModel
+from .noise_stream import MOST_SEED, TORCH, NoiseStream, normal
+from .prompt_encoder import PromptEncoder
+from .recipe import Recipe
+from .text_to_image import AUTOENCODER, SCHEDULER, Floats, Inputs, TextToImage
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+INDEX = "model_index.json"
+MOST_PIXELS = 2**26
+MOST_PICTURES = 64
+Report = Callable[[int, int], None]
+"""Called with how many steps are done, and of how many."""
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """What a denoiser gets besides latents and timestep.
+
+    Attributes:
+        prompt: its inputs [1, ...] for the prompt.
+        negative: those for the negative prompt, None without guidance.
+        guidance: the scale of classifier-free guidance.
+    """
+
+    prompt: Inputs
+    negative: Inputs | None
+    guidance: float
+
+
+class TextToImageModel(TaskModel):
+    """A text-to-image model of several parts, each of which is loaded, used and dropped in turn.
+
+    Args:
+        parts: the text encoders, the denoiser and the autoencoder, by the names of their folders.
+        options: what is known of the model; `source` has the files of tokenizers and of the scheduler.
+        pipeline: the model as data.
+    """
+
+    takes = TEXTS
+
+    def __init__(self, parts: LoadedParts, options: RunOptions, pipeline: TextToImage) -> None:
+        self.parts, self.options, self.pipeline = parts, options, pipeline
+        self.graph = options.source or Graph()
+        self.prompts = PromptEncoder(parts, options.source, pipeline.encoders)
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """It draws."""
+        return ("draw",)
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The scheduler that the model's files name. FormatError without one."""
+        config = settings(self.graph, f"{SCHEDULER}/scheduler_config.json")
+        if not config:
+            path = self.graph.files[0] if self.graph.files else None
+            why = f"the model is without {SCHEDULER}/scheduler_config.json"
+            raise FormatError("E-DRAW-SCHEDULER", path, why, hint="Download the scheduler's folder too")
+        return schedulers.load(config)
+
+    @property
+    def factor(self) -> int:
+        """Pixels per latent along each axis."""
+        return 2 ** (len(self._autoencoder_config["widths"]) - 1)
+
+    @property
+    def default_size(self) -> tuple[int, int]:
+        """Width and height of the pictures that the model was trained on."""
+        side = int(self._config["sample_size"]) * self.factor
+        return side, side
+
+    @property
+    def _config(self) -> Mapping[str, Any]:
+        """Hyper-parameters of the denoiser."""
+        return self._values(self.pipeline.denoiser)
+
+    @property
+    def _autoencoder_config(self) -> Mapping[str, Any]:
+        return self._values(AUTOENCODER)
+
+    def _values(self, part: str) -> Mapping[str, Any]:
+        config = self.parts[part].options.config
+        found: Mapping[str, Any] = {} if config is None else config.values
+        return found
+
+    @memory_limited
+    def encode(
+        self, prompt: str, negative: str | None = None, *, guidance: float | None = None, size: tuple[int, int]
+    ) -> Conditioning:
+        """What a prompt says to the denoiser.
+
+        Args:
+            negative: what the picture shall not show; None for nothing.
+            guidance: how strongly the prompt counts; without a negative prompt at 1 and below.
+            size: width and height of the picture.
+        """
+        guidance = self.pipeline.guidance if guidance is None else guidance
+        guided = guidance > 1
+        zeros = negative is None and self.pipeline.zero_negative and self._zeroes_empty()
+        texts = [prompt, *([negative or ""] if guided and not zeros else [])]
+        width, height = size
+        found = [self.pipeline.condition(each, (height, width), self._config) for each in self.prompts(texts)]
+        for each in self.pipeline.encoders:
+            self.parts.drop(each.part)
+        if guided and zeros:
+            kept = self.pipeline.kept_in_negative
+            found.append({name: item if name in kept else np.zeros_like(item) for name, item in found[0].items()})
+        return Conditioning(found[0], found[1] if guided else None, guidance)
+
+    @memory_limited
+    def denoise(self, latents: Floats, timestep: float, conditioning: Conditioning) -> Floats:
+        """The guided prediction for latents [batch, channels, height, width], of their shape.
+
+        Args:
+            latents: scaled as the scheduler's `scale_input` does.
+        """
+        ways = [conditioning.prompt] if conditioning.negative is None else [conditioning.negative, conditioning.prompt]
+        count = len(latents)
+        inputs = {name: np.concatenate([np.repeat(way[name], count, 0) for way in ways]) for name in ways[0]}
+        sample = np.concatenate([latents] * len(ways))
+        model = self.parts[self.pipeline.denoiser]
+        times = np.full(len(sample), timestep, np.float32)
+        found: Floats = model(**{self.pipeline.latents: sample, "timestep": times, **inputs})["sample"]
+        if len(ways) == 1:
+            return found
+        plain, prompted = found[:count], found[count:]
+        guided: Floats = plain + np.float32(conditioning.guidance) * (prompted - plain)
+        return guided
+
+    @memory_limited
+    def decode(self, latents: Floats) -> Floats:
+        """Pictures f32 [batch, 3, height, width] in -1 .. 1 of scaled latents [batch, channels, height / f,
+        width / f]."""
+        config = self._autoencoder_config
+        plain = np.asarray(latents, np.float32) / np.float32(config["scaling"]) + np.float32(config["shift"] or 0)
+        found: Floats = self.parts[AUTOENCODER].decode(plain)["sample"]
+        return found
+
+    @memory_limited
+    def draw(
+        self,
+        prompt: str,
+        *,
+        negative: str | None = None,
+        steps: int | None = None,
+        guidance: float | None = None,
+        seed: int | None = None,
+        size: tuple[int, int] | None = None,
+        scheduler: str | None = None,
+        batch: int = 1,
+        noise: str = TORCH,
+        on_progress: Report | None = None,
+        on_preview: Callable[[Floats], None] | None = None,
+    ) -> Any:
+        """A picture of a prompt: an image of Pillow with `latents` [1, channels, height / f, width / f] and `recipe`, a
+        `Recipe`; a list of pictures where `batch` is more than 1.
+
+        Args:
+            negative: what the picture shall not show.
+            steps: of the scheduler; the model's default for None.
+            guidance: the scale of classifier-free guidance; 1 and below for none.
+            seed: 0 to 2**32 - 1, that of the first picture, the next ones have the following numbers; drawn for None.
+                The same seed gives the same picture on any number of threads.
+            size: width and height in pixels.
+            scheduler: the name of a module of `candle_convert.models.schedulers`, such as ``euler``; the model's for
+                None.
+            noise: ``torch`` for PyTorch's numbers of the seed, ``numpy`` for NumPy's.
+            on_preview: called after each step with the latents.
+
+        Raises UsageError for settings that are out of range.
+        """
+        if not isinstance(prompt, str):
+            raise UsageError("E-OPTION", None, "the prompt is not a text", found=type(prompt).__name__)
+        size = self._size(size)
+        steps = self.pipeline.steps if steps is None else steps
+        guidance = self.pipeline.guidance if guidance is None else guidance
+        if not np.isfinite(guidance) or guidance < 0:
+            raise UsageError("E-OPTION", None, "guidance is not a number from 0 on", found=guidance)
+        if not 1 <= batch <= MOST_PICTURES:
+            raise UsageError("E-OPTION", None, "batch is out of range", expected=f"1 to {MOST_PICTURES}", found=batch)
+        seed = secrets.randbelow(MOST_SEED - MOST_PICTURES) if seed is None else seed
+        streams = [NoiseStream(noise, seed + index) for index in range(batch)]
+        chosen = self.scheduler if scheduler is None else schedulers.replaced(self.scheduler, scheduler)
+        run = chosen.trajectory(steps, **self.pipeline.schedule(chosen.options, self._latent_size(size), steps))
+        conditioning = self.encode(prompt, negative, guidance=guidance, size=size)
+        first = normal(streams, self._latent_shape(size)) * np.float32(run.initial_noise_sigma)
+        latents = first
+        for done, latents in enumerate(self._steps(run, first, conditioning, streams), 1):
+            if on_progress is not None:
+                on_progress(done, len(run.timesteps))
+            if on_preview is not None and done < len(run.timesteps):
+                on_preview(latents)
+        self.parts.drop(self.pipeline.denoiser)
+        recipe = Recipe(prompt, negative or "", len(run.timesteps), chosen.rule.name, guidance, seed, size, noise)
+        pictures = [self._finished(latents[index : index + 1], recipe.of_seed(seed + index)) for index in range(batch)]
+        self.parts.drop(AUTOENCODER)
+        return pictures if batch > 1 else pictures[0]
+
+    def _steps(
+        self, run: Trajectory, latents: Floats, conditioning: Conditioning, streams: Sequence[NoiseStream]
+    ) -> Iterator[Floats]:
+        """Latents after each step."""
+        history: Any = ()
+        for index, timestep in enumerate(run.timesteps):
+            given = run.scale_input(latents, index).astype(np.float32, copy=False)
+            prediction = self.denoise(given, float(timestep), conditioning)
+            added = normal(streams, latents.shape[1:]) if run.noisy else None
+            latents, history = run.step(prediction, index, latents, added, history)
+            yield latents
+
+    def _finished(self, latents: Floats, recipe: Recipe) -> Image:
+        from PIL import Image
+
+        pixels = np.clip(self.decode(latents)[0] / 2 + 0.5, 0, 1)
+        picture = Image.fromarray((pixels.transpose(1, 2, 0) * 255).round().astype(np.uint8))
+        picture.latents, picture.recipe = latents, recipe  # type: ignore[attr-defined]
+        return picture
+
+    def _size(self, size: tuple[int, int] | None) -> tuple[int, int]:
+        width, height = self.default_size if size is None else size
+        unit = self.factor * self.pipeline.patch(self._config)
+        for side in (width, height):
+            if side < unit or side % unit or width * height > MOST_PIXELS:
+                raise UsageError(
+                    "E-DRAW-SIZE", None, "the model does not draw pictures of this size",
+                    expected=f"sides that are multiples of {unit}, and at most {MOST_PIXELS:,} pixels",
+                    found=f"{width}x{height}",
+                )  # fmt: skip
+        return width, height
+
+    def _latent_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Height and width of latents."""
+        return size[1] // self.factor, size[0] // self.factor
+
+    def _latent_shape(self, size: tuple[int, int]) -> tuple[int, int, int]:
+        return int(self._autoencoder_config["latent_channels"]), *self._latent_size(size)
+
+    def _zeroes_empty(self) -> bool:
+        return settings(self.graph, INDEX).get("force_zeros_for_empty_prompt", True) is not False

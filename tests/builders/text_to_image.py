@@ -1,0 +1,132 @@
+"""Small text-to-image models in the folders of diffusers, with random weights and trained tokenizers."""
+
+import json
+
+import torch
+import transformers
+from candle_convert.tests.builders.trained_tokenizers import corpus
+
+BEGIN, END = "<|startoftext|>", "<|endoftext|>"
+
+
+def clip_tokenizer(folder, pad=END):
+    """CLIP's vocab.json and merges.txt in a folder, and the tokenizer that transformers reads from it."""
+    import tokenizers
+
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(end_of_word_suffix="</w>"))
+    made.normalizer = tokenizers.normalizers.Lowercase()
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=700, initial_alphabet=alphabet, end_of_word_suffix="</w>", show_progress=False
+    )
+    made.train_from_iterator(corpus(), trainer)
+    known = made.get_vocab()
+    whole = [*known, *(f"{letter}</w>" for letter in alphabet if f"{letter}</w>" not in known), BEGIN, END]
+    folder.mkdir(parents=True, exist_ok=True)
+    made.model.save(str(folder))
+    (folder / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(whole)}))
+    config = {"tokenizer_class": "CLIPTokenizer", "bos_token": BEGIN, "eos_token": END, "unk_token": END}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"pad_token": pad, "model_max_length": 77}))
+    return transformers.CLIPTokenizer.from_pretrained(str(folder))
+
+
+def t5_tokenizer(folder):
+    """A tokenizer.json of T5's kind in a folder, and the tokenizer that transformers reads from it."""
+    import tokenizers
+
+    made = tokenizers.Tokenizer(tokenizers.models.Unigram())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    made.decoder = tokenizers.decoders.Metaspace()
+    trainer = tokenizers.trainers.UnigramTrainer(
+        vocab_size=300, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False
+    )
+    made.train_from_iterator(corpus(), trainer)
+    made.post_processor = tokenizers.processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=512
+    )
+    fast.save_pretrained(str(folder))
+    return fast
+
+
+def clip_encoder(tokenizer, width, *, projection, layers=2, act="quick_gelu"):
+    """CLIP's text encoder with random weights."""
+    kind = transformers.CLIPTextModelWithProjection if projection else transformers.CLIPTextModel
+    end = tokenizer.eos_token_id
+    config = transformers.CLIPTextConfig(
+        vocab_size=len(tokenizer), hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
+        num_attention_heads=4, hidden_act=act, projection_dim=width, bos_token_id=end - 1, eos_token_id=end,
+        pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    return telling(kind(config)).eval()
+
+
+def t5_encoder(tokenizer, width):
+    """T5's encoder with random weights."""
+    config = transformers.T5Config(
+        vocab_size=len(tokenizer), d_model=width, d_kv=8, d_ff=48, num_layers=2, num_heads=4, feed_forward_proj="gated-gelu"
+    )  # fmt: skip
+    return telling(transformers.T5EncoderModel(config)).eval()
+
+
+def autoencoder(channels, **settings):
+    """An autoencoder of two stages with random weights."""
+    import diffusers
+
+    made = diffusers.AutoencoderKL(
+        block_out_channels=(16, 32), down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2, latent_channels=channels, norm_num_groups=8, **settings,
+    )  # fmt: skip
+    return telling(made).eval()
+
+
+def telling(module, scale=1.0):
+    """The module with random values in every parameter, of a size that lets each count."""
+    generator = torch.Generator().manual_seed(sum(p.numel() for p in module.parameters()))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.ndim > 1:
+                parameter.copy_(noise * scale / parameter[0].numel() ** 0.5)
+            else:
+                parameter.add_(0.1 * noise)
+    return module
+
+
+def stable_diffusion_3(folder, *, t5=True, sample_size=16):
+    """A folder of Stable Diffusion 3, and the pipeline of diffusers."""
+    import diffusers
+
+    tokenizers = [clip_tokenizer(folder / "tokenizer"), clip_tokenizer(folder / "tokenizer_2", "!")]
+    encoders = [
+        clip_encoder(tokenizers[0], 16, projection=True),
+        clip_encoder(tokenizers[1], 24, projection=True, act="gelu"),
+    ]
+    third = t5_tokenizer(folder / "tokenizer_3") if t5 else None
+    transformer = diffusers.SD3Transformer2DModel(
+        sample_size=sample_size, in_channels=16, out_channels=16, num_layers=2, attention_head_dim=8,
+        num_attention_heads=4, joint_attention_dim=48, caption_projection_dim=32, pooled_projection_dim=40,
+        pos_embed_max_size=sample_size,
+    )  # fmt: skip
+    made = diffusers.StableDiffusion3Pipeline(
+        transformer=telling(transformer).eval(),
+        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
+        vae=autoencoder(16, use_quant_conv=False, use_post_quant_conv=False, scaling_factor=1.5305, shift_factor=0.0609),
+        text_encoder=encoders[0], tokenizer=tokenizers[0], text_encoder_2=encoders[1], tokenizer_2=tokenizers[1],
+        text_encoder_3=t5_encoder(third, 48) if t5 else None, tokenizer_3=third,
+    )  # fmt: skip
+    return saved(made, folder)
+
+
+def saved(pipeline, folder):
+    """Save a pipeline in a folder without its progress bars, tokenizers being there already."""
+    pipeline.set_progress_bar_config(disable=True)
+    kept = {path: path.read_bytes() for path in folder.glob("tokenizer*/*")}
+    pipeline.save_pretrained(str(folder))
+    for path in folder.glob("tokenizer*/*"):
+        if path not in kept:
+            path.unlink()
+    for path, content in kept.items():
+        path.write_bytes(content)
+    return pipeline
