@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 INDEX = "model_index.json"
 MOST_PIXELS = 2**26
 MOST_PICTURES = 64
+PREVIEW = 24
+"""Latents along the longer axis of a preview."""
 Report = Callable[[int, int], None]
 """Called with how many steps are done, and of how many."""
 
@@ -217,6 +219,15 @@ class TextToImageModel(TaskModel):
         self.parts.drop(AUTOENCODER)
         return pictures if batch > 1 else pictures[0]
 
+    @memory_limited
+    def preview(self, latents: Floats) -> Image:
+        """A small picture of the first of latents, which are averaged to at most `PREVIEW` along each axis."""
+        _, channels, height, width = latents.shape
+        by = max(1, -(-max(height, width) // PREVIEW))
+        rows, columns = height // by, width // by
+        small = latents[:1, :, : rows * by, : columns * by].reshape(1, channels, rows, by, columns, by).mean((3, 5))
+        return self._image(small)
+
     def _steps(
         self, run: Trajectory, latents: Floats, conditioning: Conditioning, streams: Sequence[NoiseStream]
     ) -> Iterator[Floats]:
@@ -230,12 +241,15 @@ class TextToImageModel(TaskModel):
             yield latents
 
     def _finished(self, latents: Floats, recipe: Recipe) -> Image:
+        picture = self._image(latents)
+        picture.latents, picture.recipe = latents, recipe  # type: ignore[attr-defined]
+        return picture
+
+    def _image(self, latents: Floats) -> Image:
         from PIL import Image
 
         pixels = np.clip(self.decode(latents)[0] / 2 + 0.5, 0, 1)
-        picture = Image.fromarray((pixels.transpose(1, 2, 0) * 255).round().astype(np.uint8))
-        picture.latents, picture.recipe = latents, recipe  # type: ignore[attr-defined]
-        return picture
+        return Image.fromarray((pixels.transpose(1, 2, 0) * 255).round().astype(np.uint8))
 
     def _size(self, size: tuple[int, int] | None) -> tuple[int, int]:
         width, height = self.default_size if size is None else size

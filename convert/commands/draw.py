@@ -1,0 +1,109 @@
+"""``draw``: draws pictures of a text with a diffusion model."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import click
+
+from ...runtime.base.errors import UsageError
+from ..cli import shared_options
+from ..cli.number import Number
+from ..console.output import current, notes_json
+from ..console.status_line import busy
+
+GROUP = "Run"
+EPILOG = """\b
+Examples
+  candle-convert draw sd_dir -p "a red fox in snow" -o fox.png
+  candle-convert draw sdxl_dir -p "a boat" -o boat.png --steps 30 --seed 7
+  candle-convert draw sd3_dir -p "a hut" -o hut.png --size 768x512 --batch 4
+"""
+SETTINGS = ("negative", "steps", "guidance", "seed", "scheduler", "batch", "noise")
+"""Options that are passed on as they are."""
+SIZE = re.compile(r"(\d{1,6})[xX](\d{1,6})")
+
+
+def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    """Width and height; None if the option is not given."""
+    if value is None:
+        return None
+    match = SIZE.fullmatch(value)
+    if match is None:
+        raise UsageError("E-OPTION", None, f"--size {value!r} is not a size", expected="such as 512x768")
+    return int(match[1]), int(match[2])
+
+
+@click.command("draw", epilog=EPILOG)
+@click.argument("model", metavar="MODEL", type=shared_options.PATH)
+@click.option("-p", "--prompt", required=True, metavar="TEXT", help="What to draw; - reads standard input.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="OUT",
+    type=shared_options.PATH,
+    help="Output file: .png, .jpg or .webp; - writes PNG to standard output.",
+)
+@click.option("--negative", metavar="TEXT", help="What the picture shall not show.")
+@click.option("--steps", type=click.IntRange(1), metavar="N", help="Denoising steps (default: the model's).")
+@click.option("--guidance", type=Number(0), metavar="X", help="Classifier-free guidance scale; 1 turns it off.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help="Random seed (default: random).")
+@click.option("--size", metavar="WxH", callback=_size, help="Width and height in pixels (default: the model's).")
+@click.option("--scheduler", metavar="NAME", help="Scheduler, such as ddim, euler or dpmpp-2m (default: the model's).")
+@click.option(
+    "--batch", type=click.IntRange(1, 64), default=1, metavar="N", help="Pictures, with seeds counted from --seed on."
+)
+@click.option(
+    "--noise", type=click.Choice(["torch", "numpy"]), default="torch", help="Random numbers (default: PyTorch's)."
+)
+@click.option(
+    "--preview", is_flag=True, help="Show the picture while it is drawn, and keep OUT.preview.png up to date."
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing output.")
+@shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
+def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
+    """Draw pictures of a text with a diffusion model.
+
+    MODEL is a diffusers directory (model_index.json) of Stable Diffusion 1, 2, XL, Turbo or 3. The same seed gives the
+    same picture on any number of threads, and with --noise torch the one that diffusers draws. The settings are kept
+    in the picture, where other tools look for them.
+    """
+    from ...models.pipelines.diffusion.prompt_encoder import LongPromptWarning
+    from ..console.atomic_replace import refuse_existing
+    from ..console.stdio import STREAM
+    from ..console.warned import warned
+    from ..pictures.preview import Preview
+    from ..pictures.write_picture import check_picture_suffix, numbered_paths, write_picture
+    from ..run.counter import Counter
+
+    output, force = values["output"], values["force"]
+    check_picture_suffix(output)
+    paths = numbered_paths(output, values["batch"])
+    for path in paths:
+        refuse_existing(path, force=force)
+    prompt = sys.stdin.read().strip() if values["prompt"] == STREAM else values["prompt"]
+    found = shared_options.load_for("draw", model, values)
+    counter = Counter(shared_options.progress(values), "drawing", "steps")
+    settings = {name: values[name] for name in (*SETTINGS, "size") if values[name] is not None}
+    with (
+        warned(LongPromptWarning, "W-DRAW-PROMPT") as notes,
+        Preview(found, output, shown=values["preview"]) as preview,
+    ):
+        drawn = found.draw(prompt, on_progress=counter, on_preview=preview.update, **settings)
+    pictures = drawn if isinstance(drawn, list) else [drawn]
+    busy().stop()
+    out = current()
+    out.warn(notes)
+    for path, picture in zip(paths, pictures, strict=True):
+        write_picture(path, picture, str(picture.recipe), force=force)
+        if path != STREAM:
+            out.say(f"✓ {path}  {picture.width}x{picture.height} · seed {picture.recipe.seed}")
+    shown = [
+        {"path": path, "seed": picture.recipe.seed, "width": picture.width, "height": picture.height}
+        for path, picture in zip(paths, pictures, strict=True)
+    ]
+    recipe = str(pictures[0].recipe)
+    out.emit({"inputs": [model], "outputs": shown, "recipe": recipe, "warnings": notes_json(notes)})
