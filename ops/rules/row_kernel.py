@@ -29,7 +29,7 @@ from ...runtime.plan.elementwise_fusion import (
     parameters,
 )
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native_by_rows
-from ...runtime.plan.rows import STARTS, Fold, Output, Rows, add, times
+from ...runtime.plan.rows import Fold, Output, Rows, add, start, times
 from ...runtime.simd import element as access
 from ...runtime.simd import reduce, vector
 
@@ -265,9 +265,7 @@ class _Kernel:
 
     def start(self, fold: Fold) -> str:
         """Code of the initial value."""
-        floats, integers = STARTS[fold.join]
-        dtype = self.fold_dtype(fold)
-        return floats if dtype.startswith("float") else integers.format(dtype)
+        return start(fold.join, np.dtype(self.fold_dtype(fold)))
 
     def distinct(self, columns: Sequence[Sequence[int]], operands: Iterable[_Operand]) -> tuple[Any, dict[int, int]]:
         """Different columns, and which is that of each operand."""

@@ -129,7 +129,7 @@ class KernelCompiler(CompilerBase):
     """The compiler of kernels and of the functions that only kernels call."""
 
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, names: Any) -> None:
-        flags.no_compile, flags.nrt = True, False
+        flags.no_compile, flags.nrt, flags.enable_pyobject = True, False, False
         super().__init__(kernel_typing(typing), target, library, args, result, flags, names)
 
     def define_pipelines(self) -> list[Any]:

@@ -45,13 +45,16 @@ def smaller(one: float, other: float) -> float:
     return one if one < other or one != one else other
 
 
-STARTS: dict[Callable[..., Any], tuple[str, str]] = {
-    add: ("0", "0"),
-    times: ("1", "1"),
-    larger: ("-np.inf", "np.iinfo(np.{0}).min"),
-    smaller: ("np.inf", "np.iinfo(np.{0}).max"),
-}
-"""Initial values of a fold, for floats and integers, as source."""
+def start(join: Callable[..., Any], dtype: np.dtype[Any]) -> str:
+    """The initial value of a fold, as source; numbers are literals, since compile workers lack ``np.iinfo``."""
+    if join is add:
+        return "0"
+    if join is times:
+        return "1"
+    if dtype.kind == "f":
+        return {larger: "-np.inf", smaller: "np.inf"}[join]
+    bounds = np.iinfo(dtype)
+    return str(int({larger: bounds.min, smaller: bounds.max}[join]))
 
 
 def element(x: float) -> float:
@@ -86,7 +89,7 @@ class Fold:
 
     Attributes:
         value: what is folded, from the elements and the folds before.
-        join: one of the functions in `STARTS`.
+        join: `add`, `times`, `larger` or `smaller`.
         finish: the fold, from ``total`` and others; the total itself where None.
         dtype: of the fold, that of the computation where None.
         element: a name by which later functions take the folded values, which are of the first output's dtype.

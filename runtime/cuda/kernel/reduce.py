@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...base.dataclass import dataclass
-from ...plan.rows import STARTS, Fold, Rows, Scan
+from ...plan.rows import Fold, Rows, Scan, start
 from ..device.device import SIMULATED
 from ..element.element import compute_dtype, key_of
 from . import source_module
@@ -117,9 +117,7 @@ class _Rows:
     def fold(self, fold: Fold) -> None:
         """Write one fold of the row, and what takes its running values."""
         dtype = fold.dtype or self.compute
-        floats, integers = STARTS[fold.join]
-        start = f"np.{dtype.name}({floats if dtype.kind == 'f' else integers.format(dtype.name)})"
-        self.head.append(f"start_{fold.name} = {start}")
+        self.head.append(f"start_{fold.name} = np.{dtype.name}({start(fold.join, dtype)})")
         join = f"f{len(self.head)}"
         self.head.append(f"{join} = scalar({key_of(fold.join)!r}, {dtype.name!r})")
         total = f"s_{fold.name}"
