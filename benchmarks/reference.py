@@ -57,6 +57,8 @@ DYNAMIC_MU = 0.8
 """What the case passes to schedulers that shift dynamically."""
 FOLDERS = ("transformer", "vae")
 """Parts in diffusers' folders that are computed."""
+TRAINED_SIZE = 128, 128
+"""Width and height that the cases tell models which know the sizes of pictures."""
 ARRAYS = {"inputs.npz", "outputs.npz"}
 CHECKS = ("max_diff_to_full", "min_margin")
 """Outputs that tell how far others can be trusted."""
@@ -326,8 +328,27 @@ def scheduled(case, inputs):
     return {f"{variant}/{name}": item for variant, found in results.items() for name, item in found.items()}
 
 
+def conditioned(path, input_ids, threads):
+    """The outputs of a text encoder of a text-to-image model."""
+    found = cc.models.load(path, task="text-conditioning", threads=threads)(input_ids=input_ids)
+    states = [name for name in found if name.startswith("hidden_states.")]
+    return found | {"penultimate": found[states[-2]], "pooled": found.get("pooler_output")}
+
+
+def drawn(path, given, threads):
+    """The latents after each step of a text-to-image model, and the picture."""
+    model = cc.models.load(path, threads=threads)
+    rows = [[given["prompt_ids"][0].tolist()], [given["negative_ids"][0].tolist()]]
+    encoded = zip(*(model.prompts.encoded(encoder, rows) for encoder in model.pipeline.encoders), strict=True)
+    conditioning = model.conditioned(list(encoded), float(given["guidance"]), TRAINED_SIZE)
+    run = model.scheduler.trajectory(int(given["steps"]))
+    latents = list(model.steps(run, given["latents"] * np.float32(run.initial_noise_sigma), conditioning))
+    found = {"timesteps": run.timesteps, "image": model.decode(latents[-1])}
+    return found | {f"latents.{step}": each for step, each in enumerate(latents)}
+
+
 def parts(case, inputs, outputs, threads):
-    """The arrays of a case with folders of diffusers: of its autoencoder and its denoising transformer."""
+    """The arrays of a case with folders of diffusers: of its parts, and of the picture that they draw together."""
     results = {}
     for variant in dict.fromkeys(name.partition("/")[0] for name in outputs):
         given = {name.partition("/")[2]: item for name, item in inputs.items() if name.startswith(f"{variant}/")}
@@ -335,11 +356,15 @@ def parts(case, inputs, outputs, threads):
             model = cc.models.load(case / "vae", threads=threads)
             encoded = {f"encoded_{name}": item for name, item in model.encode(given["image"]).items()}
             found = encoded | {"decoded": model.decode(given["latents"])["sample"]}
+        elif variant.startswith("text_encoder"):
+            found = conditioned(case / variant, given["input_ids"], threads)
+        elif variant.startswith("text_to_image"):
+            found = drawn(case, given, threads)
         elif (case / "transformer").exists():
             found = cc.models.load(case / "transformer", threads=threads)(**given)
         else:
             continue
-        results |= {f"{variant}/{name}": item for name, item in found.items()}
+        results |= {f"{variant}/{name}": item for name, item in found.items() if f"{variant}/{name}" in outputs}
     return results
 
 

@@ -21,7 +21,7 @@ from ..task_model import TEXTS, TaskModel
 from .noise_stream import MOST_SEED, TORCH, NoiseStream, normal
 from .prompt_encoder import PromptEncoder
 from .recipe import Recipe
-from .text_to_image import AUTOENCODER, SCHEDULER, Floats, Inputs, TextToImage
+from .text_to_image import AUTOENCODER, SCHEDULER, Encoded, Floats, Inputs, TextToImage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -121,14 +121,21 @@ class TextToImageModel(TaskModel):
         guided = guidance > 1
         zeros = negative is None and self.pipeline.zero_negative and self._zeroes_empty()
         texts = [prompt, *([negative or ""] if guided and not zeros else [])]
-        width, height = size
-        found = [self.pipeline.condition(each, (height, width), self._config) for each in self.prompts(texts)]
+        encoded = self.prompts(texts)
         for each in self.pipeline.encoders:
             self.parts.drop(each.part)
-        if guided and zeros:
+        return self.conditioned(encoded, guidance, size)
+
+    def conditioned(
+        self, encoded: Sequence[Sequence[Encoded | None]], guidance: float, size: tuple[int, int]
+    ) -> Conditioning:
+        """What encoded prompts say to the denoiser: the prompt, and the negative one unless it is zeros or not used."""
+        width, height = size
+        found = [self.pipeline.condition(each, (height, width), self._config) for each in encoded]
+        if guidance > 1 and len(found) == 1:
             kept = self.pipeline.kept_in_negative
             found.append({name: item if name in kept else np.zeros_like(item) for name, item in found[0].items()})
-        return Conditioning(found[0], found[1] if guided else None, guidance)
+        return Conditioning(found[0], found[1] if guidance > 1 else None, guidance)
 
     @memory_limited
     def denoise(self, latents: Floats, timestep: float, conditioning: Conditioning) -> Floats:
@@ -208,7 +215,7 @@ class TextToImageModel(TaskModel):
         conditioning = self.encode(prompt, negative, guidance=guidance, size=size)
         first = normal(streams, self._latent_shape(size)) * np.float32(run.initial_noise_sigma)
         latents = first
-        for done, latents in enumerate(self._steps(run, first, conditioning, streams), 1):
+        for done, latents in enumerate(self.steps(run, first, conditioning, streams), 1):
             if on_progress is not None:
                 on_progress(done, len(run.timesteps))
             if on_preview is not None and done < len(run.timesteps):
@@ -228,10 +235,15 @@ class TextToImageModel(TaskModel):
         small = latents[:1, :, : rows * by, : columns * by].reshape(1, channels, rows, by, columns, by).mean((3, 5))
         return self._image(small)
 
-    def _steps(
-        self, run: Trajectory, latents: Floats, conditioning: Conditioning, streams: Sequence[NoiseStream]
+    def steps(
+        self, run: Trajectory, latents: Floats, conditioning: Conditioning, streams: Sequence[NoiseStream] = ()
     ) -> Iterator[Floats]:
-        """Latents after each step."""
+        """Latents after each step of a trajectory.
+
+        Args:
+            latents: those that it begins with.
+            streams: noise of each picture, for schedulers that add noise.
+        """
         history: Any = ()
         for index, timestep in enumerate(run.timesteps):
             given = run.scale_input(latents, index).astype(np.float32, copy=False)
