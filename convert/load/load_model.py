@@ -21,6 +21,7 @@ from ..open.graph_files import decoder_of
 from ..open.model_files import whole_of
 from ..open.open_model import open_model
 from ..open.shard_set import whole_model
+from ..open.single_file import split
 from .attached_files import tokenizer_of
 from .bind import built, modelled
 from .canonical_names import canonical_names
@@ -108,7 +109,8 @@ def load(
             activations=activations,
             placement=Placement(device, device_memory, gpu_layers),
         )
-    graph = decoder_of(canonical_names(path if isinstance(path, Graph) else open_model(whole_model(path), parts=True)))
+    opened = split(path if isinstance(path, Graph) else open_model(whole_model(path), parts=True))
+    graph = decoder_of(canonical_names(opened))
     options = RunOptions(
         threads,
         activations,
@@ -154,7 +156,7 @@ def load(
 def load_for(verb: str, graph: Graph, *, task: str | None = None, **options: Any) -> Any:
     """A model that has the method `verb`, of the first task for that: the file's own, or another one whose weights it
     has. Options as of `load`; UsageError for models without such a task."""
-    graph = decoder_of(canonical_names(graph))
+    graph = decoder_of(canonical_names(split(graph)))
     task = _task_for(verb, graph) if task is None else task
     found = load(graph, task=task, **options)
     if isinstance(found, TaskModel) and verb not in found.verbs:

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ...models.tokenizer.readers.locate import settings
 from ...runtime.base.errors import FormatError
 from ...runtime.base.untrusted.json import parse
 from ...runtime.contract.architecture import Architecture
 from ...runtime.ir.graph import Graph
 from ...runtime.plugin.discovery import Plugins
 from ...runtime.tensor.file import Source, contained
-from ...runtime.tensor.storage import Region
 from . import model_directory
 
 FOLDER_MODELS = Plugins("models", "FOLDER_MODELS")
@@ -35,7 +35,8 @@ _STEM = re.compile(r"[^.-]+")
 
 def models_of(folder: Path) -> dict[str, Path] | None:
     """The files and folders of a model made of several, by the names of its models; None for other folders, and for
-    those with further files of weights. FormatError for a folder that lacks one of the models."""
+    those with further files of weights, unless a model_index.json says what the model is. FormatError for a folder that
+    lacks one of the models."""
     names, weights = model_directory.listed(folder), model_directory.weights(folder)
     lacking: list[str] = []
     kind = index_of(folder).get(CLASS) if MODEL_INDEX in names else None
@@ -43,7 +44,7 @@ def models_of(folder: Path) -> dict[str, Path] | None:
         found = {model: path for model in each.parts if (path := _path_of(model, folder, names)) is not None}
         files = {path.name for path in found.values()}
         others = [name for name in weights if name not in files and _named(name) not in found]
-        if others:
+        if others and kind is None:
             continue
         missing = [model for model, part in each.parts.items() if model not in found and not part.optional]
         if not missing:
@@ -65,10 +66,7 @@ def made_of(parts: Iterable[str], kind: str | None = None) -> Architecture | Non
 
 def whole_of(graph: Graph) -> Architecture | None:
     """The model that is made of the parts of what was opened; None if no such model is known."""
-    held = graph.attachments.get(MODEL_INDEX)
-    if not isinstance(held, Region):
-        return made_of(graph.parts)
-    return made_of(graph.parts, _parsed(held.source).get(CLASS))
+    return made_of(graph.parts, settings(graph, MODEL_INDEX).get(CLASS))
 
 
 def index_of(folder: Path) -> dict[str, Any]:

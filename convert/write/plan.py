@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...models.tokenizer.readers.locate import settings
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsafeFileError, UnsupportedError, UsageError
 from ...runtime.base.limits import current
@@ -30,7 +31,7 @@ from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Held, Region, Storage
 from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.stdio import refuse_stream
-from ..open import detect_format, graph_files, model_files
+from ..open import detect_format, graph_files, model_files, single_file
 from ..open.companion import without_pickles
 from ..open.model_directory import INDEX
 from ..open.module_files import is_module_file
@@ -43,6 +44,7 @@ from .conversion_options import Options, check_dtypes
 from .merged_adapters import merge_adapters
 
 CONFIG, TEMPLATE = "config.json", "chat_template.jinja"
+DIFFUSERS_STEM = "diffusion_pytorch_model"
 FOLDERS = ("safetensors", "pytorch")
 """Formats in which models that are made of several are written."""
 COPIES = 6
@@ -195,6 +197,10 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     detect_format.refuse_unwritten(graph)
     format = target_format(os.fspath(output), options)
     folder, stem, beside = output_location(output, format)
+    if beside and format.name in FOLDERS:
+        graph = single_file.split(graph)
+    elif model_files.MODEL_INDEX in graph.attachments:
+        graph = single_file.joined(graph) or graph
     whole = model_files.whole_of(graph)
     if whole is None or not beside or format.name not in FOLDERS:
         refuse_graphs(graph, format, output)
@@ -235,7 +241,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         for variant in variants:
             for name, source in sources.items():
                 called = f"{name}{variant.suffix}" if graph.parts else None
-                called = called if whole is None else f"{name}/{stem}"
+                called = called if whole is None else f"{name}/{_stem_of(source, stem)}"
                 part, own = _part(_copied(source), name, called, format, beside, inner, dtype, variant)
                 made[variant].append(part)
                 casts.audits += own.audits
@@ -266,6 +272,11 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         fingerprint(graph, files, options),
         parts,
     )
+
+
+def _stem_of(part: Graph, stem: str) -> str:
+    """What the file of a part of a folder is called: diffusers has a name of its own for its models."""
+    return DIFFUSERS_STEM if model_files.CLASS in settings(part, CONFIG) else stem
 
 
 def _part(

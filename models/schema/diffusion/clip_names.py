@@ -1,0 +1,59 @@
+"""CLIP's text encoders in single files of Stable Diffusion: configurations from the shapes of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....runtime.tensor.stored_tensor import StoredTensor
+
+HEAD_DIM = 64
+LAYER, BLOCK = "text_model.encoder.layers.", "transformer.resblocks."
+"""How names in layers begin: those of transformers, and OpenCLIP's."""
+
+
+def clip_config(weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
+    """The config.json of an encoder with transformers' names, as OpenAI's CLIP is stored. KeyError for other files."""
+    embedding = weights["text_model.embeddings.token_embedding.weight"].shape
+    return _config(
+        embedding,
+        _layers(weights, LAYER),
+        weights["text_model.encoder.layers.0.mlp.fc1.weight"].shape[0],
+        "text_projection.weight" in weights,
+        "quick_gelu",
+    )
+
+
+def open_clip_config(weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
+    """The config.json of an encoder with OpenCLIP's names, which has a projection. KeyError for other files."""
+    return _config(
+        weights["token_embedding.weight"].shape,
+        _layers(weights, BLOCK),
+        weights["transformer.resblocks.0.mlp.c_fc.weight"].shape[0],
+        True,
+        "gelu",
+    )
+
+
+def _config(embedding: Any, layers: int, intermediate: int, projected: bool, act: str) -> dict[str, Any]:
+    vocabulary, width = embedding
+    return {
+        "architectures": ["CLIPTextModelWithProjection" if projected else "CLIPTextModel"],
+        "model_type": "clip_text_model",
+        "vocab_size": vocabulary,
+        "hidden_size": width,
+        "intermediate_size": intermediate,
+        "num_hidden_layers": layers,
+        "num_attention_heads": max(width // HEAD_DIM, 1),
+        "max_position_embeddings": 77,
+        "hidden_act": act,
+        "projection_dim": width,
+        "layer_norm_eps": 1e-5,
+        "bos_token_id": vocabulary - 2,
+        "eos_token_id": vocabulary - 1,
+        "pad_token_id": 1,
+    }
+
+
+def _layers(weights: Mapping[str, StoredTensor], prefix: str) -> int:
+    return 1 + max(int(name.removeprefix(prefix).split(".")[0]) for name in weights if name.startswith(prefix))
