@@ -38,6 +38,11 @@ class LoadedParts(Mapping[str, Any]):
             self._loaded[name] = self._load(self._graphs[name], task=task)
         return self._loaded[name]
 
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Names of the parts that are loaded."""
+        return tuple(self._loaded)
+
     def drop(self, name: str) -> None:
         """Let go of a part and its memory; it is loaded again when it is used."""
         self._loaded.pop(name, None)

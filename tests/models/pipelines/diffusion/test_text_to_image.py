@@ -1,0 +1,131 @@
+"""Text-to-image models against the pipelines of diffusers: latents step by step and pictures, and refusals."""
+
+import warnings
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert.models.pipelines.diffusion.prompt_encoder import LongPromptWarning
+from candle_convert.tests.builders.text_to_image import stable_diffusion_3
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+PROMPT, NEGATIVE = "A red fox in snow", "blurry, low quality"
+CLOSE = 2e-5
+"""Of the largest latent."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Ours and diffusers' by the number of text encoders."""
+    found = {}
+    for count in (2, 3):
+        folder = tmp_path_factory.mktemp(f"sd3_{count}")
+        found[count] = stable_diffusion_3(folder, t5=count == 3), cc.models.load(folder), folder
+    return found
+
+
+def theirs(pipeline, seed, **settings):
+    """Latents after each step, and the picture as numbers from 0 to 1."""
+    steps = []
+
+    def keep(pipe, step, time, values):
+        steps.append(values["latents"].numpy().copy())
+        return values
+
+    generator = torch.Generator().manual_seed(seed)
+    picture = pipeline(generator=generator, output_type="np", callback_on_step_end=keep, **settings).images[0]
+    return steps, picture
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize(("guidance", "seed"), [(7.0, 7), (1.0, 8)])
+def test_pictures_of_diffusers(count, guidance, seed, models):
+    pipeline, ours, _ = models[count]
+    steps, picture = theirs(
+        pipeline, seed, prompt=PROMPT, negative_prompt=NEGATIVE, guidance_scale=guidance, num_inference_steps=3,
+        height=32, width=48,
+    )  # fmt: skip
+    seen = []
+    drawn = ours.draw(
+        PROMPT, negative=NEGATIVE, guidance=guidance, steps=3, seed=seed, size=(48, 32), on_preview=seen.append
+    )
+    for found, expected in zip([*seen, drawn.latents], steps, strict=True):
+        assert np.abs(found - expected).max() <= CLOSE * np.abs(expected).max()
+    assert drawn.size == (48, 32)
+    assert np.abs(np.asarray(drawn) / 255 - picture).max() <= 0.51 / 255 + 1e-4
+
+
+def test_a_seed_gives_the_same_bytes(models):
+    _, ours, folder = models[2]
+    settings = {"steps": 2, "size": (32, 32)}
+    several = ours.draw(PROMPT, seed=3, batch=3, **settings)
+    assert [picture.recipe.seed for picture in several] == [3, 4, 5]
+    assert several[0].tobytes() != several[1].tobytes()
+    alone = cc.models.load(folder, threads=1).draw(PROMPT, seed=4, **settings)
+    again = cc.models.load(folder, threads=2).draw(PROMPT, seed=4, **settings)
+    assert alone.tobytes() == again.tobytes()
+    assert np.abs(alone.latents - several[1].latents).max() <= CLOSE * np.abs(alone.latents).max()
+    other = ours.draw(PROMPT, seed=4, noise="numpy", **settings)
+    assert other.tobytes() != alone.tobytes()
+
+
+def test_a_drawn_seed_is_told(models):
+    _, ours, _ = models[2]
+    drawn = ours.draw(PROMPT, steps=1, size=(32, 32))
+    again = ours.draw(PROMPT, steps=1, size=(32, 32), seed=drawn.recipe.seed)
+    assert drawn.tobytes() == again.tobytes()
+
+
+def test_long_prompts_are_encoded_in_pieces(models):
+    pipeline, ours, _ = models[2]
+    words = "a red fox in snow by the lake " * 12
+    ids = pipeline.tokenizer(words, add_special_tokens=False)["input_ids"]
+    assert len(ids) > 75
+    with pytest.warns(LongPromptWarning, match="in pieces of 75"):
+        ((found, *_),) = ours.prompts([words])
+    begin, end = pipeline.tokenizer.bos_token_id, pipeline.tokenizer.eos_token_id
+    states = []
+    for start in range(0, len(ids), 75):
+        row = [begin, *ids[start : start + 75], end]
+        row += [pipeline.tokenizer.pad_token_id] * (77 - len(row))
+        with torch.no_grad():
+            result = pipeline.text_encoder(torch.tensor([row]), output_hidden_states=True)
+        states.append(result.hidden_states[-2])
+    expected = torch.cat(states, 1).numpy()
+    assert found.states.shape == expected.shape
+    assert np.abs(found.states - expected).max() <= 1e-5 * np.abs(expected).max()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LongPromptWarning)
+        long, short = ours.prompts([words, "a fox"])
+    assert long[0].states.shape == short[0].states.shape
+    with pytest.raises(cc.Error, match="the prompt is too long"):
+        ours.prompts(["fox " * 3000])
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"size": (33, 32)}, "multiples of 4"),
+        ({"size": (0, 32)}, "multiples of 4"),
+        ({"size": (32, 1 << 30)}, "at most"),
+        ({"steps": 0}, "steps must be"),
+        ({"steps": 10**9}, "steps must be"),
+        ({"guidance": float("nan")}, "guidance"),
+        ({"guidance": -1.0}, "guidance"),
+        ({"batch": 0}, "batch"),
+        ({"batch": 10**9}, "batch"),
+        ({"seed": -1}, "seed"),
+        ({"noise": "torhc"}, "torch"),
+        ({"scheduler": "eular"}, "euler"),
+    ],
+)
+def test_refusals(settings, why, models):
+    with pytest.raises(cc.Error, match=why):
+        models[2][1].draw(PROMPT, **{"steps": 1, "size": (32, 32), **settings})
+
+
+def test_parts_are_dropped(models):
+    _, ours, _ = models[3]
+    ours.draw(PROMPT, steps=1, size=(32, 32))
+    assert not ours.parts.held
