@@ -65,7 +65,8 @@ def clip_encoder(tokenizer, width, *, projection, layers=2, act="quick_gelu"):
 def t5_encoder(tokenizer, width):
     """T5's encoder with random weights."""
     config = transformers.T5Config(
-        vocab_size=len(tokenizer), d_model=width, d_kv=8, d_ff=48, num_layers=2, num_heads=4, feed_forward_proj="gated-gelu"
+        vocab_size=len(tokenizer), d_model=width, d_kv=8, d_ff=48, num_layers=2, num_heads=4,
+        feed_forward_proj="gated-gelu",
     )  # fmt: skip
     return telling(transformers.T5EncoderModel(config)).eval()
 
@@ -103,6 +104,7 @@ def stable_diffusion_3(folder, *, t5=True, sample_size=16):
         clip_encoder(tokenizers[0], 16, projection=True),
         clip_encoder(tokenizers[1], 24, projection=True, act="gelu"),
     ]
+    latents = {"scaling_factor": 1.5305, "shift_factor": 0.0609, "use_quant_conv": False, "use_post_quant_conv": False}
     third = t5_tokenizer(folder / "tokenizer_3") if t5 else None
     transformer = diffusers.SD3Transformer2DModel(
         sample_size=sample_size, in_channels=16, out_channels=16, num_layers=2, attention_head_dim=8,
@@ -112,7 +114,7 @@ def stable_diffusion_3(folder, *, t5=True, sample_size=16):
     made = diffusers.StableDiffusion3Pipeline(
         transformer=telling(transformer).eval(),
         scheduler=diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
-        vae=autoencoder(16, use_quant_conv=False, use_post_quant_conv=False, scaling_factor=1.5305, shift_factor=0.0609),
+        vae=autoencoder(16, **latents),
         text_encoder=encoders[0], tokenizer=tokenizers[0], text_encoder_2=encoders[1], tokenizer_2=tokenizers[1],
         text_encoder_3=t5_encoder(third, 48) if t5 else None, tokenizer_3=third,
     )  # fmt: skip

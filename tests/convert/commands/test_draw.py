@@ -1,0 +1,97 @@
+"""``draw``: the picture that Python draws, with its recipe; refusals in one line."""
+
+import io
+import json
+import shutil
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert.convert.cli.main import run
+from candle_convert.tests.builders.text_to_image import stable_diffusion_3
+from PIL import Image
+
+SETTINGS = {"steps": 2, "seed": 7, "size": (32, 48), "negative": "blurry"}
+WORDS = ["--steps", "2", "--seed", "7", "--size", "32x48", "--negative", "blurry"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("sd3")
+    stable_diffusion_3(found, t5=False)
+    return found
+
+
+def test_the_picture_of_python_with_its_recipe(folder, tmp_path, capsys):
+    out = tmp_path / "fox.png"
+    assert run(["draw", str(folder), "-p", "a fox", "-o", str(out), *WORDS]) == 0
+    assert f"{out}  32x48 · seed 7" in capsys.readouterr().out
+    expected = cc.models.load(folder).draw("a fox", **SETTINGS)
+    found = Image.open(out)
+    assert np.array_equal(np.asarray(found), np.asarray(expected))
+    first, negative, settings = found.text["parameters"].splitlines()
+    assert (first, negative) == ("a fox", "Negative prompt: blurry")
+    assert "Steps: 2, " in settings
+    assert "CFG scale: 7, Seed: 7, Size: 32x48" in settings
+    assert run(["draw", str(folder), "-p", "a fox", "-o", str(out), *WORDS]) == 5
+
+
+def test_several_pictures_and_json(folder, tmp_path, capsys):
+    line = ["draw", str(folder), "-p", "a fox", "-o", str(tmp_path / "fox.webp"), *WORDS, "--batch", "2", "--json"]
+    assert run(line) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [each["seed"] for each in told["outputs"]] == [7, 8]
+    for number in (1, 2):
+        assert Image.open(tmp_path / f"fox-{number}.webp").size == (32, 48)
+    comment = Image.open(tmp_path / "fox-1.webp").getexif().get_ifd(0x8769)[0x9286]
+    assert comment.removeprefix(b"UNICODE\0").decode("utf-16-be") == told["recipe"]
+
+
+def test_previews_are_removed(folder, tmp_path, monkeypatch):
+    from candle_convert.convert.pictures import preview
+
+    kept = []
+    monkeypatch.setattr(preview, "INTERVAL", 0.0)
+    original = preview.replacing
+    monkeypatch.setattr(preview, "replacing", lambda path, **options: (kept.append(path), original(path, **options))[1])
+    out = tmp_path / "fox.png"
+    assert run(["draw", str(folder), "-p", "a fox", "-o", str(out), *WORDS, "--preview"]) == 0
+    assert kept == [str(tmp_path / "fox.preview.png")]
+    assert [path.name for path in tmp_path.iterdir()] == ["fox.png"]
+
+
+def test_standard_output(folder, capsysbinary):
+    assert run(["draw", str(folder), "-p", "a fox", "-o", "-", *WORDS]) == 0
+    assert Image.open(io.BytesIO(capsysbinary.readouterr().out)).size == (32, 48)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["-o", "fox.txt"], "pictures are not written to such files"),
+        (["--size", "big"], "--size 'big' is not a size"),
+        (["--size", "33x32"], "multiples of 4"),
+        (["--scheduler", "eular"], "unknown scheduler 'eular'"),
+        (["--guidance", "nan"], "nan"),
+        (["--steps", "2000"], "steps must be a whole number from 1 to 1000"),
+    ],
+)
+def test_refusals(options, why, folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["draw", str(folder), "-p", "a fox", "-o", "fox.png", "--steps", "1", "--size", "32x32", *options]) == 2
+    said = capsys.readouterr().err
+    assert why in said
+    assert "Traceback" not in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_without_a_part(folder, tmp_path, capsys):
+    copy = shutil.copytree(folder, tmp_path / "sd3", ignore=shutil.ignore_patterns("vae"))
+    assert run(["draw", str(copy), "-p", "a fox", "-o", str(tmp_path / "a.png")]) == 3
+    assert "without its vae" in capsys.readouterr().err
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_other_models_do_not_draw(capsys, tmp_path):
+    assert run(["draw", "examples/tiny_llama", "-p", "a fox", "-o", str(tmp_path / "a.png")]) == 2
+    assert "cannot draw" in capsys.readouterr().err
