@@ -406,14 +406,23 @@ def progress(values: dict[str, Any]) -> Progress:
     return of("none" if silent and style == "auto" else style)
 
 
-def load_for(verb: str, path: str, values: dict[str, Any], task: str | None = None) -> Any:
-    """The model of a command, which has the method `verb`; see `load_model.load_for`."""
+def load_for(
+    verb: str,
+    path: str,
+    values: dict[str, Any],
+    task: str | None = None,
+    prepare: Callable[[Graph], Graph] | None = None,
+) -> Any:
+    """The model of a command, which has the method `verb`; see `load_model.load_for`. `prepare` changes what was
+    opened."""
     from ..console.status_line import busy
     from ..load.load_model import load_for
 
     placed = device(values)
     busy().enter("loading")
-    return load_for(verb, open_input(path, values, running=True), threads=values["threads"], task=task, **placed)
+    graph = open_input(path, values, running=True)
+    graph = graph if prepare is None else prepare(graph)
+    return load_for(verb, graph, threads=values["threads"], task=task, **placed)
 
 
 def device(values: dict[str, Any]) -> dict[str, Any]:

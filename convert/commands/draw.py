@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,9 @@ from ..cli import shared_options
 from ..cli.number import Number
 from ..console.output import current, notes_json
 from ..console.status_line import busy
+
+if TYPE_CHECKING:
+    from ...runtime.ir.graph import Graph
 
 GROUP = "Run"
 EPILOG = """\b
@@ -34,6 +38,20 @@ def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
     if match is None:
         raise UsageError("E-OPTION", None, f"--size {value!r} is not a size", expected="such as 512x768")
     return int(match[1]), int(match[2])
+
+
+def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
+    """The model with the LoRA files of the options merged."""
+    if not values["lora"]:
+        return graph
+    from ..open.diffusion.picture_lora import merge_files
+    from ..open.diffusion.single_file import split
+
+    graph = split(graph)
+    before = len(graph.notes)
+    merge_files(graph, values["lora"], offline=values["offline"])
+    current().warn(graph.notes[before:])
+    return graph
 
 
 @click.command("draw", epilog=EPILOG)
@@ -58,6 +76,13 @@ def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
 )
 @click.option(
     "--noise", type=click.Choice(["torch", "numpy"]), default="torch", help="Random numbers (default: PyTorch's)."
+)
+@click.option(
+    "--lora",
+    multiple=True,
+    metavar="FILE[:STRENGTH]",
+    type=shared_options.PATH,
+    help="LoRA file in kohya's or diffusers' names (repeatable).",
 )
 @click.option(
     "--preview", is_flag=True, help="Show the picture while it is drawn, and keep OUT.preview.png up to date."
@@ -85,7 +110,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     for path in paths:
         refuse_existing(path, force=force)
     prompt = sys.stdin.read().strip() if values["prompt"] == STREAM else values["prompt"]
-    found = shared_options.load_for("draw", model, values)
+    found = shared_options.load_for("draw", model, values, prepare=functools.partial(_with_loras, values))
     counter = Counter(shared_options.progress(values), "drawing", "steps")
     settings = {name: values[name] for name in (*SETTINGS, "size") if values[name] is not None}
     with (

@@ -17,11 +17,11 @@ from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_RANKING, C
 from ...runtime.contract.loaded_parts import LoadedParts
 from ...runtime.ir.graph import Graph
 from ..open.companion import companion_weights
+from ..open.diffusion.single_file import split
 from ..open.graph_files import decoder_of
 from ..open.model_files import whole_of
 from ..open.open_model import open_model
 from ..open.shard_set import whole_model
-from ..open.single_file import split
 from .attached_files import tokenizer_of
 from .bind import built, modelled
 from .canonical_names import canonical_names

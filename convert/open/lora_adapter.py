@@ -173,7 +173,7 @@ def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> list
 
 def opened(text: str, offline: bool = False) -> Adapter:
     """The adapter that an option names."""
-    path, strength = _split(text)
+    path, strength = split_strength(text)
     local = hub.resolve(path, None, offline) if hub.is_uri(path) else Path(path)
     if not (local / CONFIG).is_file():
         raise FileAccessError(
@@ -201,7 +201,8 @@ def opened(text: str, offline: bool = False) -> Adapter:
     return Adapter(path, str(file), strength, config, updates, replaced)
 
 
-def _split(text: str) -> tuple[str, float]:
+def split_strength(text: str) -> tuple[str, float]:
+    """The path and the strength of ``PATH[:STRENGTH]``; UsageError for a strength that is not a finite number."""
     path, colon, strength = text.rpartition(":")
     if not colon or os.path.isdir(text) or strength.startswith("//"):
         return text, 1.0

@@ -31,8 +31,10 @@ from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Held, Region, Storage
 from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.stdio import refuse_stream
-from ..open import detect_format, graph_files, model_files, single_file
+from ..open import detect_format, graph_files, model_files
 from ..open.companion import without_pickles
+from ..open.diffusion import single_file
+from ..open.diffusion.picture_lora import merge_files
 from ..open.model_directory import INDEX
 from ..open.module_files import is_module_file
 from ..open.open_model import ATTACHED_SUFFIXES, attachments, merged, open_model
@@ -209,15 +211,18 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
             why = f"{format.name} files hold weights, and --with-preprocessing is about nodes"
             raise UsageError("E-OPTION", output, why, hint="Write ONNX with it")
         weights_only(graph)
-    _refuse_part(graph, options)
     inner = options
+    if whole is not None and options.lora:
+        merge_files(graph, options.lora, offline=options.offline)
+        inner = dataclasses.replace(options, lora=())
+    _refuse_part(graph, inner)
     if format.graphs and not graph.nodes:
         options.select.run(graph)
-        inner = dataclasses.replace(options, select=Select())
+        inner = dataclasses.replace(inner, select=Select())
     elif format.name == "gguf" and graph.format != "gguf":
         first, rest = options.select.split(graph.weights)
         first.run(graph)
-        inner = dataclasses.replace(options, select=rest)
+        inner = dataclasses.replace(inner, select=rest)
     dtype = options.dtype
     if format.graphs:
         from .graph_dtypes import graph_dtype

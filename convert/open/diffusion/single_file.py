@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...models.pipelines.diffusion.single_file import FilePart, SingleFile
-from ...models.schema.diffusion.module_names import renamed, swapped
-from ...models.tokenizer.readers.locate import settings
-from ...runtime.base.errors import FormatError
-from ...runtime.base.units import counted
-from ...runtime.ir.graph import Graph
-from ...runtime.plugin.discovery import Plugins
-from ...runtime.tensor.storage import Held
-from ...runtime.tensor.stored_tensor import StoredTensor
-from .model_files import CLASS, MODEL_INDEX
+from ....models.pipelines.diffusion.single_file import FilePart, SingleFile
+from ....models.schema.diffusion.module_names import renamed, swapped
+from ....models.tokenizer.readers.locate import settings
+from ....runtime.base.errors import FormatError
+from ....runtime.base.units import counted
+from ....runtime.ir.graph import Graph
+from ....runtime.plugin.discovery import Plugins
+from ....runtime.tensor.storage import Held
+from ....runtime.tensor.stored_tensor import StoredTensor
+from ..model_files import CLASS, MODEL_INDEX
 
 SINGLE_FILES = Plugins("models.diffusion", "SINGLE_FILES")
 CONFIG = "config.json"
@@ -102,6 +102,23 @@ def joined(graph: Graph) -> Graph | None:
             whole.weights[part.prefix + original] = _expanded(part, original, tensor)
     whole.note("W-SINGLE-FILE", f"{', '.join(naming.parts)} written with the names of {naming.title} files")
     return whole
+
+
+def original_modules(graph: Graph) -> Callable[[str, str], list[str]]:
+    """What looks up the original name of a module by its part and its name in diffusers: a list of one, or of none."""
+    kind = settings(graph, MODEL_INDEX).get(CLASS)
+    naming = next((each for each in _namings() if each.index[CLASS] == kind), None)
+    tables = {
+        name: swapped(part.stated(settings(graph.parts[name], CONFIG)))
+        for name, part in (naming.parts.items() if naming else ())
+        if part.stated is not None and name in graph.parts
+    }
+
+    def originals(part: str, module: str) -> list[str]:
+        found = renamed(module, tables.get(part, {}))
+        return [] if found is None else [found]
+
+    return originals
 
 
 def _namings() -> list[SingleFile]:

@@ -1,0 +1,1 @@
+"""Files of text-to-image models: single files, and LoRA files."""
