@@ -347,6 +347,14 @@ def drawn(path, given, threads):
     return found | {f"latents.{step}": each for step, each in enumerate(latents)}
 
 
+def denoised(model, inputs):
+    """The prediction of a denoising transformer; cases of Z-Image have no dimension of a batch."""
+    if "cap_feats" not in inputs:
+        return model(**inputs)
+    batched = {name: item if name == "t" else item[None] for name, item in inputs.items()}
+    return {name: item[0] for name, item in model(**batched).items()}
+
+
 def parts(case, inputs, outputs, threads):
     """The arrays of a case with folders of diffusers: of its parts, and of the picture that they draw together."""
     results = {}
@@ -361,7 +369,7 @@ def parts(case, inputs, outputs, threads):
         elif variant.startswith("text_to_image"):
             found = drawn(case, given, threads)
         elif (case / "transformer").exists():
-            found = cc.models.load(case / "transformer", threads=threads)(**given)
+            found = denoised(cc.models.load(case / "transformer", threads=threads), given)
         else:
             continue
         results |= {f"{variant}/{name}": item for name, item in found.items() if f"{variant}/{name}" in outputs}

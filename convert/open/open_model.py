@@ -28,7 +28,10 @@ from .shard_set import NUMBERED, is_shard, members
 
 CONFIG_LIMIT = 2**24
 OPEN_CLIP_CONFIG = "open_clip_config.json"
-MODEL_KEYS = ("model_type", "architectures", "architecture", "vocab_size", "prompt_embed_dim", "encoder_rates")
+MODEL_KEYS = (
+    "model_type", "architectures", "architecture", "vocab_size", "prompt_embed_dim", "encoder_rates", "_class_name",
+    "axes_dim",
+)  # fmt: skip
 """What the config.json of a model has, one of them at least."""
 CTRANSLATE2_KEY = "suppress_ids"
 """A key of the config.json beside a Whisper of CTranslate2."""

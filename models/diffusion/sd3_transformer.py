@@ -3,13 +3,15 @@ latent patches, with adaptive layer norms."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import HF, MODEL, Architecture, Config, Key, Task, Weight
+from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
+from ..layers.diffusion.checkpoint_sizes import PREFIX, ImpliedDenoiser, layer_count, length
 from ..layers.diffusion.conditioning import (
     EPSILON,
     feed_forward,
@@ -20,17 +22,19 @@ from ..layers.diffusion.conditioning import (
     sinusoidal,
     two_layers,
 )
+from ..layers.diffusion.layer_weights import SCALE_FIRST, When, affine, fused, parameter
 from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import rms_norm
 from ..pipelines.diffusion.denoiser import Denoiser
+from ..schema.hyperparameters import LAYERS
 
-CLASS = "SD3Transformer2DModel"
+CLASS, NAME = "SD3Transformer2DModel", "sd3_transformer"
 KEYS = (
     Key("patch", "patch_size", default=2, kind=COUNT),
     Key("channels", "in_channels", default=16, kind=COUNT),
     Key("out_channels", "out_channels", default=16, kind=COUNT),
-    Key("layers", "num_layers", default=18, kind=COUNT),
+    Key("layers", "num_layers", default=18, kind=LAYERS),
     Key("head_dim", "attention_head_dim", default=64, kind=COUNT),
     Key("heads", "num_attention_heads", default=18, kind=COUNT),
     Key("text_width", "joint_attention_dim", default=4096, kind=COUNT),
@@ -68,57 +72,69 @@ def _normed_dual(config: Config, i: int) -> bool:
     return _normed(config, i) and _dual(config, i)
 
 
-def _affine(name: str, out: str, width: str | int, when: Any = None) -> tuple[Weight, Weight]:
-    """Rows of a linear layer with a bias."""
+BLOCK, TIME = "transformer_blocks.{i}", "time_text_embed"
+PATCHES, TEXT = "joint_blocks.{i}.x_block", "joint_blocks.{i}.context_block"
+"""The two halves of a block in the authors' names."""
+MARKS = (
+    "pos_embed",
+    "x_embedder.proj.weight",
+    "y_embedder.mlp.0.weight",
+    "joint_blocks.0.context_block.attn.qkv.weight",
+)
+"""Weights of the authors' files."""
+HEAD_DIM = 64
+"""Elements of a head of the published models, which files without norms of heads do not show."""
+
+
+def _feed_forward(name: str, original: str, when: When | None = None) -> tuple[Weight, ...]:
+    inner = f"4*{HIDDEN}"
     return (
-        Weight(f"{name}.weight", f"{name}.weight", shape=(out, width), when=when),
-        Weight(f"{name}.bias", f"{name}.bias", shape=(out,), when=when),
+        *affine(f"{name}.net.0.proj", f"{original}.fc1", inner, HIDDEN, when=when),
+        *affine(f"{name}.net.2", f"{original}.fc2", HIDDEN, inner, when=when),
     )
 
 
-def _feed_forward(name: str, when: Any = None) -> tuple[Weight, ...]:
-    inner = f"4*{HIDDEN}"
-    return (*_affine(f"{name}.net.0.proj", inner, HIDDEN, when), *_affine(f"{name}.net.2", HIDDEN, inner, when))
+def _norms(names: tuple[str, str], original: str, when: When) -> tuple[Weight, ...]:
+    """Rows of the norms of queries and keys."""
+    return tuple(
+        parameter(f"{BLOCK}.{name}.weight", ("head_dim",), f"{original}.ln_{part}.weight", when=when)
+        for name, part in zip(names, "qk", strict=True)
+    )
 
 
-BLOCK = "transformer_blocks.{i}"
-TIME = "time_text_embed"
 WEIGHTS = (
-    Weight("pos_embed.pos_embed", "pos_embed.pos_embed", shape=(1, "positions*positions", HIDDEN)),
-    Weight("pos_embed.proj.weight", "pos_embed.proj.weight", shape=(HIDDEN, "channels", "patch", "patch")),
-    Weight("pos_embed.proj.bias", "pos_embed.proj.bias", shape=(HIDDEN,)),
-    *_affine(f"{TIME}.timestep_embedder.linear_1", HIDDEN, 256),
-    *_affine(f"{TIME}.timestep_embedder.linear_2", HIDDEN, HIDDEN),
-    *_affine(f"{TIME}.text_embedder.linear_1", HIDDEN, "pooled"),
-    *_affine(f"{TIME}.text_embedder.linear_2", HIDDEN, HIDDEN),
-    *_affine("context_embedder", "context", "text_width"),
-    *_affine(f"{BLOCK}.norm1.linear", f"9*{HIDDEN}", HIDDEN, _dual),
-    *_affine(f"{BLOCK}.norm1.linear", f"6*{HIDDEN}", HIDDEN, _single),
-    *_affine(f"{BLOCK}.norm1_context.linear", f"6*{HIDDEN}", HIDDEN, _not_last),
-    *_affine(f"{BLOCK}.norm1_context.linear", f"2*{HIDDEN}", HIDDEN, _last),
-    *(
-        row
-        for part in ("to_q", "to_k", "to_v", "add_q_proj", "add_k_proj", "add_v_proj", "to_out.0")
-        for row in _affine(f"{BLOCK}.attn.{part}", HIDDEN, HIDDEN)
+    parameter("pos_embed.pos_embed", (1, "positions*positions", HIDDEN), "pos_embed"),
+    parameter("pos_embed.proj.weight", (HIDDEN, "channels", "patch", "patch"), "x_embedder.proj.weight"),
+    parameter("pos_embed.proj.bias", (HIDDEN,), "x_embedder.proj.bias"),
+    *affine(f"{TIME}.timestep_embedder.linear_1", "t_embedder.mlp.0", HIDDEN, 256),
+    *affine(f"{TIME}.timestep_embedder.linear_2", "t_embedder.mlp.2", HIDDEN, HIDDEN),
+    *affine(f"{TIME}.text_embedder.linear_1", "y_embedder.mlp.0", HIDDEN, "pooled"),
+    *affine(f"{TIME}.text_embedder.linear_2", "y_embedder.mlp.2", HIDDEN, HIDDEN),
+    *affine("context_embedder", "context_embedder", "context", "text_width"),
+    *affine(f"{BLOCK}.norm1.linear", f"{PATCHES}.adaLN_modulation.1", f"9*{HIDDEN}", HIDDEN, when=_dual),
+    *affine(f"{BLOCK}.norm1.linear", f"{PATCHES}.adaLN_modulation.1", f"6*{HIDDEN}", HIDDEN, when=_single),
+    *affine(f"{BLOCK}.norm1_context.linear", f"{TEXT}.adaLN_modulation.1", f"6*{HIDDEN}", HIDDEN, when=_not_last),
+    *affine(
+        f"{BLOCK}.norm1_context.linear",
+        f"{TEXT}.adaLN_modulation.1",
+        f"2*{HIDDEN}",
+        HIDDEN,
+        layout=SCALE_FIRST,
+        when=_last,
     ),
-    *_affine(f"{BLOCK}.attn.to_add_out", HIDDEN, HIDDEN, _not_last),
-    *(
-        row
-        for part in ("to_q", "to_k", "to_v", "to_out.0")
-        for row in _affine(f"{BLOCK}.attn2.{part}", HIDDEN, HIDDEN, _dual)
-    ),
-    *(
-        Weight(f"{BLOCK}.attn.{part}.weight", f"{BLOCK}.attn.{part}.weight", shape=("head_dim",), when=_normed)
-        for part in ("norm_q", "norm_k", "norm_added_q", "norm_added_k")
-    ),
-    *(
-        Weight(f"{BLOCK}.attn2.{part}.weight", f"{BLOCK}.attn2.{part}.weight", shape=("head_dim",), when=_normed_dual)
-        for part in ("norm_q", "norm_k")
-    ),
-    *_feed_forward(f"{BLOCK}.ff"),
-    *_feed_forward(f"{BLOCK}.ff_context", _not_last),
-    *_affine("norm_out.linear", f"2*{HIDDEN}", HIDDEN),
-    *_affine("proj_out", "patch*patch*out_channels", HIDDEN),
+    *fused(tuple(f"{BLOCK}.attn.to_{part}" for part in "qkv"), f"{PATCHES}.attn.qkv", HIDDEN),
+    *fused(tuple(f"{BLOCK}.attn.add_{part}_proj" for part in "qkv"), f"{TEXT}.attn.qkv", HIDDEN),
+    *affine(f"{BLOCK}.attn.to_out.0", f"{PATCHES}.attn.proj", HIDDEN, HIDDEN),
+    *affine(f"{BLOCK}.attn.to_add_out", f"{TEXT}.attn.proj", HIDDEN, HIDDEN, when=_not_last),
+    *fused(tuple(f"{BLOCK}.attn2.to_{part}" for part in "qkv"), f"{PATCHES}.attn2.qkv", HIDDEN, when=_dual),
+    *affine(f"{BLOCK}.attn2.to_out.0", f"{PATCHES}.attn2.proj", HIDDEN, HIDDEN, when=_dual),
+    *_norms(("attn.norm_q", "attn.norm_k"), f"{PATCHES}.attn", _normed),
+    *_norms(("attn.norm_added_q", "attn.norm_added_k"), f"{TEXT}.attn", _normed),
+    *_norms(("attn2.norm_q", "attn2.norm_k"), f"{PATCHES}.attn2", _normed_dual),
+    *_feed_forward(f"{BLOCK}.ff", f"{PATCHES}.mlp"),
+    *_feed_forward(f"{BLOCK}.ff_context", f"{TEXT}.mlp", _not_last),
+    *affine("norm_out.linear", "final_layer.adaLN_modulation.1", f"2*{HIDDEN}", HIDDEN, layout=SCALE_FIRST),
+    *affine("proj_out", "final_layer.linear", "patch*patch*out_channels", HIDDEN),
 )
 
 
@@ -230,22 +246,39 @@ def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, 
     net.output("sample", net.Reshape(pixels, net.Concat([0], [config.out_channels], height, breadth, axis=0)))
 
 
-def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-    """The config.json of diffusers, which names a class in place of a model type."""
-    return (HF, {**source, "model_type": CLASS}) if source.get("_class_name") == CLASS else None
+def original_sizes(source: Mapping[str, Any], weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
+    """The configuration of the authors' files by our names, as names and shapes of the weights say."""
+    hidden, normed = length(weights, MARKS[1], 0), f"{PATCHES.format(i=0)}.attn.ln_q.weight"
+    head_dim = length(weights, normed, 0) if normed in weights else HEAD_DIM
+    patch, layers = length(weights, MARKS[1], 2), layer_count(weights, "joint_blocks")
+    doubled = (f"{PATCHES.format(i=i)}.attn2.qkv.weight" in weights for i in range(layers))
+    return {
+        "patch": patch,
+        "channels": length(weights, MARKS[1], 1),
+        "out_channels": max(1, length(weights, "final_layer.linear.weight", 0) // patch**2),
+        "layers": layers,
+        "head_dim": head_dim,
+        "heads": max(1, hidden // head_dim),
+        "text_width": length(weights, "context_embedder.weight", 1),
+        "context": length(weights, "context_embedder.weight", 0),
+        "pooled": length(weights, MARKS[2], 1),
+        "positions": max(1, math.isqrt(length(weights, MARKS[0], 1))),
+        "dual": [i for i, each in enumerate(doubled) if each],
+        "qk_norm": "rms_norm" if normed in weights else "none",
+    }
 
 
 ARCHITECTURES = (
     Architecture(
-        "sd3_transformer",
+        NAME,
         "Stable Diffusion 3 transformer",
         (CLASS,),
         (),
         KEYS,
         WEIGHTS,
         (Task("denoising", {MODEL: build}, Denoiser),),
-        implied=implied,
-        prefixes=(),
+        implied=ImpliedDenoiser(NAME, CLASS, MARKS, original_sizes),
+        prefixes=(PREFIX,),
         ignored=(),
     ),
 )

@@ -12,7 +12,8 @@ from candle_convert.tests.oracles.transformers import transformers
 
 KINDS = sorted({kind for architecture in architectures() for kind in architecture.model_types})
 WITHOUT_CLASS = {
-    "RefinedWeb", "RefinedWebModel", "SD3Transformer2DModel", "bidir_mistral", "chatglm", "crepe", "davit",
+    "FluxTransformer2DModel", "RefinedWeb", "RefinedWebModel", "SD3Transformer2DModel", "ZImageTransformer2DModel",
+    "bidir_mistral", "chatglm", "crepe", "davit",
     "kimi_k2", "metavoice_first_stage", "metavoice_second_stage", "mixformer-sequential", "moondream1",
     "moondream_vision", "parler_tts", "phi-msft", "rwkv5", "rwkv6", "rwkv7", "silero_vad", "snac",
     "speaker_encoder",

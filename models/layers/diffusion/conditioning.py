@@ -21,9 +21,13 @@ def silu(net: Net, x: Value) -> Value:
 
 
 def sinusoidal(net: Net, timestep: Value, width: int = FREQUENCIES) -> Value:
-    """Cosines, then sines of timesteps [batch], with periods from 2 pi to 10,000 times that: [batch, width]."""
+    """Cosines, then sines of timesteps [batch], with periods from 2 pi to 10,000 times that: [batch, width].
+
+    The exponents are rounded to f32, as where the models were trained: a timestep of 1,000 multiplies the difference.
+    """
     half = width // 2
-    frequencies = np.exp(-np.log(10000.0) * np.arange(half) / half).astype(np.float32)
+    exponents = np.float32(-np.log(10000.0)) * np.arange(half, dtype=np.float32) / np.float32(half)
+    frequencies = np.exp(exponents.astype(np.float64)).astype(np.float32)
     angles = net.Mul(net.Unsqueeze(timestep, [1]), net.constant(frequencies[None]))
     y: Value = net.Concat(net.Cos(angles), net.Sin(angles), axis=-1)
     return y
