@@ -25,6 +25,7 @@ from candle_convert.models.pipelines.audio.speech_model import SpeechModel
 from candle_convert.models.pipelines.audio.synthesis.codebook_model import CodebookModel
 from candle_convert.models.pipelines.audio.synthesis.delay_pattern import UNKNOWN, DelayPattern
 from candle_convert.models.pipelines.audio.synthesis.metavoice_stages import FirstStage, SecondStage
+from candle_convert.models.pipelines.diffusion.text_to_image import Request
 from candle_convert.models.pipelines.image.image_feature_extraction import VECTORS
 from candle_convert.models.pipelines.image.image_model import ImageModel
 from candle_convert.models.pipelines.image.promptable_model import PromptableModel
@@ -58,7 +59,7 @@ DYNAMIC_MU = 0.8
 FOLDERS = ("transformer", "vae")
 """Parts in diffusers' folders that are computed."""
 TRAINED_SIZE = 128, 128
-"""Width and height that the cases tell models which know the sizes of pictures."""
+"""Height and width that the cases tell models which know the sizes of pictures."""
 ARRAYS = {"inputs.npz", "outputs.npz"}
 CHECKS = ("max_diff_to_full", "min_margin")
 """Outputs that tell how far others can be trusted."""
@@ -340,7 +341,8 @@ def drawn(path, given, threads):
     model = cc.models.load(path, threads=threads)
     rows = [[given["prompt_ids"][0].tolist()], [given["negative_ids"][0].tolist()]]
     encoded = zip(*(model.prompts.encoded(encoder, rows) for encoder in model.pipeline.encoders), strict=True)
-    conditioning = model.conditioned(list(encoded), float(given["guidance"]), TRAINED_SIZE)
+    request = Request(*TRAINED_SIZE, *given["latents"].shape[2:], float(given["guidance"]))
+    conditioning = model.conditioned(list(encoded), request)
     run = model.scheduler.trajectory(int(given["steps"]))
     latents = list(model.steps(run, given["latents"] * np.float32(run.initial_noise_sigma), conditioning))
     found = {"timesteps": run.timesteps, "image": model.decode(latents[-1])}

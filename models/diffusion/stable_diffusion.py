@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..pipelines.diffusion.folder_model import folder_model
 from ..pipelines.diffusion.prompt_encoder import ALL_STATES
-from ..pipelines.diffusion.text_to_image import Encoded, Inputs, TextEncoder, TextToImage
+from ..pipelines.diffusion.text_to_image import Config, Encoded, Inputs, Request, TextEncoder, TextToImage
 
 STATES = "encoder_hidden_states"
 CLIP_L = TextEncoder("text_encoder", "tokenizer")
 
 
-def condition(encoded: Sequence[Encoded | None], size: tuple[int, int], config: Mapping[str, Any]) -> Inputs:
+def condition(encoded: Sequence[Encoded | None], request: Request, config: Config) -> Inputs:
     """The hidden states of the text."""
     (text,) = encoded
     assert text is not None
     return {STATES: text.states}
 
 
-def xl_condition(encoded: Sequence[Encoded | None], size: tuple[int, int], config: Mapping[str, Any]) -> Inputs:
+def xl_condition(encoded: Sequence[Encoded | None], request: Request, config: Config) -> Inputs:
     """Hidden states of both encoders side by side, the vector of the second, and sizes: those of the picture before
     cropping, the corner of the crop, and those after."""
     present = [each for each in encoded if each is not None]
     vector = present[-1].vector
     assert vector is not None
+    size = request.height, request.width
     sizes = np.array([[*size, 0, 0, *size]], np.float32)
     return {STATES: np.concatenate([each.states for each in present], -1), "text_embeds": vector, "time_ids": sizes}
 

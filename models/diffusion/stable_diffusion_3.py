@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from ..pipelines.diffusion.dynamic_shift import dynamic_shift
 from ..pipelines.diffusion.folder_model import folder_model
 from ..pipelines.diffusion.prompt_encoder import ALL_STATES
-from ..pipelines.diffusion.text_to_image import Encoded, Inputs, TextEncoder, TextToImage
+from ..pipelines.diffusion.text_to_image import Config, Encoded, Inputs, Request, TextEncoder, TextToImage
 
 T5_TOKENS = 256
 
 
-def condition(encoded: Sequence[Encoded | None], size: tuple[int, int], config: Mapping[str, Any]) -> Inputs:
+def condition(encoded: Sequence[Encoded | None], request: Request, config: Config) -> Inputs:
     """Hidden states of the CLIP encoders side by side, zeros up to the width of T5's, then T5's tokens; the vectors of
     the CLIP encoders side by side."""
     *clip, t5 = encoded
@@ -30,21 +30,9 @@ def condition(encoded: Sequence[Encoded | None], size: tuple[int, int], config: 
     }
 
 
-def patch(config: Mapping[str, Any]) -> int:
+def patch(config: Config) -> int:
     """Latents along each side of a token."""
     return int(config["patch"])
-
-
-def shift(options: Mapping[str, Any], size: tuple[int, int], steps: int) -> dict[str, Any]:
-    """`mu` of schedulers that shift by the number of tokens."""
-    return {"mu": dynamic_shift(options, size[0] // 2 * (size[1] // 2))} if options.get("use_dynamic_shifting") else {}
-
-
-def dynamic_shift(options: Mapping[str, Any], tokens: int) -> float:
-    """`mu` of a picture of that many tokens: linear between those of the smallest and the largest number."""
-    first, last = options["base_image_seq_len"], options["max_image_seq_len"]
-    low, high = options["base_shift"], options["max_shift"]
-    return float(low + (high - low) * (tokens - first) / (last - first))
 
 
 FOLDER_MODELS = (
@@ -64,7 +52,7 @@ FOLDER_MODELS = (
             steps=28,
             guidance=7.0,
             patch=patch,
-            schedule=shift,
+            schedule=dynamic_shift,
         )
     ),
 )

@@ -46,7 +46,8 @@ class PromptEncoder:
         Raises UsageError for a prompt of more than `MOST_ROWS` rows.
         """
         rows = [[self._rows(each, prompt) for prompt in prompts] for each in self._encoders]
-        most = max((len(of) for per, each in zip(rows, self._encoders, strict=True) if each.chunked for of in per))
+        chunked = [len(of) for per, each in zip(rows, self._encoders, strict=True) if each.chunked for of in per]
+        most = max(chunked, default=1)
         columns = [
             self.encoded(each, [self._filled(each, of, most) for of in per])
             for each, per in zip(self._encoders, rows, strict=True)

@@ -58,19 +58,45 @@ class Encoded:
     vector: Floats | None
 
 
-Condition = Callable[[Sequence[Encoded | None], tuple[int, int], Mapping[str, Any]], Inputs]
+@dataclass(frozen=True)
+class Request:
+    """What a picture is asked to be.
+
+    Attributes:
+        height, width: in pixels.
+        rows, columns: of latents.
+        guidance: how strongly the prompt counts.
+    """
+
+    height: int
+    width: int
+    rows: int
+    columns: int
+    guidance: float
+
+
+Config = Mapping[str, Any]
+Condition = Callable[[Sequence[Encoded | None], Request, Config], Inputs]
 """The inputs of a denoiser [1, ...] besides latents and timestep, from a prompt as each encoder returns it (None for
-one that is missing), the height and width of the picture, and hyper-parameters of the denoiser."""
-Schedule = Callable[[Mapping[str, Any], tuple[int, int], int], dict[str, Any]]
-"""Arguments of a trajectory besides its steps: from options of the scheduler, height and width of latents, steps."""
+one that is missing), the request, and hyper-parameters of the denoiser."""
+Schedule = Callable[[Config, Request, int], dict[str, Any]]
+"""Arguments of a trajectory besides its steps: from options of the scheduler, the request, and steps."""
 
 
-def _one(config: Mapping[str, Any]) -> int:
+def _one(config: Config) -> int:
     return 1
 
 
-def _plain(options: Mapping[str, Any], size: tuple[int, int], steps: int) -> dict[str, Any]:
+def _plain(options: Config, request: Request, steps: int) -> dict[str, Any]:
     return {}
+
+
+def _same(latents: Floats) -> Floats:
+    return latents
+
+
+def _restored(sample: Floats, rows: int, columns: int) -> Floats:
+    return sample
 
 
 @dataclass(frozen=True)
@@ -91,6 +117,12 @@ class TextToImage:
         kept_in_negative: ... except these.
         patch: the number of latents along each axis that the denoiser takes together, from its hyper-parameters.
         schedule: further arguments of trajectories.
+        guided: whether guidance compares the predictions for two prompts; the denoiser of others gets its scale.
+        unbatched: inputs of `condition` without a dimension of the batch.
+        pack: latents [batch, channels, rows, columns] as the denoiser takes them.
+        unpack: its prediction as latents, from the prediction, rows and columns.
+        time_unit: what timesteps are divided by.
+        sample_size: rows and columns of latents by default; None for those of the denoiser's configuration.
     """
 
     name: str
@@ -104,5 +136,11 @@ class TextToImage:
     guidance: float
     zero_negative: bool = False
     kept_in_negative: tuple[str, ...] = ()
-    patch: Callable[[Mapping[str, Any]], int] = _one
+    patch: Callable[[Config], int] = _one
     schedule: Schedule = _plain
+    guided: bool = True
+    unbatched: tuple[str, ...] = ()
+    pack: Callable[[Floats], Floats] = _same
+    unpack: Callable[[Floats, int, int], Floats] = _restored
+    time_unit: float = 1.0
+    sample_size: int | None = None

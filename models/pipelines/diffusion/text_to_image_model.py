@@ -21,7 +21,7 @@ from ..task_model import TEXTS, TaskModel
 from .noise_stream import MOST_SEED, TORCH, NoiseStream, normal
 from .prompt_encoder import PromptEncoder
 from .recipe import Recipe
-from .text_to_image import AUTOENCODER, SCHEDULER, Encoded, Floats, Inputs, TextToImage
+from .text_to_image import AUTOENCODER, SCHEDULER, Encoded, Floats, Inputs, Request, TextToImage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -89,8 +89,8 @@ class TextToImageModel(TaskModel):
     @property
     def default_size(self) -> tuple[int, int]:
         """Width and height of the pictures that the model was trained on."""
-        side = int(self._config["sample_size"]) * self.factor
-        return side, side
+        latents = self.pipeline.sample_size or int(self._config["sample_size"])
+        return latents * self.factor, latents * self.factor
 
     @property
     def _config(self) -> Mapping[str, Any]:
@@ -118,24 +118,22 @@ class TextToImageModel(TaskModel):
             size: width and height of the picture.
         """
         guidance = self.pipeline.guidance if guidance is None else guidance
-        guided = guidance > 1
+        guided = self.pipeline.guided and guidance > 1
         zeros = negative is None and self.pipeline.zero_negative and self._zeroes_empty()
         texts = [prompt, *([negative or ""] if guided and not zeros else [])]
         encoded = self.prompts(texts)
         for each in self.pipeline.encoders:
             self.parts.drop(each.part)
-        return self.conditioned(encoded, guidance, size)
+        return self.conditioned(encoded, self._request(size, guidance))
 
-    def conditioned(
-        self, encoded: Sequence[Sequence[Encoded | None]], guidance: float, size: tuple[int, int]
-    ) -> Conditioning:
+    def conditioned(self, encoded: Sequence[Sequence[Encoded | None]], request: Request) -> Conditioning:
         """What encoded prompts say to the denoiser: the prompt, and the negative one unless it is zeros or not used."""
-        width, height = size
-        found = [self.pipeline.condition(each, (height, width), self._config) for each in encoded]
-        if guidance > 1 and len(found) == 1:
+        found = [self.pipeline.condition(each, request, self._config) for each in encoded]
+        guided = self.pipeline.guided and request.guidance > 1
+        if guided and len(found) == 1:
             kept = self.pipeline.kept_in_negative
             found.append({name: item if name in kept else np.zeros_like(item) for name, item in found[0].items()})
-        return Conditioning(found[0], found[1] if guidance > 1 else None, guidance)
+        return Conditioning(found[0], found[1] if guided else None, request.guidance)
 
     @memory_limited
     def denoise(self, latents: Floats, timestep: float, conditioning: Conditioning) -> Floats:
@@ -144,13 +142,18 @@ class TextToImageModel(TaskModel):
         Args:
             latents: scaled as the scheduler's `scale_input` does.
         """
+        pipeline, count = self.pipeline, len(latents)
         ways = [conditioning.prompt] if conditioning.negative is None else [conditioning.negative, conditioning.prompt]
-        count = len(latents)
-        inputs = {name: np.concatenate([np.repeat(way[name], count, 0) for way in ways]) for name in ways[0]}
-        sample = np.concatenate([latents] * len(ways))
-        model = self.parts[self.pipeline.denoiser]
-        times = np.full(len(sample), timestep, np.float32)
-        found: Floats = model(**{self.pipeline.latents: sample, "timestep": times, **inputs})["sample"]
+        inputs = {
+            name: item
+            if name in pipeline.unbatched
+            else np.concatenate([np.repeat(way[name], count, 0) for way in ways])
+            for name, item in ways[0].items()
+        }
+        sample = pipeline.pack(np.concatenate([latents] * len(ways)))
+        times = np.full(len(sample), timestep / pipeline.time_unit, np.float32)
+        predicted = self.parts[pipeline.denoiser](**{pipeline.latents: sample, "timestep": times, **inputs})["sample"]
+        found = pipeline.unpack(predicted, *latents.shape[2:])
         if len(ways) == 1:
             return found
         plain, prompted = found[:count], found[count:]
@@ -211,7 +214,7 @@ class TextToImageModel(TaskModel):
         seed = secrets.randbelow(MOST_SEED - MOST_PICTURES) if seed is None else seed
         streams = [NoiseStream(noise, seed + index) for index in range(batch)]
         chosen = self.scheduler if scheduler is None else schedulers.replaced(self.scheduler, scheduler)
-        run = chosen.trajectory(steps, **self.pipeline.schedule(chosen.options, self._latent_size(size), steps))
+        run = chosen.trajectory(steps, **self.pipeline.schedule(chosen.options, self._request(size, guidance), steps))
         conditioning = self.encode(prompt, negative, guidance=guidance, size=size)
         first = normal(streams, self._latent_shape(size)) * np.float32(run.initial_noise_sigma)
         latents = first
@@ -275,12 +278,12 @@ class TextToImageModel(TaskModel):
                 )  # fmt: skip
         return width, height
 
-    def _latent_size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Height and width of latents."""
-        return size[1] // self.factor, size[0] // self.factor
+    def _request(self, size: tuple[int, int], guidance: float) -> Request:
+        width, height = size
+        return Request(height, width, height // self.factor, width // self.factor, guidance)
 
     def _latent_shape(self, size: tuple[int, int]) -> tuple[int, int, int]:
-        return int(self._autoencoder_config["latent_channels"]), *self._latent_size(size)
+        return int(self._autoencoder_config["latent_channels"]), size[1] // self.factor, size[0] // self.factor
 
     def _zeroes_empty(self) -> bool:
         return settings(self.graph, INDEX).get("force_zeros_for_empty_prompt", True) is not False
