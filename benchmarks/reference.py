@@ -56,10 +56,12 @@ FEATURES = {"vision_features": "last_hidden_state", "image_embeds": "image_featu
 MOST_BOXES = 300
 DYNAMIC_MU = 0.8
 """What the case passes to schedulers that shift dynamically."""
-FOLDERS = ("transformer", "vae")
-"""Parts in diffusers' folders that are computed."""
 TRAINED_SIZE = 128, 128
 """Height and width that the cases tell models which know the sizes of pictures."""
+DENOISERS = ("transformer", "prior", "decoder")
+"""Folders of diffusers that have a denoising network."""
+FOLDERS = (*DENOISERS, "vae", "vqgan")
+"""Folders of diffusers with parts that are computed."""
 ARRAYS = {"inputs.npz", "outputs.npz"}
 CHECKS = ("max_diff_to_full", "min_margin")
 """Outputs that tell how far others can be trusted."""
@@ -359,7 +361,7 @@ def denoised(model, inputs):
 
 def parts(case, inputs, outputs, threads):
     """The arrays of a case with folders of diffusers: of its parts, and of the picture that they draw together."""
-    results = {}
+    results, denoiser = {}, next((case / name for name in DENOISERS if (case / name).exists()), None)
     for variant in dict.fromkeys(name.partition("/")[0] for name in outputs):
         given = {name.partition("/")[2]: item for name, item in inputs.items() if name.startswith(f"{variant}/")}
         if variant == "vae":
@@ -370,8 +372,12 @@ def parts(case, inputs, outputs, threads):
             found = conditioned(case / variant, given["input_ids"], threads)
         elif variant.startswith("text_to_image"):
             found = drawn(case, given, threads)
-        elif (case / "transformer").exists():
-            found = denoised(cc.models.load(case / "transformer", threads=threads), given)
+        elif (case / "vqgan").exists():
+            model = cc.models.load(case / "vqgan", threads=threads)
+            found = {"encoded": model.encode(given["image"])["latents"]} if "image" in given else {}
+            found["decoded"] = model.decode(given["latents"], quantized="image" not in given)["sample"]
+        elif denoiser:
+            found = denoised(cc.models.load(denoiser, threads=threads), given)
         else:
             continue
         results |= {f"{variant}/{name}": item for name, item in found.items() if f"{variant}/{name}" in outputs}
