@@ -19,13 +19,12 @@ from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
-from candle_convert.models import schedulers
 from candle_convert.models.pipelines.audio.codec.codec_model import CodecModel
 from candle_convert.models.pipelines.audio.speech_model import SpeechModel
 from candle_convert.models.pipelines.audio.synthesis.codebook_model import CodebookModel
 from candle_convert.models.pipelines.audio.synthesis.delay_pattern import UNKNOWN, DelayPattern
 from candle_convert.models.pipelines.audio.synthesis.metavoice_stages import FirstStage, SecondStage
-from candle_convert.models.pipelines.diffusion.text_to_image import Request
+from candle_convert.models.pipelines.diffusion.control_network import ControlNetwork
 from candle_convert.models.pipelines.image.image_feature_extraction import VECTORS
 from candle_convert.models.pipelines.image.image_model import ImageModel
 from candle_convert.models.pipelines.image.promptable_model import PromptableModel
@@ -36,6 +35,7 @@ from candle_convert.models.pipelines.pooling import mean_pooled, normalized
 from candle_convert.models.postprocess.boxes import corners_of, scored, suppressed
 from candle_convert.models.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from candle_convert.runtime.tensor.storage import Held
+from reference_diffusion import has_parts, parts, scheduled
 
 TASKS = {"embedding": "feature-extraction"}
 """Tasks of the cases that the checkpoint does not name."""
@@ -54,14 +54,6 @@ ENCODED = ("image_embeds", "vision_last_hidden_state", "question_hidden")
 FEATURES = {"vision_features": "last_hidden_state", "image_embeds": "image_features"}
 """Our names of features of a picture, of cases that have no token in place of pictures."""
 MOST_BOXES = 300
-DYNAMIC_MU = 0.8
-"""What the case passes to schedulers that shift dynamically."""
-TRAINED_SIZE = 128, 128
-"""Height and width that the cases tell models which know the sizes of pictures."""
-DENOISERS = ("transformer", "prior", "decoder")
-"""Folders of diffusers that have a denoising network."""
-FOLDERS = (*DENOISERS, "vae", "vqgan")
-"""Folders of diffusers with parts that are computed."""
 ARRAYS = {"inputs.npz", "outputs.npz"}
 CHECKS = ("max_diff_to_full", "min_margin")
 """Outputs that tell how far others can be trusted."""
@@ -265,6 +257,12 @@ def computed(model, variant, inputs, wanted):
     return forward(model, inputs) | ({"embedding": embeddings(model, **inputs)} if "embedding" in wanted else {})
 
 
+def residuals(model, inputs):
+    """The outputs of a ControlNet by their names in the case."""
+    found = model(**inputs)
+    return numbered("down", found["down_block_res_samples"]) | {"mid": found["mid_block_res_sample"]}
+
+
 def opened(path, meta):
     """What `load` takes: the path of a checkpoint, or its graph with the `is_causal` in config.json that the case
     passes to the reference as a mask."""
@@ -292,6 +290,8 @@ def results_of(path, meta, inputs, outputs, threads):
             found = image_outputs(path, model, feeds, wanted, threads)
         elif isinstance(model, MultimodalLanguageModel) and FEATURES.keys() <= wanted.keys():
             found = after_first(path, model, feeds, threads)
+        elif isinstance(model, ControlNetwork):
+            found = residuals(model, feeds)
         elif isinstance(model, CodecModel):
             found = codec_outputs(model, feeds, wanted)
         elif isinstance(model, PromptableModel):
@@ -307,83 +307,6 @@ def results_of(path, meta, inputs, outputs, threads):
     return results
 
 
-def sampled(config, initial, model_outputs, noise, steps):
-    """The trajectory of a scheduler from given model outputs and noise."""
-    scheduler = schedulers.load(config)
-    mu = DYNAMIC_MU if config.get("use_dynamic_shifting") else None
-    run, history, samples = scheduler.trajectory(int(steps), mu=mu), (), []
-    sample = initial * np.float32(run.initial_noise_sigma)
-    for index in range(len(run.timesteps)):
-        sample, history = run.step(model_outputs[index], index, sample, noise[index], history)
-        samples.append(sample)
-    found = {"timesteps": run.timesteps.astype(np.float32), "trajectory": np.stack(samples)}
-    return found if run.sigmas is None else found | {"sigmas": run.sigmas}
-
-
-def scheduled(case, inputs):
-    """The arrays of a case of schedulers, which has a configuration for each variant and no weights."""
-    names = ("initial", "model_outputs", "noise", "steps")
-    configs = json.loads((case / "config.json").read_text())
-    results = {
-        variant: sampled(config, *(inputs[f"{variant}/{name}"] for name in names))
-        for variant, config in configs.items()
-    }
-    return {f"{variant}/{name}": item for variant, found in results.items() for name, item in found.items()}
-
-
-def conditioned(path, input_ids, threads):
-    """The outputs of a text encoder of a text-to-image model."""
-    found = cc.models.load(path, task="text-conditioning", threads=threads)(input_ids=input_ids)
-    states = [name for name in found if name.startswith("hidden_states.")]
-    return found | {"penultimate": found[states[-2]], "pooled": found.get("pooler_output")}
-
-
-def drawn(path, given, threads):
-    """The latents after each step of a text-to-image model, and the picture."""
-    model = cc.models.load(path, threads=threads)
-    rows = [[given["prompt_ids"][0].tolist()], [given["negative_ids"][0].tolist()]]
-    encoded = zip(*(model.prompts.encoded(encoder, rows) for encoder in model.pipeline.encoders), strict=True)
-    request = Request(*TRAINED_SIZE, *given["latents"].shape[2:], float(given["guidance"]))
-    conditioning = model.conditioned(list(encoded), request)
-    run = model.scheduler.trajectory(int(given["steps"]))
-    latents = list(model.steps(run, given["latents"] * np.float32(run.initial_noise_sigma), conditioning))
-    found = {"timesteps": run.timesteps, "image": model.decode(latents[-1])}
-    return found | {f"latents.{step}": each for step, each in enumerate(latents)}
-
-
-def denoised(model, inputs):
-    """The prediction of a denoising transformer; cases of Z-Image have no dimension of a batch."""
-    if "cap_feats" not in inputs:
-        return model(**inputs)
-    batched = {name: item if name == "t" else item[None] for name, item in inputs.items()}
-    return {name: item[0] for name, item in model(**batched).items()}
-
-
-def parts(case, inputs, outputs, threads):
-    """The arrays of a case with folders of diffusers: of its parts, and of the picture that they draw together."""
-    results, denoiser = {}, next((case / name for name in DENOISERS if (case / name).exists()), None)
-    for variant in dict.fromkeys(name.partition("/")[0] for name in outputs):
-        given = {name.partition("/")[2]: item for name, item in inputs.items() if name.startswith(f"{variant}/")}
-        if variant == "vae":
-            model = cc.models.load(case / "vae", threads=threads)
-            encoded = {f"encoded_{name}": item for name, item in model.encode(given["image"]).items()}
-            found = encoded | {"decoded": model.decode(given["latents"])["sample"]}
-        elif variant.startswith("text_encoder"):
-            found = conditioned(case / variant, given["input_ids"], threads)
-        elif variant.startswith("text_to_image"):
-            found = drawn(case, given, threads)
-        elif (case / "vqgan").exists():
-            model = cc.models.load(case / "vqgan", threads=threads)
-            found = {"encoded": model.encode(given["image"])["latents"]} if "image" in given else {}
-            found["decoded"] = model.decode(given["latents"], quantized="image" not in given)["sample"]
-        elif denoiser:
-            found = denoised(cc.models.load(denoiser, threads=threads), given)
-        else:
-            continue
-        results |= {f"{variant}/{name}": item for name, item in found.items() if f"{variant}/{name}" in outputs}
-    return results
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", type=Path, metavar="CASE_DIR")
@@ -395,7 +318,7 @@ def main():
     first, further = {}, {}
     if meta["task"] == "scheduler":
         first = scheduled(arguments.case, inputs)
-    elif any((arguments.case / name).exists() for name in FOLDERS):
+    elif has_parts(arguments.case):
         first = parts(arguments.case, inputs, outputs, arguments.threads)
     for path in checkpoints(arguments.case):
         found = results_of(path, meta, inputs, outputs, arguments.threads)

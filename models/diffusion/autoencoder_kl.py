@@ -10,8 +10,10 @@ from ...runtime.contract.hyperparameter import COUNT, POSITIVE, REAL, Choice, fl
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
+from ..layers.diffusion.residual_block import group_norm, output_conv, residual_block
 from ..layers.image.conv import conv, pointwise
 from ..layers.image.image_net import ImageNet
+from ..layers.image.resize import enlarged
 from ..pipelines.image.autoencoder_model import AUTOENCODER, DECODER, ENCODER, AutoencoderModel
 from ..pipelines.image.image_tasks import image_graph
 from ..schema.network_hyperparameters import WIDTHS
@@ -54,10 +56,10 @@ def encode(net: ImageNet) -> None:
     x = conv(net, net.pixels("encoder.conv_in.weight"), "encoder.conv_in")
     for i in range(last + 1):
         for j in range(net.config.depth):
-            x = _residual(net, x, f"encoder.down_blocks.{i}.resnets.{j}")
+            x = residual_block(net, x, f"encoder.down_blocks.{i}.resnets.{j}", EPS)
         if i < last:
             x = conv(net, x, f"encoder.down_blocks.{i}.downsamplers.0.conv", stride=2, padding=(0, 1))
-    x = _finish(net, _middle(net, x, "encoder.mid_block"), "encoder")
+    x = output_conv(net, _middle(net, x, "encoder.mid_block"), "encoder.", EPS, "silu")
     if net.config.quant:
         x = conv(net, x, "quant_conv")
     mean, variance = net.split(x, [net.config.latent_channels] * 2, axis=1)
@@ -74,50 +76,26 @@ def decode(net: ImageNet) -> None:
     x = _middle(net, conv(net, x, "decoder.conv_in"), "decoder.mid_block")
     for i in range(last + 1):
         for j in range(net.config.depth + 1):
-            x = _residual(net, x, f"decoder.up_blocks.{i}.resnets.{j}")
+            x = residual_block(net, x, f"decoder.up_blocks.{i}.resnets.{j}", EPS)
         if i < last:
-            scales = net.constant([1.0, 1.0, 2.0, 2.0], "float32")
-            x = net.Resize(
-                x, None, scales, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
-            )
-            x = conv(net, x, f"decoder.up_blocks.{i}.upsamplers.0.conv")
-    net.output("sample", _finish(net, x, "decoder"))
+            x = conv(net, enlarged(net, x, 2), f"decoder.up_blocks.{i}.upsamplers.0.conv")
+    net.output("sample", output_conv(net, x, "decoder.", EPS, "silu"))
 
 
 def _middle(net: ImageNet, x: Value, name: str) -> Value:
     """Two residual blocks, between which places attend to each other."""
-    x = _residual(net, x, f"{name}.resnets.0")
+    x = residual_block(net, x, f"{name}.resnets.0", EPS)
     if net.config.middle_attention:
         x = _attention(net, x, f"{name}.attentions.0")
-    return _residual(net, x, f"{name}.resnets.1")
-
-
-def _residual(net: ImageNet, x: Value, name: str) -> Value:
-    """Two convolutions after norms and activations, added to the input."""
-    y = x
-    for k in (1, 2):
-        y = conv(net, net.activate(_norm(net, y, f"{name}.norm{k}"), net.config.act), f"{name}.conv{k}")
-    shortcut = f"{name}.conv_shortcut"
-    return net.Add(conv(net, x, shortcut) if net.has(f"{shortcut}.weight") else x, y)
+    return residual_block(net, x, f"{name}.resnets.1", EPS)
 
 
 def _attention(net: ImageNet, x: Value, name: str) -> Value:
     """Attention of one head between all places, added to the input."""
-    y = net.flatten(_norm(net, x, f"{name}.group_norm"))
+    y = net.flatten(group_norm(net, x, f"{name}.group_norm", EPS))
     q, k, v = (net.Unsqueeze(pointwise(net, y, f"{name}.to_{part}"), [1]) for part in "qkv")
     y = net.Squeeze(net.Attention(q, k, v), [1])
     return net.Add(x, net.unflatten(pointwise(net, y, f"{name}.to_out.0"), x))
-
-
-def _finish(net: ImageNet, x: Value, name: str) -> Value:
-    x = net.activate(_norm(net, x, f"{name}.conv_norm_out"), "silu")
-    return conv(net, x, f"{name}.conv_out")
-
-
-def _norm(net: ImageNet, x: Value, name: str) -> Value:
-    scale, shift = net.vector(f"{name}.weight"), net.vector(f"{name}.bias")
-    value: Value = net.GroupNormalization(x, scale, shift, num_groups=net.config.groups, epsilon=EPS)
-    return value
 
 
 ARCHITECTURES = (

@@ -15,7 +15,7 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.conv import conv
 from ..layers.image.grid import side_by_side
 from ..layers.image.image_net import ImageNet, Inner
-from ..layers.image.resize import resize, size_of
+from ..layers.image.resize import nearest, size_of
 from ..layers.image.transformer import mlp, perceptron, projected_attention
 from ..layers.linear import linear
 from ..layers.norm import layer_norm
@@ -143,8 +143,7 @@ def _mask(net: ImageNet, image: Value) -> Value:
     ``pixel_mask``, which has other sizes, says so. Nothing is padding where it is not fed."""
     given = net.optional_input("pixel_mask", np.ones((1, 1, 1), np.int64), ("masks", "mask_height", "mask_width"))
     planes = net.Unsqueeze(net.Cast(given, to=1), [1])
-    nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    mask: Value = net.Squeeze(resize(net, planes, size_of(net, image), **nearest), [1])
+    mask: Value = net.Squeeze(nearest(net, planes, size_of(net, image)), [1])
     return mask
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....runtime.ir.graph import Value
+from ..image.image_net import IMAGE_ACTIVATIONS
 from ..linear import linear
 from ..net import Net
 
@@ -20,22 +21,29 @@ def silu(net: Net, x: Value) -> Value:
     return y
 
 
-def sinusoidal(net: Net, timestep: Value, width: int = FREQUENCIES) -> Value:
+def sinusoidal(
+    net: Net, timestep: Value, width: int = FREQUENCIES, *, sines_first: bool = False, shift: int = 0
+) -> Value:
     """Cosines, then sines of timesteps [batch], with periods from 2 pi to 10,000 times that: [batch, width].
 
     The exponents are rounded to f32, as where the models were trained: a timestep of 1,000 multiplies the difference.
+
+    Args:
+        sines_first: whether sines stand before cosines.
+        shift: 1 if the longest period is that of the last frequency, 0 if that of the one after it.
     """
     half = width // 2
-    exponents = np.float32(-np.log(10000.0)) * np.arange(half, dtype=np.float32) / np.float32(half)
+    exponents = np.float32(-np.log(10000.0)) * np.arange(half, dtype=np.float32) / np.float32(half - shift)
     frequencies = np.exp(exponents.astype(np.float64)).astype(np.float32)
     angles = net.Mul(net.Unsqueeze(timestep, [1]), net.constant(frequencies[None]))
-    y: Value = net.Concat(net.Cos(angles), net.Sin(angles), axis=-1)
+    waves = (net.Cos(angles), net.Sin(angles))
+    y: Value = net.Concat(*waves[:: -1 if sines_first else 1], axis=-1)
     return y
 
 
-def two_layers(net: Net, x: Value, name: str) -> Value:
-    """Two linear layers with a SiLU between them."""
-    return linear(net, silu(net, linear(net, x, f"{name}.linear_1")), f"{name}.linear_2")
+def two_layers(net: Net, x: Value, name: str, act: str = "silu") -> Value:
+    """Two linear layers with an activation between them."""
+    return linear(net, IMAGE_ACTIVATIONS[act](net, linear(net, x, f"{name}.linear_1")), f"{name}.linear_2")
 
 
 def modulation(net: Net, condition: Value, name: str, count: int) -> list[Value]:

@@ -32,6 +32,12 @@ def enlarged(net: ImageNet, x: Value, factor: int) -> Value:
     return y
 
 
+def nearest(net: ImageNet, x: Value, size: Value) -> Value:
+    """`x` with another height and width, int64 [2], by repeating or dropping pixels."""
+    mode = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return resize(net, x, size, mode="nearest", **mode)
+
+
 def bilinear(net: ImageNet, x: Value, size: Value, *, align_corners: bool = False) -> Value:
     """`x` with another height and width, int64 [2], by linear interpolation."""
     mode = "align_corners" if align_corners else "half_pixel"

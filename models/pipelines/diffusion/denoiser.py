@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from ....runtime.base.errors import UsageError
 from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.architecture import MODEL, RunOptions
 from ....runtime.ir.graph import Graph
@@ -14,8 +16,11 @@ from ....runtime.session import Session
 from ...postprocess.finite_results import finite
 from ..task_model import opened
 
-SAMPLE = "sample"
-"""The network's output."""
+SAMPLE, TIMESTEP = "sample", "timestep"
+"""The prediction, and the input that one value may stand for all rows of."""
+CONTROLLED = "controlled"
+"""The variant of a UNet's graph that takes residuals of a ControlNet."""
+DOWN_RESIDUALS, MIDDLE_RESIDUAL = "down_block_additional_residuals", "mid_block_additional_residual"
 
 
 class Denoiser:
@@ -29,7 +34,56 @@ class Denoiser:
         """Runs the graph; opened at the first call."""
         return opened(self.graph, self.options)
 
+    @functools.cached_property
+    def _controlled(self) -> tuple[Graph, Session]:
+        """The graph that takes residuals of a ControlNet, with the same packed weights."""
+        graph = self.options.variant(CONTROLLED) if self.options.variant else None
+        if graph is None:
+            raise UsageError("E-RUN-INPUT", None, "the model takes no residuals of a ControlNet")
+        return graph, opened(graph, self.options, shares_weights_with=self.session)
+
     @memory_limited
-    def __call__(self, **inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """The prediction ``sample``, of the shape of the latents. UnsupportedError where it is not finite."""
-        return {SAMPLE: finite(self.session.run([SAMPLE], inputs), [SAMPLE], masked=False)[0]}
+    def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
+        """The prediction ``sample``, of the shape of the latents.
+
+        Args:
+            inputs: arrays by the names of the graph's inputs; one timestep serves all rows. A UNet also takes the
+                residuals of a ControlNet, ``down_block_additional_residuals``, a list of arrays, and
+                ``mid_block_additional_residual``.
+
+        Raises UsageError for other inputs, UnsupportedError where the prediction is not finite.
+        """
+        controlled = inputs.get(DOWN_RESIDUALS) is not None or inputs.get(MIDDLE_RESIDUAL) is not None
+        graph, session = self._controlled if controlled else (self.graph, self.session)
+        names = [value.name for value in graph.outputs]
+        return {SAMPLE: finite(session.run(names, feeds(graph, inputs)), names, masked=False)[0]}
+
+
+def feeds(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays of the dtypes of the graph's inputs from arguments: None is left out, one timestep stands for all rows,
+    residuals of skip connections are numbered. UsageError for shapes that do not fit each other."""
+    given = {name: item for name, item in inputs.items() if item is not None}
+    skips = given.pop(DOWN_RESIDUALS, ())
+    given |= {f"{DOWN_RESIDUALS}.{i}": item for i, item in enumerate(skips)}
+    integers = {value.name for value in graph.inputs if value.dtype is not None and value.dtype.kind == "int"}
+    found = {name: np.asarray(item, np.int64 if name in integers else np.float32) for name, item in given.items()}
+    first = graph.inputs[0].name
+    if TIMESTEP in found and found[TIMESTEP].size == 1 and first in found:
+        found[TIMESTEP] = np.broadcast_to(found[TIMESTEP].reshape(1), found[first].shape[:1])
+    _check_shapes(graph, found)
+    return found
+
+
+def _check_shapes(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:
+    """UsageError for the first array of another shape than its input, or of another length along a shared axis."""
+    lengths: dict[Any, int] = {}
+    for value in graph.inputs:
+        if value.name not in arrays or value.shape is None:
+            continue
+        shape = arrays[value.name].shape
+        expected = [dim if isinstance(dim, int) else lengths.get(dim, dim) for dim in value.shape]
+        fits = (length == dim for length, dim in zip(shape, expected, strict=False) if isinstance(dim, int))
+        if len(shape) != len(expected) or not all(fits):
+            why = f"{value.name} has another shape than the model's"
+            raise UsageError("E-RUN-SHAPE", None, why, expected=expected, found=list(shape))
+        lengths |= {dim: length for dim, length in zip(value.shape, shape, strict=True) if not isinstance(dim, int)}

@@ -1,1 +1,1 @@
-"""Original names of diffusion models, and configurations that follow from the shapes of their weights."""
+"""Rows, original names and configurations of diffusion models."""
