@@ -1,15 +1,15 @@
-"""DDIM: deterministic steps along the predicted noise."""
+"""DDIM (Song et al. 2021, arXiv:2010.02502): steps along the predicted noise, deterministic unless eta is set."""
 
 import numpy as np
 
-from .noise_schedule import CHOICES, DEFAULTS, SPACINGS, alphas_cumprod, clipped, denoised, spaced
+from .schedule.noise_schedule import CHOICES, DEFAULTS, SPACINGS, alphas_cumprod, clipped, denoised, inside, spaced
 from .scheduler import Array, Config, History, Rule, Trajectory
 
 
 def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
-    products, timesteps = alphas_cumprod(options), spaced(options, steps).astype(np.int64)
+    products, timesteps = alphas_cumprod(options), inside(spaced(options, steps), options)
     final = 1.0 if options["set_alpha_to_one"] else products[0]
-    stride = options["num_train_timesteps"] // steps
+    stride, eta = options["num_train_timesteps"] // steps, options["eta"]
 
     def advance(
         model_output: Array, index: int, sample: Array, noise: Array | None, history: History
@@ -26,15 +26,18 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
                 epsilon = alpha * model_output + sigma * sample
             case _:
                 epsilon = (sample - alpha * original) / sigma
-        return np.sqrt(previous) * clipped(options, original) + np.sqrt(1 - previous) * epsilon, ()
+        variance = eta**2 * (1 - previous) / (1 - current) * (1 - current / previous)
+        following = np.sqrt(previous) * clipped(options, original) + np.sqrt(1 - previous - variance) * epsilon
+        return following if noise is None or not eta else following + np.sqrt(variance) * noise, ()
 
-    return Trajectory(timesteps, advance)
+    return Trajectory(timesteps, advance, noisy=eta > 0)
 
 
 SCHEDULER = Rule(
     "DDIMScheduler",
     DEFAULTS
     | {"clip_sample": True, "clip_sample_range": 1.0, "set_alpha_to_one": True, "rescale_betas_zero_snr": False},
-    CHOICES | {"timestep_spacing": ("leading", *SPACINGS), "thresholding": (False,)},
+    CHOICES | {"timestep_spacing": ("leading", *SPACINGS)},
     _trajectory,
+    {"eta": 0.0},
 )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from .noise_schedule import CHOICES, DEFAULTS, alphas_cumprod, clipped, denoised
+from .schedule.noise_schedule import CHOICES, DEFAULTS, alphas_cumprod, clipped, denoised
 from .scheduler import Array, Config, History, Rule, Trajectory
 
 SIGMA_DATA = 0.5
@@ -14,6 +14,8 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
     if steps > original_steps:
         raise UsageError("E-SCHEDULER", None, f"steps must be at most {original_steps}, not {steps}")
     stride = options["num_train_timesteps"] // original_steps
+    if not stride:
+        raise UsageError("E-SCHEDULER", None, "original_inference_steps is more than num_train_timesteps")
     distilled = np.arange(original_steps, 0, -1) * stride - 1
     timesteps = distilled[np.floor(np.linspace(0, original_steps, steps, endpoint=False)).astype(np.int64)]
 
@@ -47,11 +49,6 @@ SCHEDULER = Rule(
         "set_alpha_to_one": True,
         "rescale_betas_zero_snr": False,
     },
-    CHOICES
-    | {
-        "beta_schedule": ("scaled_linear", "linear", "squaredcos_cap_v2"),
-        "timestep_spacing": ("leading",),
-        "thresholding": (False,),
-    },
+    CHOICES | {"beta_schedule": ("scaled_linear", "linear", "squaredcos_cap_v2"), "timestep_spacing": ("leading",)},
     _trajectory,
 )

@@ -7,13 +7,25 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
+from ...runtime.contract.hyperparameter import checked
+from .schedule.option_kinds import KINDS, MAX_TRAINED
 
 Array: TypeAlias = NDArray[Any]
 History: TypeAlias = tuple[Array, ...]
 """What a multistep solver keeps of the steps before; () at the first step."""
 Step: TypeAlias = Callable[[Array, int, Array, Array | None, History], tuple[Array, History]]
 Config: TypeAlias = Mapping[str, Any]
+SHOWN = 60
+"""Characters of a value that a message repeats."""
+
+
+def kept(history: History, index: int) -> History:
+    """The history, at a step that needs one. UsageError where it is empty."""
+    if not history:
+        why = f"step {index} needs the history that step {index - 1} returned"
+        raise UsageError("E-SCHEDULER", None, why, hint="Pass history")
+    return history
 
 
 def _unscaled(sample: Array, index: int) -> Array:
@@ -70,28 +82,50 @@ class Rule:
         defaults: every option that the rule reads.
         choices: of options with few values, those the rule computes.
         trajectory: from options and steps, and `mu` of dynamic shifting.
+        settings: what a run may choose, with the values it has otherwise; no options of configurations.
     """
 
     name: str
     defaults: Config
     choices: Mapping[str, tuple[Any, ...]]
     trajectory: Callable[[Config, int, float | None], Trajectory]
+    settings: Config = field(default_factory=dict)
 
     def options(self, config: Config) -> dict[str, Any]:
         """The configuration with defaults.
 
         Raises:
-            UnsupportedError: for an option or a value that the rule does not have.
+            UnsupportedError: for an option or a choice that the rule does not have.
+            FormatError: for a number or switch of another type or range.
         """
-        given = {key: value for key, value in config.items() if not key.startswith("_")}
-        for key in given:
-            if key not in self.defaults and key not in self.choices:
+        options = {key: values[0] for key, values in self.choices.items()} | dict(self.defaults)
+        for key, value in config.items():
+            if key.startswith("_"):
+                continue
+            if key not in options:
                 raise UnsupportedError("E-SCHEDULER", None, f"{self.name} has no option {key}")
-        options = {key: values[0] for key, values in self.choices.items()} | dict(self.defaults) | given
-        for key, values in self.choices.items():
-            if options[key] not in values:
-                raise UnsupportedError("E-SCHEDULER", None, f"{self.name} does not support {key} = {options[key]!r}")
+            if key in self.choices:
+                options[key] = _chosen(self, key, value)
+            elif value is not None or options[key] is not None:
+                options[key] = _checked(key, False if value is None and options[key] is False else value)
         return options
+
+
+def _chosen(rule: Rule, key: str, value: Any) -> Any:
+    """One of the choices of an option. UnsupportedError for other values."""
+    for choice in rule.choices[key]:
+        if isinstance(choice, bool) == isinstance(value, bool) and choice == value:
+            return choice
+    raise UnsupportedError("E-SCHEDULER", None, f"{rule.name} does not support {key} = {str(value)[:SHOWN]}")
+
+
+def _checked(key: str, value: Any) -> Any:
+    """An option in its type. FormatError for a value outside of its range."""
+    kind = KINDS.get(key)
+    try:
+        return value if kind is None else checked(key, value, kind)
+    except ValueError as error:
+        raise FormatError("E-SCHEDULER", None, f"invalid option {key} of a scheduler: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -101,15 +135,27 @@ class Scheduler:
     rule: Rule
     options: Config
 
-    def trajectory(self, steps: int, *, mu: float | None = None) -> Trajectory:
-        """The trajectory of `steps` steps; `mu` shifts sigmas dynamically.
+    def trajectory(self, steps: int, *, mu: float | None = None, **settings: float) -> Trajectory:
+        """The trajectory of `steps` steps, which may run the denoiser more often.
+
+        Args:
+            mu: shifts sigmas dynamically.
+            settings: such as DDIM's ``eta``, the part of DDPM's noise that each step adds.
 
         Raises:
-            UsageError: unless 1 <= steps <= num_train_timesteps and mu is finite.
+            UsageError: unless 1 <= steps <= num_train_timesteps and mu is finite, and for settings that the rule does
+                not have.
         """
-        most = self.options["num_train_timesteps"]
+        most = self.options.get("num_train_timesteps", MAX_TRAINED)
         if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or not 1 <= steps <= most:
             raise UsageError("E-SCHEDULER", None, f"steps must be a whole number from 1 to {most}, not {steps}")
-        if mu is not None and not np.isfinite(mu):
+        if mu is not None and (not isinstance(mu, int | float | np.number) or not np.isfinite(mu)):
             raise UsageError("E-SCHEDULER", None, f"mu must be finite, not {mu}")
-        return self.rule.trajectory(self.options, int(steps), mu)
+        for name in settings:
+            if name not in self.rule.settings:
+                raise UsageError("E-SCHEDULER", None, f"{self.rule.name} has no setting {name}")
+        try:
+            chosen = {name: checked(name, value, KINDS[name]) for name, value in settings.items()}
+        except ValueError as error:
+            raise UsageError("E-SCHEDULER", None, f"invalid setting of a scheduler: {error}") from error
+        return self.rule.trajectory({**self.options, **self.rule.settings, **chosen}, int(steps), mu)

@@ -1,31 +1,59 @@
-"""What multistep solvers in log signal-to-noise share: their timesteps, sigmas and scales."""
+"""What solvers in log signal-to-noise share: their timesteps, sigmas and scales."""
+
+from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
+from ....runtime.base.errors import UnsupportedError
+from ..scheduler import Array, Config
 from .noise_schedule import CHOICES, DEFAULTS, SPACINGS, spaced
-from .scheduler import Array, Config
-from .sigma_schedule import sigma_schedule
+from .sigma_schedule import shape_of, sigma_schedule, trained_sigmas
 
-MULTISTEP_DEFAULTS: dict[str, Any] = DEFAULTS | {"use_karras_sigmas": False, "lower_order_final": True}
+MULTISTEP_DEFAULTS: dict[str, Any] = DEFAULTS | {
+    "use_karras_sigmas": False,
+    "use_exponential_sigmas": False,
+    "use_beta_sigmas": False,
+    "lower_order_final": True,
+    "rescale_betas_zero_snr": False,
+    "flow_shift": 1.0,
+}
 MULTISTEP_CHOICES: dict[str, tuple[Any, ...]] = CHOICES | {
     "timestep_spacing": SPACINGS,
-    "solver_order": (2, 1),
-    "thresholding": (False,),
-    "final_sigmas_type": ("zero",),
-    "rescale_betas_zero_snr": (False,),
-    "use_exponential_sigmas": (False, None),
-    "use_beta_sigmas": (False, None),
+    "final_sigmas_type": ("zero", "sigma_min"),
     "use_flow_sigmas": (False, None),
+    "use_dynamic_shifting": (False,),
+    "time_shift_type": ("exponential",),
 }
+ROUNDED = (None, "use_karras_sigmas", "use_lu_lambdas")
+"""Options whose timesteps are rounded; those of others are cut off."""
 
 
-def multistep_sigmas(options: Config, steps: int) -> tuple[Array, Array]:
-    """Timesteps, int64, and sigmas, float32; linspace and leading leave out the last of one step more."""
+def multistep_sigmas(
+    options: Config, steps: int, *, cut_cosine: bool = False, repeats_last: bool = False
+) -> tuple[Array, Array]:
+    """Timesteps, int64, and sigmas, float32; linspace and leading leave out the last of one step more.
+
+    Args:
+        cut_cosine: whether timesteps of sigmas are cut off, not rounded, for the cosine schedule.
+        repeats_last: as of `sigma_schedule`.
+    """
     more = 0 if options["timestep_spacing"] == "trailing" else 1
-    timesteps, sigmas = sigma_schedule(options, spaced(options, steps + more)[:steps], all_trained=True)
-    return timesteps.round().astype(np.int64), sigmas
+    even = spaced(options, steps + more, last=_last(options))
+    timesteps, sigmas = sigma_schedule(options, even[:steps], all_trained=True, repeats_last=repeats_last)
+    cut = cut_cosine and options["beta_schedule"] == "squaredcos_cap_v2"
+    rounded = shape_of(options) in ROUNDED and not cut
+    return (timesteps.round() if rounded else timesteps).astype(np.int64), sigmas
+
+
+def _last(options: Config) -> int:
+    """The number of timesteps whose half log signal-to-noise is at least `lambda_min_clipped`."""
+    least = options.get("lambda_min_clipped", -np.inf)
+    count = int(np.count_nonzero(-np.log(trained_sigmas(options)) >= least))
+    if not count:
+        raise UnsupportedError("E-SCHEDULER", None, f"lambda_min_clipped {least:g} leaves no timesteps")
+    return count
 
 
 def scales(sigmas: Array) -> tuple[Array, Array, Array]:
