@@ -17,7 +17,14 @@ from ...kernels.gemm.byte_pairs.byte_panels import BYTE_PANELS, column_of_tiles_
 from ...kernels.gemm.microkernel_u8s8 import SIGN_OFFSET
 from ...kernels.gemm.register_tile import PANEL
 from ...kernels.gemm.requantize import FLOATS, requantize_columns, round_to_byte
-from ...quantized.matmul_integer_kernel import Factors, PackedBytes, for_columns, multiplied, zero_terms
+from ...quantized.matmul_integer_kernel import (
+    Factors,
+    PackedBytes,
+    for_columns,
+    multiplied,
+    product_of_bytes,
+    zero_terms,
+)
 from ...quantized.quantize_linear_kernel import dynamically
 from ...recurrent.cells_kernel import SIGMOID, TANH, activated
 from ...recurrent.recurrent import DIRECTIONS
@@ -341,7 +348,8 @@ def _added(
     made = step.scratch(4 * (len(inputs) * rows * columns + LANES)).view(
         (len(inputs) * rows * columns + LANES,), dtype=F32
     )
-    panels = step.packed(1, "bytes", lambda array: np.stack([BYTE_PANELS.pack(matrix, 1) for matrix in array]))
+    pack, quads = product_of_bytes.panels.pack, product_of_bytes.quads
+    panels = step.packed(1, "bytes", lambda array: np.stack([pack(matrix, quads) for matrix in array]))
     one = panels.count // len(inputs)
     for index, (sums, scales, zeros) in enumerate(inputs):
         factors = Factors(codes, zero, 1, 9, FLOATS, scale)
