@@ -29,6 +29,7 @@ from ..layers.norm import head_norm
 from ..pipelines.diffusion.denoiser import Denoiser
 from ..schema.fused_weight_layout import RowShare
 from ..schema.hyperparameters import LAYERS
+from ..schema.network_hyperparameters import Stated
 
 CLASS, NAME = "FluxTransformer2DModel", "flux_transformer"
 THETA = 10000
@@ -46,6 +47,7 @@ KEYS = (
     Key("pooled", "pooled_projection_dim", default=768, kind=COUNT),
     Key("guidance", "guidance_embeds", default=False, kind=flag),
     AxisSizes("axes", "axes_dims_rope", default=[16, 56, 56]),
+    Stated("_class_name", CLASS),
 )
 HIDDEN = "heads*head_dim"
 MARKS = (

@@ -28,6 +28,7 @@ from ..layers.net import Net
 from ..layers.norm import rms_norm
 from ..pipelines.diffusion.denoiser import Denoiser
 from ..schema.hyperparameters import LAYERS
+from ..schema.network_hyperparameters import Stated
 
 CLASS, NAME = "SD3Transformer2DModel", "sd3_transformer"
 KEYS = (
@@ -44,6 +45,7 @@ KEYS = (
     Key("dual", "dual_attention_layers", default=[], kind=Listed(Integer(0))),
     Key("qk_norm", "qk_norm", default="none", kind=Choice(("none", "rms_norm"))),
     Key("sample_size", "sample_size", default=128, kind=Integer(1, 1024)),
+    Stated("_class_name", CLASS),
 )
 HIDDEN = "heads*head_dim"
 

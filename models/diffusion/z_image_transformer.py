@@ -4,6 +4,7 @@ then share all layers; from diffusers' files and from single ones."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task, Weight
@@ -18,8 +19,9 @@ from ..layers.diffusion.patch_grid import PatchGrid, caption_positions, padded
 from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import head_norm, norm
-from ..pipelines.diffusion.denoiser import Denoiser
+from ..pipelines.diffusion.patch_denoiser import PatchDenoiser
 from ..schema.hyperparameters import FREQUENCY_BASE, LAYERS, OWN_HEAD_DIM
+from ..schema.network_hyperparameters import Stated
 
 CLASS, NAME = "ZImageTransformer2DModel", "z_image_transformer"
 PATCH = 2
@@ -49,6 +51,7 @@ KEYS = (
     Key("axis_lengths", "axes_lens", default=[1024, 512, 512], kind=Listed(COUNT, 1, MAX_AXES)),
     Key("inner", default=lambda config: int(config.hidden / 3 * 8), kind=COUNT),
     Key("condition", default=lambda config: min(config.hidden, 256), kind=COUNT),
+    Stated("_class_name", CLASS),
 )
 MARKS = ("x_pad_token", "cap_embedder.1.weight", "x_embedder.weight", "layers.0.attention.qkv.weight")
 """Weights of single files."""
@@ -200,7 +203,7 @@ ARCHITECTURES = (
         (),
         KEYS,
         WEIGHTS,
-        (Task("denoising", {MODEL: build}, Denoiser),),
+        (Task("denoising", {MODEL: build}, partial(PatchDenoiser, patch=PATCH)),),
         implied=ImpliedDenoiser(NAME, CLASS, MARKS, original_sizes),
         prefixes=(PREFIX,),
         ignored=(r"^(model\.diffusion_model\.)?norm_final\.weight$",),
