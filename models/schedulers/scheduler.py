@@ -5,17 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
 from ...runtime.contract.hyperparameter import checked
 from .schedule.option_kinds import KINDS, MAX_TRAINED
+from .schedule.option_kinds import Array as Array
+from .schedule.option_kinds import Config as Config
 
-Array: TypeAlias = NDArray[Any]
 History: TypeAlias = tuple[Array, ...]
 """What a multistep solver keeps of the steps before; () at the first step."""
 Step: TypeAlias = Callable[[Array, int, Array, Array | None, History], tuple[Array, History]]
-Config: TypeAlias = Mapping[str, Any]
 SHOWN = 60
 """Characters of a value that a message repeats."""
 

@@ -1,1 +1,1 @@
-"""Noise schedules and updates that schedulers share."""
+"""Options, noise schedules and updates that schedulers share."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
-from ..scheduler import Array, Config
 from .multistep import scales
 from .noise_schedule import denoised, thresholded
+from .option_kinds import Array, Config
 
 ALGORITHMS = ("dpmsolver++", "sde-dpmsolver++", "dpmsolver", "sde-dpmsolver")
 SOLVERS = ("midpoint", "heun")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.errors import UnsupportedError
-from ..scheduler import Array, Config
 from .noise_schedule import CHOICES, DEFAULTS, SPACINGS, spaced
+from .option_kinds import Array, Config
 from .sigma_schedule import shape_of, sigma_schedule, trained_sigmas
 
 MULTISTEP_DEFAULTS: dict[str, Any] = DEFAULTS | {

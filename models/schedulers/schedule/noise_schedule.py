@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.errors import UnsupportedError
-from ..scheduler import Array, Config
+from .option_kinds import Array, Config
 
 INERT: dict[str, Any] = {
     "clip_sample": False,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
 
 from ....runtime.contract.hyperparameter import POSITIVE, Integer, Kind, Listed, Real, flag
 
+Array: TypeAlias = NDArray[Any]
+Config: TypeAlias = Mapping[str, Any]
+"""Options by name."""
 MAX_TRAINED = 100_000
 """Timesteps of training; the published schedules have 1,000, those of distilled ones 50."""
 BETA = Real(0, 1)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.errors import UnsupportedError
-from ..scheduler import Array, Config
 from .noise_schedule import DEFAULTS, alphas_cumprod, denoised
+from .option_kinds import Array, Config
 
 SIGMA_DEFAULTS: dict[str, Any] = DEFAULTS | {
     "use_karras_sigmas": False,
