@@ -30,7 +30,7 @@ from ..inspect.tensor_distance import equal_bytes, share
 from ..open.detect_format import refuse_unwritten
 from ..open.open_model import open_model
 from .error_bound import Blocks, Elements
-from .match_tensors import Pair, counterparts
+from .match_tensors import Pair, comparable, counterparts
 
 Model = str | os.PathLike[str] | Graph
 LEVELS = ("full", "sample")
@@ -176,6 +176,7 @@ def verify(
         NamesError: the names follow two conventions, and it is not known that both models are of one architecture.
     """
     left, right = (side if isinstance(side, Graph) else open_model(side, parts=True) for side in (source, made))
+    left, right = comparable(left, right)
     select = select or Select()
     for side in (left, right):
         refuse_unwritten(side)

@@ -29,7 +29,7 @@ from ..inspect import tensor_distance
 from ..inspect.graph_diff import described
 from ..open.detect_format import refuse_unwritten
 from ..open.open_model import open_model
-from .match_tensors import Pair, counterparts
+from .match_tensors import Pair, comparable, counterparts
 
 Model = str | os.PathLike[str] | Graph
 SAME = ("equal", "close", "not-compared")
@@ -213,6 +213,7 @@ def diff(
         metadata: whether metadata and attached files are compared.
     """
     left, right = (side if isinstance(side, Graph) else open_model(side, upgraded=False, parts=True) for side in (a, b))
+    left, right = comparable(left, right)
     for side in (left, right) if values else ():
         refuse_unwritten(side)
     renamed = dataclasses.replace(left, weights=collect_weights(left))

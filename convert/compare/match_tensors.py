@@ -7,6 +7,7 @@ the second file stores, within the bounds of its own types.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import os
@@ -18,11 +19,14 @@ from typing import Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error
 from ...runtime.contract.architecture import GRAPH, HF, Key, weight_slots
-from ...runtime.contract.weight_binding import split_weight
+from ...runtime.contract.weight_binding import named_model_type, split_weight
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import DType
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..inspect.architectures import plain
+from ..load.canonical_names import canonical_names
+from ..load.recognise import described
+from ..mmproj.projector import family_of
 from ..translate.named_weights import NamedWeights, identify_weights
 
 TIED = {"head.weight": "embed.weight"}
@@ -109,6 +113,33 @@ def _agree(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(_agree, a, b))
     numbers = all(isinstance(side, int | float) and not isinstance(side, bool) for side in (a, b))
     return math.isclose(a, b, rel_tol=2.0**-23) if numbers else bool(a == b)
+
+
+def comparable(left: Graph, right: Graph) -> tuple[Graph, Graph]:
+    """Two models as they are compared: a language model with its `Graph.mmproj` is compared whole with a multimodal
+    model, without weights that such files do not have, and alone with others."""
+    for graph, other in ((left, right), (right, left)):
+        if graph.mmproj is not None and other.mmproj is None and _is_multimodal(other):
+            left_out = family_of(graph.mmproj)[1].left_out
+            whole = {id(graph): canonical_names(graph), id(other): other}
+            return _without(whole[id(left)], left_out), _without(whole[id(right)], left_out)
+    return dataclasses.replace(left, mmproj=None), dataclasses.replace(right, mmproj=None)
+
+
+def _is_multimodal(graph: Graph) -> bool:
+    said = described(graph)
+    kind = said[1].get("model_type") if said is not None and said[0] == HF else None
+    family = named_model_type(kind, said[1]) if said is not None and isinstance(kind, str) else None
+    return family is not None and bool(family.mmproj)
+
+
+def _without(graph: Graph, left_out: tuple[str, ...]) -> Graph:
+    """A graph without the weights whose own names begin with some."""
+    stored = identify_weights(graph).found.stored if left_out else {}
+    names = {name for own, (_, found) in stored.items() if own.startswith(left_out) for name in found}
+    return dataclasses.replace(
+        graph, weights={name: tensor for name, tensor in graph.weights.items() if name not in names}
+    )
 
 
 def counterparts(

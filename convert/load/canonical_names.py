@@ -3,7 +3,10 @@ out, multimodal checkpoints reduced to text."""
 
 from __future__ import annotations
 
+import dataclasses
+
 from ...runtime.ir.graph import Graph
+from ..mmproj.join import joined
 from . import legacy_llama, whisper_names
 from .text_part import outer_names, text_part
 from .wrapper_names import plain_names, unwrapped
@@ -14,7 +17,13 @@ FAMILIES = ((legacy_llama.gguf_names, legacy_llama.origins), (whisper_names.tran
 
 def canonical_names(graph: Graph, *, text_only: bool = False) -> Graph:
     """A graph of the same storage whose names and configuration architectures know; `graph` itself where it has them
-    already. `text_only`: as of `text_part`."""
+    already. A language model with its `Graph.mmproj` becomes the whole model. `text_only`: as of `text_part`."""
+    if graph.mmproj is not None:
+        if not text_only:
+            return joined(graph)
+        alone = dataclasses.replace(graph, mmproj=None)
+        newer = canonical_names(alone, text_only=True)
+        return graph if newer is alone else newer
     plain = unwrapped(graph)
     for renamed, _ in FAMILIES:
         newer = renamed(plain)

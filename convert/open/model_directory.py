@@ -55,11 +55,18 @@ def listed(folder: Path) -> list[str]:
 def weights(folder: Path) -> list[str]:
     """The names of a directory's files of weights and indexes."""
     names = [name for name in listed(folder) if not any(fnmatch.fnmatch(name, pattern) for pattern in TRAINING)]
-    return [
+    found = [
         name
         for name in names
         if any(fnmatch.fnmatch(name, pattern) for pattern in WEIGHTS) and os.path.isfile(folder / name)
     ]
+    models = [name for name in found if not is_mmproj_name(name)]
+    return models if any(name.endswith(".gguf") for name in models) else found
+
+
+def is_mmproj_name(name: str) -> bool:
+    """Whether a file is called as llama.cpp's users call that of an encoder, which belongs to a language model's."""
+    return name.lower().endswith(".gguf") and "mmproj" in name.lower()
 
 
 def exported(folder: Path) -> tuple[dict[str, Path], list[str]] | None:

@@ -20,6 +20,7 @@ from . import model_directory
 from .detect_format import detect
 from .graph_files import modules_of
 from .locate import located
+from .mmproj_file import add_mmproj
 from .model_directory import CONFIG as CONFIG
 from .model_directory import INDEX, listed
 from .model_files import MODEL_INDEX, component_files, models_of
@@ -87,7 +88,7 @@ def open_model(
         dequantized: whether the weights of a model whose config.json says that it is quantized (GPTQ, bitsandbytes ...)
             are numbers, computed when they are read, or the tensors that the file has.
         parts: whether a directory of an exported model with several graphs is opened, as one with `Graph.parts`, or
-            refused with the names of its files.
+            refused with the names of its files; and whether the GGUF file of a language model gets its `Graph.mmproj`.
 
     Raises:
         Error: with the file, the byte offset and a hint.
@@ -95,6 +96,8 @@ def open_model(
     options = options or ReadOptions()
     local = located(path, revision, offline)
     graph = _opened(local, options, format, parts)
+    if parts:
+        add_mmproj(graph, local, lambda file: read_file(file, options))
     if dequantized and CONFIG in graph.attachments and not graph.parts:
         from .prequantized import unpack
 

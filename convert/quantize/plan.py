@@ -39,6 +39,9 @@ from .recipe.request import Quantization, check, recipe_of
 from .recipe.rule import KEEP, Recipe
 from .remark import describe, note, refuse
 
+OF_ENCODERS = "f16"
+"""The dtype of an encoder and a projector next to a quantized language model."""
+
 
 @dataclass(eq=False)
 class Quantized:
@@ -170,6 +173,9 @@ def _named(graph: Graph, output: Path, format: Format, options: Options) -> Cast
     if rules:
         casts.run(graph)
         name_file_type(graph)
+    if graph.mmproj is not None and format.name == "gguf":
+        graph.mmproj = copied(graph.mmproj)
+        casts.audits += planning.cast_mmproj(graph.mmproj, OF_ENCODERS, options).audits
     return casts
 
 

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 Rules = tuple[tuple[str, str], ...]
 OWN_NAMES = below(__package__, "TRANSLATION")
 """By the name of a format of one architecture: functions `(source, model, graph)` to rules for dtypes."""
+TEXT_ONLY = "W-ARCH-TEXT"
+"""The note of parts that are left out next to a language model."""
 POOLER = "pooler."
 """How the names of weights that summarize a text begin."""
 EXPERTS_ALONE = "mxfp4"
@@ -152,6 +154,7 @@ def translated(
     plain = unwrapped(graph) if directory else graph
     if plain is not graph and described(plain) is not None:
         graph.weights, graph.notes = plain.weights, plain.notes
+    encoder = _encoder(graph) if wanted == GGUF and not weights_only else None
     newer = canonical_names(graph, text_only=wanted == GGUF)
     found = described(newer)
     said = stated(graph)
@@ -163,7 +166,9 @@ def translated(
         return ()
     completed = newer is not graph and found[0] == HF and found == stated(newer)
     graph.weights, graph.metadata, graph.notes = newer.weights, newer.metadata, newer.notes
-    graph.attachments = newer.attachments
+    graph.attachments, graph.mmproj = newer.attachments, None
+    if encoder is not None:
+        graph.notes = [note for note in graph.notes if note.code != TEXT_ONLY]
     try:
         model = modelled(graph)
     except UnsupportedError as error:
@@ -186,11 +191,15 @@ def translated(
         why = f"GGUF has no place for {list_names(lost)} of {model.architecture.title} models for {model.task.name}"
         return _untranslated(graph, wanted, why, weights_only)
     if wanted == GGUF:
-        return _to_gguf(graph, model, carried)
+        rules = _to_gguf(graph, model, carried)
+        if encoder is not None:
+            _add_encoder(graph, *encoder)
+        return rules
     if wanted == HF and directory:
         refuse_ranker(model)
         lacking = lacking_files(graph, model, exported=False) if carried else {}
         if completed:
+            graph.attachments |= _tokenizer_files(graph) if carried else {}
             graph.metadata = {"format": "pt"}
         else:
             _to_hf(graph, model, carried)
@@ -326,6 +335,53 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     small = [name for name, tensor in graph.weights.items() if len(tensor.shape) < 2 or LEFT_ALONE.search(name)]
     groups = [small[start : start + RULE_NAMES] for start in range(0, len(small), RULE_NAMES)] or [[]]
     return tuple((rf"^(?:{'|'.join(map(re.escape, group))})\Z", "f32") for group in groups)
+
+
+def _tokenizer_files(graph: Graph) -> dict[str, Storage]:
+    """The tokenizer's files of a whole model that was read from two GGUF files, none for other models."""
+    from .tokenizer import files_for_hf
+
+    return files_for_hf(graph, None)
+
+
+def _encoder(graph: Graph) -> tuple[Graph, str, dict[str, Any]] | None:
+    """The file that llama.cpp has for the encoder and the projector of a multimodal model, and what that of the
+    language model states: ``general.architecture``, empty for that of its family, and further keys. None for models
+    that are stored otherwise."""
+    from ...runtime.contract.weight_binding import named_model_type
+    from ..load.bind import modelled
+    from ..load.canonical_names import canonical_names
+    from ..load.recognise import described
+    from ..mmproj.split import split
+
+    if graph.mmproj is not None or "general.architecture" in graph.metadata:
+        return None
+    whole = canonical_names(graph)
+    found = described(whole)
+    kind = found[1].get("model_type") if found is not None and found[0] == HF else None
+    family = named_model_type(kind, found[1]) if found is not None and isinstance(kind, str) else None
+    if family is None or not family.mmproj:
+        return None
+    model = modelled(whole)
+    made = split(whole, model.architecture, model.config, model.weights)
+    count = sum(tensor.count for tensor in made.weights.values())
+    card = {f"general.{key}": value for key, value in general(graph, count, size_label(made, 0)).items()}
+    keys = {key: _typed(value) for key, value in made.metadata.items()}
+    made.metadata = {**keys, **card, VERSION_KEY: _typed(QUANTIZATION_VERSION)}
+    mmproj = next(each for each in family.mmproj if each.accepts(model.config))
+    return made, mmproj.text, mmproj.text_keys(model.config, model.weights)
+
+
+def _add_encoder(graph: Graph, encoder: Graph, text: str, further: Mapping[str, Any]) -> None:
+    """Give a language model in GGUF's names its encoder, and the architecture that llama.cpp has for it next to one."""
+    graph.mmproj = encoder
+    own = str(graph.metadata["general.architecture"])
+    name = text or own
+    named = {
+        f"{name}.{key.removeprefix(f'{own}.')}" if key.startswith(f"{own}.") else key: value
+        for key, value in graph.metadata.items()
+    }
+    graph.metadata = {**named, "general.architecture": name, **{f"{name}.{k}": _typed(v) for k, v in further.items()}}
 
 
 def name_file_type(graph: Graph) -> None:

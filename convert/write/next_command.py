@@ -15,6 +15,7 @@ VERBS = {
     "text-generation": ("generate", ("-p", "Hello")),
     "text2text-generation": ("generate", ("-p", "Hello")),
     "feature-extraction": ("embed", ("Hello",)),
+    "image-text-to-text": ("generate", ("-p", "Hello", "--image", "image.jpg")),
     "text-ranking": ("rerank", ("--query", "Hello", "-f", "docs.txt")),
     "text-classification": ("predict", ("Hello",)),
     "token-classification": ("predict", ("Hello",)),

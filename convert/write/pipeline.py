@@ -98,7 +98,7 @@ def execute(plan: Plan, progress: Progress | None = None) -> Report:
     return Report(
         plan.inputs,
         outputs,
-        len(plan.graph),
+        sum(len(part.graph) for part in plan.parts) or len(plan.graph),
         plan.nbytes,
         verified,
         [*plan.graph.notes, *notes],

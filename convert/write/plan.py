@@ -31,10 +31,12 @@ from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Held, Region, Storage
 from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.stdio import refuse_stream
+from ..mmproj.split import full_precision
 from ..open import detect_format, graph_files, model_files
 from ..open.companion import without_pickles
 from ..open.diffusion import single_file
 from ..open.diffusion.picture_lora import merge_files
+from ..open.mmproj_file import PREFIX, paired
 from ..open.model_directory import INDEX
 from ..open.module_files import is_module_file
 from ..open.open_model import ATTACHED_SUFFIXES, attachments, merged, open_model
@@ -100,8 +102,17 @@ class Plan:
         return (
             f" source   {self.source_format} · {files} · {tensors}\n"
             f" plan     {self.format.name}{self._opset()} · {made} · {dtypes} · {human_size(self.nbytes)}\n"
+            f"{self._mmproj_line()}"
             f" needs    {human_size(self.peak_memory)} of memory at most · {human_size(self.disk_free)} of disk free"
         )
+
+    def _mmproj_line(self) -> str:
+        """What is written of an encoder and a projector, as a line of its own."""
+        if self.mmproj is None:
+            return ""
+        graph = self.parts[1].graph
+        dtypes = ", ".join(sorted({tensor.dtype.name for tensor in graph.weights.values()}))
+        return f" mmproj   {Path(self.mmproj).name} · {counted(len(graph), 'tensor')} · {dtypes}\n"
 
     def _opset(self) -> str:
         """The opsets of the written networks, as part of the plan's line."""
@@ -111,8 +122,14 @@ class Plan:
 
     @property
     def target(self) -> str:
-        """The path of the only file, or of the folder."""
-        return str(self.folder / self.files[0].name if len(self.files) == 1 else self.folder)
+        """The path of the only file, or of the language model's next to an encoder's, or of the folder."""
+        return str(self.folder / self.files[0].name if len(self.files) == 1 or self.mmproj else self.folder)
+
+    @property
+    def mmproj(self) -> str | None:
+        """The path of the file of an encoder and a projector next to that of the language model; None without one."""
+        names = [file.name for file in self.files if file.name.startswith(PREFIX)] if self.graph.mmproj else []
+        return str(self.folder / names[0]) if names else None
 
     @property
     def nbytes(self) -> int:
@@ -175,7 +192,7 @@ def opened(inputs: Sequence[str | os.PathLike[str]], format: Format, options: Op
         )
 
     whole = whole_models(inputs) if format.name in OF_WHOLE_MODELS else inputs
-    graph = merged([one(path) for path in whole], "an input")
+    graph = merged(paired([one(path) for path in whole]), "an input")
     if kept:
         note_stored_quantized(graph)
     return graph
@@ -236,6 +253,10 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
             part = dataclasses.replace(part, files=[dataclasses.replace(part.files[0], name=output.name)])
         parts: tuple[Part, ...] = ()
         files = list(part.files)
+        if graph.mmproj is not None and format.name == "gguf":
+            other, own = _mmproj_part(graph.mmproj, f"{PREFIX}{stem}", format, options)
+            parts, casts.audits, files = (part, other), [*casts.audits, *own.audits], [*files, *other.files]
+            graph.notes += [note for note in other.graph.notes if note not in graph.notes]
     else:
         if not beside:
             several = f"the model has {counted(len(sources), 'graph')}, each of which is a file: {', '.join(sources)}"
@@ -337,6 +358,22 @@ def _part(
     held = dataclasses.replace(graph, attachments={} if beside else graph.attachments)
     assert format.layout is not None
     return Part(graph, variant.placed(format.layout(held, writing))), casts
+
+
+def _mmproj_part(graph: Graph, stem: str, format: Format, options: Options) -> tuple[Part, Cast]:
+    """What is written of the encoder and the projector of a model, next to its language model."""
+    made = _copied(graph)
+    casts = cast_mmproj(made, options.dtype, options)
+    name_file_type(made)
+    assert format.layout is not None
+    return Part(made, format.layout(made, WriteOptions(stem))), casts
+
+
+def cast_mmproj(graph: Graph, dtype: str | None, options: Options) -> Cast:
+    """Give the weights of an encoder and a projector a dtype, except those that llama.cpp takes in f32 alone."""
+    casts = Cast(dtype, (*options.tensor_types, *full_precision(graph)), options.nan, StoredTensor.dequantize)
+    casts.run(graph)
+    return casts
 
 
 def _copied(graph: Graph) -> Graph:

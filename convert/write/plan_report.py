@@ -31,9 +31,9 @@ def show_report(report: Report, plan: Plan, following: Sequence[str] | None = No
         kept = f"kept {human_size(report.kept)} of {human_size(report.nbytes)}" if report.kept else "nothing to keep"
         current().say(f" resumed  {kept} of the interrupted run")
     seconds = sum(report.seconds.values())
-    where = (
-        report.outputs[0] if len(report.outputs) == 1 else f"{counted(len(report.outputs), 'file')} in {plan.folder}"
-    )
+    one = report.outputs[0] if plan.mmproj is None else f"{plan.target}, {plan.mmproj}"
+    several = len(report.outputs) > 1 and plan.mmproj is None
+    where = f"{counted(len(report.outputs), 'file')} in {plan.folder}" if several else one
     if report.verified:
         level = "every byte" if plan.options.verify == "full" else "samples"
         lost = (

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import FormatError
-from ...runtime.contract.architecture import Architecture, Config, Key, Weight
+from ...runtime.contract.architecture import Architecture, Config, Key, Stored, Weight
 from ...runtime.contract.hyperparameter import SIZE, Integer, flag
+from ...runtime.contract.mmproj import Mmproj
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
@@ -21,7 +22,11 @@ from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepa
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, PromptModel, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.language_part import LANGUAGE_MODEL
+from ..schema.mmproj.keys import exact_gelu, vision_keys
+from ..schema.mmproj.siglip import PooledTokens, pooled_preparation
+from ..schema.mmproj.vit import vit_weights
 from ..schema.network_hyperparameters import Stated
+from ..schema.weight_layout import Plus
 
 NORM, PROJECTION = "multi_modal_projector.mm_soft_emb_norm.weight", "multi_modal_projector.mm_input_projection_weight"
 
@@ -37,7 +42,7 @@ def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTen
     size = rows // side
     planes = net.Reshape(net.Transpose(x, perm=[0, 2, 1]), [0, 0, rows, columns])
     y = net.Reshape(net.AveragePool(planes, kernel_shape=[size, size], strides=[size, size]), [0, 0, -1])
-    scale = net.Add(net.vector("projector.norm.weight"), 1.0)
+    scale = net.vector("projector.norm.weight")
     y = net.RMSNormalization(net.Transpose(y, perm=[0, 2, 1]), scale, epsilon=config.values["vision.eps"])
     net.output("image_features", net.MatMul(y, net.matrix("projector.weight")))
 
@@ -65,6 +70,21 @@ RULES = PromptRules(
     groups=groups,
     further=("token_type_ids",),
 )
+MMPROJ = Mmproj(
+    "gemma3",
+    (*vision_keys("gemma3"), PooledTokens()),
+    (
+        *vit_weights("vision.norm"),
+        Weight("projector.norm.weight", gguf="mm.soft_emb_norm.weight", shape=("vision.hidden",)),
+        Weight("projector.weight", gguf="mm.input_projection.weight", shape=("vision.hidden", "text.hidden")),
+    ),
+    kind=lambda config, weights: "siglip_vision_model",
+    preparation=pooled_preparation,
+    stated=lambda config, weights: {"vision.pooled": False},
+    tokens={"image_token": "<image_soft_token>", "image_begin": "<start_of_image>", "image_end": "<end_of_image>"},
+    approximated=exact_gelu,
+    left_out=("vision.attn_pool",),
+)
 ARCHITECTURES = (
     Architecture(
         "gemma3_multimodal",
@@ -80,12 +100,17 @@ ARCHITECTURES = (
             Key("text.token_groups", (), (), True, flag),
         ),
         (
-            Weight("projector.norm.weight", (NORM, f"model.{NORM}"), (), ("vision.hidden",)),
+            Weight(
+                "projector.norm.weight",
+                tuple(Stored((name,), Plus(1.0)) for name in (NORM, f"model.{NORM}")),
+                shape=("vision.hidden",),
+            ),
             Weight("projector.weight", (PROJECTION, f"model.{PROJECTION}"), (), ("vision.hidden", "text.hidden")),
         ),
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
         wide_activations=True,
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
+        mmproj=(MMPROJ,),
     ),
 )

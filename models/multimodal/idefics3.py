@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.contract.architecture import Architecture, Below, Config, Key, Part, Weight
 from ...runtime.contract.hyperparameter import SIZE, Integer
+from ...runtime.contract.mmproj import Mmproj
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
@@ -19,7 +20,10 @@ from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimo
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, Modality, PromptRules, Run, flattened
 from ..pipelines.multimodal.prompts.tiled_pictures import tiled_pictures
 from ..schema.clip.vision_part import VISION
-from ..schema.language_part import LANGUAGE_MODEL
+from ..schema.language_part import language_model_below
+from ..schema.mmproj.keys import exact_gelu, vision_keys
+from ..schema.mmproj.siglip import FACTOR, LongestEdge, tiled_preparation
+from ..schema.mmproj.vit import vit_weights
 from ..schema.network_hyperparameters import Stated
 
 MASK, PROJECTION = "pixel_attention_mask", "connector.modality_projection.proj.weight"
@@ -54,6 +58,26 @@ def encoded(run: Run, config: Config, arrays: Arrays) -> dict[str, np.ndarray]:
 
 
 RULES = PromptRules((Modality(arrays=("pixel_values", MASK), encode=encoded),), tiled_pictures)
+
+
+def mmproj(kind: str) -> Mmproj:
+    """llama.cpp's file of a family; files with this projector are read as SmolVLM's, which compute the same."""
+    return Mmproj(
+        "idefics3",
+        (*vision_keys("idefics3"), LongestEdge(), Key("fold", (), FACTOR, 2, Integer(1, 64))),
+        (
+            *vit_weights("vision.norm"),
+            Weight("projector.weight", gguf="mm.model.fc.weight", shape=("text.hidden", "fold*fold*vision.hidden")),
+        ),
+        kind=lambda config, weights: f"{kind}_vision",
+        preparation=tiled_preparation,
+        tokens={"image_token": "<image>"},
+        approximated=exact_gelu,
+        left_out=("vision.attn_pool",),
+        reads=kind == "smolvlm",
+    )
+
+
 ARCHITECTURES = tuple(
     Architecture(
         kind,
@@ -79,8 +103,9 @@ ARCHITECTURES = tuple(
                 "vision_config",
                 (Below("model.vision_model.", "vision_model."), Below("vision_model.", "vision_model.")),
             ),
-            TEXT: LANGUAGE_MODEL,
+            TEXT: language_model_below("model.text_model."),
         },
+        mmproj=(mmproj(kind),),
     )
     for kind, title, cls in (("idefics3", "Idefics3", "Idefics3"), ("smolvlm", "SmolVLM", "SmolVLM"))
 )

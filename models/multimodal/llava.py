@@ -8,6 +8,7 @@ from typing import Any
 
 from ...runtime.contract.architecture import Architecture, Config, Key
 from ...runtime.contract.hyperparameter import SIZE, Choice, Integer
+from ...runtime.contract.mmproj import Mmproj
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
@@ -21,6 +22,10 @@ from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, 
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.hyperparameters import act, matrix
 from ..schema.language_part import LANGUAGE_MODEL
+from ..schema.mmproj.keys import EPS, SIDE, Activation, Fixed, exact_gelu, vision_keys
+from ..schema.mmproj.llava import FeatureLayer, approximated, kind, misfit, post_norm, preparation, stated
+from ..schema.mmproj.pixtral import pixtral_misfit, pixtral_preparation, pixtral_stated, pixtral_weights
+from ..schema.mmproj.vit import pair, vit_weights
 from ..schema.network_hyperparameters import Stated
 
 PROJECTOR, HIDDEN = "multi_modal_projector", "text.hidden"
@@ -52,6 +57,38 @@ def expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[st
 RULES = PromptRules(
     (Modality(arrays=("pixel_values", SIZES), encode=encoded_by_size),), processor=MarkedPictures(expanded)
 )
+LLAVA = Mmproj(
+    "mlp",
+    (*vision_keys("mlp"), FeatureLayer(), Fixed("llava", "has_llava_projector", True)),
+    (*vit_weights(), *pair("projector.linear_1", "mm.0"), *pair("projector.linear_2", "mm.2")),
+    kind=kind,
+    preparation=preparation,
+    stated=stated,
+    tokens={"image_token": "<image>"},
+    misfit=misfit,
+    approximated=approximated,
+    left_out=("vision.fc_norm", "vision.norm.", "vision.attn_pool", "vision.visual_projection"),
+    accepts=lambda config: config.values.get("vision.model_type") != PIXTRAL,
+    filled=post_norm,
+)
+PIXTRAL_FILE = Mmproj(
+    "pixtral",
+    vision_keys(
+        "pixtral",
+        Key("vision.image_size", (), "vision.image_size", kind=SIDE),
+        Activation("gelu"),
+        Fixed("eps", EPS, 1e-5),
+    ),
+    (*pixtral_weights(), *pair("projector.linear_1", "mm.1"), *pair("projector.linear_2", "mm.2")),
+    kind=lambda config, weights: PIXTRAL,
+    preparation=pixtral_preparation,
+    stated=pixtral_stated,
+    tokens={"image_token": "[IMG]"},
+    misfit=pixtral_misfit,
+    approximated=exact_gelu,
+    accepts=lambda config: config.values.get("vision.model_type") == PIXTRAL,
+    token_rows={"v.token_embd.img_break": "[IMG_BREAK]"},
+)
 ARCHITECTURES = (
     Architecture(
         "llava",
@@ -78,5 +115,6 @@ ARCHITECTURES = (
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
+        mmproj=(LLAVA, PIXTRAL_FILE),
     ),
 )

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...runtime.contract.architecture import Architecture, Config
+from ...runtime.contract.architecture import Architecture, Config, Weight
+from ...runtime.contract.mmproj import Mmproj
 from ...runtime.contract.part_graph import add_part
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -15,9 +16,29 @@ from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimo
 from ..pipelines.multimodal.prompts.patch_pictures import PatchRules, patch_pictures
 from ..pipelines.multimodal.prompts.patch_positions import GRID, encoded_by_grid, grid_positions
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Modality, PromptRules
+from ..schema.mmproj.keys import Fixed
+from ..schema.mmproj.patches import (
+    TOKENS,
+    DeepstackLayers,
+    PositionGrid,
+    WindowPattern,
+    deepstack_sections,
+    patch_preparation,
+    qwen3_preparation,
+    qwen_keys,
+    qwen_weights,
+    sections,
+    stated_axes,
+    taken_sizes,
+    two_frames,
+    windowed,
+)
+from ..schema.mmproj.vit import pair
 from ..schema.network_hyperparameters import Stated
 from ..schema.patches.parts import VISION, language_model, vision_keys, visual
 from ..schema.rope.multimodal_rope import MultimodalRope
+
+STACKED = "vision.deepstack_layers"
 
 
 def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
@@ -35,7 +56,65 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     config.values["text.deepstack"] = len(config.values.get("vision.deepstack") or ())
 
 
-def _architecture(kind: str, title: str, cls: str, rope: MultimodalRope, rules: PatchRules) -> Architecture:
+PLAIN, INTERLEAVED = MultimodalRope((16, 24, 24)), MultimodalRope((24, 20, 20), interleaved=True)
+SIZE = Fixed("vision.image_size", "vision.image_size", 560)
+"""A size of pictures that llama.cpp warms up with."""
+QWEN2 = Mmproj(
+    "qwen2vl_merger",
+    qwen_keys("qwen2vl_merger", SIZE),
+    qwen_weights("vision.merger.norm"),
+    kind=lambda config, weights: "qwen2_vl_vision",
+    preparation=patch_preparation,
+    stated=taken_sizes,
+    tokens=TOKENS,
+    text="qwen2vl",
+    text_type="qwen2_vl_text",
+    text_keys=sections,
+    text_values=lambda source: stated_axes(source, PLAIN),
+    misfit=two_frames,
+)
+QWEN2_5 = Mmproj(
+    "qwen2.5vl_merger",
+    qwen_keys("qwen2.5vl_merger", SIZE, WindowPattern()),
+    qwen_weights("vision.merger.norm", gated=True),
+    kind=lambda config, weights: "qwen2_5_vl_vision",
+    preparation=patch_preparation,
+    stated=taken_sizes,
+    tokens=TOKENS,
+    text="qwen2vl",
+    text_type="qwen2_5_vl_text",
+    text_keys=sections,
+    text_values=lambda source: stated_axes(source, PLAIN),
+    misfit=windowed,
+)
+QWEN3 = Mmproj(
+    "qwen3vl_merger",
+    qwen_keys("qwen3vl_merger", PositionGrid(), DeepstackLayers()),
+    (
+        Weight("vision.positions.weight", gguf="v.position_embd.weight"),
+        *qwen_weights("vision.merger.norm", fused=True),
+        *(
+            row
+            for own, theirs in (("norm", "norm"), ("up", "fc1"), ("down", "fc2"))
+            for row in pair(f"vision.deepstack.{{i}}.{own}", f"v.deepstack.{{i}}.{theirs}", layers=STACKED)
+        ),
+    ),
+    kind=lambda config, weights: "qwen3_vl_vision",
+    preparation=qwen3_preparation,
+    stated=taken_sizes,
+    tokens=TOKENS,
+    text="qwen3vl",
+    text_type="qwen3_vl_text",
+    text_keys=deepstack_sections,
+    text_values=lambda source: stated_axes(source, INTERLEAVED),
+    misfit=two_frames,
+    renumbered={"v.deepstack.": "vision.deepstack"},
+)
+
+
+def _architecture(
+    kind: str, title: str, cls: str, rope: MultimodalRope, rules: PatchRules, mmproj: Mmproj
+) -> Architecture:
     processor = patch_pictures(rules, "<|vision_start|>", "<|vision_end|>")
     prompts = PromptRules((Modality(arrays=("pixel_values", GRID), encode=encoded_by_grid),), processor, grid_positions)
     return Architecture(
@@ -48,14 +127,13 @@ def _architecture(kind: str, title: str, cls: str, rope: MultimodalRope, rules: 
         (multimodal_task({VISION_ENCODER: vision_encoder}, prompts), TEXT_FEATURES),
         accepts=writes_text,
         settle=settle,
+        mmproj=(mmproj,),
         parts={VISION: visual(f"{kind}_vision"), TEXT: language_model(None if rope.interleaved else f"{kind}_text")},
     )
 
 
 ARCHITECTURES = (
-    _architecture("qwen2_vl", "Qwen2-VL", "Qwen2VL", MultimodalRope((16, 24, 24)), PatchRules()),
-    _architecture("qwen2_5_vl", "Qwen2.5-VL", "Qwen2_5_VL", MultimodalRope((16, 24, 24)), PatchRules()),
-    _architecture(
-        "qwen3_vl", "Qwen3-VL", "Qwen3VL", MultimodalRope((24, 20, 20), interleaved=True), PatchRules(patch=16)
-    ),
+    _architecture("qwen2_vl", "Qwen2-VL", "Qwen2VL", PLAIN, PatchRules(), QWEN2),
+    _architecture("qwen2_5_vl", "Qwen2.5-VL", "Qwen2_5_VL", PLAIN, PatchRules(), QWEN2_5),
+    _architecture("qwen3_vl", "Qwen3-VL", "Qwen3VL", INTERLEAVED, PatchRules(patch=16), QWEN3),
 )

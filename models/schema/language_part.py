@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...runtime.contract.architecture import Below, Part
 
 PREFIXES = (
@@ -23,3 +25,10 @@ LANGUAGE_MODEL = Part(
     ),
 )
 """Its configuration is an object of config.json, and names its architecture."""
+
+
+def language_model_below(prefix: str) -> Part:
+    """The language model, whose weights are written below one of `PREFIXES`."""
+    first = Below(prefix, "model.")
+    others = tuple(below for below in LANGUAGE_MODEL.weights if below != first)
+    return replace(LANGUAGE_MODEL, weights=(first, *others))

@@ -19,6 +19,7 @@ from ..base.errors import FormatError
 from ..ir.graph import Graph
 from ..tensor.stored_tensor import StoredTensor
 from .hyperparameter import SIZE, Kind, ParameterError, checked
+from .mmproj import Mmproj
 
 HF, GGUF, GRAPH = "hf", "gguf", "graph"
 """The naming conventions: Hugging Face (config.json and module paths), llama.cpp, and the architecture's own, which
@@ -450,6 +451,7 @@ class Architecture:
             holds; made of the folder that was opened.
         parts: models that it is made of, by name. `keys`, `weights` and `tasks` are those of the whole alone where a
             family declares it; a registered architecture has those of its parts too, as far as no file decides them.
+        mmproj: how llama.cpp stores models of several parts in two files, for each of its projectors.
     """
 
     name: str
@@ -472,6 +474,7 @@ class Architecture:
     nested_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     folder_files: Callable[[Graph], dict[str, Any]] | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)
+    mmproj: tuple[Mmproj, ...] = ()
 
     def task(self, name: str | None = None) -> Task:
         """The task of a name or alias, the first one for None. KeyError where the architecture does not have it."""

@@ -164,6 +164,8 @@ class Graph:
         carried: what the file says beyond this, by the format's own names.
         parts: the graphs of a model that has a file for each, by the files' names without suffix. The model has no
             nodes then, and the weights of all, called ``PART/NAME``.
+        mmproj: the encoders and the projector of a multimodal model whose other weights these are, as llama.cpp has
+            them in a file of their own; None for other models.
     """
 
     weights: dict[str, StoredTensor] = field(default_factory=dict)
@@ -187,6 +189,7 @@ class Graph:
     external_files: list[str] = field(default_factory=list)
     carried: dict[str, Any] | None = None
     parts: dict[str, Graph] = field(default_factory=dict)
+    mmproj: Graph | None = None
     _fresh: dict[str, int] = field(default_factory=dict, repr=False)
 
     def fresh(self, stem: str) -> str:

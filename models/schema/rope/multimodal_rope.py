@@ -3,7 +3,7 @@ row and the column of a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....runtime.base.dataclass import dataclass
@@ -40,10 +40,11 @@ class MultimodalRope:
                 path = ".".join(filter(None, (place, key, KEY)))
                 stated = value_at(source, path) if names == HF else source.get(path)
                 if stated is not None:
-                    return self._axes(checked(path, stated, SECTIONS))
-        return self._axes(self.sections)
+                    return self.axes(checked(path, stated, SECTIONS))
+        return self.axes(self.sections)
 
-    def _axes(self, sections: tuple[int, ...]) -> list[int]:
+    def axes(self, sections: Sequence[int]) -> list[int]:
+        """The axis of each pair."""
         if not self.interleaved:
             return [axis for axis, count in enumerate(sections) for _ in range(count)]
         found = [0] * sum(sections)

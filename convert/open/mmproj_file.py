@@ -1,0 +1,79 @@
+"""llama.cpp's file of an encoder and a projector (mmproj) next to that of the language model."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ...runtime.base.errors import UsageError
+from ...runtime.contract.mmproj import CLIP
+from ...runtime.ir.graph import Graph
+from . import model_directory
+
+PREFIX, SUFFIX = "mmproj-", ".gguf"
+ARCHITECTURE = "general.architecture"
+WIDTHS = ("clip.vision.projection_dim", "clip.audio.projection_dim")
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
+_TYPES = ("f16", "bf16", "f32", "q8_0")
+"""Ends of the names of variants of one file, the preferred one first."""
+
+
+def is_mmproj(graph: Graph) -> bool:
+    """Whether a graph is such a file."""
+    return graph.metadata.get(ARCHITECTURE) == CLIP
+
+
+def add_mmproj(graph: Graph, path: Path, read: Callable[[Path], Graph]) -> None:
+    """Give a language model from a GGUF file the `Graph.mmproj` of its folder: ``mmproj-NAME.gguf`` for ``NAME.gguf``,
+    or else the only one there if its features have the width of the model's embeddings.
+
+    Args:
+        path: the file, or the folder of the only model.
+    """
+    if graph.format != "gguf" or graph.mmproj is not None or ARCHITECTURE not in graph.metadata or is_mmproj(graph):
+        return
+    file = Path(graph.files[0]) if path.is_dir() else path
+    own = _SHARD.sub("", file.name.removesuffix(SUFFIX))
+    names = [name for name in model_directory.listed(file.parent) if model_directory.is_mmproj_name(name)]
+    same = f"{PREFIX}{own}{SUFFIX}"
+    chosen = same if same in names else _only(names)
+    if chosen is None or not os.path.isfile(file.parent / chosen):
+        return
+    found = read(file.parent / chosen)
+    if not is_mmproj(found) or (chosen != same and not _fits(graph, found)):
+        return
+    graph.mmproj = found
+    graph.event("W-GGUF-MMPROJ", f"read with {chosen}, its encoder and projector")
+
+
+def paired(graphs: Sequence[Graph]) -> list[Graph]:
+    """Inputs of which one is an encoder's file and another one the language model's as one model; others as they are.
+    UsageError for several encoders' files."""
+    encoders = [graph for graph in graphs if is_mmproj(graph)]
+    others = [graph for graph in graphs if not is_mmproj(graph)]
+    if not encoders or not others:
+        return list(graphs)
+    if len(encoders) > 1 or len(others) > 1 or others[0].format != "gguf":
+        why = "a language model's GGUF file and one mmproj file make up a model"
+        raise UsageError("E-MMPROJ-INPUTS", encoders[-1].files[0], why, hint="Name these two files")
+    others[0].mmproj = encoders[0]
+    return others
+
+
+def _only(names: Sequence[str]) -> str | None:
+    """The only file of those, or the preferred one of the variants of one."""
+    stems = {re.sub(rf"[.-]?({'|'.join(_TYPES)})\Z", "", name.lower().removesuffix(SUFFIX)): name for name in names}
+    if len(stems) != 1:
+        return None
+    return min(names, key=lambda name: next(
+        (rank for rank, kind in enumerate(_TYPES) if re.search(rf"[.-]{kind}\.", name.lower())), len(_TYPES)
+    ))  # fmt: skip
+
+
+def _fits(graph: Graph, found: Graph) -> bool:
+    """Whether features of the encoder have the width of the language model's embeddings."""
+    width = graph.metadata.get(f"{graph.metadata[ARCHITECTURE]}.embedding_length")
+    stated = next((found.metadata[key] for key in WIDTHS if key in found.metadata), None)
+    return width is not None and width == stated

@@ -1,0 +1,1 @@
+"""Rows of llama.cpp's files of encoders and projectors (mmproj) that several families share."""
