@@ -65,7 +65,8 @@ def _normed(config: Config, i: int) -> bool:
 def _block(stack: str, layers: str, *, conditioned: bool = True) -> tuple[Weight, ...]:
     """Rows of the layers of a stack."""
     name = f"{stack}.{{i}}"
-    attention, every = f"{name}.attention", {"layers": layers}
+    attention = f"{name}.attention"
+    every: dict[str, Any] = {"layers": layers}
     return (
         *fused(tuple(f"{attention}.to_{part}" for part in "qkv"), f"{attention}.qkv", "hidden", bias=False, **every),
         *affine(f"{attention}.to_out.0", f"{attention}.out", "hidden", "hidden", bias=False, **every),
@@ -126,11 +127,13 @@ def _feed_forward(net: Net, x: Value, name: str) -> Value:
 
 
 def _scaled(net: Net, x: Value, scale: Value | None) -> Value:
-    return x if scale is None else net.Mul(x, net.Add(scale, 1.0))
+    y: Value = x if scale is None else net.Mul(x, net.Add(scale, 1.0))
+    return y
 
 
 def _added(net: Net, residual: Value, x: Value, gate: Value | None) -> Value:
-    return net.Add(residual, x if gate is None else net.Mul(net.Tanh(gate), x))
+    y: Value = net.Add(residual, x if gate is None else net.Mul(net.Tanh(gate), x))
+    return y
 
 
 def block(net: Net, x: Value, angles: Angles, name: str, condition: Value | None = None) -> Value:
