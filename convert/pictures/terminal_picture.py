@@ -40,7 +40,9 @@ def shown(picture: Image, how: str, columns: int) -> str:
         how: `KITTY`, `SIXEL` or `BLOCKS`.
         columns: width of the picture in half blocks, at most.
     """
-    return {KITTY: _kitty, SIXEL: _sixel, BLOCKS: lambda each: _blocks(each, columns)}[how](picture)
+    if how == KITTY:
+        return _kitty(picture)
+    return _sixel(picture) if how == SIXEL else _blocks(picture, columns)
 
 
 def _kitty(picture: Image) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.contract.architecture import HF, MODEL, Architecture, Config, Key, Task
+from ...runtime.contract.architecture import HF, MODEL, Architecture, Config, Key, Row, Task
 from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
@@ -31,7 +31,7 @@ from ..schema.diffusion.unet_stages import (
 from ..schema.network_hyperparameters import Stated
 
 CLASS, NAME = "ControlNetModel", "controlnet"
-CONTROLNET_KEYS = (
+CONTROLNET_KEYS: tuple[Row, ...] = (
     Stated("_class_name", CLASS),
     *KEYS,
     Key("picture_channels", "conditioning_channels", default=3, kind=Integer(1, 64)),

@@ -47,6 +47,11 @@ def schedule(options: Config, request: Request, steps: int) -> dict[str, Any]:
     return {"sigmas": np.linspace(1.0, 1 / steps, steps), **dynamic_shift(options, request, steps)}
 
 
+def never(config: Config) -> bool:
+    """Guidance is an input of the denoiser."""
+    return False
+
+
 def patch(config: Config) -> int:
     """Latents along each side of a token."""
     return PATCH
@@ -69,7 +74,7 @@ FOLDER_MODELS = (
             guidance=3.5,
             patch=patch,
             schedule=schedule,
-            guided=False,
+            guided=never,
             unbatched=("txt_ids", "img_ids"),
             pack=pack,
             unpack=unpack,

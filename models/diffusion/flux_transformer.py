@@ -178,9 +178,9 @@ def single_block(net: Net, x: Value, condition: Value, angles: Angles, i: int) -
     name, width = f"single_transformer_blocks.{i}", net.config.heads * net.config.head_dim
     shift, scale, gate = modulation(net, condition, f"{name}.norm.linear", 3)
     y = modulated(net, plain_norm(net, x, width), shift, scale)
-    qkv = _projected(net, y, tuple(f"{name}.attn.to_{part}" for part in "qkv"), f"{name}.attn.norm")
+    q, k, v = _projected(net, y, tuple(f"{name}.attn.to_{part}" for part in "qkv"), f"{name}.attn.norm")
     inner = net.Gelu(linear(net, y, f"{name}.proj_mlp"), approximate="tanh")
-    both = net.Concat(_attended(net, *qkv, angles), inner, axis=-1)
+    both = net.Concat(_attended(net, q, k, v, angles), inner, axis=-1)
     return gated(net, x, gate, linear(net, both, f"{name}.proj_out"))
 
 

@@ -15,10 +15,27 @@ CLIP_L = TextEncoder("text_encoder", "tokenizer")
 
 
 def condition(encoded: Sequence[Encoded | None], request: Request, config: Config) -> Inputs:
-    """The hidden states of the text."""
+    """The hidden states of the text, and the scale of guidance for models that were distilled for it."""
     (text,) = encoded
     assert text is not None
-    return {STATES: text.states}
+    return {STATES: text.states, **distilled(request, config)}
+
+
+def distilled(request: Request, config: Config) -> Inputs:
+    """The scale of guidance less 1, as sines and cosines, for latent consistency models (Luo et al. 2023,
+    arXiv:2310.04378)."""
+    width = config["guidance_width"]
+    if width is None:
+        return {}
+    half = width // 2
+    frequencies = np.exp(-np.log(10000.0) / (half - 1) * np.arange(half)).astype(np.float32)
+    angles = np.float32(1000 * (request.guidance - 1)) * frequencies
+    return {"timestep_cond": np.concatenate([np.sin(angles), np.cos(angles)])[None]}
+
+
+def guided(config: Config) -> bool:
+    """Whether the denoiser does not know the scale of guidance."""
+    return config["guidance_width"] is None
 
 
 def xl_condition(encoded: Sequence[Encoded | None], request: Request, config: Config) -> Inputs:
@@ -29,7 +46,12 @@ def xl_condition(encoded: Sequence[Encoded | None], request: Request, config: Co
     assert vector is not None
     size = request.height, request.width
     sizes = np.array([[*size, 0, 0, *size]], np.float32)
-    return {STATES: np.concatenate([each.states for each in present], -1), "text_embeds": vector, "time_ids": sizes}
+    return {
+        STATES: np.concatenate([each.states for each in present], -1),
+        "text_embeds": vector,
+        "time_ids": sizes,
+        **distilled(request, config),
+    }
 
 
 FOLDER_MODELS = (
@@ -44,6 +66,7 @@ FOLDER_MODELS = (
             condition,
             steps=50,
             guidance=7.5,
+            guided=guided,
         )
     ),
     folder_model(
@@ -62,6 +85,7 @@ FOLDER_MODELS = (
             guidance=5.0,
             zero_negative=True,
             kept_in_negative=("time_ids",),
+            guided=guided,
         )
     ),
 )

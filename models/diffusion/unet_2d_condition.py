@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import HF, MODEL, Architecture, Task
+from ...runtime.contract.architecture import HF, MODEL, Architecture, Row, Task
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ..layers.diffusion.residual_block import output_conv
@@ -23,7 +23,7 @@ from ..schema.network_hyperparameters import Stated
 CLASS, NAME = "UNet2DConditionModel", "unet_2d_condition"
 PREDICTION = "out_sample"
 """The output, as Optimum names it: ``sample`` is the input."""
-UNET_KEYS = (Stated("_class_name", CLASS), *KEYS, *UP_KEYS, *refused(*REFUSED))
+UNET_KEYS: tuple[Row, ...] = (Stated("_class_name", CLASS), *KEYS, *UP_KEYS, *refused(*REFUSED))
 
 
 def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:

@@ -27,7 +27,7 @@ def orders(options: Config, steps: int) -> list[int]:
 
 def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
     check_final(options)
-    timesteps, sigmas = multistep_sigmas(options | {"timestep_spacing": "linspace"}, steps)
+    timesteps, sigmas = multistep_sigmas({**options, "timestep_spacing": "linspace"}, steps)
     solver, runs, kind = Solver(options, sigmas), orders(options, steps), options["solver_type"]
     if len(timesteps) < len(runs):
         raise UsageError("E-SCHEDULER", None, f"lambda_min_clipped leaves fewer than {steps} timesteps")

@@ -43,7 +43,8 @@ def split(graph: Graph) -> Graph:
     if naming is None:
         return graph
     path = graph.files[0] if graph.files else None
-    parts, used = {}, set()
+    parts: dict[str, Graph] = {}
+    used: set[str] = set()
     configs: dict[str, Mapping[str, Any]] = {}
     for name, part in naming.parts.items():
         try:

@@ -28,7 +28,9 @@ class PatchDenoiser(Denoiser):
         """The prediction ``sample``, of the shape of the latents. UsageError for latents that do not divide into
         patches, and as `Denoiser`."""
         name = self.graph.inputs[0].name
-        for axis, length in zip(("height", "width"), np.shape(inputs.get(name))[-2:], strict=False):
+        for axis, length in zip(
+            ("height", "width"), np.shape(inputs[name])[-2:] if name in inputs else (), strict=False
+        ):
             if length % self.patch:
                 why = f"the {axis} of {name} is not divisible by {self.patch}"
                 raise UsageError("E-RUN-SHAPE", None, why, found=length)

@@ -87,6 +87,10 @@ def _one(config: Config) -> int:
     return 1
 
 
+def _always(config: Config) -> bool:
+    return True
+
+
 def _plain(options: Config, request: Request, steps: int) -> dict[str, Any]:
     return {}
 
@@ -117,7 +121,8 @@ class TextToImage:
         kept_in_negative: ... except these.
         patch: the number of latents along each axis that the denoiser takes together, from its hyper-parameters.
         schedule: further arguments of trajectories.
-        guided: whether guidance compares the predictions for two prompts; the denoiser of others gets its scale.
+        guided: whether guidance compares the predictions for two prompts, from hyper-parameters of the denoiser; the
+            denoiser of others gets its scale.
         unbatched: inputs of `condition` without a dimension of the batch.
         pack: latents [batch, channels, rows, columns] as the denoiser takes them.
         unpack: its prediction as latents, from the prediction, rows and columns.
@@ -138,7 +143,7 @@ class TextToImage:
     kept_in_negative: tuple[str, ...] = ()
     patch: Callable[[Config], int] = _one
     schedule: Schedule = _plain
-    guided: bool = True
+    guided: Callable[[Config], bool] = _always
     unbatched: tuple[str, ...] = ()
     pack: Callable[[Floats], Floats] = _same
     unpack: Callable[[Floats, int, int], Floats] = _restored

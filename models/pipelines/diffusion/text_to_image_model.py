@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 INDEX = "model_index.json"
 MOST_PIXELS = 2**26
 MOST_PICTURES = 64
+SAMPLE_SIZE = 64
+"""Rows and columns of latents where nothing says them, as of Stable Diffusion 1."""
 PREVIEW = 24
 """Latents along the longer axis of a preview."""
 Report = Callable[[int, int], None]
@@ -89,8 +91,9 @@ class TextToImageModel(TaskModel):
     @property
     def default_size(self) -> tuple[int, int]:
         """Width and height of the pictures that the model was trained on."""
-        latents = self.pipeline.sample_size or int(self._config["sample_size"])
-        return latents * self.factor, latents * self.factor
+        latents = self.pipeline.sample_size or self._config.get("sample_size") or SAMPLE_SIZE
+        rows, columns = latents if isinstance(latents, list) else (latents, latents)
+        return columns * self.factor, rows * self.factor
 
     @property
     def _config(self) -> Mapping[str, Any]:
@@ -118,7 +121,7 @@ class TextToImageModel(TaskModel):
             size: width and height of the picture.
         """
         guidance = self.pipeline.guidance if guidance is None else guidance
-        guided = self.pipeline.guided and guidance > 1
+        guided = self.pipeline.guided(self._config) and guidance > 1
         zeros = negative is None and self.pipeline.zero_negative and self._zeroes_empty()
         texts = [prompt, *([negative or ""] if guided and not zeros else [])]
         encoded = self.prompts(texts)
@@ -129,7 +132,7 @@ class TextToImageModel(TaskModel):
     def conditioned(self, encoded: Sequence[Sequence[Encoded | None]], request: Request) -> Conditioning:
         """What encoded prompts say to the denoiser: the prompt, and the negative one unless it is zeros or not used."""
         found = [self.pipeline.condition(each, request, self._config) for each in encoded]
-        guided = self.pipeline.guided and request.guidance > 1
+        guided = self.pipeline.guided(self._config) and request.guidance > 1
         if guided and len(found) == 1:
             kept = self.pipeline.kept_in_negative
             found.append({name: item if name in kept else np.zeros_like(item) for name, item in found[0].items()})

@@ -59,6 +59,26 @@ def test_other_decoders(tmp_path, options):
     compare(tmp_path, "decoder", options, size=(16, 24), batch=1, tokens=3)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("kind", ["prior", "decoder"])
+def test_weights_of_half_precision(tmp_path, kind, dtype):
+    reference = wuerstchen.saved(tmp_path, kind).to(getattr(torch, dtype))
+    reference.save_pretrained(tmp_path)
+    given = wuerstchen.inputs(kind, {}, size=(16, 24))
+    with torch.no_grad():
+        expected = reference.float()(**{name: torch.from_numpy(item) for name, item in given.items()}).numpy()
+    close(models.load(tmp_path, threads=1, activations="f32")(**given)["sample"], expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_runs_are_the_same_each_time(tmp_path, threads):
+    wuerstchen.saved(tmp_path, "decoder")
+    given = wuerstchen.inputs("decoder", {}, size=(16, 24))
+    first, *others = (models.load(tmp_path, threads=threads)(**given)["sample"] for _ in range(3))
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     "options",
