@@ -377,6 +377,10 @@ def open_input(
         dequantized=dequantized,
         parts=parts or running,
     )
+    if values.get("mmproj") is not None:
+        from ..open.mmproj_file import with_encoder
+
+        graph = with_encoder(graph, open_model(values["mmproj"], read_options(values)))
     if running:
         from ..load.canonical_names import canonical_names
 

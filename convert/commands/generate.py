@@ -55,6 +55,12 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
     type=shared_options.PATH,
     help="Recording that the prompt is about (repeatable; audio-language models).",
 )
+@click.option(
+    "--mmproj",
+    metavar="FILE",
+    type=shared_options.PATH,
+    help="Encoder and projector of a GGUF model (default: mmproj-NAME.gguf in its directory).",
+)
 @click.option("--system", metavar="TEXT", help="System message, with --chat.")
 @click.option(
     "--chat-template",

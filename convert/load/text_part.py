@@ -41,7 +41,7 @@ def text_part(graph: Graph, *, text_only: bool = False) -> Graph:
     stated = None if graph.nodes else configuration(graph)
     nested = _language_model(stated or {})
     whole = _known((stated or {}).get("model_type"), stated)
-    described = whole is not None and bool(whole.gguf or not text_only)
+    described = whole is not None and bool((whole.gguf and not whole.mmproj) or not text_only)
     if stated is None or not isinstance(nested, Mapping) or described:
         return graph
     kind = nested.get("model_type")

@@ -29,7 +29,7 @@ from ...runtime.contract.weight_binding import (
     unbind,
 )
 from ...runtime.ir.graph import Graph
-from ...runtime.tensor.storage import Held
+from ...runtime.tensor.storage import Held, Storage
 from ...runtime.tensor.stored_tensor import StoredTensor
 from .projector import family_of
 
@@ -73,7 +73,11 @@ def joined(graph: Graph) -> Graph:
     bound = bound_to_file(architecture, GRAPH, StatedValues(flattened(config)), own, path)
     values = config_from(bound, HF, config, path)
     complete(bound, values, own)
-    attachments = {**graph.attachments, CONFIG: _json(config), **prepared(file, mmproj, other.config)}
+    attachments: dict[str, Storage] = {
+        **graph.attachments,
+        CONFIG: _json(config),
+        **prepared(file, mmproj, other.config),
+    }
     return dataclasses.replace(
         graph,
         weights=unbind(bound, values, own, HF),
@@ -108,7 +112,7 @@ def encoder(file: Graph, architecture: Architecture, mmproj: Mmproj, width: int)
         weights = bind(own, config, tensors, GGUF, path)
     except FormatError as error:
         if error.code == "E-ARCH-SHAPE" and stated != width:
-            why = f"its features have {counted(stated, 'element')}, those of the language model {width:,}"
+            why = f"its features have {counted(int(stated or 0), 'element')}, those of the language model {width:,}"
             raise FormatError("E-MMPROJ-WIDTH", path, why, hint="Is it the mmproj of this model?") from error
         raise
     config.values |= mmproj.stated(config, weights)

@@ -14,6 +14,8 @@ from . import model_directory
 
 PREFIX, SUFFIX = "mmproj-", ".gguf"
 ARCHITECTURE = "general.architecture"
+BESIDE = "W-GGUF-MMPROJ"
+"""The note of a file that was found in the model's folder."""
 WIDTHS = ("clip.vision.projection_dim", "clip.audio.projection_dim")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\Z")
 _TYPES = ("f16", "bf16", "f32", "q8_0")
@@ -45,7 +47,7 @@ def add_mmproj(graph: Graph, path: Path, read: Callable[[Path], Graph]) -> None:
     if not is_mmproj(found) or (chosen != same and not _fits(graph, found)):
         return
     graph.mmproj = found
-    graph.event("W-GGUF-MMPROJ", f"read with {chosen}, its encoder and projector")
+    graph.event(BESIDE, f"read with {chosen}, its encoder and projector")
 
 
 def paired(graphs: Sequence[Graph]) -> list[Graph]:
@@ -55,11 +57,24 @@ def paired(graphs: Sequence[Graph]) -> list[Graph]:
     others = [graph for graph in graphs if not is_mmproj(graph)]
     if not encoders or not others:
         return list(graphs)
-    if len(encoders) > 1 or len(others) > 1 or others[0].format != "gguf":
-        why = "a language model's GGUF file and one mmproj file make up a model"
-        raise UsageError("E-MMPROJ-INPUTS", encoders[-1].files[0], why, hint="Name these two files")
-    others[0].mmproj = encoders[0]
-    return others
+    if len(encoders) > 1 or len(others) > 1:
+        raise _unfit(encoders[-1])
+    return [with_encoder(others[0], encoders[0])]
+
+
+def with_encoder(graph: Graph, encoder: Graph) -> Graph:
+    """A language model with an encoder's file in place of that of its folder. UsageError for files of other kinds."""
+    if graph.format != "gguf" or is_mmproj(graph) or not is_mmproj(encoder):
+        raise _unfit(encoder)
+    graph.mmproj = encoder
+    graph.notes = [note for note in graph.notes if note.code != BESIDE]
+    return graph
+
+
+def _unfit(encoder: Graph) -> UsageError:
+    path = encoder.files[0] if encoder.files else None
+    why = "a language model's GGUF file and one mmproj file make up a model"
+    return UsageError("E-MMPROJ-INPUTS", path, why, hint="Name these two files")
 
 
 def _only(names: Sequence[str]) -> str | None:

@@ -67,6 +67,12 @@ WEIGHTS = (
 )  # fmt: skip
 
 
+UNPAIRED = (
+    LLAMA3_FACTORS, *EMBED, *ATTN_NORM, *attention(), *MLP_NORM, *GATED, *NORM, *HEAD,
+)  # fmt: skip
+"""Weights whose queries and keys rotate halves in GGUF files, too."""
+
+
 def build(net: Decoder, last: Norm = norm) -> None:
     """Pre-norm layers: attention with rotary embedding, then a gated feed-forward network; `last` changes the hidden
     states behind them."""
@@ -98,9 +104,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 ARCHITECTURES = (
-    Architecture("llama", "Llama, Mistral", ("llama", "mistral", "paddleocr_vl_text"), ("llama",), KEYS, WEIGHTS,
+    Architecture("llama", "Llama, Mistral", ("llama", "mistral"), ("llama",), KEYS, WEIGHTS,
                  decoder_tasks(build),
                  accepts=lambda source: not source.get("llama.expert_count"), settle=settle_llama3,
                  deviations=(ignored_windows,), nested_defaults=NESTED_DEFAULTS,
                  defaults=DEFAULTS),
+    Architecture("paddleocr_text", "PaddleOCR-VL's language model", ("paddleocr_vl_text",), ("paddleocr",), KEYS,
+                 UNPAIRED, decoder_tasks(build), settle=settle_llama3, defaults=DEFAULTS),
 )  # fmt: skip

@@ -29,8 +29,8 @@ from ..schema.mmproj.vit import pair, vit_weights
 from ..schema.network_hyperparameters import Stated
 
 PROJECTOR, HIDDEN = "multi_modal_projector", "text.hidden"
-PIXTRAL = "pixtral"
-"""The `model_type` of an encoder whose pictures have any size."""
+PIXTRAL, SIGLIP = "pixtral", "siglip_vision_model"
+"""The `model_type` of an encoder whose pictures have any size, and of one without a class token."""
 
 
 def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
@@ -50,7 +50,8 @@ def expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[st
     arrays = prepared(model, images)
     height, width = arrays["pixel_values"].shape[2:]
     patch = config.values["vision.patch"]
-    count = (height // patch) * (width // patch) + (config.select == "full")
+    class_tokens = config.select == "full" and config.values.get("vision.model_type") != SIGLIP
+    count = (height // patch) * (width // patch) + class_tokens
     return arrays, [token_text(model, "image_token") * count] * len(images)
 
 
@@ -60,7 +61,7 @@ RULES = PromptRules(
 LLAVA = Mmproj(
     "mlp",
     (*vision_keys("mlp"), FeatureLayer(), Fixed("llava", "has_llava_projector", True)),
-    (*vit_weights(), *pair("projector.linear_1", "mm.0"), *pair("projector.linear_2", "mm.2")),
+    (*vit_weights(), *pair("projector.linear_1", "mm.0"), *pair("projector.linear_2", "mm.2", shape=(HIDDEN, HIDDEN))),
     kind=kind,
     preparation=preparation,
     stated=stated,
@@ -79,7 +80,11 @@ PIXTRAL_FILE = Mmproj(
         Activation("gelu"),
         Fixed("eps", EPS, 1e-5),
     ),
-    (*pixtral_weights(), *pair("projector.linear_1", "mm.1"), *pair("projector.linear_2", "mm.2")),
+    (
+        *pixtral_weights(),
+        *pair("projector.linear_1", "mm.1"),
+        *pair("projector.linear_2", "mm.2", shape=(HIDDEN, HIDDEN)),
+    ),
     kind=lambda config, weights: PIXTRAL,
     preparation=pixtral_preparation,
     stated=pixtral_stated,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...runtime.contract.architecture import Architecture, Config, Weight
+from ...runtime.contract.mmproj import Mmproj
 from ...runtime.contract.part_graph import add_part
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -17,6 +18,14 @@ from ..pipelines.multimodal.prompts.patch_pictures import PatchRules, patch_pict
 from ..pipelines.multimodal.prompts.patch_positions import GRID, encoded_by_grid, grid_positions
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Modality, PromptRules
 from ..schema.hyperparameters import matrix
+from ..schema.mmproj.paddleocr import (
+    paddleocr_keys,
+    paddleocr_misfit,
+    paddleocr_preparation,
+    paddleocr_stated,
+    paddleocr_weights,
+)
+from ..schema.mmproj.patches import sections, stated_axes
 from ..schema.network_hyperparameters import Stated
 from ..schema.patches.parts import VISION, language_model, vision_keys, visual
 from ..schema.rope.multimodal_rope import MultimodalRope
@@ -41,17 +50,32 @@ RULES = PromptRules(
     patch_pictures(PatchRules(frames=1, squares=False), "<|IMAGE_START|>", "<|IMAGE_END|>"),
     grid_positions,
 )
+ROPE = MultimodalRope((16, 24, 24))
+MMPROJ = Mmproj(
+    "paddleocr",
+    paddleocr_keys("paddleocr"),
+    paddleocr_weights(),
+    kind=lambda config, weights: "paddleocr_vl_vision",
+    preparation=paddleocr_preparation,
+    stated=paddleocr_stated,
+    tokens={
+        "image_token": "<|IMAGE_PLACEHOLDER|>",
+        "vision_start": "<|IMAGE_START|>",
+        "vision_end": "<|IMAGE_END|>",
+        "video_token": "<|video_pad|>",
+    },
+    text_type="paddleocr_vl_text",
+    text_keys=sections,
+    text_values=lambda source: stated_axes(source, ROPE),
+    misfit=paddleocr_misfit,
+)
 ARCHITECTURES = (
     Architecture(
         "paddleocr_vl",
         "PaddleOCR-VL",
         ("paddleocr_vl",),
         (),
-        (
-            Stated("architectures", ["PaddleOCRVLForConditionalGeneration"]),
-            *vision_keys(101305),
-            MultimodalRope((16, 24, 24)),
-        ),
+        (Stated("architectures", ["PaddleOCRVLForConditionalGeneration"]), *vision_keys(101305), ROPE),
         (
             *_projector("norm", "pre_norm", "vision.hidden"),
             *_projector("up", "linear_1", SQUARE, SQUARE),
@@ -60,6 +84,7 @@ ARCHITECTURES = (
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
         defaults={"paddleocr_vl": {"image_token_id": 100295, "video_token_id": 100296}},
+        mmproj=(MMPROJ,),
         parts={VISION: visual("paddleocr_vision"), TEXT: language_model("paddleocr_vl_text")},
     ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ...runtime.contract.architecture import Architecture, Below, Config, Key, Part
 from ...runtime.contract.hyperparameter import SIZE
+from ...runtime.contract.mmproj import Mmproj
 from ...runtime.contract.part_graph import add_part
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -19,6 +20,8 @@ from ..pipelines.multimodal.prompts.marked_sounds import sound_prompt
 from ..pipelines.multimodal.prompts.prompt_rules import Modality, PromptRules
 from ..schema.hyperparameters import act, matrix
 from ..schema.language_part import LANGUAGE_MODEL
+from ..schema.mmproj.vit import pair
+from ..schema.mmproj.whisper import audio_keys, stacked, taken_positions, whisper_preparation, whisper_weights
 from ..schema.network_hyperparameters import Stated
 
 AUDIO, ENCODER, HIDDEN = "audio", "audio_encoder", "text.hidden"
@@ -35,6 +38,22 @@ def audio_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTens
 
 
 RULES = PromptRules(modalities=(Modality(ENCODER, (FEATURES,), "audio_token", "recording"),), processor=sound_prompt)
+MMPROJ = Mmproj(
+    "voxtral",
+    audio_keys("voxtral"),
+    (
+        *whisper_weights(),
+        *pair("projector.linear_1", "mm.a.mlp.1"),
+        *pair("projector.linear_2", "mm.a.mlp.2", shape=(HIDDEN, HIDDEN)),
+    ),
+    kind=lambda config, weights: "voxtral_encoder",
+    preparation=whisper_preparation,
+    part=AUDIO,
+    place="audio_config",
+    stated=taken_positions,
+    tokens={"audio_token": "[AUDIO]"},
+    misfit=stacked,
+)
 ARCHITECTURES = (
     Architecture(
         "voxtral",
@@ -57,6 +76,7 @@ ARCHITECTURES = (
             )
         ),
         (multimodal_task({ENCODER: audio_encoder}, RULES, AUDIO_TEXT),),
+        mmproj=(MMPROJ,),
         parts={
             AUDIO: Part(
                 "voxtral_encoder",

@@ -11,7 +11,7 @@ from ....runtime.contract.architecture import GGUF, Config, Key, Row
 from ....runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, REAL, Integer, Listed, checked, flag
 from ....runtime.contract.mmproj import PROJECTOR
 
-SIDE = Integer(1, 1 << 16)
+SIDE, LAYERS = Integer(1, 1 << 16), Integer(1, 1 << 10)
 CHANNELS = 3
 MEAN, STD = "image_mean", "image_std"
 """Names of the channels' means and deviations, by which pictures are normalized; from preprocessor_config.json."""
@@ -84,7 +84,7 @@ def vision_keys(
         Key("vision.patch", (), "vision.patch_size", kind=SIDE),
         Key("vision.hidden", (), "vision.embedding_length", kind=COUNT),
         Key("vision.intermediate", (), "vision.feed_forward_length", kind=COUNT),
-        Key("vision.layers", (), "vision.block_count", kind=COUNT),
+        Key("vision.layers", (), "vision.block_count", kind=LAYERS),
         Key("vision.heads", (), "vision.attention.head_count", kind=COUNT, at_most=("vision.hidden",)),
         eps or Key("vision.eps", (), EPS, kind=NOT_NEGATIVE),
         act or Activation(),

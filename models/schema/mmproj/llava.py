@@ -38,7 +38,9 @@ class FeatureLayer:
 
 def stated(config: Config, weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
     """Hyper-parameters that depend on whether pictures have a class token."""
-    return {"select": "default" if CLASS_TOKEN in weights else "full", "act": "gelu"}
+    if CLASS_TOKEN in weights:
+        return {"select": "default", "act": "gelu"}
+    return {"select": "full", "act": "gelu", "vision.pooled": False}
 
 
 def kind(config: Config, weights: Mapping[str, StoredTensor]) -> str:
@@ -73,12 +75,13 @@ def approximated(config: Config) -> str:
 
 
 def post_norm(weights: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-    """A norm behind the layers that changes nothing: CLIP's encoder has one, which no feature comes from."""
-    like = weights.get("vision.norm_pre.weight")
+    """A norm behind the layers that changes nothing: encoders have one, which no feature comes from."""
+    like = weights.get("vision.patch_embed.proj.bias", weights.get("vision.norm_pre.weight"))
     if like is None:
         return {}
+    name = "vision.fc_norm" if CLASS_TOKEN in weights else "vision.norm"
     arrays = {"weight": np.ones(like.shape, np.float32), "bias": np.zeros(like.shape, np.float32)}
-    return {f"vision.fc_norm.{kind}": StoredTensor.of(array) for kind, array in arrays.items()}
+    return {f"{name}.{kind}": StoredTensor.of(array) for kind, array in arrays.items()}
 
 
 def preparation(config: Config) -> dict[str, Any]:

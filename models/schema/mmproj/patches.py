@@ -16,7 +16,7 @@ from ..weight_layout import JOINED, changed
 from .keys import EPS, SIDE, Fixed, image_processor, vision_keys
 from .llava import OPENAI_MEAN, OPENAI_STD
 from .siglip import HALF
-from .vit import BLOCK, KINDS, LAYERS, pair
+from .vit import BLOCK, HIDDEN, KINDS, LAYERS, pair
 
 FRAMES, CHANNELS = 2, 3
 PIXELS = {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}
@@ -26,6 +26,7 @@ TOKENS = {
     "image_token": "<|image_pad|>", "vision_start": "<|vision_start|>", "vision_end": "<|vision_end|>",
     "vision_token": "<|vision_pad|>", "video_token": "<|video_pad|>",
 }  # fmt: skip
+SQUARE = "vision.merge*vision.merge*vision.hidden"
 AXES, SECTIONS = 3, "rope.dimension_sections"
 NAME = "vision.blocks.{i}."
 
@@ -137,7 +138,7 @@ def qwen_weights(norm: str, *, fused: bool = False, gated: bool = False) -> tupl
         *pair(f"{NAME}mlp.down", f"{BLOCK}ffn_down"),
         *pair(norm, "v.post_ln"),
         *pair("vision.merger.up", "mm.0"),
-        *pair("vision.merger.down", "mm.2"),
+        *pair("vision.merger.down", "mm.2", shape=(HIDDEN, SQUARE)),
     )
 
 

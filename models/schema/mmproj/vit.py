@@ -7,12 +7,23 @@ from ..weight_layout import JOINED, LeadingAxes
 
 KINDS = ("weight", "bias")
 LAYERS, BLOCK = "vision.layers", "v.blk.{i}."
+HIDDEN = "text.hidden"
+"""The width of features and of the language model's embeddings."""
 
 
-def pair(own: str, theirs: str, layout: Layout = SAME, *, layers: str = LAYERS) -> tuple[Weight, Weight]:
-    """The weight and the bias of a module, which a file may lack."""
+def pair(
+    own: str, theirs: str, layout: Layout = SAME, *, layers: str = LAYERS, shape: tuple[str, ...] | None = None
+) -> tuple[Weight, Weight]:
+    """The weight and the bias of a module, which a file may lack; `shape` of the weight, None where that of the whole
+    model's row is enough."""
     first, second = (
-        Weight(f"{own}.{kind}", gguf=Stored((f"{theirs}.{kind}",), layout), optional=True, layers=layers)
+        Weight(
+            f"{own}.{kind}",
+            gguf=Stored((f"{theirs}.{kind}",), layout),
+            shape=None if shape is None else shape[:1] if kind == "bias" else shape,
+            optional=True,
+            layers=layers,
+        )
         for kind in KINDS
     )
     return first, second

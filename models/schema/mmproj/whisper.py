@@ -9,6 +9,7 @@ from ....runtime.contract.architecture import Config, Key, Row, Stored, Weight, 
 from ....runtime.contract.hyperparameter import COUNT, Integer
 from ....runtime.contract.mmproj import PROJECTOR
 from ....runtime.tensor.stored_tensor import StoredTensor
+from .keys import LAYERS as MOST_LAYERS
 from .keys import Fixed
 from .vit import pair
 
@@ -42,7 +43,7 @@ def audio_keys(projector: str) -> tuple[Row, ...]:
         Key("text.hidden", (), "audio.projection_dim", kind=COUNT),
         Key("audio.hidden", (), "audio.embedding_length", kind=COUNT),
         Key("audio.intermediate", (), "audio.feed_forward_length", kind=COUNT),
-        Key("audio.layers", (), "audio.block_count", kind=COUNT),
+        Key("audio.layers", (), "audio.block_count", kind=MOST_LAYERS),
         Key("audio.heads", (), "audio.attention.head_count", kind=COUNT, at_most=("audio.hidden",)),
         Key("audio.bands", (), "audio.num_mel_bins", kind=Integer(1, 1024)),
         Fixed("eps", "audio.attention.layer_norm_epsilon", 1e-5),

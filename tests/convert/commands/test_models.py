@@ -23,7 +23,7 @@ def test_list_is_the_registrys(capsys):
     llama = next(row for row in rows if row["name"] == "llama")
     assert (llama["family"], llama["model_types"], llama["gguf"]) == (
         "models/language/llama.py",
-        ["llama", "mistral", "paddleocr_vl_text"],
+        ["llama", "mistral"],
         ["llama"],
     )
     assert {row["family"] for row in answer(capsys, "models", "list", "qwen")["models"]} == {

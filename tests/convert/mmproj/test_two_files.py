@@ -10,6 +10,9 @@ import pytest
 import torch
 import transformers
 from candle_convert.convert.cli.main import run
+from candle_convert.convert.write import pipeline
+from candle_convert.convert.write import plan as planning
+from candle_convert.convert.write.conversion_options import Options
 from candle_convert.tests.builders import patch_models, vision_language
 from candle_convert.tests.oracles.libllama import NAME
 from candle_convert.tests.oracles.libmtmd import MARKER, Libmtmd
@@ -26,6 +29,7 @@ CASES = {
     "qwen2_vl": ("qwen2vl_merger", QWEN, 64, ""),
     "qwen2_5_vl": ("qwen2.5vl_merger", QWEN, 64, ""),
     "qwen3_vl": ("qwen3vl_merger", QWEN, 64, ""),
+    "paddleocr_vl": ("paddleocr", "<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>", 64, ""),
 }
 """Kind of projector, what stands for a picture in a prompt, a side of pictures that no program resizes, and what
 transformers' processor writes around a picture."""
@@ -74,6 +78,8 @@ def expected(case):
     arrays = {name: torch.from_numpy(np.asarray(array)) for name, array in prompt.arrays.items()}
     if case[0] == "pixtral":
         arrays["image_sizes"] = torch.as_tensor(prompt.arrays["image_sizes"])
+    if case[0] == "paddleocr_vl":
+        arrays["pixel_values"] = arrays["pixel_values"].reshape(-1, 3, 8, 8)
     if case[0] == "smolvlm":
         arrays["pixel_values"] = arrays["pixel_values"][None]
     if "image_grid_thw" in arrays:
@@ -222,7 +228,46 @@ def test_an_mmproj_of_another_model(case, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_as_a_second_input(case, tmp_path):
+def damaged(folder, made, change):
+    """The files of a model whose mmproj file `change` has changed as a graph."""
+    graph = cc.open(folder / "mmproj-m.gguf")
+    change(graph)
+    made.mkdir()
+    pipeline.execute(planning.plan_graph(graph, made / "mmproj-m.gguf", Options()))
+    shutil.copy(folder / "m.gguf", made / "m.gguf")
+    return made / "m.gguf"
+
+
+def test_features_of_another_width(case, tmp_path, capsys):
+    """One line, and nothing written, for a projector of a language model of another width."""
+    if case[0] not in ("llava", "qwen2_vl"):
+        pytest.skip("projectors of two matrices called mm.0 and mm.2")
+
+    def narrow(graph):
+        for name in ("mm.2.weight", "mm.2.bias"):
+            graph.weights[name] = graph.weights[name][:32]
+        graph.metadata["clip.vision.projection_dim"] = np.uint32(32)
+
+    path = damaged(case[2], tmp_path / "narrow", narrow)
+    assert run(["generate", str(path), "-p", "hello"]) != 0
+    assert "E-MMPROJ-WIDTH" in capsys.readouterr().err
+    assert run(["convert", str(path), str(tmp_path / "out"), "--to", "safetensors"]) != 0
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("count", [0, 1 << 30])
+def test_a_number_of_layers_beyond_the_file(case, tmp_path, capsys, count):
+    def change(graph):
+        graph.metadata["clip.vision.block_count"] = np.uint32(count)
+        graph.weights = {name: tensor for name, tensor in graph.weights.items() if not name.startswith("v.blk.")}
+
+    path = damaged(case[2], tmp_path / "deep", change)
+    assert run(["generate", str(path), "-p", "hello"]) != 0
+    assert "clip" in (told := capsys.readouterr().err) or "block_count" in told
+    assert "Traceback" not in told
+
+
+def test_as_a_second_input(case, tmp_path, capsys):
     _, _, folder = case
     for name, place in (("m.gguf", "a"), ("mmproj-m.gguf", "b")):
         (tmp_path / place).mkdir()
@@ -232,3 +277,13 @@ def test_as_a_second_input(case, tmp_path):
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("out", "both"))
     assert one.keys() == other.keys()
     assert json.loads((tmp_path / "out" / "config.json").read_text())["text_config"]
+    picture(CASES[case[0]][2]).save(tmp_path / "p.png")
+    answers = set()
+    given = [str(tmp_path / "a" / "m.gguf"), "--mmproj", str(tmp_path / "b" / "mmproj-m.gguf")]
+    for words in (given, [str(folder / "hf")]):
+        prompt = ["-p", f"{CASES[case[0]][1]}what is this?", "--image", str(tmp_path / "p.png")]
+        assert run(["generate", *words, *prompt, "--temperature", "0", "-n", "4"]) == 0
+        answers.add(capsys.readouterr().out)
+    assert len(answers) == 1
+    assert run(["generate", str(folder / "hf"), "--mmproj", str(folder / "m.gguf"), "-p", "hello"]) != 0
+    assert "E-MMPROJ-INPUTS" in capsys.readouterr().err
