@@ -23,6 +23,7 @@ LIBRARY = pytest.mark.skipif(NAME is None, reason="llama.cpp's library is missin
 QWEN = "<|vision_start|><|image_pad|><|vision_end|>"
 CASES = {
     "llava": ("mlp", "<image>", 32, ""),
+    "llava_siglip": ("mlp", "<image>", 32, ""),
     "gemma3": ("gemma3", "<start_of_image>", 32, "\n\n"),
     "smolvlm": ("idefics3", "<image>", 64, ""),
     "pixtral": ("pixtral", "[IMG]", 32, ""),
@@ -35,6 +36,7 @@ CASES = {
 transformers' processor writes around a picture."""
 RELATIVE = 2e-3
 """llama.cpp multiplies rows in f16 in places."""
+WITHOUT_CLASS_TOKEN = {"vision_feature_select_strategy": "full"}
 BLANK = ("\n\n",) * 40
 """Lines that give a vocabulary the token that SmolVLM has between the rows of a picture."""
 
@@ -45,6 +47,10 @@ def folder_of(family, folder, monkeypatch):
         if "window_size" in vision:  # llama.cpp has windows of 112 pixels alone
             monkeypatch.setitem(patch_models.FAMILIES, family, (name, marks, text, {**vision, "window_size": 112}))
         return patch_models.patch_folder(family, folder)[0]
+    if family == "llava_siglip":
+        family, families = "llava", vision_language.FAMILIES
+        name, mark, text, _, _ = families[family]
+        monkeypatch.setitem(families, family, (name, mark, text, vision_language.SIGLIP, WITHOUT_CLASS_TOKEN))
     monkeypatch.setattr(vision_language, "CORPUS", (*vision_language.CORPUS, *BLANK))
     return vision_language.vision_language_folder(family, folder)[0]
 
@@ -240,7 +246,7 @@ def damaged(folder, made, change):
 
 def test_features_of_another_width(case, tmp_path, capsys):
     """One line, and nothing written, for a projector of a language model of another width."""
-    if case[0] not in ("llava", "qwen2_vl"):
+    if case[0] not in ("llava", "llava_siglip", "qwen2_vl"):
         pytest.skip("projectors of two matrices called mm.0 and mm.2")
 
     def narrow(graph):
