@@ -30,6 +30,9 @@ def colored(text: str, style: str, stream: IO[str]) -> str:
     return f"\x1b[{style}m{text}\x1b[0m"
 
 
+CLEAR_SCREEN = "\x1b[2J\x1b[H"
+
+
 class Output:
     """Where a command's words go.
 
@@ -84,6 +87,12 @@ class Output:
         if not self.json and not self.quiet:
             busy().clear()
             print(colored(printable(text), style, sys.stderr), file=sys.stderr)
+
+    def picture(self, text: str) -> None:
+        """The escape sequences of a picture in place of what a terminal shows; nothing without a terminal."""
+        if not self.json and not self.quiet and sys.stderr.isatty():
+            busy().clear()
+            print(f"{CLEAR_SCREEN}{text}", file=sys.stderr, flush=True)
 
     def next_step(self, *words: str) -> None:
         """The command that uses the result, on standard error."""

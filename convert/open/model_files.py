@@ -107,13 +107,13 @@ def _needed(whole: Architecture) -> set[str]:
 
 
 def _candidates(names: Iterable[str], kind: str | None = None) -> list[Architecture]:
-    """Models with a part that one of the files or folders is called after, of the class `kind` if that is known; other
-    families are not imported."""
+    """Models with a part that one of the files or folders is called after, or of the class `kind` if that is known:
+    models of diffusers always have a class. Other families are not imported."""
     words = [kind] if kind is not None else [stem for stem in dict.fromkeys(map(_named, names)) if len(stem) > 1]
     quoted = [f'"{word}"' for word in words]
     families = [name for name in FOLDER_MODELS.names() if FOLDER_MODELS.contains(name, quoted)]
     found = [each for name in families for each in FOLDER_MODELS.load(name)]
-    return found if kind is None else [each for each in found if kind in each.model_types]
+    return [each for each in found if (kind in each.model_types if kind is not None else not each.model_types)]
 
 
 def _named(name: str) -> str:

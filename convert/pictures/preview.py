@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 INTERVAL = 2.0
 """Seconds between two previews."""
 COLUMNS = 48
-CLEAR = "\x1b[2J\x1b[H"
 
 
 class Preview:
@@ -55,8 +53,5 @@ class Preview:
         if self._path is not None:
             with replacing(self._path, force=True) as file:
                 picture.save(file, "PNG")
-        out = current()
-        if sys.stderr.isatty() and not out.quiet and not out.json:
-            sys.stderr.write(f"{CLEAR}{shown(picture, protocol(), COLUMNS)}\n")
-            sys.stderr.flush()
+        current().picture(shown(picture, protocol(), COLUMNS))
         self._last = time.monotonic()

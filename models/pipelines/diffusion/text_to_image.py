@@ -51,7 +51,7 @@ class Encoded:
 
     Attributes:
         states: hidden states [1, tokens, width].
-        vector: [1, width], None if the encoder has none.
+        vector: [1, width], None if the model does not use it.
     """
 
     states: Floats

@@ -80,6 +80,17 @@ def music(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def drawer(tmp_path_factory):
+    """The directory of a text-to-image model."""
+    pytest.importorskip("diffusers")
+    from candle_convert.tests.builders.text_to_image import stable_diffusion_3
+
+    folder = tmp_path_factory.mktemp("drawer")
+    stable_diffusion_3(folder, t5=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
 def codec(tmp_path_factory):
     """The directory of an audio codec."""
     pytest.importorskip("torch")
@@ -230,6 +241,10 @@ SUCCESS = [
         ["speak", "music", "-p", "a piano", "-o", "piano.wav", "--max-seconds", "0.1"],
         {"outputs": LIST, "seconds": NUMBER, "rate": NUMBER},
     ),
+    (
+        ["draw", "drawer", "-p", "a fox", "-o", "fox.png", "--steps", "1", "--size", "32x32"],
+        {"inputs": LIST, "outputs": LIST, "recipe": TEXT, "warnings": LIST},
+    ),
     (["codec", "encode", "encodec", "tone.wav", "tone.npz", "--codebooks", "2"], {"inputs": LIST, "results": LIST}),
     (["codec", "decode", "encodec", "tone.npz", "again.wav"], {"inputs": LIST, "results": LIST}),
     (["bench", "net.onnx", "--runs", "1"], {"engines": LIST}),
@@ -284,12 +299,13 @@ def schema(words, properties):
 
 
 @pytest.mark.parametrize(("words", "properties"), SUCCESS, ids=[" ".join(words) for words, _ in SUCCESS])
-def test_json_of_success(folder, classifier, vision, speech, music, codec, capsys, words, properties):
+def test_json_of_success(folder, classifier, vision, speech, music, codec, drawer, capsys, words, properties):
     (folder / "classes").symlink_to(classifier)
     (folder / "vision").symlink_to(vision)
     (folder / "speech").symlink_to(speech)
     (folder / "music").symlink_to(music)
     (folder / "encodec").symlink_to(codec)
+    (folder / "drawer").symlink_to(drawer)
     if words[0] in ("transcribe", "codec"):
         write_sound("tone.wav", np.sin(np.arange(16000) / 9), 16000)
     if words[:2] == ["codec", "decode"]:
