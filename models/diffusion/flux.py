@@ -44,7 +44,7 @@ def unpack(tokens: Floats, rows: int, columns: int) -> Floats:
 
 def schedule(options: Config, request: Request, steps: int) -> dict[str, Any]:
     """Even sigmas down to one step above zero, shifted by the number of tokens."""
-    return {"sigmas": np.linspace(1.0, 1 / steps, steps), **dynamic_shift(options, request, steps)}
+    return {"even_steps": True, **dynamic_shift(options, request, steps)}
 
 
 def never(config: Config) -> bool:

@@ -33,9 +33,9 @@ def _levels(options: Config, steps: int, mu: float | None) -> Array:
         UsageError: without `mu` for dynamic shifting, and for sigmas that are not positive numbers.
     """
     dynamic, shift = options["use_dynamic_shifting"], options["shift"]
-    ends = np.array([1, 1 / options["num_train_timesteps"]])
+    ends = np.array([1, 1 / (steps if options["even_steps"] else options["num_train_timesteps"])])
     if not dynamic:
-        ends = _shifted(ends, shift)
+        ends = ends if options["even_steps"] else _shifted(ends, shift)
     elif mu is None:
         raise UsageError("E-SCHEDULER", None, "dynamic shifting needs mu", hint="Pass mu, of the picture's size.")
     else:
@@ -74,4 +74,5 @@ SCHEDULER = Rule(
     },
     {"time_shift_type": ("exponential", "linear")},
     _trajectory,
+    {"even_steps": False},
 )

@@ -139,7 +139,8 @@ class Scheduler:
 
         Args:
             mu: shifts sigmas dynamically.
-            settings: such as DDIM's ``eta``, the part of DDPM's noise that each step adds.
+            settings: such as DDIM's ``eta``, the part of DDPM's noise that each step adds, and ``even_steps`` of flow
+                matching, whether sigmas fall from 1 to 1 / steps before they are shifted, as FLUX's do.
 
         Raises:
             UsageError: unless 1 <= steps <= num_train_timesteps and mu is finite, and for settings that the rule does

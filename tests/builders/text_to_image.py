@@ -6,6 +6,11 @@ import torch
 import transformers
 from candle_convert.tests.builders.trained_tokenizers import corpus
 
+PUBLISHED = {
+    "DDIMScheduler": {"clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1},
+    "PNDMScheduler": {"skip_prk_steps": True, "set_alpha_to_one": False, "steps_offset": 1},
+}
+"""What the scheduler_config.json of Stable Diffusion 1 states besides the betas."""
 BEGIN, END = "<|startoftext|>", "<|endoftext|>"
 
 
@@ -117,6 +122,60 @@ def stable_diffusion_3(folder, *, t5=True, sample_size=16):
         vae=autoencoder(16, **latents),
         text_encoder=encoders[0], tokenizer=tokenizers[0], text_encoder_2=encoders[1], tokenizer_2=tokenizers[1],
         text_encoder_3=t5_encoder(third, 48) if t5 else None, tokenizer_3=third,
+    )  # fmt: skip
+    return saved(made, folder)
+
+
+def stable_diffusion(folder, *, xl=False, scheduler="DDIMScheduler", **settings):
+    """A folder of Stable Diffusion 1 or XL, and the pipeline of diffusers."""
+    import diffusers
+
+    first = clip_tokenizer(folder / "tokenizer")
+    second = clip_tokenizer(folder / "tokenizer_2", "!") if xl else None
+    known = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", **PUBLISHED.get(scheduler, {})}
+    shared = {
+        "tokenizer": first,
+        "text_encoder": clip_encoder(first, 16, projection=False),
+        "vae": autoencoder(4, scaling_factor=0.18215),
+        "scheduler": getattr(diffusers, scheduler)(**known),
+    }
+    unet = {
+        "sample_size": 16, "block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8,
+        "cross_attention_dim": 40 if xl else 16, "attention_head_dim": 4,
+        "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
+        "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"), **settings,
+    }  # fmt: skip
+    if not xl:
+        made = diffusers.StableDiffusionPipeline(
+            unet=telling(diffusers.UNet2DConditionModel(**unet)).eval(), safety_checker=None, feature_extractor=None,
+            requires_safety_checker=False, **shared,
+        )  # fmt: skip
+        return saved(made, folder)
+    sizes = {"addition_embed_type": "text_time", "addition_time_embed_dim": 8}
+    sizes["projection_class_embeddings_input_dim"] = 8 * 6 + 24
+    made = diffusers.StableDiffusionXLPipeline(
+        unet=telling(diffusers.UNet2DConditionModel(**unet, **sizes)).eval(), tokenizer_2=second,
+        text_encoder_2=clip_encoder(second, 24, projection=True, act="gelu"), add_watermarker=False, **shared,
+    )  # fmt: skip
+    return saved(made, folder)
+
+
+def flux(folder, *, guidance, dynamic):
+    """A folder of FLUX.1, and the pipeline of diffusers."""
+    import diffusers
+
+    first, second = clip_tokenizer(folder / "tokenizer"), t5_tokenizer(folder / "tokenizer_2")
+    transformer = diffusers.FluxTransformer2DModel(
+        patch_size=1, in_channels=16, num_layers=1, num_single_layers=1, attention_head_dim=16, num_attention_heads=2,
+        joint_attention_dim=24, pooled_projection_dim=16, guidance_embeds=guidance, axes_dims_rope=(4, 6, 6),
+    )  # fmt: skip
+    made = diffusers.FluxPipeline(
+        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=dynamic),
+        vae=autoencoder(
+            4, use_quant_conv=False, use_post_quant_conv=False, scaling_factor=0.3611, shift_factor=0.1159
+        ),
+        text_encoder=clip_encoder(first, 16, projection=False), tokenizer=first,
+        text_encoder_2=t5_encoder(second, 24), tokenizer_2=second, transformer=telling(transformer).eval(),
     )  # fmt: skip
     return saved(made, folder)
 

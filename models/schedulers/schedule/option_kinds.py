@@ -51,6 +51,7 @@ KINDS: Mapping[str, Kind] = {
     "use_dynamic_shifting": flag,
     "lower_order_final": flag,
     "euler_at_final": flag,
+    "even_steps": flag,
     "shift": POSITIVE,
     "flow_shift": POSITIVE,
     "shift_terminal": Real(0, 0.999),

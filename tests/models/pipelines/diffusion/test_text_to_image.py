@@ -5,8 +5,9 @@ import warnings
 import candle_convert as cc
 import numpy as np
 import pytest
+from candle_convert.models.diffusion.flux import pack
 from candle_convert.models.pipelines.diffusion.prompt_encoder import LongPromptWarning
-from candle_convert.tests.builders.text_to_image import stable_diffusion_3
+from candle_convert.tests.builders.text_to_image import flux, stable_diffusion, stable_diffusion_3
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
@@ -54,6 +55,49 @@ def test_pictures_of_diffusers(count, guidance, seed, models):
         assert np.abs(found - expected).max() <= CLOSE * np.abs(expected).max()
     assert drawn.size == (48, 32)
     assert np.abs(np.asarray(drawn) / 255 - picture).max() <= 0.51 / 255 + 1e-4
+
+
+@pytest.mark.parametrize("scheduler", ["DDIMScheduler", "PNDMScheduler", "EulerAncestralDiscreteScheduler"])
+@pytest.mark.parametrize(
+    ("xl", "negative", "guidance"),
+    [(False, NEGATIVE, 7.5), (False, None, 1.0), (True, NEGATIVE, 5.0), (True, None, 5.0)],
+)
+def test_stable_diffusion(xl, negative, guidance, scheduler, tmp_path):
+    pipeline = stable_diffusion(tmp_path, xl=xl, scheduler=scheduler)
+    compare(pipeline, tmp_path, 3, negative=negative, guidance=guidance, steps=4)
+
+
+@pytest.mark.parametrize("guidance", [2.5, 8.0])
+def test_latent_consistency(guidance, tmp_path):
+    pipeline = stable_diffusion(tmp_path, scheduler="LCMScheduler", time_cond_proj_dim=16)
+    compare(pipeline, tmp_path, 5, guidance=guidance, steps=2)
+
+
+@pytest.mark.parametrize(("embedded", "dynamic", "guidance"), [(True, True, 3.5), (False, False, 0.0)])
+def test_flux(embedded, dynamic, guidance, tmp_path):
+    compare(flux(tmp_path, guidance=embedded, dynamic=dynamic), tmp_path, 4, guidance=guidance, steps=3)
+
+
+def compare(pipeline, folder, seed, *, guidance, steps, negative=None):
+    """Draw with a model of diffusers and with ours."""
+    further = {} if negative is None else {"negative_prompt": negative}
+    expected, picture = theirs(
+        pipeline,
+        seed,
+        prompt=PROMPT,
+        guidance_scale=guidance,
+        num_inference_steps=steps,
+        height=32,
+        width=48,
+        **further,
+    )
+    drawn = cc.models.load(folder).draw(
+        PROMPT, negative=negative, guidance=guidance, steps=steps, seed=seed, size=(48, 32)
+    )
+    last = expected[-1].reshape(-1)
+    found = drawn.latents if drawn.latents.shape == expected[-1].shape else pack(drawn.latents)
+    assert np.abs(found.reshape(-1) - last).max() <= 5 * CLOSE * np.abs(last).max()
+    assert np.abs(np.asarray(drawn) / 255 - picture).max() <= 0.51 / 255 + 1e-3
 
 
 def test_a_seed_gives_the_same_bytes(models):
