@@ -28,6 +28,7 @@ from ..inspect import tensor_values
 from ..inspect.content_hash import file_sha256
 from ..inspect.tensor_distance import equal_bytes, share
 from ..open.detect_format import refuse_unwritten
+from ..open.diffusion.single_file import alike
 from ..open.open_model import open_model
 from .error_bound import Blocks, Elements
 from .match_tensors import Pair, comparable, counterparts
@@ -175,7 +176,7 @@ def verify(
     Raises:
         NamesError: the names follow two conventions, and it is not known that both models are of one architecture.
     """
-    left, right = (side if isinstance(side, Graph) else open_model(side, parts=True) for side in (source, made))
+    left, right = alike(*(side if isinstance(side, Graph) else open_model(side, parts=True) for side in (source, made)))
     left, right = comparable(left, right)
     select = select or Select()
     for side in (left, right):

@@ -28,6 +28,7 @@ from ..console.progress import NoProgress, Progress
 from ..inspect import tensor_distance
 from ..inspect.graph_diff import described
 from ..open.detect_format import refuse_unwritten
+from ..open.diffusion.single_file import alike
 from ..open.open_model import open_model
 from .match_tensors import Pair, comparable, counterparts
 
@@ -212,7 +213,9 @@ def diff(
         values: whether values are read and compared, or only names, dtypes and shapes.
         metadata: whether metadata and attached files are compared.
     """
-    left, right = (side if isinstance(side, Graph) else open_model(side, upgraded=False, parts=True) for side in (a, b))
+    left, right = alike(
+        *(side if isinstance(side, Graph) else open_model(side, upgraded=False, parts=True) for side in (a, b))
+    )
     left, right = comparable(left, right)
     for side in (left, right) if values else ():
         refuse_unwritten(side)

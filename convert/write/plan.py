@@ -273,9 +273,10 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
                 casts.audits += own.audits
         parts = tuple(part for each in made.values() for part in each)
         files = [file for part in parts for file in part.files]
-        attached = graph.attachments if whole is None else _beside(graph, whole)
+        attached, told = graph.attachments if whole is None else _beside(graph, whole), graph.notes
         _join(graph, {part.files[0].name.removesuffix(format.suffixes[0]): part for part in parts})
         if whole is not None:
+            graph.notes = list(dict.fromkeys([*told, *graph.notes]))
             if any(len(part.files) > 1 for part in parts):
                 why = "each of the models in the folder is one file, and shards are several"
                 raise UsageError("E-OPTION", output, why, hint="Leave out the options of shards")

@@ -87,6 +87,7 @@ def _index(kind: str, *encoders: str) -> dict[str, Any]:
         "_class_name": kind,
         "scheduler": ["diffusers", "DDIMScheduler"],
         **{name: ["transformers", "CLIPTextModel"] for name in encoders},
+        **{name.replace("text_encoder", "tokenizer"): ["transformers", "CLIPTokenizer"] for name in encoders},
         "unet": ["diffusers", "UNet2DConditionModel"],
         "vae": ["diffusers", "AutoencoderKL"],
     }

@@ -55,13 +55,13 @@ def t5_tokenizer(folder):
     return fast
 
 
-def clip_encoder(tokenizer, width, *, projection, layers=2, act="quick_gelu"):
+def clip_encoder(tokenizer, width, *, projection, layers=2, act="quick_gelu", heads=4):
     """CLIP's text encoder with random weights."""
     kind = transformers.CLIPTextModelWithProjection if projection else transformers.CLIPTextModel
     end = tokenizer.eos_token_id
     config = transformers.CLIPTextConfig(
         vocab_size=len(tokenizer), hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
-        num_attention_heads=4, hidden_act=act, projection_dim=width, bos_token_id=end - 1, eos_token_id=end,
+        num_attention_heads=heads, hidden_act=act, projection_dim=width, bos_token_id=end - 1, eos_token_id=end,
         pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
     return telling(kind(config)).eval()
@@ -80,9 +80,10 @@ def autoencoder(channels, **settings):
     """An autoencoder of two stages with random weights."""
     import diffusers
 
+    stages = {"block_out_channels": (16, 32), "norm_num_groups": 8, **settings}
     made = diffusers.AutoencoderKL(
-        block_out_channels=(16, 32), down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2, latent_channels=channels, norm_num_groups=8, **settings,
+        down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2,
+        latent_channels=channels, **stages,
     )  # fmt: skip
     return telling(made).eval()
 
@@ -156,6 +157,47 @@ def stable_diffusion(folder, *, xl=False, scheduler="DDIMScheduler", **settings)
     made = diffusers.StableDiffusionXLPipeline(
         unet=telling(diffusers.UNet2DConditionModel(**unet, **sizes)).eval(), tokenizer_2=second,
         text_encoder_2=clip_encoder(second, 24, projection=True, act="gelu"), add_watermarker=False, **shared,
+    )  # fmt: skip
+    return saved(made, folder)
+
+
+def of_published_kind(folder, *, xl=False):
+    """As `stable_diffusion`, with what single files do not tell as in the published models: widths of heads, groups of
+    norms."""
+    import diffusers
+
+    first = clip_tokenizer(folder / "tokenizer")
+    second = clip_tokenizer(folder / "tokenizer_2", "!") if xl else None
+    stages = {"block_out_channels": (32, 64), "norm_num_groups": 32}
+    known = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", **PUBLISHED["DDIMScheduler"]}
+    shared = {
+        "tokenizer": first,
+        "text_encoder": clip_encoder(first, 64, projection=False, heads=1),
+        "vae": autoencoder(4, scaling_factor=0.13025 if xl else 0.18215, **stages),
+        "scheduler": diffusers.DDIMScheduler(**known),
+    }
+    blocks = {
+        "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
+        "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
+        "sample_size": 16,
+        "layers_per_block": 1,
+        **stages,
+    }
+    if not xl:
+        unet = diffusers.UNet2DConditionModel(cross_attention_dim=64, attention_head_dim=8, **blocks)
+        made = diffusers.StableDiffusionPipeline(
+            unet=telling(unet).eval(), safety_checker=None, feature_extractor=None, requires_safety_checker=False,
+            **shared,
+        )  # fmt: skip
+        return saved(made, folder)
+    unet = diffusers.UNet2DConditionModel(
+        cross_attention_dim=128, attention_head_dim=(1, 1), use_linear_projection=True,
+        addition_embed_type="text_time", addition_time_embed_dim=256,
+        projection_class_embeddings_input_dim=256 * 6 + 64, **blocks,
+    )  # fmt: skip
+    made = diffusers.StableDiffusionXLPipeline(
+        unet=telling(unet).eval(), tokenizer_2=second, add_watermarker=False,
+        text_encoder_2=clip_encoder(second, 64, projection=True, act="gelu", heads=1), **shared,
     )  # fmt: skip
     return saved(made, folder)
 

@@ -60,7 +60,7 @@ def split(graph: Graph) -> Graph:
         whole.weights |= {f"{name}/{key}": tensor for key, tensor in opened.weights.items()}
     whole.attachments = {MODEL_INDEX: _json(index), SCHEDULER: _json(scheduler)}
     whole.notes += graph.notes
-    whole.note("W-SINGLE-FILE", f"{naming.title} file read as {', '.join(parts)}")
+    whole.event("W-SINGLE-FILE", f"{naming.title} file read as {', '.join(parts)}")
     if others:
         more = counted(len(others), "tensor", verb="is")
         whole.note("W-SINGLE-FILE", f"{more} of no part and left out, such as {others[0]!r}")
@@ -101,8 +101,18 @@ def joined(graph: Graph) -> Graph | None:
         for ours, tensor in opened.weights.items():
             original = renamed(ours, modules) or ours
             whole.weights[part.prefix + original] = _expanded(part, original, tensor)
-    whole.note("W-SINGLE-FILE", f"{', '.join(naming.parts)} written with the names of {naming.title} files")
+    whole.event("W-SINGLE-FILE", f"{', '.join(naming.parts)} written with the names of {naming.title} files")
     return whole
+
+
+def alike(left: Graph, right: Graph) -> tuple[Graph, Graph]:
+    """Two models with the same names, where one is a single file and the other a folder; others as they are."""
+    for folder, file in ((left, right), (right, left)):
+        if MODEL_INDEX in folder.attachments and folder.parts and naming_of(file) is not None:
+            whole = joined(folder)
+            same = (folder, split(file)) if whole is None else (whole, file)
+            return same if folder is left else same[::-1]
+    return left, right
 
 
 def original_modules(graph: Graph) -> Callable[[str, str], list[str]]:
