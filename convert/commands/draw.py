@@ -25,7 +25,7 @@ Examples
   candle-convert draw sdxl_dir -p "a boat" -o boat.png --steps 30 --seed 7
   candle-convert draw sd3_dir -p "a hut" -o hut.png --size 768x512 --batch 4
 """
-SETTINGS = ("negative", "steps", "guidance", "seed", "scheduler", "batch", "noise")
+SETTINGS = ("negative", "steps", "guidance", "seed", "scheduler", "batch", "noise", "image", "strength", "mask")
 """Options that are passed on as they are."""
 SIZE = re.compile(r"(\d{1,6})[xX](\d{1,6})")
 
@@ -77,6 +77,14 @@ def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
 @click.option(
     "--noise", type=click.Choice(["torch", "numpy"]), default="torch", help="Random numbers (default: PyTorch's)."
 )
+@click.option("--image", metavar="FILE", type=shared_options.PATH, help="Picture to begin with.")
+@click.option(
+    "--strength",
+    type=Number(0, 1, min_open=True),
+    metavar="P",
+    help="How much of --image is drawn anew (default 0.8; 1 with --mask).",
+)
+@click.option("--mask", metavar="FILE", type=shared_options.PATH, help="White where --image is drawn anew.")
 @click.option(
     "--lora",
     multiple=True,

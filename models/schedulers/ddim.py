@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from .schedule.noise_schedule import CHOICES, DEFAULTS, SPACINGS, alphas_cumprod, clipped, denoised, inside, spaced
+from .schedule.noise_schedule import (
+    CHOICES,
+    DEFAULTS,
+    SPACINGS,
+    alphas_cumprod,
+    clipped,
+    denoised,
+    inside,
+    levels_of,
+    spaced,
+)
 from .scheduler import Array, Config, History, Rule, Trajectory
 
 
@@ -30,7 +40,7 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         following = np.sqrt(previous) * clipped(options, original) + np.sqrt(1 - previous - variance) * epsilon
         return following if noise is None or not eta else following + np.sqrt(variance) * noise, ()
 
-    return Trajectory(timesteps, advance, noisy=eta > 0)
+    return Trajectory(timesteps, advance, noisy=eta > 0, levels=levels_of(products[timesteps]))
 
 
 SCHEDULER = Rule(

@@ -5,7 +5,17 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from .schedule.noise_schedule import CHOICES, DEFAULTS, SPACINGS, alphas_cumprod, clipped, denoised, inside, spaced
+from .schedule.noise_schedule import (
+    CHOICES,
+    DEFAULTS,
+    SPACINGS,
+    alphas_cumprod,
+    clipped,
+    denoised,
+    inside,
+    levels_of,
+    spaced,
+)
 from .scheduler import Array, Config, History, Rule, Trajectory
 
 LEAST_VARIANCE = 1e-20
@@ -29,7 +39,7 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         small = max((1 - previous) / (1 - current) * (1 - alpha), LEAST_VARIANCE)
         return mean + np.sqrt(_variance(kind, small, 1 - alpha, learned)) * noise, ()
 
-    return Trajectory(timesteps, advance, noisy=True)
+    return Trajectory(timesteps, advance, noisy=True, levels=levels_of(products[:-1]))
 
 
 def _parts(model_output: Array, sample: Array, kind: str) -> tuple[Array, Array]:

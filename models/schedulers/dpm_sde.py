@@ -36,7 +36,16 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         following = ratio * start + (1 - ratio) * original
         return (following if noise is None else following + up * noise), () if second else (sample,)
 
-    return Trajectory(timesteps, advance, sigmas, initial_sigma(options, sigmas), scaled_by(inputs), noisy=True)
+    return Trajectory(
+        timesteps,
+        advance,
+        sigmas,
+        initial_sigma(options, sigmas),
+        scaled_by(inputs),
+        noisy=True,
+        levels=(np.ones(len(inputs)), inputs),
+        order=2,
+    )
 
 
 def interleaved(ends: Array, middles: Array) -> Array:

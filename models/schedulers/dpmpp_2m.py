@@ -32,7 +32,8 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
                 terms.append((update.curvature, curvature))
         return with_noise(summed(*terms), update.noise, noise), values[: highest - 1]
 
-    return Trajectory(timesteps, advance, sigmas, noisy=solver.noisy)
+    levels = solver.alphas[:-1], solver.noises[:-1]
+    return Trajectory(timesteps, advance, sigmas, noisy=solver.noisy, levels=levels)
 
 
 def check_final(options: Config) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .schedule.noise_schedule import CHOICES, SPACINGS, spaced
-from .schedule.sigma_schedule import SIGMA_DEFAULTS, initial_sigma, original_at, scaled_by, sigma_schedule
+from .schedule.sigma_schedule import SIGMA_DEFAULTS, initial_sigma, levels_at, original_at, scaled_by, sigma_schedule
 from .scheduler import Array, Config, History, Rule, Trajectory
 
 
@@ -19,7 +19,14 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         original = original_at(options, current, model_output, sample)
         return sample + (sample - original) / current * (following - current), ()
 
-    return Trajectory(timesteps.astype(np.float32), advance, sigmas, initial_sigma(options, sigmas), scaled_by(sigmas))
+    return Trajectory(
+        timesteps.astype(np.float32),
+        advance,
+        sigmas,
+        initial_sigma(options, sigmas),
+        scaled_by(sigmas),
+        levels=levels_at(sigmas),
+    )
 
 
 SCHEDULER = Rule(

@@ -22,7 +22,15 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         stepped = sample + (sample - original) / current * (down - current)
         return (stepped if noise is None else stepped + noise * up), ()
 
-    return Trajectory(plain.timesteps, advance, plain.sigmas, plain.initial_noise_sigma, plain.scale_input, noisy=True)
+    return Trajectory(
+        plain.timesteps,
+        advance,
+        plain.sigmas,
+        plain.initial_noise_sigma,
+        plain.scale_input,
+        noisy=True,
+        levels=plain.levels,
+    )
 
 
 SCHEDULER = Rule(

@@ -23,7 +23,9 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         return (original if noise is None else original + following * noise), ()
 
     timesteps = sigmas[:-1] * options["num_train_timesteps"]
-    return Trajectory(timesteps, advance, sigmas, noisy=options["stochastic_sampling"])
+    return Trajectory(
+        timesteps, advance, sigmas, noisy=options["stochastic_sampling"], levels=(1 - sigmas[:-1], sigmas[:-1])
+    )
 
 
 def _levels(options: Config, steps: int, mu: float | None) -> Array:

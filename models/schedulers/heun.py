@@ -3,7 +3,7 @@
 import numpy as np
 
 from .schedule.noise_schedule import CHOICES, SPACINGS, cut, spaced
-from .schedule.sigma_schedule import SIGMA_DEFAULTS, initial_sigma, original_at, scaled_by, sigma_schedule
+from .schedule.sigma_schedule import SIGMA_DEFAULTS, initial_sigma, levels_at, original_at, scaled_by, sigma_schedule
 from .scheduler import Array, Config, History, Rule, Trajectory, kept
 
 
@@ -23,7 +23,9 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         first, start = kept(history, index)
         return start + (first + slope) / 2 * (current - exact[index - 1]), ()
 
-    return Trajectory(timesteps, advance, sigmas, initial_sigma(options, sigmas), scaled_by(sigmas))
+    return Trajectory(
+        timesteps, advance, sigmas, initial_sigma(options, sigmas), scaled_by(sigmas), levels=levels_at(sigmas), order=2
+    )
 
 
 SCHEDULER = Rule(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from .schedule.noise_schedule import CHOICES, DEFAULTS, alphas_cumprod, clipped, denoised
+from .schedule.noise_schedule import CHOICES, DEFAULTS, alphas_cumprod, clipped, denoised, levels_of
 from .scheduler import Array, Config, History, Rule, Trajectory
 
 SIGMA_DATA = 0.5
@@ -33,7 +33,7 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         following = products[timesteps[index + 1]]
         return np.sqrt(following) * result + np.sqrt(1 - following) * noise, ()
 
-    return Trajectory(timesteps, advance, noisy=True)
+    return Trajectory(timesteps, advance, noisy=True, levels=levels_of(products[timesteps]))
 
 
 SCHEDULER = Rule(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .schedule.noise_schedule import CHOICES, SPACINGS, spaced
-from .schedule.sigma_schedule import SIGMA_DEFAULTS, initial_sigma, original_at, scaled_by, sigma_schedule
+from .schedule.sigma_schedule import SIGMA_DEFAULTS, initial_sigma, levels_at, original_at, scaled_by, sigma_schedule
 from .scheduler import Array, Config, History, Rule, Trajectory
 
 ORDER = 4
@@ -22,7 +22,14 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         weights = lagrange_integrals(nodes, float(exact[index + 1]))
         return sum((w * slope for w, slope in zip(weights, slopes, strict=True)), sample), slopes
 
-    return Trajectory(timesteps.astype(np.float32), advance, sigmas, initial_sigma(options, sigmas), scaled_by(sigmas))
+    return Trajectory(
+        timesteps.astype(np.float32),
+        advance,
+        sigmas,
+        initial_sigma(options, sigmas),
+        scaled_by(sigmas),
+        levels=levels_at(sigmas),
+    )
 
 
 def lagrange_integrals(nodes: Array, end: float) -> Array:

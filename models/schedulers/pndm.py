@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from .schedule.noise_schedule import CHOICES, DEFAULTS, SPACINGS, alphas_cumprod, inside, spaced
+from .schedule.noise_schedule import CHOICES, DEFAULTS, SPACINGS, alphas_cumprod, inside, levels_of, spaced
 from .scheduler import Array, Config, History, Rule, Trajectory, kept
 
 ORDER = 4
@@ -30,15 +30,16 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         following: Array = np.sqrt(previous / current) * sample - (previous - current) / divisor * output
         return following
 
-    return _multistep(single, stride, moved) if options["skip_prk_steps"] else _runge_kutta(single, stride, moved)
+    if not options["skip_prk_steps"]:
+        return _runge_kutta(single, stride, moved)
+    return _multistep(np.concatenate([single[:1], single[1:2], single[1:]]), stride, moved, products)
 
 
 Move = Callable[[Array, int, int, Array], Array]
 
 
-def _multistep(single: Array, stride: int, moved: Move) -> Trajectory:
+def _multistep(timesteps: Array, stride: int, moved: Move, products: Array) -> Trajectory:
     """Multistep from the beginning: the first step is repeated with the mean of two outputs."""
-    timesteps = np.concatenate([single[:1], single[1:2], single[1:]])
 
     def advance(
         model_output: Array, index: int, sample: Array, noise: Array | None, history: History
@@ -51,7 +52,12 @@ def _multistep(single: Array, stride: int, moved: Move) -> Trajectory:
         following = moved(sample, timestep, timestep - stride, _extrapolated(outputs))
         return following, (model_output, sample) if index == 0 else outputs
 
-    return Trajectory(timesteps, advance)
+    return Trajectory(
+        timesteps,
+        advance,
+        levels=levels_of(products[timesteps]),
+        restarted=lambda index: _multistep(timesteps[index:], stride, moved, products),
+    )
 
 
 def _runge_kutta(single: Array, stride: int, moved: Move) -> Trajectory:

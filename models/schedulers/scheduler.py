@@ -1,5 +1,7 @@
 """The contract of schedulers: a rule makes a trajectory, whose steps lead from noise to a sample."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -42,6 +44,10 @@ class Trajectory:
         advance: `step` without its checks.
         scale_input: what the denoiser takes of a sample, at the index of a step.
         noisy: whether `step` takes noise.
+        levels: factors (steps,) of an original sample and of noise that make the sample at each step; None for rules
+            that begin with noise alone.
+        order: how many timesteps, each a run of the denoiser, a step of the schedule has.
+        restarted: the trajectory from a timestep on, for rules whose steps depend on where they begin.
     """
 
     timesteps: Array
@@ -50,6 +56,36 @@ class Trajectory:
     initial_noise_sigma: float = 1.0
     scale_input: Callable[[Array, int], Array] = field(default=_unscaled)
     noisy: bool = False
+    levels: tuple[Array, Array] | None = None
+    order: int = 1
+    restarted: Callable[[int], Trajectory] | None = None
+
+    def noised(self, original: Array, noise: Array, index: int) -> Array:
+        """The sample at a timestep that an original sample and unit noise make, in the dtype of the original.
+
+        Raises:
+            UsageError: for rules that begin with noise alone.
+        """
+        if self.levels is None:
+            why = "this scheduler begins with noise alone"
+            raise UsageError("E-SCHEDULER", None, why, hint="Choose another scheduler, such as ddim or euler")
+        signal, scale = (float(factors[index]) for factors in self.levels)
+        return (signal * original + scale * noise).astype(original.dtype)
+
+    def after(self, index: int) -> Trajectory:
+        """The trajectory from the timestep `index` on, which begins without a history."""
+        if self.restarted is not None:
+            return self.restarted(index)
+        return Trajectory(
+            self.timesteps[index:],
+            lambda output, at, sample, noise, history: self.advance(output, at + index, sample, noise, history),
+            None if self.sigmas is None else self.sigmas[index:],
+            1.0,
+            lambda sample, at: self.scale_input(sample, at + index),
+            self.noisy,
+            None if self.levels is None else (self.levels[0][index:], self.levels[1][index:]),
+            self.order,
+        )
 
     def step(
         self, model_output: Array, index: int, sample: Array, noise: Array | None = None, history: History = ()

@@ -45,7 +45,7 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
         order = min(orders[index], len(originals))
         return moved(index, sample, originals, order, None), (sample, *originals)
 
-    return Trajectory(timesteps, advance, sigmas)
+    return Trajectory(timesteps, advance, sigmas, levels=(alphas[:-1], noises[:-1]))
 
 
 def _weights(ratios: list[float], length: float, kind: str) -> tuple[Array, float]:

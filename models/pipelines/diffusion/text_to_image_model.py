@@ -15,12 +15,14 @@ from ....runtime.contract.architecture import RunOptions
 from ....runtime.contract.loaded_parts import LoadedParts
 from ....runtime.ir.graph import Graph
 from ... import schedulers
+from ...preprocess.picture import picture_of
 from ...schedulers.scheduler import Scheduler, Trajectory
 from ...tokenizer.readers.locate import settings
 from ..task_model import TEXTS, TaskModel
 from .noise_stream import MOST_SEED, TORCH, NoiseStream, normal
 from .prompt_encoder import PromptEncoder
 from .recipe import Recipe
+from .source_picture import Source, shrunk, source_of
 from .text_to_image import AUTOENCODER, SCHEDULER, Encoded, Floats, Inputs, Request, TextToImage
 
 if TYPE_CHECKING:
@@ -50,6 +52,24 @@ class Conditioning:
     prompt: Inputs
     negative: Inputs | None
     guidance: float
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What stays of a picture.
+
+    Attributes:
+        latents: of the picture [batch, channels, rows, columns].
+        noise: that they have at the beginning.
+        mask: [1, 1, rows, columns], 1 where the picture is drawn anew.
+        shown: mask and latents [batch, channels + 1, rows, columns] that the denoiser takes; None for denoisers that do
+            not, whose results are mixed with the picture.
+    """
+
+    latents: Floats
+    noise: Floats
+    mask: Floats
+    shown: Floats | None
 
 
 class TextToImageModel(TaskModel):
@@ -185,6 +205,9 @@ class TextToImageModel(TaskModel):
         scheduler: str | None = None,
         batch: int = 1,
         noise: str = TORCH,
+        image: Any = None,
+        strength: float | None = None,
+        mask: Any = None,
         on_progress: Report | None = None,
         on_preview: Callable[[Floats], None] | None = None,
     ) -> Any:
@@ -200,6 +223,11 @@ class TextToImageModel(TaskModel):
             size: width and height in pixels.
             scheduler: the name of a module of `candle_convert.models.schedulers`, such as ``euler``; the model's for
                 None.
+            image: a picture to begin with: a path, bytes, an array or an image of Pillow; resized to `size`, which is
+                its own by default.
+            strength: how much of the picture is drawn anew: the share of the steps that are done; 0.8 by default, 1
+                with a mask.
+            mask: white where the picture is drawn anew, black where it stays; of the size of `image`.
             noise: ``torch`` for PyTorch's numbers of the seed, ``numpy`` for NumPy's.
             on_preview: called after each step with the latents.
 
@@ -207,7 +235,10 @@ class TextToImageModel(TaskModel):
         """
         if not isinstance(prompt, str):
             raise UsageError("E-OPTION", None, "the prompt is not a text", found=type(prompt).__name__)
-        size = self._size(size)
+        if image is None and (mask is not None or strength is not None):
+            raise UsageError("E-OPTION", None, "mask and strength are about a picture", hint="Pass image too")
+        size = self._size(self._size_of(image) if size is None and image is not None else size)
+        source = None if image is None else source_of(image, mask, strength, size)
         steps = self.pipeline.steps if steps is None else steps
         guidance = self.pipeline.guidance if guidance is None else guidance
         if not np.isfinite(guidance) or guidance < 0:
@@ -219,9 +250,13 @@ class TextToImageModel(TaskModel):
         chosen = self.scheduler if scheduler is None else schedulers.replaced(self.scheduler, scheduler)
         run = chosen.trajectory(steps, **self.pipeline.schedule(chosen.options, self._request(size, guidance), steps))
         conditioning = self.encode(prompt, negative, guidance=guidance, size=size)
-        first = normal(streams, self._latent_shape(size)) * np.float32(run.initial_noise_sigma)
+        if source is None:
+            kept = None
+            first = normal(streams, self._latent_shape(size)) * np.float32(run.initial_noise_sigma)
+        else:
+            run, first, kept = self._begun(run, steps, source, streams)
         latents = first
-        for done, latents in enumerate(self.steps(run, first, conditioning, streams), 1):
+        for done, latents in enumerate(self.steps(run, first, conditioning, streams, kept), 1):
             if on_progress is not None:
                 on_progress(done, len(run.timesteps))
             if on_preview is not None and done < len(run.timesteps):
@@ -242,21 +277,80 @@ class TextToImageModel(TaskModel):
         return self._image(small)
 
     def steps(
-        self, run: Trajectory, latents: Floats, conditioning: Conditioning, streams: Sequence[NoiseStream] = ()
+        self,
+        run: Trajectory,
+        latents: Floats,
+        conditioning: Conditioning,
+        streams: Sequence[NoiseStream] = (),
+        kept: Kept | None = None,
     ) -> Iterator[Floats]:
         """Latents after each step of a trajectory.
 
         Args:
             latents: those that it begins with.
             streams: noise of each picture, for schedulers that add noise.
+            kept: what stays of a picture.
         """
         history: Any = ()
         for index, timestep in enumerate(run.timesteps):
             given = run.scale_input(latents, index).astype(np.float32, copy=False)
+            if kept is not None and kept.shown is not None:
+                given = np.concatenate([given, kept.shown], 1)
             prediction = self.denoise(given, float(timestep), conditioning)
             added = normal(streams, latents.shape[1:]) if run.noisy else None
             latents, history = run.step(prediction, index, latents, added, history)
+            if kept is not None and kept.shown is None:
+                last = index + 1 == len(run.timesteps)
+                picture = kept.latents if last else run.noised(kept.latents, kept.noise, index + 1)
+                latents = kept.mask * latents + (1 - kept.mask) * picture
             yield latents
+
+    def _begun(
+        self, run: Trajectory, steps: int, source: Source, streams: Sequence[NoiseStream]
+    ) -> tuple[Trajectory, Floats, Kept | None]:
+        """What is left of a trajectory that begins with a picture, the latents that it begins with, and what stays."""
+        done = int(steps * source.strength)
+        begin = (steps - done) * run.order
+        if not done:
+            raise UsageError("E-OPTION", None, "strength leaves no step", hint="Raise strength or steps")
+        whole = source.strength == 1 and source.mask is not None
+        plain = self._in_latents(source.pixels, streams) if not (whole and self._shows_masks) else None
+        noise = normal(streams, self._latent_shape((source.pixels.shape[3], source.pixels.shape[2])))
+        if whole:
+            first = noise * np.float32(run.initial_noise_sigma)
+        else:
+            assert plain is not None
+            first, run = run.noised(plain, noise, begin), run.after(begin)
+        if source.mask is None:
+            return run, first, None
+        mask = shrunk(source.mask, *noise.shape[2:])
+        if not self._shows_masks:
+            assert plain is not None
+            return run, first, Kept(plain, noise, mask, None)
+        covered = self._in_latents(source.pixels * (source.mask < 0.5), streams)
+        shown = np.concatenate([np.repeat(mask, len(covered), 0), covered], 1)
+        return run, first, Kept(covered, noise, mask, shown)
+
+    @property
+    def _shows_masks(self) -> bool:
+        """Whether the denoiser takes the mask and the rest of the picture beside latents."""
+        channels = self._autoencoder_config["latent_channels"]
+        return bool(self._config.get("channels", channels) == 2 * channels + 1)
+
+    def _in_latents(self, pixels: Floats, streams: Sequence[NoiseStream]) -> Floats:
+        """Scaled latents of a picture, drawn from their distribution for each stream."""
+        config = self._autoencoder_config
+        found = self.parts[AUTOENCODER].encode(pixels)
+        self.parts.drop(AUTOENCODER)
+        drawn = found["mean"] + np.exp(found["logvar"] / 2) * normal(streams, found["mean"].shape[1:])
+        scaled: Floats = (drawn - np.float32(config["shift"] or 0)) * np.float32(config["scaling"])
+        return scaled
+
+    def _size_of(self, image: Any) -> tuple[int, int]:
+        """The size of a picture, rounded down to what the model draws."""
+        unit = self.factor * self.pipeline.patch(self._config)
+        width, height = (side // unit * unit for side in picture_of(image).size)
+        return width, height
 
     def _finished(self, latents: Floats, recipe: Recipe) -> Image:
         picture = self._image(latents)

@@ -119,6 +119,11 @@ def inside(timesteps: Array, options: Config) -> Array:
     return indices
 
 
+def levels_of(products: Array) -> tuple[Array, Array]:
+    """Factors of an original sample and of noise from cumulative alphas."""
+    return np.sqrt(products), np.sqrt(1 - products)
+
+
 def denoised(options: Config, alpha: Any, sigma: Any, model_output: Array, sample: Array) -> Array:
     """The predicted original sample, of sample = alpha * original + sigma * noise."""
     if options["prediction_type"] == "sample":

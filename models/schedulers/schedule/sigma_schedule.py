@@ -131,6 +131,11 @@ def initial_sigma(options: Config, sigmas: Array) -> float:
     return float(np.hypot(largest, 1)) if options["timestep_spacing"] == "leading" else largest
 
 
+def levels_at(sigmas: Array) -> tuple[Array, Array]:
+    """Factors of an original sample and of noise where noise is added to the sample as it is."""
+    return np.ones(len(sigmas) - 1), sigmas[:-1].astype(np.float64)
+
+
 def scaled_by(sigmas: Array) -> Callable[[Array, int], Array]:
     """What the denoiser takes of a sample of variance 1 + sigma^2, by the index of its sigma."""
 

@@ -8,9 +8,10 @@ import pytest
 from candle_convert.models.diffusion.flux import pack
 from candle_convert.models.pipelines.diffusion.prompt_encoder import LongPromptWarning
 from candle_convert.tests.builders.text_to_image import flux, stable_diffusion, stable_diffusion_3
+from PIL import Image
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("diffusers")
+diffusers = pytest.importorskip("diffusers")
 PROMPT, NEGATIVE = "A red fox in snow", "blurry, low quality"
 CLOSE = 2e-5
 """Of the largest latent."""
@@ -173,3 +174,67 @@ def test_parts_are_dropped(models):
     _, ours, _ = models[3]
     ours.draw(PROMPT, steps=1, size=(32, 32))
     assert not ours.parts.held
+
+
+def pictures(tmp_path, size=(48, 32)):
+    """A picture and a mask in files."""
+    random = np.random.default_rng(5)
+    smooth = random.integers(0, 256, (8, 12, 3), np.uint8)
+    picture = Image.fromarray(smooth).resize(size, Image.Resampling.BICUBIC)
+    mask = Image.new("L", size)
+    mask.paste(255, (8, 8, 32, 24))
+    picture.save(tmp_path / "in.png")
+    mask.save(tmp_path / "mask.png")
+    return picture, mask
+
+
+@pytest.mark.parametrize(
+    "scheduler", ["DDIMScheduler", "PNDMScheduler", "EulerDiscreteScheduler", "UniPCMultistepScheduler"]
+)
+@pytest.mark.parametrize("strength", [0.5, 0.8, 1.0])
+def test_pictures_of_pictures(scheduler, strength, tmp_path):
+    folder = tmp_path / "sd1"
+    pipeline = stable_diffusion(folder, scheduler=scheduler)
+    picture, _ = pictures(tmp_path)
+    theirs = diffusers.StableDiffusionImg2ImgPipeline(**pipeline.components, requires_safety_checker=False)
+    theirs.set_progress_bar_config(disable=True)
+    settings = {"guidance_scale": 4.0, "num_inference_steps": 6, "strength": strength, "output_type": "latent"}
+    generator = torch.Generator().manual_seed(2)
+    expected = theirs(PROMPT, image=picture, generator=generator, **settings).images.numpy()
+    drawn = cc.models.load(folder).draw(
+        PROMPT, image=tmp_path / "in.png", strength=strength, steps=6, guidance=4.0, seed=2
+    )
+    assert drawn.size == picture.size
+    assert np.abs(drawn.latents - expected).max() <= 5 * CLOSE * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("channels", [4, 9])
+@pytest.mark.parametrize("strength", [0.6, 1.0])
+def test_masks(channels, strength, tmp_path):
+    folder = tmp_path / "sd1"
+    pipeline = stable_diffusion(folder, in_channels=channels)
+    picture, mask = pictures(tmp_path)
+    theirs = diffusers.StableDiffusionInpaintPipeline(**pipeline.components, requires_safety_checker=False)
+    theirs.set_progress_bar_config(disable=True)
+    settings = {"guidance_scale": 4.0, "num_inference_steps": 5, "strength": strength, "output_type": "latent"}
+    generator = torch.Generator().manual_seed(2)
+    size = {"height": 32, "width": 48}
+    expected = theirs(PROMPT, image=picture, mask_image=mask, generator=generator, **settings, **size).images.numpy()
+    drawn = cc.models.load(folder).draw(
+        PROMPT, image=picture, mask=tmp_path / "mask.png", strength=strength, steps=5, guidance=4.0, seed=2
+    )
+    assert np.abs(drawn.latents - expected).max() <= 5 * CLOSE * np.abs(expected).max()
+
+
+def test_pictures_that_do_not_fit(models, tmp_path):
+    picture, mask = pictures(tmp_path)
+    ours = models[2][1]
+    for settings, why in (
+        ({"mask": mask}, "about a picture"),
+        ({"image": picture, "strength": 0.0}, "strength is out of range"),
+        ({"image": picture, "strength": 0.01}, "leaves no step"),
+        ({"image": picture, "mask": mask.resize((20, 20))}, "another size"),
+        ({"image": tmp_path / "none.png"}, "cannot be read"),
+    ):
+        with pytest.raises(cc.Error, match=why):
+            ours.draw(PROMPT, steps=2, **settings)
