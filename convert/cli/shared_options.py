@@ -429,6 +429,13 @@ def load_for(
     return load_for(verb, graph, threads=values["threads"], task=task, **placed)
 
 
+def load_model(path: str, values: dict[str, Any]) -> Any:
+    """A further model of a command, which runs where the first one does."""
+    from ..load.load_model import load
+
+    return load(open_input(path, values, running=True), threads=values["threads"], **device(values))
+
+
 def device(values: dict[str, Any]) -> dict[str, Any]:
     """Where a model runs, as options of `Session`.
 

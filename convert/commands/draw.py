@@ -25,7 +25,10 @@ Examples
   candle-convert draw sdxl_dir -p "a boat" -o boat.png --steps 30 --seed 7
   candle-convert draw sd3_dir -p "a hut" -o hut.png --size 768x512 --batch 4
 """
-SETTINGS = ("negative", "steps", "guidance", "seed", "scheduler", "batch", "noise", "image", "strength", "mask")
+SETTINGS = (
+    "negative", "steps", "guidance", "seed", "scheduler", "batch", "noise", "image", "strength", "mask", "control",
+    "control_strength",
+)  # fmt: skip
 """Options that are passed on as they are."""
 SIZE = re.compile(r"(\d{1,6})[xX](\d{1,6})")
 
@@ -86,6 +89,13 @@ def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
 )
 @click.option("--mask", metavar="FILE", type=shared_options.PATH, help="White where --image is drawn anew.")
 @click.option(
+    "--control", metavar="FILE", type=shared_options.PATH, help="Picture of edges, a pose or depth that is followed."
+)
+@click.option(
+    "--controlnet", metavar="DIR", type=shared_options.PATH, help="ControlNet for --control (default: the model's)."
+)
+@click.option("--control-strength", type=Number(0), metavar="X", help="Factor of what the ControlNet adds (default 1).")
+@click.option(
     "--lora",
     multiple=True,
     metavar="FILE[:STRENGTH]",
@@ -119,8 +129,10 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
         refuse_existing(path, force=force)
     prompt = sys.stdin.read().strip() if values["prompt"] == STREAM else values["prompt"]
     found = shared_options.load_for("draw", model, values, prepare=functools.partial(_with_loras, values))
-    counter = Counter(shared_options.progress(values), "drawing", "steps")
     settings = {name: values[name] for name in (*SETTINGS, "size") if values[name] is not None}
+    if values["controlnet"] is not None:
+        settings["controlnet"] = shared_options.load_model(values["controlnet"], values)
+    counter = Counter(shared_options.progress(values), "drawing", "steps")
     with (
         warned(LongPromptWarning, "W-DRAW-PROMPT") as notes,
         Preview(found, output, shown=values["preview"]) as preview,

@@ -59,7 +59,13 @@ FOLDER_MODELS = (
         TextToImage(
             "stable_diffusion",
             "Stable Diffusion",
-            ("StableDiffusionPipeline", "LatentConsistencyModelPipeline"),
+            (
+                "StableDiffusionPipeline",
+                "StableDiffusionInpaintPipeline",
+                "StableDiffusionImg2ImgPipeline",
+                "StableDiffusionControlNetPipeline",
+                "LatentConsistencyModelPipeline",
+            ),
             (CLIP_L,),
             "unet",
             "sample",
@@ -73,7 +79,7 @@ FOLDER_MODELS = (
         TextToImage(
             "stable_diffusion_xl",
             "Stable Diffusion XL",
-            ("StableDiffusionXLPipeline",),
+            ("StableDiffusionXLPipeline", "StableDiffusionXLInpaintPipeline", "StableDiffusionXLControlNetPipeline"),
             (
                 TextEncoder("text_encoder", "tokenizer", states=ALL_STATES, layer=-2),
                 TextEncoder("text_encoder_2", "tokenizer_2", states=ALL_STATES, layer=-2, vector="text_embeds"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -44,5 +45,6 @@ class LoadedParts(Mapping[str, Any]):
         return tuple(self._loaded)
 
     def drop(self, name: str) -> None:
-        """Let go of a part and its memory; it is loaded again when it is used."""
-        self._loaded.pop(name, None)
+        """Let go of a part and free its memory, which cycles of references hold; it is loaded again when it is used."""
+        if self._loaded.pop(name, None) is not None:
+            gc.collect()

@@ -161,6 +161,14 @@ def stable_diffusion(folder, *, xl=False, scheduler="DDIMScheduler", **settings)
     return saved(made, folder)
 
 
+def controlnet_of(unet):
+    """A ControlNet for a UNet, with random weights."""
+    import diffusers
+
+    made = diffusers.ControlNetModel.from_unet(unet, conditioning_embedding_out_channels=(8, 16))
+    return telling(made).eval()
+
+
 def of_published_kind(folder, *, xl=False):
     """As `stable_diffusion`, with what single files do not tell as in the published models: widths of heads, groups of
     norms."""

@@ -1,5 +1,6 @@
 """Schedulers of diffusers, run with given model outputs and noise."""
 
+import contextlib
 import importlib
 import sys
 import types
@@ -28,6 +29,19 @@ def timesteps_of(theirs):
     return theirs.timesteps[:-1] if type(theirs).__name__ == CONTINUOUS else theirs.timesteps
 
 
+@contextlib.contextmanager
+def noise_of(theirs, names, given):
+    """Let a scheduler of diffusers draw the noise `given`; `names`: the globals of its step."""
+    replaced = {
+        "randn_tensor": lambda *arguments, **others: given,
+        "BrownianTreeNoiseSampler": lambda *arguments, **others: None,
+    }
+    with patch.dict(names, replaced):
+        if hasattr(theirs, "noise_sampler"):
+            theirs.noise_sampler = lambda start, end: given
+        yield
+
+
 def steps(theirs, outputs, sample, noise, **settings):
     """For each step what the denoiser takes, and the sample after it, as arrays.
 
@@ -43,14 +57,8 @@ def steps(theirs, outputs, sample, noise, **settings):
     names = getattr(type(theirs).step, "__wrapped__", type(theirs).step).__globals__
     for index, timestep in enumerate(timesteps_of(theirs)):
         given = torch.from_numpy(noise[index]).double()
-        replaced = {
-            "randn_tensor": lambda *arguments, given=given, **others: given,
-            "BrownianTreeNoiseSampler": lambda *arguments, **others: None,
-        }
         timestep = timestep[None] if type(theirs).__name__ == CONTINUOUS else timestep
-        with patch.dict(names, replaced):
-            if hasattr(theirs, "noise_sampler"):
-                theirs.noise_sampler = lambda start, end, given=given: given
+        with noise_of(theirs, names, given):
             scaled = theirs.scale_model_input(sample, timestep) if hasattr(theirs, "scale_model_input") else sample
             sample = theirs.step(torch.from_numpy(outputs[index]).double(), timestep, sample, **settings).prev_sample
         yield scaled.numpy(), sample.numpy()

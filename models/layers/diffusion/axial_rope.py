@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.units import counted
 from ....runtime.contract.architecture import Config, Key
 from ....runtime.contract.hyperparameter import EVEN, Kind, Listed, ParameterError
 from ....runtime.ir.graph import Value
@@ -29,7 +30,7 @@ class AxisSizes(Key):
         found = super().read(names, source, config)
         if sum(found) != config.head_dim:
             key = next(iter(self.keys(names)), self.name)
-            raise ParameterError(key, f"{sum(found):,} elements in all, where a head has {config.head_dim:,}")
+            raise ParameterError(key, f"{counted(sum(found), 'element')} in all, where a head has {config.head_dim:,}")
         return found
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....runtime.base.errors import FormatError
+from ....runtime.base.units import counted
 from ....runtime.contract.hyperparameter import Integer
 from ....runtime.ir.graph import Value
 from ....runtime.tensor.stored_tensor import StoredTensor
@@ -127,7 +128,7 @@ def attention_block(net: ImageNet, x: Value, text: Value, name: str, channels: i
     """Attention from each pixel to all pixels and to `text` [batch, tokens, width], added to `x`."""
     size = channels // heads
     if not size:
-        why = f"{heads:,} heads for {channels:,} channels"
+        why = f"{counted(heads, 'head')} for {counted(channels, 'channel')}"
         raise FormatError("E-ARCH-KEY", None, why, hint="Correct nhead in config.json")
     inner = heads * size
     tokens = net.flatten(channel_norm(net, x, channels))

@@ -6,10 +6,7 @@ import functools
 from typing import Any
 
 from ....runtime.contract.architecture import Architecture, Part, RunOptions, Task
-from .text_to_image import AUTOENCODER, TEXT_TO_IMAGE, TextToImage
-
-OPTIONAL = ("safety_checker", "image_encoder")
-"""Folders that such models may have and that drawing does not use."""
+from .text_to_image import AUTOENCODER, CONTROLNET, TEXT_TO_IMAGE, TextToImage
 
 
 def folder_model(pipeline: TextToImage) -> Architecture:
@@ -18,6 +15,7 @@ def folder_model(pipeline: TextToImage) -> Architecture:
         **{each.part: Part(None, "", optional=each.optional) for each in pipeline.encoders},
         pipeline.denoiser: Part(None, ""),
         AUTOENCODER: Part(None, ""),
+        CONTROLNET: Part(None, "", optional=True),
     }
     return Architecture(
         pipeline.name,

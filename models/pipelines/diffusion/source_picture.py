@@ -1,4 +1,4 @@
-"""Pictures that drawing begins with: as numbers of the size of the result, with a mask of what is drawn anew."""
+"""Pictures that drawing begins with or follows: as numbers of the size of the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UsageError
 from ...preprocess.picture import picture_of
-from .text_to_image import Floats
+from .control_network import DOWN, MIDDLE, ControlNetwork
+from .denoiser import DOWN_RESIDUALS, MIDDLE_RESIDUAL
+from .text_to_image import Floats, Inputs
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,44 @@ class Source:
     pixels: Floats
     mask: Floats | None
     strength: float
+
+
+@dataclass(frozen=True)
+class Control:
+    """What a ControlNet adds to a UNet.
+
+    Attributes:
+        network: the ControlNet.
+        pixels: f32 [1, 3, height, width] in 0 .. 1.
+        strength: factor of what it adds.
+    """
+
+    network: ControlNetwork
+    pixels: Floats
+    strength: float
+
+    def residuals(self, sample: Floats, timestep: Floats, inputs: Inputs) -> dict[str, Any]:
+        """Inputs of the UNet, from those that it has besides."""
+        known = {value.name: value.shape for value in self.network.graph.inputs}
+        shape = known["sample"]
+        channels = shape[1] if shape is not None and isinstance(shape[1], int) else sample.shape[1]
+        others: dict[str, Any] = {name: item for name, item in inputs.items() if name in known}
+        found = self.network(
+            sample=sample[:, :channels],
+            timestep=timestep,
+            controlnet_cond=np.repeat(self.pixels, len(sample), 0),
+            conditioning_scale=self.strength,
+            **others,
+        )
+        return {DOWN_RESIDUALS: found[DOWN], MIDDLE_RESIDUAL: found[MIDDLE]}
+
+
+def control_pixels(picture: Any, size: tuple[int, int]) -> Floats:
+    """A picture for a ControlNet, resized to width and height: f32 [1, 3, height, width] in 0 .. 1."""
+    from PIL import Image
+
+    pixels = np.asarray(picture_of(picture).resize(size, Image.Resampling.LANCZOS), np.float32) / np.float32(255)
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])
 
 
 def source_of(image: Any, mask: Any, strength: float | None, size: tuple[int, int]) -> Source:

@@ -15,6 +15,8 @@ TEXT_CONDITIONING = "text-conditioning"
 TEXT_TO_IMAGE = "text-to-image"
 AUTOENCODER, SCHEDULER = "vae", "scheduler"
 """Folders that every text-to-image model has."""
+CONTROLNET = "controlnet"
+"""The folder of a ControlNet that a model may come with."""
 Floats = NDArray[np.float32]
 Inputs = dict[str, Floats]
 

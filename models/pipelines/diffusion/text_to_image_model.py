@@ -19,11 +19,13 @@ from ...preprocess.picture import picture_of
 from ...schedulers.scheduler import Scheduler, Trajectory
 from ...tokenizer.readers.locate import settings
 from ..task_model import TEXTS, TaskModel
+from .control_network import ControlNetwork
+from .kept_picture import Kept, begun
 from .noise_stream import MOST_SEED, TORCH, NoiseStream, normal
 from .prompt_encoder import PromptEncoder
 from .recipe import Recipe
-from .source_picture import Source, shrunk, source_of
-from .text_to_image import AUTOENCODER, SCHEDULER, Encoded, Floats, Inputs, Request, TextToImage
+from .source_picture import Control, control_pixels, source_of
+from .text_to_image import AUTOENCODER, CONTROLNET, SCHEDULER, Encoded, Floats, Inputs, Request, TextToImage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,24 +54,6 @@ class Conditioning:
     prompt: Inputs
     negative: Inputs | None
     guidance: float
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What stays of a picture.
-
-    Attributes:
-        latents: of the picture [batch, channels, rows, columns].
-        noise: that they have at the beginning.
-        mask: [1, 1, rows, columns], 1 where the picture is drawn anew.
-        shown: mask and latents [batch, channels + 1, rows, columns] that the denoiser takes; None for denoisers that do
-            not, whose results are mixed with the picture.
-    """
-
-    latents: Floats
-    noise: Floats
-    mask: Floats
-    shown: Floats | None
 
 
 class TextToImageModel(TaskModel):
@@ -106,22 +90,23 @@ class TextToImageModel(TaskModel):
     @property
     def factor(self) -> int:
         """Pixels per latent along each axis."""
-        return 2 ** (len(self._autoencoder_config["widths"]) - 1)
+        return 2 ** (len(self.autoencoder_config["widths"]) - 1)
 
     @property
     def default_size(self) -> tuple[int, int]:
         """Width and height of the pictures that the model was trained on."""
-        latents = self.pipeline.sample_size or self._config.get("sample_size") or SAMPLE_SIZE
+        latents = self.pipeline.sample_size or self.config.get("sample_size") or SAMPLE_SIZE
         rows, columns = latents if isinstance(latents, list) else (latents, latents)
         return columns * self.factor, rows * self.factor
 
     @property
-    def _config(self) -> Mapping[str, Any]:
+    def config(self) -> Mapping[str, Any]:
         """Hyper-parameters of the denoiser."""
         return self._values(self.pipeline.denoiser)
 
     @property
-    def _autoencoder_config(self) -> Mapping[str, Any]:
+    def autoencoder_config(self) -> Mapping[str, Any]:
+        """Hyper-parameters of the autoencoder."""
         return self._values(AUTOENCODER)
 
     def _values(self, part: str) -> Mapping[str, Any]:
@@ -141,7 +126,7 @@ class TextToImageModel(TaskModel):
             size: width and height of the picture.
         """
         guidance = self.pipeline.guidance if guidance is None else guidance
-        guided = self.pipeline.guided(self._config) and guidance > 1
+        guided = self.pipeline.guided(self.config) and guidance > 1
         zeros = negative is None and self.pipeline.zero_negative and self._zeroes_empty()
         texts = [prompt, *([negative or ""] if guided and not zeros else [])]
         encoded = self.prompts(texts)
@@ -151,19 +136,22 @@ class TextToImageModel(TaskModel):
 
     def conditioned(self, encoded: Sequence[Sequence[Encoded | None]], request: Request) -> Conditioning:
         """What encoded prompts say to the denoiser: the prompt, and the negative one unless it is zeros or not used."""
-        found = [self.pipeline.condition(each, request, self._config) for each in encoded]
-        guided = self.pipeline.guided(self._config) and request.guidance > 1
+        found = [self.pipeline.condition(each, request, self.config) for each in encoded]
+        guided = self.pipeline.guided(self.config) and request.guidance > 1
         if guided and len(found) == 1:
             kept = self.pipeline.kept_in_negative
             found.append({name: item if name in kept else np.zeros_like(item) for name, item in found[0].items()})
         return Conditioning(found[0], found[1] if guided else None, request.guidance)
 
     @memory_limited
-    def denoise(self, latents: Floats, timestep: float, conditioning: Conditioning) -> Floats:
+    def denoise(
+        self, latents: Floats, timestep: float, conditioning: Conditioning, control: Control | None = None
+    ) -> Floats:
         """The guided prediction for latents [batch, channels, height, width], of their shape.
 
         Args:
             latents: scaled as the scheduler's `scale_input` does.
+            control: a picture whose lines the result follows.
         """
         pipeline, count = self.pipeline, len(latents)
         ways = [conditioning.prompt] if conditioning.negative is None else [conditioning.negative, conditioning.prompt]
@@ -175,6 +163,8 @@ class TextToImageModel(TaskModel):
         }
         sample = pipeline.pack(np.concatenate([latents] * len(ways)))
         times = np.full(len(sample), timestep / pipeline.time_unit, np.float32)
+        if control is not None:
+            inputs |= control.residuals(sample, times, inputs)
         predicted = self.parts[pipeline.denoiser](**{pipeline.latents: sample, "timestep": times, **inputs})["sample"]
         found = pipeline.unpack(predicted, *latents.shape[2:])
         if len(ways) == 1:
@@ -187,7 +177,7 @@ class TextToImageModel(TaskModel):
     def decode(self, latents: Floats) -> Floats:
         """Pictures f32 [batch, 3, height, width] in -1 .. 1 of scaled latents [batch, channels, height / f,
         width / f]."""
-        config = self._autoencoder_config
+        config = self.autoencoder_config
         plain = np.asarray(latents, np.float32) / np.float32(config["scaling"]) + np.float32(config["shift"] or 0)
         found: Floats = self.parts[AUTOENCODER].decode(plain)["sample"]
         return found
@@ -208,6 +198,9 @@ class TextToImageModel(TaskModel):
         image: Any = None,
         strength: float | None = None,
         mask: Any = None,
+        control: Any = None,
+        controlnet: Any = None,
+        control_strength: float = 1.0,
         on_progress: Report | None = None,
         on_preview: Callable[[Floats], None] | None = None,
     ) -> Any:
@@ -228,6 +221,9 @@ class TextToImageModel(TaskModel):
             strength: how much of the picture is drawn anew: the share of the steps that are done; 0.8 by default, 1
                 with a mask.
             mask: white where the picture is drawn anew, black where it stays; of the size of `image`.
+            control: a picture that a ControlNet makes the result follow, such as edges or a pose; resized to `size`.
+            controlnet: the ControlNet, as `candle_convert.models.load` returns it; that of the model for None.
+            control_strength: factor of what the ControlNet adds.
             noise: ``torch`` for PyTorch's numbers of the seed, ``numpy`` for NumPy's.
             on_preview: called after each step with the latents.
 
@@ -239,6 +235,7 @@ class TextToImageModel(TaskModel):
             raise UsageError("E-OPTION", None, "mask and strength are about a picture", hint="Pass image too")
         size = self._size(self._size_of(image) if size is None and image is not None else size)
         source = None if image is None else source_of(image, mask, strength, size)
+        held = self._control(control, controlnet, control_strength, size)
         steps = self.pipeline.steps if steps is None else steps
         guidance = self.pipeline.guidance if guidance is None else guidance
         if not np.isfinite(guidance) or guidance < 0:
@@ -252,11 +249,11 @@ class TextToImageModel(TaskModel):
         conditioning = self.encode(prompt, negative, guidance=guidance, size=size)
         if source is None:
             kept = None
-            first = normal(streams, self._latent_shape(size)) * np.float32(run.initial_noise_sigma)
+            first = normal(streams, self.latent_shape(size)) * np.float32(run.initial_noise_sigma)
         else:
-            run, first, kept = self._begun(run, steps, source, streams)
+            run, first, kept = begun(self, run, steps, source, streams)
         latents = first
-        for done, latents in enumerate(self.steps(run, first, conditioning, streams, kept), 1):
+        for done, latents in enumerate(self.steps(run, first, conditioning, streams, kept, held), 1):
             if on_progress is not None:
                 on_progress(done, len(run.timesteps))
             if on_preview is not None and done < len(run.timesteps):
@@ -283,6 +280,7 @@ class TextToImageModel(TaskModel):
         conditioning: Conditioning,
         streams: Sequence[NoiseStream] = (),
         kept: Kept | None = None,
+        control: Control | None = None,
     ) -> Iterator[Floats]:
         """Latents after each step of a trajectory.
 
@@ -290,13 +288,14 @@ class TextToImageModel(TaskModel):
             latents: those that it begins with.
             streams: noise of each picture, for schedulers that add noise.
             kept: what stays of a picture.
+            control: a picture whose lines the result follows.
         """
         history: Any = ()
         for index, timestep in enumerate(run.timesteps):
             given = run.scale_input(latents, index).astype(np.float32, copy=False)
             if kept is not None and kept.shown is not None:
                 given = np.concatenate([given, kept.shown], 1)
-            prediction = self.denoise(given, float(timestep), conditioning)
+            prediction = self.denoise(given, float(timestep), conditioning, control)
             added = normal(streams, latents.shape[1:]) if run.noisy else None
             latents, history = run.step(prediction, index, latents, added, history)
             if kept is not None and kept.shown is None:
@@ -305,50 +304,20 @@ class TextToImageModel(TaskModel):
                 latents = kept.mask * latents + (1 - kept.mask) * picture
             yield latents
 
-    def _begun(
-        self, run: Trajectory, steps: int, source: Source, streams: Sequence[NoiseStream]
-    ) -> tuple[Trajectory, Floats, Kept | None]:
-        """What is left of a trajectory that begins with a picture, the latents that it begins with, and what stays."""
-        done = int(steps * source.strength)
-        begin = (steps - done) * run.order
-        if not done:
-            raise UsageError("E-OPTION", None, "strength leaves no step", hint="Raise strength or steps")
-        whole = source.strength == 1 and source.mask is not None
-        plain = self._in_latents(source.pixels, streams) if not (whole and self._shows_masks) else None
-        noise = normal(streams, self._latent_shape((source.pixels.shape[3], source.pixels.shape[2])))
-        if whole:
-            first = noise * np.float32(run.initial_noise_sigma)
-        else:
-            assert plain is not None
-            first, run = run.noised(plain, noise, begin), run.after(begin)
-        if source.mask is None:
-            return run, first, None
-        mask = shrunk(source.mask, *noise.shape[2:])
-        if not self._shows_masks:
-            assert plain is not None
-            return run, first, Kept(plain, noise, mask, None)
-        covered = self._in_latents(source.pixels * (source.mask < 0.5), streams)
-        shown = np.concatenate([np.repeat(mask, len(covered), 0), covered], 1)
-        return run, first, Kept(covered, noise, mask, shown)
-
-    @property
-    def _shows_masks(self) -> bool:
-        """Whether the denoiser takes the mask and the rest of the picture beside latents."""
-        channels = self._autoencoder_config["latent_channels"]
-        return bool(self._config.get("channels", channels) == 2 * channels + 1)
-
-    def _in_latents(self, pixels: Floats, streams: Sequence[NoiseStream]) -> Floats:
-        """Scaled latents of a picture, drawn from their distribution for each stream."""
-        config = self._autoencoder_config
-        found = self.parts[AUTOENCODER].encode(pixels)
-        self.parts.drop(AUTOENCODER)
-        drawn = found["mean"] + np.exp(found["logvar"] / 2) * normal(streams, found["mean"].shape[1:])
-        scaled: Floats = (drawn - np.float32(config["shift"] or 0)) * np.float32(config["scaling"])
-        return scaled
+    def _control(self, picture: Any, network: Any, strength: float, size: tuple[int, int]) -> Control | None:
+        """What follows a picture. UsageError for a picture without a ControlNet, or the reverse."""
+        if network is None and CONTROLNET in self.parts:
+            network = self.parts[CONTROLNET] if picture is not None else None
+        if picture is None and network is None:
+            return None
+        if picture is None or not isinstance(network, ControlNetwork):
+            why = "control and controlnet need each other: a picture, and a ControlNet"
+            raise UsageError("E-DRAW-CONTROL", None, why, hint="Pass a ControlNet's directory and a picture")
+        return Control(network, control_pixels(picture, size), strength)
 
     def _size_of(self, image: Any) -> tuple[int, int]:
         """The size of a picture, rounded down to what the model draws."""
-        unit = self.factor * self.pipeline.patch(self._config)
+        unit = self.factor * self.pipeline.patch(self.config)
         width, height = (side // unit * unit for side in picture_of(image).size)
         return width, height
 
@@ -365,7 +334,7 @@ class TextToImageModel(TaskModel):
 
     def _size(self, size: tuple[int, int] | None) -> tuple[int, int]:
         width, height = self.default_size if size is None else size
-        unit = self.factor * self.pipeline.patch(self._config)
+        unit = self.factor * self.pipeline.patch(self.config)
         for side in (width, height):
             if side < unit or side % unit or width * height > MOST_PIXELS:
                 raise UsageError(
@@ -379,8 +348,9 @@ class TextToImageModel(TaskModel):
         width, height = size
         return Request(height, width, height // self.factor, width // self.factor, guidance)
 
-    def _latent_shape(self, size: tuple[int, int]) -> tuple[int, int, int]:
-        return int(self._autoencoder_config["latent_channels"]), size[1] // self.factor, size[0] // self.factor
+    def latent_shape(self, size: tuple[int, int]) -> tuple[int, int, int]:
+        """Channels, rows and columns of latents of a picture of a width and height."""
+        return int(self.autoencoder_config["latent_channels"]), size[1] // self.factor, size[0] // self.factor
 
     def _zeroes_empty(self) -> bool:
         return settings(self.graph, INDEX).get("force_zeros_for_empty_prompt", True) is not False

@@ -95,3 +95,16 @@ def test_a_directory_without_a_part(folder, tmp_path, capsys):
 def test_other_models_do_not_draw(capsys, tmp_path):
     assert run(["draw", "examples/tiny_llama", "-p", "a fox", "-o", str(tmp_path / "a.png")]) == 2
     assert "cannot draw" in capsys.readouterr().err
+
+
+def test_from_a_picture(folder, tmp_path):
+    picture, mask = tmp_path / "in.png", tmp_path / "mask.png"
+    Image.effect_noise((32, 48), 60).convert("RGB").save(picture)
+    Image.linear_gradient("L").resize((32, 48)).save(mask)
+    out = tmp_path / "out.png"
+    words = ["draw", str(folder), "-p", "a fox", "-o", str(out), "--steps", "4", "--seed", "7", "--image", str(picture)]
+    assert run([*words, "--strength", "0.5", "--mask", str(mask)]) == 0
+    expected = cc.models.load(folder).draw("a fox", steps=4, seed=7, image=picture, mask=mask, strength=0.5)
+    assert np.array_equal(np.asarray(Image.open(out)), np.asarray(expected))
+    assert run([*words[:-2], "--force", "--strength", "0.5"]) == 2
+    assert run([*words, "--force", "--control", str(picture)]) == 2

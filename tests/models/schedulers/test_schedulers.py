@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from candle_convert.models import schedulers
 from candle_convert.models.schedulers.registry import rules
+from candle_convert.runtime.base.errors import UsageError
 from candle_convert.tests.oracles import diffusers_schedulers
 
 STABLE = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
@@ -227,3 +228,65 @@ def test_published_configurations(config):
     known = inspect.signature(type(diffusers_schedulers.scheduler(name, {})).__init__).parameters
     compare(name, {key: value for key, value in config.items() if key in known}, 20)
     schedulers.load(config).trajectory(20)
+
+
+BEGUN = [
+    ("DDIMScheduler", STABLE | {"clip_sample": False}),
+    ("DDPMScheduler", STABLE | {"clip_sample": False}),
+    ("PNDMScheduler", STABLE | {"skip_prk_steps": True}),
+    (EULER, STABLE),
+    (EULER, STABLE | KARRAS | LEADING),
+    ("EulerAncestralDiscreteScheduler", STABLE),
+    (UNIPC, STABLE),
+    (MULTISTEP, STABLE | KARRAS),
+    (HEUN, STABLE),
+    (SDE, STABLE),
+    (FLOW, {"shift": 3.0}),
+]
+"""Schedulers that begin with a picture. LMS of diffusers then weighs slopes that it does not have."""
+
+
+@pytest.mark.parametrize(("name", "options"), BEGUN)
+@pytest.mark.parametrize("skipped", [0, 1, 3])
+def test_runs_that_begin_with_a_sample(name, options, skipped):
+    torch = pytest.importorskip("torch")
+    theirs = diffusers_schedulers.scheduler(name, options)
+    theirs.set_timesteps(6)
+    begin = skipped * theirs.order
+    random = np.random.default_rng(skipped)
+    original, *noise = random.standard_normal((40, 1, 4, 3, 5)).astype(np.float32)
+    run = schedulers.load({"_class_name": name, **options}).trajectory(6)
+    assert run.order == theirs.order
+    sample = run.noised(original, noise[0], begin)
+    theirs.set_begin_index(begin) if hasattr(theirs, "set_begin_index") else None
+    add = theirs.scale_noise if name == FLOW else theirs.add_noise
+    given = [torch.from_numpy(original), torch.from_numpy(noise[0])]
+    times = theirs.timesteps[begin : begin + 1]
+    expected = add(given[0], times, given[1]) if name == FLOW else add(*given, times)
+    np.testing.assert_allclose(sample, expected.numpy(), rtol=1e-4, atol=1e-4 * abs(sample).max())
+    theirs.timesteps = theirs.timesteps[begin:] if name == "PNDMScheduler" else theirs.timesteps
+    rest, history = run.after(begin), ()
+    outputs = noise[1 : len(rest.timesteps) + 1]
+    found = []
+    for index in range(len(rest.timesteps)):
+        sample, history = rest.step(outputs[index], index, sample, noise[20 + index], history)
+        found.append(sample)
+    names = getattr(type(theirs).step, "__wrapped__", type(theirs).step).__globals__
+    expected = expected.double()
+    for levels in ("sigmas", "alphas_cumprod", "final_alpha_cumprod"):
+        if hasattr(theirs, levels):
+            setattr(theirs, levels, getattr(theirs, levels).double())
+    times = theirs.timesteps if name == "PNDMScheduler" else theirs.timesteps[begin:]
+    for index, timestep in enumerate(times):
+        drawn = torch.from_numpy(noise[20 + index]).double()
+        with diffusers_schedulers.noise_of(theirs, names, drawn):
+            step = theirs.step(torch.from_numpy(outputs[index]).double(), timestep, expected)
+        expected = step.prev_sample
+        np.testing.assert_allclose(found[index], expected.numpy(), atol=1e-4 * abs(expected).max())
+
+
+@pytest.mark.parametrize("name", [SINGLESTEP, "DDPMWuerstchenScheduler"])
+def test_other_schedulers_begin_with_noise(name):
+    run = schedulers.load({"_class_name": name}).trajectory(4)
+    with pytest.raises(UsageError, match="begins with noise alone"):
+        run.noised(np.zeros((1, 4, 2, 2), np.float32), np.zeros((1, 4, 2, 2), np.float32), 1)

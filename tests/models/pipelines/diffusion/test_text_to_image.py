@@ -1,13 +1,14 @@
 """Text-to-image models against the pipelines of diffusers: latents step by step and pictures, and refusals."""
 
 import warnings
+import weakref
 
 import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.models.diffusion.flux import pack
 from candle_convert.models.pipelines.diffusion.prompt_encoder import LongPromptWarning
-from candle_convert.tests.builders.text_to_image import flux, stable_diffusion, stable_diffusion_3
+from candle_convert.tests.builders.text_to_image import controlnet_of, flux, stable_diffusion, stable_diffusion_3
 from PIL import Image
 
 torch = pytest.importorskip("torch")
@@ -174,6 +175,10 @@ def test_parts_are_dropped(models):
     _, ours, _ = models[3]
     ours.draw(PROMPT, steps=1, size=(32, 32))
     assert not ours.parts.held
+    session = weakref.ref(ours.parts["transformer"].session)
+    assert session() is not None
+    ours.parts.drop("transformer")
+    assert session() is None
 
 
 def pictures(tmp_path, size=(48, 32)):
@@ -238,3 +243,29 @@ def test_pictures_that_do_not_fit(models, tmp_path):
     ):
         with pytest.raises(cc.Error, match=why):
             ours.draw(PROMPT, steps=2, **settings)
+
+
+@pytest.mark.parametrize("xl", [False, True])
+def test_controlnet(xl, tmp_path):
+    folder = tmp_path / "sd"
+    pipeline = stable_diffusion(folder, xl=xl)
+    picture, _ = pictures(tmp_path)
+    network = controlnet_of(pipeline.unet)
+    network.save_pretrained(tmp_path / "control")
+    kind = diffusers.StableDiffusionXLControlNetPipeline if xl else diffusers.StableDiffusionControlNetPipeline
+    further = {"add_watermarker": False} if xl else {"requires_safety_checker": False}
+    theirs = kind(**pipeline.components, controlnet=network, **further)
+    theirs.set_progress_bar_config(disable=True)
+    expected = theirs(
+        PROMPT, image=picture, generator=torch.Generator().manual_seed(2), guidance_scale=4.0, num_inference_steps=4,
+        controlnet_conditioning_scale=0.7, output_type="latent", negative_prompt=NEGATIVE,
+    ).images.numpy()  # fmt: skip
+    settings = {"steps": 4, "guidance": 4.0, "seed": 2, "negative": NEGATIVE, "size": picture.size}
+    ours, control = cc.models.load(folder), cc.models.load(tmp_path / "control")
+    drawn = ours.draw(PROMPT, control=tmp_path / "in.png", controlnet=control, control_strength=0.7, **settings)
+    assert np.abs(drawn.latents - expected).max() <= 5 * CLOSE * np.abs(expected).max()
+    plain = ours.draw(PROMPT, **settings)
+    assert np.abs(drawn.latents - plain.latents).max() > 0.01 * np.abs(expected).max()
+    for wrong in ({"control": picture}, {"controlnet": control}, {"control": picture, "controlnet": ours}):
+        with pytest.raises(cc.Error, match="need each other"):
+            ours.draw(PROMPT, **wrong, **settings)
