@@ -59,7 +59,7 @@ def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
 
 @click.command("draw", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
-@click.option("-p", "--prompt", required=True, metavar="TEXT", help="What to draw; - reads standard input.")
+@click.option("-p", "--prompt", required=True, metavar="TEXT", help="Prompt; - reads standard input.")
 @click.option(
     "-o",
     "--output",
@@ -68,33 +68,44 @@ def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
     type=shared_options.PATH,
     help="Output file: .png, .jpg or .webp; - writes PNG to standard output.",
 )
-@click.option("--negative", metavar="TEXT", help="What the picture shall not show.")
+@click.option("--negative", metavar="TEXT", help="Negative prompt.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Denoising steps (default: the model's).")
 @click.option("--guidance", type=Number(0), metavar="X", help="Classifier-free guidance scale; 1 turns it off.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help="Random seed (default: random).")
 @click.option("--size", metavar="WxH", callback=_size, help="Width and height in pixels (default: the model's).")
 @click.option("--scheduler", metavar="NAME", help="Scheduler, such as ddim, euler or dpmpp-2m (default: the model's).")
 @click.option(
-    "--batch", type=click.IntRange(1, 64), default=1, metavar="N", help="Pictures, with seeds counted from --seed on."
+    "--batch",
+    type=click.IntRange(1, 64),
+    default=1,
+    metavar="N",
+    help="Number of images; their seeds count up from --seed.",
 )
 @click.option(
     "--noise", type=click.Choice(["torch", "numpy"]), default="torch", help="Random numbers (default: PyTorch's)."
 )
-@click.option("--image", metavar="FILE", type=shared_options.PATH, help="Picture to begin with.")
+@click.option(
+    "--image", metavar="FILE", type=shared_options.PATH, help="Input image for image-to-image and inpainting."
+)
 @click.option(
     "--strength",
     type=Number(0, 1, min_open=True),
     metavar="P",
-    help="How much of --image is drawn anew (default 0.8; 1 with --mask).",
-)
-@click.option("--mask", metavar="FILE", type=shared_options.PATH, help="White where --image is drawn anew.")
-@click.option(
-    "--control", metavar="FILE", type=shared_options.PATH, help="Picture of edges, a pose or depth that is followed."
+    help="Share of the denoising steps applied to --image (default 0.8; 1 with --mask).",
 )
 @click.option(
-    "--controlnet", metavar="DIR", type=shared_options.PATH, help="ControlNet for --control (default: the model's)."
+    "--mask", metavar="FILE", type=shared_options.PATH, help="Inpainting mask: white is redrawn, black is kept."
 )
-@click.option("--control-strength", type=Number(0), metavar="X", help="Factor of what the ControlNet adds (default 1).")
+@click.option(
+    "--control", metavar="FILE", type=shared_options.PATH, help="ControlNet input image: edges, pose or depth."
+)
+@click.option(
+    "--controlnet",
+    metavar="DIR",
+    type=shared_options.PATH,
+    help="ControlNet model for --control (default: the model's).",
+)
+@click.option("--control-strength", type=Number(0), metavar="X", help="ControlNet conditioning scale (default 1).")
 @click.option(
     "--lora",
     multiple=True,
@@ -110,9 +121,9 @@ def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Draw pictures of a text with a diffusion model.
 
-    MODEL is a diffusers directory (model_index.json) of Stable Diffusion 1, 2, XL, Turbo or 3. The same seed gives the
-    same picture on any number of threads, and with --noise torch the one that diffusers draws. The settings are kept
-    in the picture, where other tools look for them.
+    MODEL is a diffusers directory (model_index.json) of Stable Diffusion 1, 2, XL, Turbo, 3 or FLUX.1. The same seed
+    gives the same picture on any number of threads, and with --noise torch the one that diffusers draws. The settings
+    are stored in the picture's metadata, where other tools look for them.
     """
     from ...models.pipelines.diffusion.prompt_encoder import LongPromptWarning
     from ..console.atomic_replace import refuse_existing

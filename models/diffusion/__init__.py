@@ -1,1 +1,1 @@
-"""Diffusion models: autoencoders of pictures, denoising transformers."""
+"""Diffusion models: pipelines as data, denoising UNets and transformers, ControlNets, autoencoders, single files."""

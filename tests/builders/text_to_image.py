@@ -127,24 +127,30 @@ def stable_diffusion_3(folder, *, t5=True, sample_size=16):
     return saved(made, folder)
 
 
-def stable_diffusion(folder, *, xl=False, scheduler="DDIMScheduler", **settings):
-    """A folder of Stable Diffusion 1 or XL, and the pipeline of diffusers."""
+def stable_diffusion(folder, *, xl=False, scheduler="DDIMScheduler", published=False, **settings):
+    """A folder of Stable Diffusion 1 or XL, and the pipeline of diffusers.
+
+    Args:
+        published: whether what single files do not tell (widths of heads, groups of norms) is as in published models.
+        settings: of the UNet.
+    """
     import diffusers
 
     first = clip_tokenizer(folder / "tokenizer")
-    second = clip_tokenizer(folder / "tokenizer_2", "!") if xl else None
+    width, other, heads, sizes = (64, 64, 1, 256) if published else (16, 24, 4, 8)
+    stages = {"block_out_channels": (32, 64), "norm_num_groups": 32} if published else {}
     known = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", **PUBLISHED.get(scheduler, {})}
     shared = {
         "tokenizer": first,
-        "text_encoder": clip_encoder(first, 16, projection=False),
-        "vae": autoencoder(4, scaling_factor=0.18215),
+        "text_encoder": clip_encoder(first, width, projection=False, heads=heads),
+        "vae": autoencoder(4, scaling_factor=0.13025 if xl else 0.18215, **stages),
         "scheduler": getattr(diffusers, scheduler)(**known),
     }
     unet = {
-        "sample_size": 16, "block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8,
-        "cross_attention_dim": 40 if xl else 16, "attention_head_dim": 4,
+        "sample_size": 16, "block_out_channels": (16, 32), "norm_num_groups": 8, "layers_per_block": 1,
+        "cross_attention_dim": width + other if xl else width, "attention_head_dim": 8 if published else 4,
         "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
-        "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"), **settings,
+        "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"), **stages, **settings,
     }  # fmt: skip
     if not xl:
         made = diffusers.StableDiffusionPipeline(
@@ -152,11 +158,13 @@ def stable_diffusion(folder, *, xl=False, scheduler="DDIMScheduler", **settings)
             requires_safety_checker=False, **shared,
         )  # fmt: skip
         return saved(made, folder)
-    sizes = {"addition_embed_type": "text_time", "addition_time_embed_dim": 8}
-    sizes["projection_class_embeddings_input_dim"] = 8 * 6 + 24
+    unet |= {"attention_head_dim": (1, 1), "use_linear_projection": True} if published else {}
+    unet |= {"addition_embed_type": "text_time", "addition_time_embed_dim": sizes}
+    unet["projection_class_embeddings_input_dim"] = 6 * sizes + other
+    second = clip_tokenizer(folder / "tokenizer_2", "!")
     made = diffusers.StableDiffusionXLPipeline(
-        unet=telling(diffusers.UNet2DConditionModel(**unet, **sizes)).eval(), tokenizer_2=second,
-        text_encoder_2=clip_encoder(second, 24, projection=True, act="gelu"), add_watermarker=False, **shared,
+        unet=telling(diffusers.UNet2DConditionModel(**unet)).eval(), tokenizer_2=second, add_watermarker=False,
+        text_encoder_2=clip_encoder(second, other, projection=True, act="gelu", heads=heads), **shared,
     )  # fmt: skip
     return saved(made, folder)
 
@@ -167,47 +175,6 @@ def controlnet_of(unet):
 
     made = diffusers.ControlNetModel.from_unet(unet, conditioning_embedding_out_channels=(8, 16))
     return telling(made).eval()
-
-
-def of_published_kind(folder, *, xl=False):
-    """As `stable_diffusion`, with what single files do not tell as in the published models: widths of heads, groups of
-    norms."""
-    import diffusers
-
-    first = clip_tokenizer(folder / "tokenizer")
-    second = clip_tokenizer(folder / "tokenizer_2", "!") if xl else None
-    stages = {"block_out_channels": (32, 64), "norm_num_groups": 32}
-    known = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", **PUBLISHED["DDIMScheduler"]}
-    shared = {
-        "tokenizer": first,
-        "text_encoder": clip_encoder(first, 64, projection=False, heads=1),
-        "vae": autoencoder(4, scaling_factor=0.13025 if xl else 0.18215, **stages),
-        "scheduler": diffusers.DDIMScheduler(**known),
-    }
-    blocks = {
-        "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
-        "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
-        "sample_size": 16,
-        "layers_per_block": 1,
-        **stages,
-    }
-    if not xl:
-        unet = diffusers.UNet2DConditionModel(cross_attention_dim=64, attention_head_dim=8, **blocks)
-        made = diffusers.StableDiffusionPipeline(
-            unet=telling(unet).eval(), safety_checker=None, feature_extractor=None, requires_safety_checker=False,
-            **shared,
-        )  # fmt: skip
-        return saved(made, folder)
-    unet = diffusers.UNet2DConditionModel(
-        cross_attention_dim=128, attention_head_dim=(1, 1), use_linear_projection=True,
-        addition_embed_type="text_time", addition_time_embed_dim=256,
-        projection_class_embeddings_input_dim=256 * 6 + 64, **blocks,
-    )  # fmt: skip
-    made = diffusers.StableDiffusionXLPipeline(
-        unet=telling(unet).eval(), tokenizer_2=second, add_watermarker=False,
-        text_encoder_2=clip_encoder(second, 64, projection=True, act="gelu", heads=1), **shared,
-    )  # fmt: skip
-    return saved(made, folder)
 
 
 def flux(folder, *, guidance, dynamic):

@@ -23,10 +23,15 @@ SCHEDULER = "scheduler/scheduler_config.json"
 
 
 def naming_of(graph: Graph) -> SingleFile | None:
-    """Whose names the weights of a file have, None for other files."""
+    """Whose names the weights of a file have, None for other files. Families that do not mention how the names begin
+    are not imported."""
     if graph.nodes or graph.parts:
         return None
-    return next((each for each in _namings() if _fits(each, graph.weights)), None)
+    heads = {".".join(name.split(".", 2)[:2]) for name in graph.weights}
+    mentioned = [f'"{head}."' for head in heads]
+    families = [name for name in SINGLE_FILES.names() if SINGLE_FILES.contains(name, mentioned)]
+    files = (each for name in families for each in SINGLE_FILES.load(name))
+    return next((each for each in files if _fits(each, graph.weights)), None)
 
 
 def _fits(naming: SingleFile, weights: Mapping[str, StoredTensor]) -> bool:

@@ -11,7 +11,7 @@ from candle_convert.convert.open.diffusion.single_file import split
 from candle_convert.models.diffusion.stable_diffusion_file import XL_FIRST, XL_SECOND
 from candle_convert.models.schema.diffusion import autoencoder_names, unet_names
 from candle_convert.models.schema.diffusion.module_names import renamed, swapped
-from candle_convert.tests.builders.text_to_image import of_published_kind
+from candle_convert.tests.builders.text_to_image import stable_diffusion
 
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
@@ -23,7 +23,7 @@ SETTINGS = {"steps": 2, "seed": 5, "size": (32, 32), "negative": "blurry"}
 def first(tmp_path_factory):
     """Stable Diffusion 1 of diffusers, its folder, and the single file that we write."""
     folder = tmp_path_factory.mktemp("sd1")
-    pipeline = of_published_kind(folder)
+    pipeline = stable_diffusion(folder, published=True)
     path = tmp_path_factory.mktemp("file") / "sd1.safetensors"
     assert run(["convert", str(folder), str(path)]) == 0
     return pipeline, folder, path
@@ -91,7 +91,7 @@ def open_clip(module):
 
 def test_file_of_xl(tmp_path):
     folder = tmp_path / "xl"
-    pipeline = of_published_kind(folder, xl=True)
+    pipeline = stable_diffusion(folder, xl=True, published=True)
     text = {name.removeprefix("text_model."): each for name, each in pipeline.text_encoder.state_dict().items()}
     weights = {
         **original(pipeline.unet, unet_names, "model.diffusion_model."),
