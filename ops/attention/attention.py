@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.base.units import counted
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import Tolerance, case, op
+from ...runtime.ir.op import Tolerance, Trait, case, op
 from ...runtime.ir.shape_inference import Inference, Shape
 from ...runtime.tensor.dtype import BF16, BY_ONNX, F16, F32, F64
 from ..elementwise.declare import quiet
@@ -100,6 +100,7 @@ def working(q: np.ndarray, precision: np.dtype[Any] | None) -> type[np.floating[
     "Attention",
     since=25,
     types="T=float T U=float number+bool T U i64 -> 4",
+    traits=(Trait.MIXES_POSITIONS, Trait.PRODUCT),
     infer=_infer,
     lower=lowered(attention_of_terms),
     tolerance=Tolerance(1e-5, 1e-5),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.base.units import counted
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.expression import lowered
@@ -28,6 +28,7 @@ def _infer(node: Inference) -> None:
     "RotaryEmbedding",
     since=23,
     types="T=real T T i64",
+    traits=(Trait.PRODUCT,),
     infer=_infer,
     lower=lowered(rotary_of_terms),
     examples=[

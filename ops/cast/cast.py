@@ -7,7 +7,7 @@ import numpy as np
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BY_ONNX, DType
 from ..rules.shape_rules import model_error
@@ -65,6 +65,7 @@ def infer_cast_like(node: Inference) -> None:
     "Cast",
     since=28,
     types="number+f8+crumb+nibble+bool+f4+f8_e8m0+string",
+    traits=(Trait.MOVES, Trait.KEEPS_F32),
     infer=as_asked,
     scalar=lambda x: x,
     examples=[

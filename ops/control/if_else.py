@@ -11,7 +11,7 @@ from ...runtime.base.errors import FormatError
 from ...runtime.base.units import counted
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Graph, Node, Value
-from ...runtime.ir.op import op
+from ...runtime.ir.op import Trait, op
 from ...runtime.ir.shape_inference import Inference, Shape
 from ...runtime.plan.control_flow import control
 from ..elementwise.unary import identity
@@ -66,7 +66,7 @@ def _joined(node: Inference, index: int, values: list[Value]) -> None:
     node.set(index, next(iter(dtypes), None), either(first.shape, last.shape), data=data, container=container)
 
 
-@op("If", since=25, types="bool -> *", infer=infer_if)
+@op("If", since=25, types="bool -> *", traits=(Trait.MIXES_POSITIONS, Trait.KEEPS_F32), infer=infer_if)
 def if_(condition: np.ndarray, *, then_branch: Graph, else_branch: Graph, call: Call) -> tuple[Any, ...]:
     """The outputs of the first subgraph where the condition, one element, holds, else those of the second."""
     if condition.size != 1:

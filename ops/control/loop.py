@@ -13,7 +13,8 @@ from ...runtime.base.limits import current
 from ...runtime.base.units import counted
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Graph, Value
-from ...runtime.ir.op import op
+from ...runtime.ir.op import Trait, op
+from ...runtime.ir.registry import onnx
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.control_flow import control
 from ...runtime.tensor.dtype import BOOL, I64
@@ -62,7 +63,7 @@ ITERATION = 1e-7
 def _keeps_its_condition(body: Graph) -> bool:
     """Whether each iteration gives the condition on as it is."""
     value: Value | None = body.outputs[0]
-    while value is not None and value.producer is not None and value.producer.op.name == "Identity":
+    while value is not None and value.producer is not None and value.producer.op is onnx.Identity:
         value = value.producer.inputs[0]
     return value is body.inputs[1]
 
@@ -72,7 +73,13 @@ def _flag(value: Value, item: Any, dtype: type) -> np.ndarray:
     return np.full((1,) if value.shape is not None and len(value.shape) == 1 else (), item, dtype)
 
 
-@op("Loop", since=25, types="i64 bool any+optional+sequence** -> *", infer=infer_loop)
+@op(
+    "Loop",
+    since=25,
+    types="i64 bool any+optional+sequence** -> *",
+    traits=(Trait.LOOP, Trait.MIXES_POSITIONS, Trait.KEEPS_F32),
+    infer=infer_loop,
+)
 def loop(
     trip_count: np.ndarray | None, condition: np.ndarray | None, *state: Any, body: Graph, call: Call
 ) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Dim, Graph, Node, Value
-from ...runtime.ir.op import op, upgrade
+from ...runtime.ir.op import Trait, op, upgrade
 from ...runtime.ir.shape_inference import Inference, Shape
 from ...runtime.plan.control_flow import control
 from ..rules.axes import axis_in, axis_of, input_error
@@ -64,7 +64,7 @@ def _given(numbers: Sequence[int] | None, count: int) -> list[int]:
     return list(numbers) if numbers else [0] * count
 
 
-@op("Scan", since=25, types="any** -> *", infer=infer_scan)
+@op("Scan", since=25, types="any** -> *", traits=(Trait.LOOP, Trait.MIXES_POSITIONS, Trait.KEEPS_F32), infer=infer_scan)
 def scan(
     *inputs: Any,
     body: Graph,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
@@ -48,6 +48,8 @@ def _infer(node: Inference) -> None:
     "Conv",
     since=22,
     types="T=float T T",
+    traits=(Trait.PRODUCT,),
+    weights={1: 0},
     infer=_infer,
     examples=[
         case("f32[2,4,7,5]", "f32[6,4,3,2]", "f32[6]", strides=[2, 1], pads=[1, 0, 2, 1]),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
@@ -92,6 +92,8 @@ def _infer(node: Inference) -> None:
     "ConvTranspose",
     since=22,
     types="T=float T T",
+    traits=(Trait.PRODUCT,),
+    weights={1: 1},
     infer=_infer,
     examples=[
         case("f32[2,4,5,3]", "f32[4,3,3,2]", "f32[3]", strides=[2, 1], pads=[1, 0, 0, 1], output_padding=[1, 0]),

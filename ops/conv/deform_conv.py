@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import Tolerance, case, op
+from ...runtime.ir.op import Tolerance, Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
@@ -40,6 +40,7 @@ def _infer(node: Inference) -> None:
     "DeformConv",
     since=22,
     types="T=float T T T T",
+    traits=(Trait.PRODUCT,),
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import case
+from ...runtime.ir.op import Trait, case
 from ...runtime.ir.symbolic_dim import subtract_dims, sum_dims
 from .declare import binary, broadcast_to_one, elementwise, followed
 
@@ -45,6 +45,7 @@ def _quotient_of(row: Sequence[Dim]) -> Dim:
     case("f32[0,3]", "f32[1]"),
     case("u8[3]", "u8[3]"),
     types="T=number T",
+    traits=(Trait.COMMUTATIVE, Trait.FINITE_AT_ZERO),
     scalar=lambda a, b: a + b,
     infer=followed(broadcast_to_one, lambda a, b: a + b, _sum_of),
 )
@@ -61,6 +62,7 @@ def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     case("u8[3]", "u8[3]"),
     case("f32[0,3]", "f32[3]"),
     types="T=number T",
+    traits=(Trait.FINITE_AT_ZERO,),
     scalar=lambda a, b: a - b,
     infer=followed(broadcast_to_one, lambda a, b: a - b, _difference_of),
 )
@@ -77,6 +79,7 @@ def sub(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     case("f32[2,0]", "f32[1]"),
     case("i8[3]", "i8[3]"),
     types="T=number T",
+    traits=(Trait.COMMUTATIVE, Trait.FINITE_AT_ZERO),
     scalar=lambda a, b: a * b,
     infer=followed(broadcast_to_one, lambda a, b: a * b, _product_of),
 )
@@ -147,6 +150,7 @@ def mod(a: np.ndarray, b: np.ndarray, *, fmod: int = 0) -> np.ndarray:
     case("i32[3]", np.array([2, 0, 1], np.float32)),
     case("f32[0,3]", "f32[3]"),
     types="float+index number",
+    traits=(Trait.SUMS, Trait.IMPRECISE_IN_F16),
     scalar=lambda x, y: math.pow(x, y),
     infer=followed(broadcast_to_one, lambda x, y: x**y if 0 <= y < 64 else 0),
 )

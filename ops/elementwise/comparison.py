@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import case
+from ...runtime.ir.op import Trait, case
 from .declare import binary, elementwise, followed, truth
 
 NANS = np.array([1, np.nan, 3, -np.inf, np.inf], np.float32)
@@ -33,6 +33,7 @@ def _equal_lengths(items: Sequence[Dim]) -> Dim:
     case("bool[2,3]", "bool[3]"),
     case("f32[0,3]", "f32[3]"),
     types="T=number+bool+string T",
+    traits=(Trait.COMMUTATIVE,),
     scalar=lambda a, b: a == b,
     infer=followed(truth, lambda a, b: a == b, _equal_lengths),
 )

@@ -7,7 +7,7 @@ for Python floats; integers that need another rule (Div, Mod, Pow) have it in `c
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node, Value
-from ...runtime.ir.op import Compute, Example, Infer, Op, Rule, op, upgrade
+from ...runtime.ir.op import Compute, Example, Infer, Op, Rule, Trait, op, upgrade
 from ...runtime.ir.shape_inference import Inference, Shape
 from ..rules.precision import widened
 from ..rules.shape_rules import broadcast, broadcast_all, same_as_input
@@ -90,13 +90,15 @@ def elementwise(
     scalar: Callable[..., Any] | None,
     infer: Infer = same_as_input,
     lower: Rule | None = None,
+    traits: Iterable[Trait] = (),
 ) -> Callable[[Compute], Op]:
     """Declare an operator that works element by element; narrow floats are computed in f32."""
 
     def made(compute: Compute) -> Op:
-        operator = op(name, since=since, types=types, infer=infer, examples=examples, scalar=scalar, lower=lower)(
-            fitting(name)(quiet(widened(compute)))
+        declared = op(
+            name, since=since, types=types, infer=infer, examples=examples, scalar=scalar, lower=lower, traits=traits
         )
+        operator = declared(fitting(name)(quiet(widened(compute))))
         upgrade(operator, below=6)(forget_consumed_inputs)
         return operator
 
@@ -110,11 +112,12 @@ def binary(
     types: str,
     scalar: Callable[..., Any] | None,
     infer: Infer = broadcast_to_one,
+    traits: Iterable[Trait] = (),
 ) -> Callable[[Compute], Op]:
     """Declare an element-wise operator of two inputs whose second one had an axis before opset 7."""
 
     def made(compute: Compute) -> Op:
-        operator = elementwise(name, since, *examples, types=types, scalar=scalar, infer=infer)(compute)
+        operator = elementwise(name, since, *examples, types=types, scalar=scalar, infer=infer, traits=traits)(compute)
         upgrade(operator, below=7)(place_by_axis)
         return operator
 

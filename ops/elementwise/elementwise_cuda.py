@@ -11,6 +11,7 @@ from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.element.small_dtypes import SMALL
 from ...runtime.cuda.kernel.elementwise import chain_step, elementwise_chain, unchanged
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda, cuda_by_element
+from ...runtime.ir.registry import onnx
 from ...runtime.plan.elementwise_fusion import FUNCTIONS, parameters
 from ...runtime.plan.kernel_api import Chain, View
 from ..cast.cast import cast, cast_like
@@ -39,7 +40,7 @@ def on_device(step: Step) -> Planned:
     function = operator.scalar
     assert function is not None
     inputs = [item for item in step.inputs if item is not None]
-    values = inputs[1:] if operator.name == "Where" else inputs
+    values = inputs[1:] if operator is onnx.Where else inputs
     if len(inputs) != len(step.inputs) or not fits(operator.name, {item.dtype for item in values}):
         return f"its scalar function does not support {', '.join(sorted({str(item.dtype) for item in values}))}"
     names = parameters(function)

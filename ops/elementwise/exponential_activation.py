@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...runtime.ir.op import case
+from ...runtime.ir.op import Trait, case
 from ..rules.expression import Term, lowered
 from ..rules.shape_rules import model_error
 from .declare import elementwise
@@ -22,7 +22,14 @@ def sigmoid_of(x: np.ndarray) -> np.ndarray:
 
 
 @elementwise(
-    "Sigmoid", 13, case("f32[2,3]"), case(FAR), case("f32[0,2]"), types="float", scalar=lambda x: 1 / (1 + math.exp(-x))
+    "Sigmoid",
+    13,
+    case("f32[2,3]"),
+    case(FAR),
+    case("f32[0,2]"),
+    types="float",
+    traits=(Trait.NON_NEGATIVE, Trait.FINITE_AT_ZERO),
+    scalar=lambda x: 1 / (1 + math.exp(-x)),
 )
 def sigmoid(x: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-x))."""
@@ -41,6 +48,7 @@ def _hard_sigmoid(x: float, alpha: float, beta: float) -> float:
     case(FAR, alpha=0.01, beta=0.6),
     case("f32[0,2]"),
     types="float",
+    traits=(Trait.NON_NEGATIVE, Trait.FINITE_AT_ZERO),
     scalar=_hard_sigmoid,
 )
 def hard_sigmoid(x: np.ndarray, *, alpha: float = 0.2, beta: float = 0.5) -> np.ndarray:
@@ -55,6 +63,7 @@ def hard_sigmoid(x: np.ndarray, *, alpha: float = 0.2, beta: float = 0.5) -> np.
     case(FAR),
     case("f32[0,2]"),
     types="float",
+    traits=(Trait.FINITE_AT_ZERO,),
     scalar=lambda x: x * 0 if x <= -3 else x if x >= 3 else x * (x + 3) / 6,
 )
 def hard_swish(x: np.ndarray) -> np.ndarray:
@@ -69,6 +78,7 @@ def hard_swish(x: np.ndarray) -> np.ndarray:
     case(FAR, alpha=0.5),
     case("f32[0,2]"),
     types="float",
+    traits=(Trait.FINITE_AT_ZERO,),
     scalar=lambda x, alpha: x / (1 + math.exp(-alpha * x)),
     lower=lowered(lambda x, alpha: x * (alpha * x).call("Sigmoid")),
 )
@@ -84,6 +94,7 @@ def swish(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
     case(FAR),
     case("f32[0,2]"),
     types="float",
+    traits=(Trait.NON_NEGATIVE, Trait.IMPRECISE_IN_F16),
     scalar=lambda x: max(x, 0) + math.log1p(math.exp(-abs(x))),
 )
 def softplus(x: np.ndarray) -> np.ndarray:
@@ -131,6 +142,7 @@ def _gelu_of_terms(x: Term, approximate: str) -> Term:
     case(FAR, approximate="tanh"),
     case("f32[0,2]"),
     types="float",
+    traits=(Trait.FINITE_AT_ZERO,),
     scalar=_gelu,
     lower=lowered(_gelu_of_terms),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import case
+from ...runtime.ir.op import Trait, case
 from ..rules.shape_rules import model_error, same_as_input
 from .declare import binary, broadcast_to_one, elementwise, followed, truth
 
@@ -15,6 +15,7 @@ from .declare import binary, broadcast_to_one, elementwise, followed, truth
     case("bool[2,3]", "bool[3]"),
     case("bool[0,3]", "bool[1]"),
     types="bool bool",
+    traits=(Trait.COMMUTATIVE,),
     scalar=lambda a, b: a and b,
     infer=followed(truth, lambda a, b: a & b),
 )
@@ -29,6 +30,7 @@ def and_(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     case("bool[2,3]", "bool[3]"),
     case("bool[0,3]", "bool[1]"),
     types="bool bool",
+    traits=(Trait.COMMUTATIVE,),
     scalar=lambda a, b: a or b,
     infer=followed(truth, lambda a, b: a | b),
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import case, upgrade
+from ...runtime.ir.op import Trait, case, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ..rules.shape_rules import same_as_input
 from .declare import elementwise
@@ -21,6 +21,7 @@ from .declare import elementwise
     case("i32[2,3]"),
     case("f32[0,2]"),
     types="float+int",
+    traits=(Trait.NON_NEGATIVE, Trait.FINITE_AT_ZERO),
     scalar=lambda x: x if x != x or x > 0 else x * 0,
 )
 def relu(x: np.ndarray) -> np.ndarray:
@@ -35,6 +36,7 @@ def relu(x: np.ndarray) -> np.ndarray:
     case("f32[2,3]", alpha=0.2),
     case("f32[0,2]"),
     types="float",
+    traits=(Trait.FINITE_AT_ZERO,),
     scalar=lambda x, alpha: alpha * x if x < 0 else x,
 )
 def leaky_relu(x: np.ndarray, *, alpha: float = 0.01) -> np.ndarray:
@@ -188,6 +190,7 @@ def infer_clip(node: Inference) -> None:
     case("f32[0,2]", np.float32(2)),
     case("f32[2]"),
     types="T=number T T",
+    traits=(Trait.FINITE_AT_ZERO,),
     scalar=_clip,
     infer=infer_clip,
 )

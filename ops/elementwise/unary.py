@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..rules.shape_rules import same_as_input
 from .declare import elementwise, followed
@@ -25,6 +25,7 @@ def infer_identity(node: Inference) -> None:
     "Identity",
     since=25,
     types="any+optional+sequence",
+    traits=(Trait.RESHAPES, Trait.MOVES),
     infer=infer_identity,
     scalar=lambda x: x,
     examples=[case("f32[2,3]"), case("string[3]"), case("i64[0]")],
@@ -42,6 +43,7 @@ def identity(x: np.ndarray) -> np.ndarray:
     case("u8[3]"),
     case("f32[0,2]"),
     types="number",
+    traits=(Trait.NON_NEGATIVE,),
     scalar=lambda x: abs(x),
     infer=followed(same_as_input, abs),
 )
@@ -120,7 +122,14 @@ def round_(x: np.ndarray) -> np.ndarray:
 
 
 @elementwise(
-    "Sqrt", 13, case(POSITIVE), case("f32[2,3]"), case("f32[0,2]"), types="float", scalar=lambda x: math.sqrt(x)
+    "Sqrt",
+    13,
+    case(POSITIVE),
+    case("f32[2,3]"),
+    case("f32[0,2]"),
+    types="float",
+    traits=(Trait.IMPRECISE_IN_F16,),
+    scalar=lambda x: math.sqrt(x),
 )
 def sqrt(x: np.ndarray) -> np.ndarray:
     """Square root, NaN of negative elements."""
@@ -128,20 +137,45 @@ def sqrt(x: np.ndarray) -> np.ndarray:
 
 
 @elementwise(
-    "Reciprocal", 13, case("f32[2,3]"), case("f32[0,2]"), case("f64[3]"), types="float", scalar=lambda x: 1 / x
+    "Reciprocal",
+    13,
+    case("f32[2,3]"),
+    case("f32[0,2]"),
+    case("f64[3]"),
+    types="float",
+    traits=(Trait.IMPRECISE_IN_F16,),
+    scalar=lambda x: 1 / x,
 )
 def reciprocal(x: np.ndarray) -> np.ndarray:
     """1 / x."""
     return np.reciprocal(x)
 
 
-@elementwise("Exp", 13, case("f32[2,3]"), case("f32[0,2]"), case("f64[3]"), types="float", scalar=lambda x: math.exp(x))
+@elementwise(
+    "Exp",
+    13,
+    case("f32[2,3]"),
+    case("f32[0,2]"),
+    case("f64[3]"),
+    types="float",
+    traits=(Trait.NON_NEGATIVE, Trait.SUMS, Trait.IMPRECISE_IN_F16),
+    scalar=lambda x: math.exp(x),
+)
 def exp(x: np.ndarray) -> np.ndarray:
     """e to the power x."""
     return np.exp(x)
 
 
-@elementwise("Log", 13, case(POSITIVE), case("f32[2,3]"), case("f32[0,2]"), types="float", scalar=lambda x: math.log(x))
+@elementwise(
+    "Log",
+    13,
+    case(POSITIVE),
+    case("f32[2,3]"),
+    case("f32[0,2]"),
+    types="float",
+    traits=(Trait.SUMS, Trait.IMPRECISE_IN_F16),
+    scalar=lambda x: math.log(x),
+)
 def log(x: np.ndarray) -> np.ndarray:
     """Natural logarithm, NaN of negative elements."""
     return np.log(x)

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from ...runtime.ir.op import case
+from ...runtime.ir.op import Trait, case
 from .declare import broadcast_to_one, elementwise, followed
 
 NANS = np.array([1, np.nan, 3], np.float32)
@@ -21,6 +21,7 @@ NANS = np.array([1, np.nan, 3], np.float32)
     case("f32[0,3]", "f32[3]"),
     case("u8[3]", "u8[3]"),
     types="number*",
+    traits=(Trait.COMMUTATIVE,),
     scalar=lambda a, b: a + b if a != a or b != b else max(a, b),
     infer=followed(broadcast_to_one, lambda *items: max(items)),
 )
@@ -38,6 +39,7 @@ def max_(*tensors: np.ndarray) -> np.ndarray:
     case("f32[0,3]", "f32[3]"),
     case("u8[3]", "u8[3]"),
     types="number*",
+    traits=(Trait.COMMUTATIVE,),
     scalar=lambda a, b: a + b if a != a or b != b else min(a, b),
     infer=followed(broadcast_to_one, lambda *items: min(items)),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..rules.shape_rules import broadcast
 from .declare import fitting, refuse_mismatched
@@ -41,6 +41,7 @@ def _flags(node: Inference, index: int) -> tuple[Dim, ...] | None:
     "Where",
     since=16,
     types="bool T=tensor T",
+    traits=(Trait.MOVES,),
     infer=infer_where,
     scalar=lambda condition, x, y: x if condition else y,
     examples=[

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...runtime.base.units import counted
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.weight_array import Blocks
 from ..rules.axes import axis_in, axis_of, constants, input_error
@@ -47,6 +47,8 @@ def checked(operator: str, indices: np.ndarray, length: int) -> None:
     "Gather",
     since=13,
     types="tensor index",
+    traits=(Trait.LOOKUP, Trait.MOVES),
+    weights={0: 0},
     infer=infer_gather,
     stored=True,
     examples=[
@@ -97,6 +99,7 @@ def positions(operator: str, shape: tuple[int, ...], indices: np.ndarray, axis: 
     "GatherElements",
     since=13,
     types="tensor index",
+    traits=(Trait.LOOKUP, Trait.MOVES),
     infer=infer_gather_elements,
     examples=[
         case("f32[3,4]", np.array([[0, 2, 1, 0], [2, -1, 0, 1]])),
@@ -144,6 +147,7 @@ def tuple_positions(
     "GatherND",
     since=13,
     types="tensor i64",
+    traits=(Trait.LOOKUP, Trait.MOVES),
     infer=infer_gather_nd,
     examples=[
         case("f32[3,4]", np.array([[0, 1], [-1, 3]])),

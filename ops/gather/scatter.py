@@ -7,7 +7,7 @@ import numpy as np
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import axis_in, axis_of, input_error
 from ..rules.precision import is_narrow
@@ -50,6 +50,7 @@ UPDATES = np.array([[0, 2, 1], [-1, 0, 2]])
     "ScatterElements",
     since=18,
     types="T=tensor index T",
+    traits=(Trait.MOVES,),
     infer=as_the_data,
     examples=[
         case("f32[3,4]", UPDATES, "f32[2,3]"),
@@ -105,6 +106,7 @@ def infer_scatter_nd(node: Inference) -> None:
     "ScatterND",
     since=18,
     types="T=tensor i64 T",
+    traits=(Trait.MOVES,),
     infer=infer_scatter_nd,
     examples=[
         case("f32[4,3]", np.array([[1], [-1]]), "f32[2,3]"),

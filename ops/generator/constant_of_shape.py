@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import MAX_DATA, Inference
 from ...runtime.tensor.dtype import F32
 from ..cast.cast import element_type
@@ -33,6 +33,7 @@ def infer_constant_of_shape(node: Inference) -> None:
     "ConstantOfShape",
     since=25,
     types="i64",
+    traits=(Trait.MOVES,),
     infer=infer_constant_of_shape,
     examples=[
         case(np.array([2, 3])),

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import MAX_DATA, Inference
 from ...runtime.ir.symbolic_dim import subtract_dims
 from ..cast.cast import element_type
@@ -51,6 +51,7 @@ def _count(start: np.generic, limit: np.generic, delta: np.generic) -> int:
     "Range",
     since=27,
     types="T=float+index+i16 T T",
+    traits=(Trait.KEEPS_F32,),
     infer=infer_range,
     examples=[
         case(np.array(1, np.float32), np.array(2, np.float32), np.array(0.25, np.float32)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ..rules.axes import input_error, matrices, zero
 
 
@@ -12,6 +12,7 @@ from ..rules.axes import input_error, matrices, zero
     "Trilu",
     since=14,
     types="tensor i64",
+    traits=(Trait.MOVES,),
     infer=matrices,
     examples=[
         case("f32[3,4]"),

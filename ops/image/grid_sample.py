@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ..rules.output_limit import allowed
 from ..rules.shape_rules import shape_error
@@ -36,6 +36,7 @@ def _infer(node: Inference) -> None:
     "GridSample",
     since=22,
     types="tensor float",
+    traits=(Trait.IMPRECISE_IN_F16,),
     infer=_infer,
     examples=[
         case("f32[2,3,4,5]", "f32[2,3,2,2]"),

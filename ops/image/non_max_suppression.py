@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import I64
 from ..rules.shape_rules import shape_error
@@ -34,6 +34,7 @@ def _infer(node: Inference) -> None:
     "NonMaxSuppression",
     since=11,
     types="f32 f32 i64 f32 f32",
+    traits=(Trait.KEEPS_F32,),
     infer=_infer,
     examples=[
         case(BOXES, SCORES, np.array([3]), np.array([0.5], np.float32), np.array([0.1], np.float32)),

@@ -15,7 +15,8 @@ from ...runtime.base.errors import FormatError
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node, Value
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
+from ...runtime.ir.registry import onnx
 from ...runtime.ir.shape_inference import CHECK, Inference
 from ..rules.output_limit import allowed
 from ..rules.shape_rules import shape_error
@@ -146,6 +147,7 @@ def back(y: np.ndarray, dtype: np.dtype) -> np.ndarray:
     "Resize",
     since=19,
     types="tensor ieee f32 i64",
+    traits=(Trait.KEEPS_F32,),
     infer=_infer,
     examples=[
         case("f32[1,2,3,4]", None, np.array([1, 1, 2, 3], np.float32)),
@@ -277,7 +279,7 @@ def constant(value: Value | None, build: Builder) -> np.ndarray | None:
     """The array of a weight or of a Constant node."""
     if value is None:
         return None
-    if value.producer is not None and value.producer.op.name == "Constant":
+    if value.producer is not None and value.producer.op is onnx.Constant:
         found = value.producer.attributes.get("value")
         return found if isinstance(found, np.ndarray) else None
     tensor = build.graph.weights.get(value.name)
@@ -296,7 +298,7 @@ def infer_upsample(node: Inference) -> None:
     node.set(0, node.dtype(0), known)
 
 
-@op("Upsample", since=9, types="integer+ieee+complex+bool+string f32", infer=infer_upsample)
+@op("Upsample", since=9, types="integer+ieee+complex+bool+string f32", traits=(Trait.KEEPS_F32,), infer=infer_upsample)
 def upsample(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest") -> np.ndarray:
     """Lengths ``floor(scales * before)``; positions are ``out / scale``."""
     assert resize.compute is not None

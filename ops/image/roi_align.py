@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ..rules.output_limit import allowed
 from ..rules.precision import widened
@@ -35,6 +35,7 @@ ROIS = np.array([[0.5, 1, 6.5, 4], [2, 0, 3, 7.5], [-3, -3, 20, 5], [4, 4, 4, 4]
     "RoiAlign",
     since=22,
     types="T=float T i64",
+    traits=(Trait.KEEPS_F32,),
     infer=_infer,
     examples=[
         case("f32[2,3,8,7]", ROIS, np.array([0, 1, 1, 0]), output_height=2, output_width=3),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.precision import widened
@@ -24,6 +24,7 @@ def without_matrices(node: Inference) -> None:
     "Det",
     since=22,
     types="float",
+    traits=(Trait.KEEPS_F32,),
     infer=without_matrices,
     examples=[case("f32[3,3]"), case("f32[2,1,4,4]"), case("f64[2,2]"), case("f32[0,3,3]")],
 )

@@ -11,7 +11,7 @@ import numpy as np
 from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.base.units import counted
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import CHECK, Inference, Shape
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
@@ -96,6 +96,7 @@ def _allow(terms: list[str], output: str, tensors: Sequence[np.ndarray]) -> None
     "Einsum",
     since=28,
     types="number*",
+    traits=(Trait.PRODUCT,),
     infer=summed,
     examples=[
         case("f32[2,3]", "f32[3,4]", equation="ij,jk->ik"),

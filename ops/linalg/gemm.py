@@ -7,7 +7,7 @@ import numpy as np
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference, Shape
 from ..elementwise.declare import fitting, quiet
 from ..rules.precision import stored_narrower, widened
@@ -43,6 +43,8 @@ def _fits(added: Shape, result: Shape) -> bool:
     "Gemm",
     since=13,
     types="T=float+long T T",
+    traits=(Trait.PRODUCT,),
+    weights={1: 1},
     infer=product,
     examples=[
         case("f32[2,3]", "f32[3,4]", "f32[4]"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference, Shape
 from ..elementwise.declare import fitting, quiet
 from ..rules.precision import stored_narrower, widened
@@ -35,6 +35,8 @@ def product(node: Inference) -> None:
     "MatMul",
     since=13,
     types="T=float+long T",
+    traits=(Trait.PRODUCT,),
+    weights={1: -1},
     infer=product,
     examples=[
         case("f32[2,3]", "f32[3,4]"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..nn.log_softmax import log_softmax
@@ -78,7 +78,14 @@ def _loss(
     )
 
 
-@op("NegativeLogLikelihoodLoss", since=22, types="T=float index T", infer=lost, examples=EXAMPLES)
+@op(
+    "NegativeLogLikelihoodLoss",
+    since=22,
+    types="T=float index T",
+    traits=(Trait.SUMS, Trait.IMPRECISE_IN_F16),
+    infer=lost,
+    examples=EXAMPLES,
+)
 @quiet
 @widened
 def negative_log_likelihood_loss(
@@ -97,6 +104,7 @@ def negative_log_likelihood_loss(
     "SoftmaxCrossEntropyLoss",
     since=13,
     types="T=float index T -> 2",
+    traits=(Trait.SUMS, Trait.IMPRECISE_IN_F16),
     infer=lost,
     examples=[*EXAMPLES, case("f32[2,5,4]", LABELS, CLASSES, outputs=2)],
 )

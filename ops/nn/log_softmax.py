@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, add
@@ -52,6 +52,7 @@ def _rows(step: BaseStep) -> Described:
     "LogSoftmax",
     since=13,
     types="float",
+    traits=(Trait.SUMS, Trait.IMPRECISE_IN_F16),
     infer=along_axis,
     rows=_rows,
     examples=[

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, add, element, larger, stored
 from ..rules.precision import is_narrow
@@ -51,6 +51,7 @@ def _rows(step: BaseStep) -> Described:
     "Softmax",
     since=13,
     types="float",
+    traits=(Trait.NON_NEGATIVE, Trait.MIXES_POSITIONS, Trait.SUMS, Trait.IMPRECISE_IN_F16),
     infer=same_as_input,
     rows=_rows,
     examples=[case("f32[2,3,4]"), case("f32[2,3,4]", axis=0), case("f32[0,3]", axis=1)],

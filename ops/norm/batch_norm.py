@@ -11,7 +11,7 @@ import numpy as np
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node, Value
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference, Shape, merged
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Output, Rows
@@ -83,6 +83,7 @@ def _rows(step: BaseStep) -> Described:
     "BatchNormalization",
     since=15,
     types="float T=float T U=float U -> 3",
+    traits=(Trait.SUMS,),
     infer=_infer,
     rows=_rows,
     examples=[

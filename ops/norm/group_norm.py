@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Output, Rows
@@ -110,6 +110,7 @@ def _group_norm_of_terms(
     "GroupNormalization",
     since=21,
     types="T=float T T",
+    traits=(Trait.MIXES_POSITIONS, Trait.SUMS),
     infer=_infer,
     rows=_rows,
     lower=lowered(_group_norm_of_terms),
@@ -144,6 +145,7 @@ def of_groups(node: Node, build: Builder) -> None:
     "InstanceNormalization",
     since=22,
     types="T=float T T",
+    traits=(Trait.MIXES_POSITIONS, Trait.SUMS, Trait.IMPRECISE_IN_F16),
     infer=_infer_instance,
     rows=_rows,
     examples=[
@@ -170,6 +172,7 @@ def nothing_consumed(node: Node, build: Builder) -> None:
     "MeanVarianceNormalization",
     since=13,
     types="float",
+    traits=(Trait.MIXES_POSITIONS, Trait.IMPRECISE_IN_F16),
     infer=same_as_input,
     rows=_mean_variance_rows,
     examples=[case("f32[2,3,4,5]"), case("f32[2,3,4]", axes=[0, -1]), case("f32[0,3,4,5]", axes=[1])],

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference, Shape
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows
@@ -126,6 +126,7 @@ def _rms_rows(step: BaseStep) -> Described:
     "LayerNormalization",
     since=17,
     types="T=float T T -> 3",
+    traits=(Trait.SUMS,),
     infer=_infer,
     rows=_layer_rows,
     lower=lowered(_layer_norm_of_terms),
@@ -166,6 +167,7 @@ def layer_normalization(
     "RMSNormalization",
     since=23,
     types="float float",
+    traits=(Trait.SUMS,),
     infer=_infer_rms,
     rows=_rms_rows,
     lower=lowered(_rms_norm_of_terms),

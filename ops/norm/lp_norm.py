@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, add, magnitude, square
@@ -41,6 +41,7 @@ def _rows(step: BaseStep) -> Described:
     "LpNormalization",
     since=22,
     types="float",
+    traits=(Trait.IMPRECISE_IN_F16,),
     infer=_infer,
     rows=_rows,
     examples=[

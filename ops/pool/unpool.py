@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
@@ -106,6 +106,7 @@ def _infer_roi(node: Inference) -> None:
     "MaxRoiPool",
     since=22,
     types="T=float T",
+    traits=(Trait.KEEPS_F32,),
     infer=_infer_roi,
     examples=[
         case(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import F32, U8
 from .quantize_linear import quantized
@@ -20,6 +20,7 @@ def _infer(node: Inference) -> None:
     "DynamicQuantizeLinear",
     since=11,
     types="f32 -> 3",
+    traits=(Trait.KEEPS_F32,),
     infer=_infer,
     examples=[
         case("f32[2,3,4]", outputs=3),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.base.errors import FormatError
 from ...runtime.base.units import counted
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import CHECK, Inference
 from ...runtime.tensor.dtype import U8, DType, of_numpy
 from ..cast.cast import element_type
@@ -89,6 +89,7 @@ def _quantized_type(node: Inference) -> None:
     "QuantizeLinear",
     since=28,
     types="real+i32 real+f8_e8m0+i32 f8+byte+crumb+nibble+short+f4",
+    traits=(Trait.KEEPS_F32,),
     infer=_quantized_type,
     examples=[
         case("f32[2,3,4]", np.float32(0.03), np.uint8(100)),
@@ -152,6 +153,7 @@ def _real_type(node: Inference) -> None:
     "DequantizeLinear",
     since=28,
     types="T=f8+byte+crumb+nibble+short+f4+i32 real+f8_e8m0 T",
+    traits=(Trait.KEEPS_F32,),
     infer=_real_type,
     examples=[
         case("u8[2,3,4]", np.float32(0.03), np.uint8(100)),

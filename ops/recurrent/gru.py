@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import Tolerance, case, op, upgrade
+from ...runtime.ir.op import Tolerance, Trait, case, op, upgrade
 from ..elementwise.declare import quiet
 from ..rules.precision import widened
 from .recurrent import Cell, RecurrentAttributes, clipper, functions, halves, infer_recurrent, plain_outputs, sequences
@@ -16,6 +16,8 @@ LENGTHS = np.array([3, 5], np.int32)
     "GRU",
     since=22,
     types="T=float T T T i32 T -> 2",
+    traits=(Trait.MIXES_POSITIONS, Trait.PRODUCT),
+    weights={1: 1, 2: 1},
     infer=infer_recurrent,
     tolerance=Tolerance(1e-5, 1e-5),
     examples=[

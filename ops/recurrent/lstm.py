@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.ir.op import Tolerance, case, op, upgrade
+from ...runtime.ir.op import Tolerance, Trait, case, op, upgrade
 from ..elementwise.declare import quiet
 from ..rules.precision import widened
 from ..rules.shape_rules import shape_error
@@ -29,6 +29,8 @@ LENGTHS = np.array([3, 5], np.int32)
     "LSTM",
     since=22,
     types="T=float T T T i32 T T T -> 3",
+    traits=(Trait.MIXES_POSITIONS, Trait.PRODUCT),
+    weights={1: 1, 2: 1},
     infer=infer_recurrent,
     tolerance=Tolerance(1e-5, 1e-5),
     examples=[

@@ -322,9 +322,10 @@ def _shared(step: Step, lengths: Lengths, units: int, columns: int) -> int:
 def plan_recurrent(step: Step) -> Planned:
     """Constant weights; anything else is left to NumPy."""
     what = step.node.op.name
-    cell, gates, _ = CELLS[what]
+    is_lstm, is_gru = step.node.op is lstm, step.node.op is gru
+    cell, gates, functions = CELLS[what]
     lengths = _lengths(step, gates)
-    constants = _constants(step, (1, 2, 3, 7) if what == "LSTM" else (1, 2, 3))
+    constants = _constants(step, (1, 2, 3, 7) if is_lstm else (1, 2, 3))
     table = None if lengths is None else activation_table(step, lengths.directions, what)
     if lengths is None or constants is None or table is None:
         return None
@@ -336,7 +337,7 @@ def plan_recurrent(step: Step) -> Planned:
     p = peepholes[0] if peepholes else None
     batch_first = bool(step.attributes["layout"])
     shape = (lengths.batch, directions, hidden) if batch_first else (directions, lengths.batch, hidden)
-    states = [initial_state(step, 5, shape), initial_state(step, 6, shape) if what == "LSTM" else 0]
+    states = [initial_state(step, 5, shape), initial_state(step, 6, shape) if is_lstm else 0]
     counted = step.inputs[4] if len(step.inputs) > 4 else None
     ok = (
         b.shape == (directions, 2 * columns)
@@ -345,11 +346,11 @@ def plan_recurrent(step: Step) -> Planned:
     )
     if not ok or (counted is not None and (counted.shape != (lengths.batch,) or counted.dtype != np.int32)):
         return None
-    linear = what == "GRU" and bool(step.attributes["linear_before_reset"])
+    linear = is_gru and bool(step.attributes["linear_before_reset"])
     launches, added = _added(step, lengths, w, b, columns, linear)
     rows = lengths.times * lengths.batch
     steps = (4 * columns, 4 * columns * lengths.times) if batch_first else (4 * columns * lengths.batch, 4 * columns)
-    split = columns if what != "GRU" or linear else 2 * hidden
+    split = columns if not is_gru or linear else 2 * hidden
     weights = step.packed(
         2, ("gates", split), lambda array: np.concatenate([panels(part[:split].T).reshape(-1) for part in array])
     )
@@ -367,7 +368,7 @@ def plan_recurrent(step: Step) -> Planned:
         else (directions * lengths.batch * out, out, lengths.batch * out)
     )
     state_steps = (out, directions * out) if batch_first else (lengths.batch * out, out)
-    ends = [step.output(index) if step.is_used(index) else 0 for index in range(3 if what == "LSTM" else 2)]
+    ends = [step.output(index) if step.is_used(index) else 0 for index in range(3 if is_lstm else 2)]
     units = directions * -(-lengths.batch // BLOCK)
     shared = split == columns and _shared(step, lengths, units, columns)
     parts = shared or step.parts(units, rows * directions * columns * hidden / 8)
@@ -392,7 +393,7 @@ def plan_recurrent(step: Step) -> Planned:
     if shared:
         launches.append(Launch(begun, **begin))
     backwards = 2 if directions == 2 else int(step.attributes["direction"] == "reverse")
-    flag = step.attributes["input_forget"] if what == "LSTM" else int(linear)
+    flag = step.attributes["input_forget"] if is_lstm else int(linear)
     launches.append(
         Launch(
             recurred,
@@ -413,12 +414,12 @@ def plan_recurrent(step: Step) -> Planned:
             y_batch=y_steps[1],
             y_direction=y_steps[2],
             h_last=ends[1],
-            c_last=ends[2] if what == "LSTM" else 0,
+            c_last=ends[2] if is_lstm else 0,
             lengths=0 if counted is None else counted,
             peepholes=0 if p is None else step.constant_buffer(padded_rows(p)),
             bias=step.constant_buffer(padded_rows(b[:, columns:][:, -hidden:])),
             tables=step.constant_buffer(table),
-            activations=CELLS[what][2],
+            activations=functions,
             zero=zeros(step),
             limit=step.attributes["clip"] or np.inf,
             give_way=GIVE_WAY,

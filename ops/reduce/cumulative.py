@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.units import counted
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, Scan, add, element, found, times
@@ -67,6 +67,7 @@ AXIS = np.array(1)
     "CumSum",
     since=14,
     types="float+long index",
+    traits=(Trait.MIXES_POSITIONS, Trait.KEEPS_F32, Trait.SUMS),
     infer=along_input,
     rows=functools.partial(_rows, add),
     examples=[

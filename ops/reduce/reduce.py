@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.ir.op import case
+from ...runtime.ir.op import Trait, case
 from ...runtime.plan.rows import Fold, add, element, larger, magnitude, smaller, square, times
 from .reduction_axes import mean_over, reduction
 
@@ -23,6 +23,7 @@ KINDS = (
     case("f32[2,0,3]", ONE),
     case("f64[2,3]", ONE),
 )
+SUMS = (Trait.SUMS, Trait.IMPRECISE_IN_F16)
 OF_INTEGERS = (case("i64[2,3]", ONE), case("i32[2,3]", keepdims=0))
 POSITIVE = (
     case(np.array([[0.5, 2, 3], [1, 7, 0.1]], np.float32), ONE),
@@ -68,6 +69,7 @@ def _logarithm_above(total: float, most: float) -> float:
     axes_since=13,
     data=sum,
     types="float+long i64",
+    traits=SUMS,
     folds=[Fold("found", element, add)],
 )
 def reduce_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -81,6 +83,7 @@ def reduce_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarr
     *KINDS,
     *OF_INTEGERS,
     types="float+long i64",
+    traits=SUMS,
     folds=[Fold("found", element, add, mean_of)],
     fractions=True,
 )
@@ -100,6 +103,7 @@ def reduce_mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndar
     *OF_INTEGERS,
     data=math.prod,
     types="float+long i64",
+    traits=SUMS,
     folds=[Fold("found", element, times)],
 )
 def reduce_prod(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -148,7 +152,9 @@ def reduce_min(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarr
     return np.min(x, axis=axes, keepdims=keepdims, initial=_limit(x.dtype, "max"))
 
 
-@reduction("ReduceL1", 18, *KINDS, *OF_INTEGERS, types="float+long i64", folds=[Fold("found", magnitude, add)])
+@reduction(
+    "ReduceL1", 18, *KINDS, *OF_INTEGERS, types="float+long i64", traits=SUMS, folds=[Fold("found", magnitude, add)]
+)
 def reduce_l1(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Sum of absolute values."""
     return np.sum(np.abs(x), axis=axes, keepdims=keepdims, dtype=x.dtype)
@@ -160,6 +166,7 @@ def reduce_l1(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarra
     *KINDS,
     case("i32[2,3]", ONE),
     types="float+long i64",
+    traits=SUMS,
     folds=[Fold("found", square, add, root_of)],
     fractions=True,
 )
@@ -168,7 +175,9 @@ def reduce_l2(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarra
     return np.sqrt(np.sum(np.square(x), axis=axes, keepdims=keepdims, dtype=x.dtype))
 
 
-@reduction("ReduceSumSquare", 18, *KINDS, *OF_INTEGERS, types="float+long i64", folds=[Fold("found", square, add)])
+@reduction(
+    "ReduceSumSquare", 18, *KINDS, *OF_INTEGERS, types="float+long i64", traits=SUMS, folds=[Fold("found", square, add)]
+)
 def reduce_sum_square(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Sum of squares."""
     return np.sum(np.square(x), axis=axes, keepdims=keepdims, dtype=x.dtype)
@@ -180,6 +189,7 @@ def reduce_sum_square(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> n
     *POSITIVE,
     case("f32[2,0,3]", ONE),
     types="float i64",
+    traits=SUMS,
     folds=[Fold("found", element, add, _logarithm)],
     fractions=True,
 )
@@ -194,6 +204,7 @@ def reduce_log_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.n
     *KINDS,
     case(np.array([[1e4, 0], [-1e4, -9999]], np.float32), ONE),
     types="float i64",
+    traits=SUMS,
     folds=[Fold("most", element, larger, _finite), Fold("found", _power, add, _logarithm_above)],
     fractions=True,
 )

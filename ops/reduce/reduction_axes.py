@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
-from ...runtime.ir.op import Example, Op, op, upgrade
+from ...runtime.ir.op import Example, Op, Trait, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.plan.kernel_api import BaseStep
 from ...runtime.plan.rows import Described, Fold, Output, Rows, found
@@ -31,6 +31,7 @@ def reduction(
     fractions: bool = False,
     axes_since: int = 18,
     data: Callable[[Sequence[int]], int] | None = None,
+    traits: Iterable[Trait] = (),
 ) -> Callable[[Reduce], Op]:
     """Declare a reduction.
 
@@ -51,7 +52,13 @@ def reduction(
         compute.__doc__ = reduce.__doc__
         rows = functools.partial(reduced_rows, folds, fractions)
         operator = op(
-            name, since=since, types=types, infer=functools.partial(reduced, data=data), rows=rows, examples=examples
+            name,
+            since=since,
+            types=types,
+            infer=functools.partial(reduced, data=data),
+            rows=rows,
+            examples=examples,
+            traits=(Trait.REDUCTION, *traits),
         )(widened(compute))
         upgrade(operator, below=axes_since)(axes_were_an_attribute)
         return operator

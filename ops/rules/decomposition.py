@@ -19,7 +19,7 @@ import numpy as np
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Graph, Node, Value
-from ...runtime.ir.op import Compute, Example, Infer, Op, Tolerance, Undecomposable, op
+from ...runtime.ir.op import Compute, Example, Infer, Op, Tolerance, Trait, Undecomposable, op
 from ...runtime.tensor.dtype import of_numpy
 from .expression import Formula, Inferring, Term, drop_unused, lowered
 from .precision import widened
@@ -40,6 +40,7 @@ def composed(
     tolerance: Tolerance | None = None,
     in_f32: bool = True,
     rows: Callable[[Any], Any] | None = None,
+    traits: Iterable[Trait] = (),
 ) -> Callable[[Formula], Op]:
     """Make an operator of the formula of its outputs: terms are the inputs, keywords the attributes.
 
@@ -60,6 +61,7 @@ def composed(
             tolerance=tolerance,
             lower=lower,
             rows=rows,
+            traits=traits,
         )
         return declared(widened(compute) if in_f32 else compute)
 

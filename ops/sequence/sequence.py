@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.base.units import counted
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Graph
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference, Shape
 from ...runtime.tensor.dtype import F32, I64
 from ..cast.cast import element_type
@@ -207,7 +207,11 @@ def infer_sequence_map(node: Inference) -> None:
 
 
 @op(
-    "SequenceMap", since=17, types="sequence integer+ieee+complex+bool+sequence+string** -> *", infer=infer_sequence_map
+    "SequenceMap",
+    since=17,
+    types="sequence integer+ieee+complex+bool+sequence+string** -> *",
+    traits=(Trait.LOOP, Trait.KEEPS_F32),
+    infer=infer_sequence_map,
 )
 def sequence_map(sequence: list[np.ndarray], *others: Any, body: Graph, call: Call) -> tuple[list[Any], ...]:
     """The body applied to each tensor of the sequence, and to those of other sequences or the same other tensors."""

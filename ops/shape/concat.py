@@ -7,7 +7,7 @@ import numpy as np
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference, merged
 from ...runtime.ir.symbolic_dim import sum_dims
 from ..rules.axes import axis_in, axis_of, elements, input_error
@@ -40,6 +40,7 @@ def infer_concat(node: Inference) -> None:
     "Concat",
     since=13,
     types="tensor*",
+    traits=(Trait.MOVES,),
     infer=infer_concat,
     examples=[
         case("f32[2,3]", "f32[2,1]", axis=1),

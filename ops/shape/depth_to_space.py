@@ -6,7 +6,7 @@ import numpy as np
 
 from ...runtime.base.units import counted
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import input_error
 
@@ -52,6 +52,7 @@ def _checked(operator: str, x: np.ndarray, block: int, mode: str, axes: tuple[in
     "DepthToSpace",
     since=28,
     types="tensor",
+    traits=(Trait.MOVES,),
     infer=infer_depth_to_space,
     examples=[
         case("f32[2,8,2,3]", blocksize=2),
@@ -76,6 +77,7 @@ def depth_to_space(x: np.ndarray, *, blocksize: int, mode: str = "DCR") -> np.nd
     "SpaceToDepth",
     since=28,
     types="tensor",
+    traits=(Trait.MOVES,),
     infer=infer_space_to_depth,
     examples=[
         case("f32[2,3,4,6]", blocksize=2),

@@ -7,7 +7,7 @@ import numpy as np
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import elements, input_error
 from ..rules.output_limit import allowed
@@ -42,6 +42,7 @@ def infer_expand(node: Inference) -> None:
     "Expand",
     since=13,
     types="tensor i64",
+    traits=(Trait.MOVES,),
     infer=infer_expand,
     examples=[
         case("f32[3,1]", np.array([2, 1, 4])),
@@ -84,6 +85,7 @@ def _times(length: Dim, times: Dim) -> Dim:
     "Tile",
     since=13,
     types="tensor i64",
+    traits=(Trait.MOVES,),
     infer=infer_tile,
     examples=[
         case("f32[2,3]", np.array([2, 1])),

@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import axes_in, axes_of, constants, elements, input_error, zero
 from ..rules.output_limit import allowed
@@ -81,6 +81,7 @@ PADS = np.array([1, 0, 0, 2])
     "Pad",
     since=25,
     types="T=any i64 T index",
+    traits=(Trait.MOVES,),
     infer=infer_pad,
     examples=[
         case("f32[2,3]", PADS),

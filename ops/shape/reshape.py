@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference, Shape
 from ..rules.axes import elements, input_error, product, quotient
 
@@ -51,6 +51,7 @@ def _copied(node: Inference, index: int, dim: Dim, shape: Shape | None) -> Dim:
     "Reshape",
     since=25,
     types="any i64",
+    traits=(Trait.RESHAPES, Trait.MOVES),
     infer=infer_reshape,
     examples=[
         case("f32[2,3,4]", np.array([4, 6])),
@@ -104,6 +105,7 @@ def infer_flatten(node: Inference) -> None:
     "Flatten",
     since=25,
     types="any",
+    traits=(Trait.RESHAPES, Trait.MOVES),
     infer=infer_flatten,
     examples=[
         case("f32[2,3,4]"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import I64
 from ..rules.axes import product
@@ -29,6 +29,7 @@ def _window(rank: int, start: int, end: int | None) -> slice:
     "Shape",
     since=25,
     types="any",
+    traits=(Trait.MOVES,),
     infer=infer_shape,
     examples=[
         case("f32[2,3,4]"),
@@ -52,7 +53,14 @@ def infer_size(node: Inference) -> None:
     node.set(0, I64, (), data=None if known is None else [known])
 
 
-@op("Size", since=25, types="any", infer=infer_size, examples=[case("f32[2,3,4]"), case("f32[0,3]"), case("string[]")])
+@op(
+    "Size",
+    since=25,
+    types="any",
+    traits=(Trait.MOVES,),
+    infer=infer_size,
+    examples=[case("f32[2,3,4]"), case("f32[0,3]"), case("string[]")],
+)
 def size(x: np.ndarray) -> np.ndarray:
     """The number of elements, an i64 scalar."""
     return np.array(x.size, np.int64)

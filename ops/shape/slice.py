@@ -7,7 +7,7 @@ import numpy as np
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.ir.symbolic_dim import subtract_dims
 from ..rules.axes import axes_in, axes_of, constants, elements, input_error
@@ -85,6 +85,7 @@ def _negative(position: Dim) -> bool:
     "Slice",
     since=13,
     types="tensor T=index T T T",
+    traits=(Trait.MOVES,),
     infer=infer_slice,
     examples=[
         case("f32[4,5]", np.array([1, 0]), np.array([3, -1]), np.array([0, 1]), np.array([1, 2])),

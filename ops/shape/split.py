@@ -8,7 +8,7 @@ from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.call import Call
 from ...runtime.ir.graph import Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import axis_in, axis_of, constants, elements, input_error
 
@@ -49,6 +49,7 @@ def equal_parts(length: int, count: int) -> tuple[int, ...]:
     "Split",
     since=18,
     types="tensor i64 -> *",
+    traits=(Trait.MOVES,),
     infer=infer_split,
     examples=[
         case("f32[6,2]", outputs=2, num_outputs=2),

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
-from ...runtime.ir.op import case, op, upgrade
+from ...runtime.ir.op import Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import axes_in, axes_of, constants, elements, input_error
 
@@ -37,6 +37,7 @@ def infer_squeeze(node: Inference) -> None:
     "Squeeze",
     since=25,
     types="any i64",
+    traits=(Trait.RESHAPES, Trait.MOVES),
     infer=infer_squeeze,
     examples=[
         case("f32[1,3,1,2]", np.array([0, 2])),
@@ -77,6 +78,7 @@ def infer_unsqueeze(node: Inference) -> None:
     "Unsqueeze",
     since=25,
     types="any i64",
+    traits=(Trait.RESHAPES, Trait.MOVES),
     infer=infer_unsqueeze,
     examples=[
         case("f32[3,2]", np.array([0, 2])),

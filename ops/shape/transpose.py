@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...runtime.base.units import counted
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ..rules.axes import input_error
 
@@ -28,6 +28,7 @@ def infer_transpose(node: Inference) -> None:
     "Transpose",
     since=25,
     types="any",
+    traits=(Trait.MOVES,),
     infer=infer_transpose,
     examples=[
         case("f32[2,3,4]"),

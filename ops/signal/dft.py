@@ -8,7 +8,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Dim, Node
-from ...runtime.ir.op import Tolerance, case, op, upgrade
+from ...runtime.ir.op import Tolerance, Trait, case, op, upgrade
 from ...runtime.ir.shape_inference import Inference
 from ..elementwise.declare import quiet
 from ..rules.output_limit import allowed
@@ -58,6 +58,7 @@ def infer_dft(node: Inference) -> None:
     "DFT",
     since=20,
     types="float index i64",
+    traits=(Trait.KEEPS_F32,),
     infer=infer_dft,
     tolerance=NEAR,
     examples=[
@@ -139,6 +140,7 @@ WINDOW = np.array([0.1, 0.5, 1, 0.5, 0.2, 0.3], np.float32)
     "STFT",
     since=17,
     types="T=float U=index T U",
+    traits=(Trait.KEEPS_F32,),
     infer=infer_stft,
     tolerance=NEAR,
     examples=[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...runtime.ir.graph import Dim
-from ...runtime.ir.op import case, op
+from ...runtime.ir.op import Trait, case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BY_ONNX
 from ..cast.cast import element_type
@@ -24,6 +24,7 @@ def infer_mel_weight_matrix(node: Inference) -> None:
     "MelWeightMatrix",
     since=17,
     types="T=index T T U=float U",
+    traits=(Trait.KEEPS_F32,),
     infer=infer_mel_weight_matrix,
     examples=[
         case(np.int64(8), np.int64(16), np.int64(8192), np.float32(0), np.float32(8192 / 2)),

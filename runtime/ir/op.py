@@ -10,9 +10,10 @@ existence.
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
@@ -42,6 +43,24 @@ class Gradient(Protocol):
 
 class Undecomposable(Exception):
     """Raised by `Op.lower` for a node that it does not express; the message is the reason."""
+
+
+class Trait(enum.Enum):
+    """A property of an operator that passes and planners ask for. Each operator declares its own."""
+
+    COMMUTATIVE = "the result is the same with its two inputs exchanged"
+    RESHAPES = "the elements of the first input in the same order, in another shape"
+    MOVES = "copies, selects or converts elements and computes none"
+    LOOKUP = "elements or rows of the first input at the indices in the second"
+    LOOP = "runs its subgraph several times"
+    REDUCTION = "folds axes, which the second input states, and keeps them where keepdims is set"
+    PRODUCT = "multiplies floats and adds many products"
+    SUMS = "adds many elements or grows fast: computes in f32 under autocast"
+    KEEPS_F32 = "stays as it is where a graph is converted to f16"
+    IMPRECISE_IN_F16 = "computes in f32 where a graph is mostly f16"
+    NON_NEGATIVE = "no result is below zero"
+    FINITE_AT_ZERO = "finite for zeros and for what other such operators make of zeros"
+    MIXES_POSITIONS = "an output element depends on input elements at any distance"
 
 
 R = TypeVar("R", bound=Rule)
@@ -100,6 +119,8 @@ class Op:
         stored: whether `compute` takes weights as they are stored, quantized ones as `Blocks`; other operators get
             float32.
         random: whether `compute` draws random numbers, so that the same inputs may give other outputs.
+        traits: properties that passes ask for, instead of comparing names.
+        weights: the inputs that hold weights where they are constants, with the axis of output channels.
         examples, tolerance: what the tests over all operators run, and how closely it must agree.
     """
 
@@ -116,6 +137,8 @@ class Op:
     types: str | None = None
     stored: bool = False
     random: bool = False
+    traits: frozenset[Trait] = frozenset()
+    weights: Mapping[int, int] = field(default_factory=dict)
     examples: tuple[Example, ...] = ()
     tolerance: Tolerance = field(default_factory=Tolerance)
 
@@ -167,6 +190,8 @@ def op(
     rows: Callable[[Any], Any] | None = None,
     stored: bool = False,
     random: bool = False,
+    traits: Iterable[Trait] = (),
+    weights: Mapping[int, int] | None = None,
 ) -> Callable[[Compute], Op]:
     """Make an operator from its compute function."""
 
@@ -183,6 +208,8 @@ def op(
             types=types,
             stored=stored,
             random=random,
+            traits=frozenset(traits),
+            weights=weights or {},
             examples=tuple(examples),
             tolerance=tolerance or Tolerance(),
         )

@@ -1,17 +1,46 @@
-"""Operator registry: finds operators by name and loads only the modules that define or extend them."""
+"""Operator registry: finds operators by name and loads only the modules that define or extend them.
+
+Code about one operator compares objects, ``node.op is onnx.Conv``; code about operators of a kind reads `Op.traits`.
+"""
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..plugin.discovery import OPERATORS, ROOT, index
 from ..plugin.module_index import Call
 from ..plugin.package_cache import package_cache
+from .domain import CANDLE, MICROSOFT
 from .op import Op, op
 
 _loaded: dict[tuple[str, str], Op] = {}
+
+
+class Operators:
+    """The operators of a domain as attributes, to compare with those of nodes: ``node.op is onnx.Conv``.
+
+    Reading an attribute imports nothing: no node has an operator whose module is not imported, and the attribute is a
+    placeholder then. So it is read at each comparison and never kept.
+    """
+
+    def __init__(self, domain: str) -> None:
+        self._domain = domain
+
+    def __getattr__(self, name: str) -> Op:
+        modules = makers(name)
+        if not modules:
+            raise AttributeError(f"no operator named {name!r}")
+        for module in modules:
+            if f"{ROOT}.{module}" in sys.modules:
+                _take(module)
+        return _loaded.get((self._domain, name)) or Op(name, self._domain)
+
+
+onnx, candle, microsoft = Operators(""), Operators(CANDLE), Operators(MICROSOFT)
+_domains = {"": onnx, CANDLE: candle, MICROSOFT: microsoft}
 
 
 @package_cache
@@ -25,6 +54,8 @@ def operators() -> dict[tuple[str, str], Op]:
 def register(operator: Op) -> None:
     """Add an operator to the running process, in place of one of the same name and domain."""
     _loaded[operator.domain, operator.name] = operator
+    if operator.domain in _domains:
+        setattr(_domains[operator.domain], operator.name, operator)
 
 
 def operator(name: str, domain: str = "") -> Op | None:
@@ -67,8 +98,8 @@ def _concerns(call: Call, modules: set[str]) -> bool:
 def _take(module: str) -> None:
     """The operators that a module defines; already registered ones stay."""
     for name, item in vars(importlib.import_module(f"{ROOT}.{module}")).items():
-        if isinstance(item, Op) and not name.startswith("_"):
-            _loaded.setdefault((item.domain, item.name), item)
+        if isinstance(item, Op) and not name.startswith("_") and (item.domain, item.name) not in _loaded:
+            register(item)
 
 
 def _name(function: Callable[..., Any]) -> str:

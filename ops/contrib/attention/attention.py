@@ -6,7 +6,7 @@ import numpy as np
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.ir.domain import MICROSOFT
-from ....runtime.ir.op import Tolerance, case
+from ....runtime.ir.op import Tolerance, Trait, case
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import F32, F64
 from ...rules.decomposition import composed
@@ -18,11 +18,11 @@ ROTARY_BASE = 10000.0
 
 
 def _infer(node: Inference) -> None:
-    what = node.node.op.name
-    x, weight, past = node.shape(0), node.shape(1), node.shape(4 if what == "Attention" else 8)
+    quantized = node.node.op is quantized_attention
+    x, weight, past = node.shape(0), node.shape(1), node.shape(8 if quantized else 4)
     if x is not None and len(x) != 3:
         node.fail(f"the input has shape {x}, not (batch, length, size)")
-    dtype = node.dtype(0 if what == "Attention" else 3)
+    dtype = node.dtype(3 if quantized else 0)
     sizes, heads = node.attributes.get("qkv_hidden_sizes"), node.attributes["num_heads"]
     merged = weight[1] if weight is not None and len(weight) > 1 else None
     third = merged // 3 if isinstance(merged, int) else None
@@ -32,7 +32,7 @@ def _infer(node: Inference) -> None:
         None
         if x is None
         else x[1]
-        if past is None and node.value(4 if what == "Attention" else 8) is None
+        if past is None and node.value(8 if quantized else 4) is None
         else None
         if past is None
         else (past[3] if shared else added(past[3], x[1]))
@@ -112,6 +112,7 @@ def _rotated(q: Term, k: Term, past: Term | None, filled: Term | None, options: 
     "Attention",
     MICROSOFT,
     types="T=real T T i32 T T i32 -> 2",
+    traits=(Trait.MIXES_POSITIONS,),
     infer=_infer,
     tolerance=Tolerance(1e-4, 1e-5),
     examples=[

@@ -6,6 +6,7 @@ import numpy as np
 
 from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case
+from ....runtime.ir.registry import microsoft
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import F32
 from ...linalg.matmul import product_shape
@@ -22,7 +23,7 @@ def product(a: Term, a_scale: Term, a_zero: Term | None, b: Term, b_scale: Term,
 
 
 def _product(node: Inference) -> None:
-    dtype = node.dtype(2) if node.node.op.name == "MatMulIntegerToFloat" else F32
+    dtype = node.dtype(2) if node.node.op is microsoft.MatMulIntegerToFloat else F32
     node.set(0, dtype, product_shape(node, node.shape(0), node.shape(1)))
 
 

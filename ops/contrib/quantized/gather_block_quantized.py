@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....runtime.ir.domain import MICROSOFT
-from ....runtime.ir.op import case, op
+from ....runtime.ir.op import Trait, case, op
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import of_numpy
 from ...rules.bit_packing import unpacked
@@ -34,6 +34,7 @@ def _infer(node: Inference) -> None:
     "GatherBlockQuantized",
     MICROSOFT,
     types="T=f8+nibble+f4+u8 index real T",
+    traits=(Trait.MOVES,),
     infer=_infer,
     examples=[
         case("u8[5,32]", np.array([[3, 0], [1, -1]]), "f32[5,2]", block_size=16, quantize_axis=1, bits=8),
