@@ -10,6 +10,7 @@ import numpy as np
 from ..runtime.base.dataclass import dataclass
 from ..runtime.base.errors import UnsupportedError, UsageError
 from ..runtime.ir.graph import Graph, Node, Value
+from ..runtime.ir.registry import onnx
 from ..runtime.ir.shape_inference import MAX_DATA
 from ..runtime.tensor.dtype import BlockType
 from ..runtime.tensor.stored_tensor import StoredTensor
@@ -18,8 +19,6 @@ from .core.expression import Expression, apply_all, block_leaf, cast, constant, 
 from .core.tensor import Tensor
 from .operations.random import GENERATOR
 
-OF_SHAPES = ("Shape", "Size")
-"""Operators that look at no element of their input."""
 Rule = Callable[[Sequence["Expression | None"]], Sequence[Expression]]
 """Computes the outputs of a node from its inputs in place of its operator."""
 MAX_TRACES = 64
@@ -160,7 +159,7 @@ def _folded(node: Node, found: Mapping[Value, Expression], arrays: Mapping[Value
     for value in node.inputs:
         if value is None or value in arrays:
             given.append(None if value is None else arrays[value])
-        elif op.name in OF_SHAPES and not isinstance(found[value].type.dtype, BlockType):
+        elif op in (onnx.Shape, onnx.Size) and not isinstance(found[value].type.dtype, BlockType):
             given.append(np.broadcast_to(np.zeros((), found[value].type.dtype.as_numpy()), found[value].type.shape))
         else:
             return None

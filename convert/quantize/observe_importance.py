@@ -20,6 +20,7 @@ from ...runtime.base.units import counted
 from ...runtime.contract.architecture import GGUF, MODEL, weight_slots
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.ir.registry import candle, onnx
 from ...runtime.session import Session
 from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -32,8 +33,6 @@ from .recipe.imatrix import COUNTS, SUMS, Sums
 LAYERS, OUTPUT = ("blk.", "enc.blk.", "dec.blk.", "encoder.layers.", "decoder.layers."), "output.weight"
 HIDDEN, IDS = "last_hidden_state", "input_ids"
 Piece = np.ndarray | Mapping[str, np.ndarray]
-ONE_MATRIX, EXPERTS = ("MatMul", "Linear"), "MatMulExperts"
-CHANGED = ("Transpose", "Cast", "Reshape")
 
 
 @dataclass
@@ -227,7 +226,7 @@ class _Product:
 def _product(node: Node, held: StoredTensor) -> _Product:
     rows = node.inputs[0]
     assert rows is not None
-    if node.op.name == EXPERTS:
+    if node.op is candle.MatMulExperts:
         return _Product(rows, node.inputs[2], bool(node.attributes.get("each")), held.shape[0], held.shape[-1])
     return _Product(rows, None, False, 1, held.shape[-1])
 
@@ -236,7 +235,7 @@ def _watch(graph: Graph, names: Mapping[str, tuple[str, ...]]) -> list[_Watched]
     """Add what sums the squares to a graph; tensors that get the same rows share it."""
     seen: dict[_Product, dict[str, None]] = {}
     for node in graph.nodes:
-        matrix = node.inputs[1] if node.op.name in (*ONE_MATRIX, EXPERTS) else None
+        matrix = node.inputs[1] if node.op in (onnx.MatMul, candle.Linear, candle.MatMulExperts) else None
         held = None if matrix is None else _weight(matrix, graph)
         if held is not None and names.get(held):
             seen.setdefault(_product(node, graph.weights[held]), {}).update(dict.fromkeys(names[held]))
@@ -263,6 +262,10 @@ def _squares(build: Builder, product: _Product) -> tuple[Value, Value]:
 
 def _weight(value: Value, graph: Graph) -> str | None:
     """The weight of a matrix that is transposed or in another dtype."""
-    while value.producer is not None and value.producer.op.name in CHANGED and value.producer.inputs[0] is not None:
+    while (
+        value.producer is not None
+        and value.producer.op in (onnx.Transpose, onnx.Cast, onnx.Reshape)
+        and value.producer.inputs[0] is not None
+    ):
         value = value.producer.inputs[0]
     return value.name if value.name in graph.weights else None

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...ops.rules.output_limit import allowed
 from ...runtime.base.errors import Error, UsageError
 from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.ir.op import Trait
+from ...runtime.ir.registry import onnx
 from ...runtime.passes.pattern.replace_nodes import constant
 from ...runtime.tensor.dtype import STRING
 from ..api import convert
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 FORM = "NAME=FILE.npy, NAME=1x3x224x224, NAME=random, NAME=zeros, or FILE.npz"
 SHAPE = re.compile(r"\d+(x\d+)*|scalar")
 KINDS = ("random", "zeros", "ones")
-LOOKUPS = ("Gather", "GatherElements", "GatherND")
-KEEPS_VALUES = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 VOCABULARY = 2
 """Made-up integers that are not known to be rows of a table are 0 or 1: indices, which are always in range then."""
 RATE = 16000
@@ -225,11 +225,15 @@ def _rows(graph: Graph, value: Value) -> int:
     while pending:
         last = pending.pop()
         for node in readers.get(last, ()):
-            if node.op.name in LOOKUPS and not node.op.domain and node.inputs[1] is last:
+            if Trait.LOOKUP in node.op.traits and node.inputs[1] is last:
                 table = constant(graph, node.inputs[0])
                 if table is not None and table.shape:
                     found.append(table.shape[node.attributes.get("axis", 0)])
-            elif node.op.name in KEEPS_VALUES and node.inputs[0] is last and node.outputs[0] not in seen:
+            elif (
+                (Trait.RESHAPES in node.op.traits or node.op is onnx.Cast)
+                and node.inputs[0] is last
+                and node.outputs[0] not in seen
+            ):
                 seen.add(node.outputs[0])
                 pending.append(node.outputs[0])
     return max(1, min(found)) if found else VOCABULARY

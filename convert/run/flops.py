@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from ...runtime.ir.graph import Node, Value
+from ...runtime.ir.op import Trait
 
 Shape = tuple[int, ...]
 
@@ -29,47 +30,14 @@ def operations(node: Node) -> float | None:
         return count(node, inputs, outputs[0])
     largest = (
         max((math.prod(shape) for shape in inputs if shape is not None), default=0)
-        if node.op.name.startswith("Reduce")
+        if Trait.REDUCTION in node.op.traits
         else 0
     )
     return (
         float(max(largest, sum(math.prod(shape) for shape in outputs if shape is not None)))
-        if node.op.name not in MOVES
+        if Trait.MOVES not in node.op.traits
         else 0.0
     )
-
-
-MOVES = frozenset(
-    {
-        "Cast",
-        "Concat",
-        "ConstantOfShape",
-        "DepthToSpace",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "GatherBlockQuantized",
-        "GatherElements",
-        "GatherND",
-        "Identity",
-        "Pad",
-        "Reshape",
-        "ScatterElements",
-        "ScatterND",
-        "Shape",
-        "Size",
-        "Slice",
-        "SpaceToDepth",
-        "Split",
-        "Squeeze",
-        "Tile",
-        "Transpose",
-        "Trilu",
-        "Unsqueeze",
-        "Where",
-    }
-)
-"""Operators that move elements and compute nothing."""
 
 
 def _product(

@@ -12,7 +12,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import TEXT_CLASSIFICATION
 from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Graph, Node, Value
-from ...runtime.ir.registry import operator
+from ...runtime.ir.registry import onnx, operator
 from ...runtime.tensor.dtype import BlockType
 from ...tensors.core.expression import Expression, apply, apply_all
 from ...tensors.core.tensor import Tensor
@@ -79,12 +79,12 @@ def linears(graph: Graph) -> list[Linear]:
                 uses.setdefault(value, []).append(node)
     found = []
     for node in graph.nodes:
-        right = node.inputs[1].producer if node.op.name == "MatMul" and node.inputs[1] is not None else None
-        weight = right.inputs[0] if right is not None and right.op.name == "Transpose" else None
+        right = node.inputs[1].producer if node.op is onnx.MatMul and node.inputs[1] is not None else None
+        weight = right.inputs[0] if right is not None and right.op is onnx.Transpose else None
         if weight is None or weight.name not in graph.weights or len(weight.shape or ()) != 2:
             continue
         name = weight.name.removesuffix(".weight")
-        after = [each for each in uses.get(node.outputs[0], ()) if each.op.name == "Add"]
+        after = [each for each in uses.get(node.outputs[0], ()) if each.op is onnx.Add]
         biased = [
             each for each in after if any(value is not None and value.name == f"{name}.bias" for value in each.inputs)
         ]
@@ -112,7 +112,7 @@ def resize_rules(graph: Graph) -> dict[Node, Rule]:
 
         return rule
 
-    return {node: kept(node) for node in graph.nodes if node.op.name == "Resize"}
+    return {node: kept(node) for node in graph.nodes if node.op is onnx.Resize}
 
 
 def _stored_product(inputs: Sequence[Expression | None]) -> Sequence[Expression]:
@@ -136,7 +136,7 @@ def dropout_rules(graph: Graph, dropouts: Dropouts, task: str, rules: dict[Node,
         norm = any(value is not None and value.name == f"{EMBEDDING_NORM}.weight" for value in node.inputs)
         if dropouts.embedded and norm:
             rules[node] = _after(node, rules.get(node), dropouts.embedded)
-        if dropouts.attention and node.op.name == "Attention" and not node.op.domain:
+        if dropouts.attention and node.op is onnx.Attention:
             rules[node] = _dropping_attention(node, dropouts.attention)
     return placed or not dropouts.hidden
 

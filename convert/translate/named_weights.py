@@ -19,14 +19,12 @@ from ...runtime.contract.weight_binding import (
     settle,
 )
 from ...runtime.ir.graph import Graph
+from ...runtime.ir.registry import microsoft
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..inspect.tensor_distance import equal_bytes
 from ..load.canonical_names import canonical_names, origins
 from ..open.prequantized import configuration
-
-PACKED = ("MatMulNBits", "GatherBlockQuantized")
-"""Operators that take a weight as codes, scales and offsets."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,9 @@ def _of_nodes(graph: Graph) -> tuple[Architecture, str, Config]:
     config = config_from(architecture, HF, stated, path)
     needed = [ours for row, _, ours in weight_slots(architecture, config) if not row.optional]
     there = sum(ours in graph.weights for ours in needed)
-    if there < len(needed) and any(node.op.name in PACKED for node in graph.nodes):
+    if there < len(needed) and any(
+        node.op in (microsoft.MatMulNBits, microsoft.GatherBlockQuantized) for node in graph.nodes
+    ):
         why = "the graph has quantized weights packed for its operators, without their names"
         raise UnsupportedError("E-ARCH-PACKED", path, why, hint="Use verify on two graphs to compare their outputs")
     if 2 * there < len(needed):

@@ -10,6 +10,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.contract.architecture import TEXT_RANKING
 from ...runtime.ir.graph import Graph
+from ...runtime.ir.registry import onnx
 from ..tokenizer.core.encoding import Text
 from .task_model import Progress, TaskModel
 
@@ -134,7 +135,7 @@ def embedding_rows(graph: Graph) -> int | None:
         (
             node.inputs[0]
             for node in graph.nodes
-            if node.op.name == "Gather" and len(node.inputs) > 1 and node.inputs[1] is ids
+            if node.op is onnx.Gather and len(node.inputs) > 1 and node.inputs[1] is ids
         ),
         None,
     )

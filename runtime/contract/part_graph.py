@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ..base.errors import FormatError
 from ..ir.graph import Graph, Value
+from ..ir.registry import onnx
 from ..tensor.stored_tensor import StoredTensor
 from .architecture import MISSHAPEN, MODEL, Architecture, Config, GraphBuilder
 from .part_rows import own_prefix, part_config, part_weights
@@ -56,7 +57,7 @@ def add_part(
 def _undeclared(graph: Graph, output: Value) -> Value:
     """The value that an Identity node declares as an output, without the node; other outputs as they are."""
     node = output.producer
-    if node is None or node.op.name != "Identity" or node.inputs[0] is None:
+    if node is None or node.op is not onnx.Identity or node.inputs[0] is None:
         return output
     graph.nodes.remove(node)
     graph.values.pop(output.name, None)

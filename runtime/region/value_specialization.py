@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.graph import Graph, Node, Value
+from ..ir.registry import onnx
 
-CONTROL_INPUTS = {"If": 1, "Loop": 2}
-"""Number of leading inputs that decide what an operator does. A Scan runs for the length of its inputs."""
 MAX_SPECIALIZATIONS = 8
 """Plans made for values of one input signature; further values share a plan without specialization."""
 MAX_ANCESTORS = 32
@@ -22,7 +21,8 @@ def specialized_inputs(nodes: Sequence[Node], inputs: Sequence[Value]) -> frozen
     while pending:
         for node in pending.pop():
             producers.update((value, list(node.inputs)) for value in node.outputs)
-            deciding = CONTROL_INPUTS.get(node.op.name, 0)
+            deciding = 1 if node.op is onnx.If else 2 if node.op is onnx.Loop else 0
+            # leading inputs that decide what is computed; a Scan runs for the length of its inputs
             roots += node.inputs[:deciding]
             for graph in node.subgraphs:
                 pending.append(graph.nodes)

@@ -9,23 +9,9 @@ from types import TracebackType
 from typing import Any
 
 from ...runtime.base.errors import UnsupportedError, UsageError
-from ...runtime.ir.op import Op
+from ...runtime.ir.op import Op, Trait
+from ...runtime.ir.registry import onnx
 from ...runtime.tensor.dtype import BF16, F16, F32, DType, dtype_named
-
-PRODUCTS: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"), (0, 1, 2)),
-    "Attention": (0, 1, 2, 4, 5),
-}
-"""Inputs that are narrowed, by the name of the operator; an attention mask is not one of them."""
-SUMS = frozenset(
-    (
-        "Softmax", "LogSoftmax", "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "Exp", "Log", "Pow", "CumSum",
-        "ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
-        "ReduceLogSumExp", "LayerNormalization", "RMSNormalization", "GroupNormalization", "InstanceNormalization",
-        "BatchNormalization",
-    )
-)  # fmt: skip
-"""Operators that compute in f32, because they add many elements or grow fast."""
 
 
 class _Autocast(threading.local):
@@ -79,11 +65,18 @@ def casts(op: Op, dtypes: Sequence[DType | None], narrow: DType) -> list[DType |
         dtypes: of the inputs, None for absent ones.
         narrow: the dtype of products.
     """
-    if op.domain or op.name == "Cast":
+    if op.domain or op is onnx.Cast:
         return [None] * len(dtypes)
-    if op.name in PRODUCTS:
-        products = PRODUCTS[op.name]
+    products = _narrowed(op)
+    if products:
         return [narrow if place in products and dtype is F32 else None for place, dtype in enumerate(dtypes)]
-    if op.name in SUMS or (F32 in dtypes and narrow in dtypes):
+    if Trait.SUMS in op.traits or (F32 in dtypes and narrow in dtypes):
         return [F32 if dtype is narrow else None for dtype in dtypes]
     return [None] * len(dtypes)
+
+
+def _narrowed(op: Op) -> tuple[int, ...]:
+    """Inputs of a product that are narrowed; an attention mask is not one of them."""
+    if op is onnx.Attention:
+        return (0, 1, 2, 4, 5)
+    return (0, 1, 2) if op in (onnx.MatMul, onnx.Gemm, onnx.Conv, onnx.ConvTranspose, onnx.Einsum) else ()

@@ -17,6 +17,7 @@ from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.ir.call import Call
 from ...runtime.ir.cost import operations
 from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.ir.registry import candle, onnx
 from ...runtime.tensor.weight_array import Blocks, as_array
 from .expression import Expression, Signature, TensorType, held_tensor
 from .idle_memory import IdleMemory
@@ -32,8 +33,6 @@ MAX_FUNCTION_STEPS = 512
 COMPILED_AFTER = 1 << 27
 """Multiplications, one for each element at least, that runs of a plan make in NumPy before it is compiled. It depends
 on nothing but the program, so that results are the same each time the program runs."""
-PRODUCTS = {"MatMul", "Gemm", "Linear"}
-"""Operators whose multiplications NumPy leaves to BLAS: only the elements of their results are counted."""
 
 
 class _Threads:
@@ -276,7 +275,7 @@ def _compute(signature: Signature) -> Callable[..., Any]:
 
 def _multiplications(signature: Signature) -> float:
     """Of one run in NumPy."""
-    if signature.op.name in PRODUCTS:
+    if signature.op in (onnx.MatMul, onnx.Gemm, candle.Linear):  # multiplied by BLAS: only the results' elements count
         return float(sum(math.prod(kind.shape) for kind in signature.outputs))
     outputs = [Value("", kind.dtype, kind.shape) for kind in signature.outputs]
     inputs = [None if kind is None else Value("", kind.dtype, kind.shape) for kind in signature.inputs]

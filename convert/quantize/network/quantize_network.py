@@ -10,6 +10,7 @@ from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UnsafeFileError, UsageError
 from ....runtime.base.units import counted
 from ....runtime.ir.graph import Graph, Node
+from ....runtime.ir.registry import onnx, operators
 from ....runtime.ir.shape_inference import infer
 from ....runtime.passes.pattern.dead_code import RemoveDeadCode
 from ....runtime.passes.pattern.replace_nodes import constant, graphs
@@ -23,16 +24,12 @@ from ....runtime.tensor.dtype import DTYPES, DType
 from .request import Request
 
 Ranges = Mapping[str, tuple[float, float]]
-HOLDING = {"Conv": 1, "ConvTranspose": 1, "GRU": 1, "Gather": 0, "Gemm": 1, "LSTM": 1, "MatMul": 1, "RNN": 1}
-"""Operators that hold most of the weights of networks, and the input where these are."""
 WEIGHTS = {
     "dynamic": dynamic_int8.OPERATORS,
-    "static": tuple(static_qdq_int8.WEIGHTED),
+    "static": ("Conv", "ConvTranspose", "Gemm", "MatMul"),
     "blocks": weight_only.OPERATORS,
-    "float8": float8_weights.OPERATORS,
-    "half": (),
 }
-"""Operators whose weights a kind of quantization takes."""
+"""Operators whose weights a kind of quantization takes; float8 takes those of every operator that declares weights."""
 BYTES = ("dynamic", "static")
 """Kinds whose activations are bytes."""
 SATURATES = (
@@ -105,7 +102,7 @@ def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Ou
             "E-QUANT-NODES",
             None,
             why,
-            expected=", ".join(WEIGHTS[request.kind]) or None,
+            expected=", ".join(_operators(request.kind)) or None,
             hint="See them with candle-convert inspect",
         )
     if request.type == "int8" and request.activation == "uint8" and not request.reduce_range and request.kind in BYTES:
@@ -150,6 +147,12 @@ def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
     return made.changed
 
 
+def _operators(kind: str) -> list[str]:
+    """Names of the operators whose weights a kind of quantization takes."""
+    declared = [name for (domain, name), op in operators().items() if op.weights and not domain]
+    return sorted(WEIGHTS.get(kind, declared if kind == "float8" else ()))
+
+
 def _nbytes(graph: Graph) -> int:
     return sum(inner.nbytes for inner in graphs(graph))
 
@@ -159,7 +162,7 @@ def _kept(graph: Graph, request: Request) -> list[Kept]:
     found = []
     for inner in graphs(graph):
         for node in inner.nodes:
-            if request.wide and request.names(node) and request.overflows(node) and node.op.name != "Cast":
+            if request.wide and request.names(node) and request.overflows(node) and node.op is not onnx.Cast:
                 found.append(
                     Kept(
                         node.name or node.outputs[0].name,
@@ -167,8 +170,8 @@ def _kept(graph: Graph, request: Request) -> list[Kept]:
                         f"its values exceed the range of {request.type}",
                     )
                 )
-            elif not node.op.domain and node.op.name in HOLDING and request.kind != "half" and request.names(node):
-                tensor = constant(inner, node.inputs[HOLDING[node.op.name]])
+            elif node.op.weights and request.kind != "half" and request.names(node):
+                tensor = constant(inner, node.inputs[min(node.op.weights)])
                 if tensor is not None and tensor.dtype.is_float and len(tensor.shape) > 1:
                     found.append(
                         Kept(
@@ -181,16 +184,16 @@ def _kept(graph: Graph, request: Request) -> list[Kept]:
 
 
 def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> str:
-    if node.op.name not in WEIGHTS[request.kind]:
+    if request.kind in WEIGHTS and node.op.name not in WEIGHTS[request.kind]:
         return f"{request.kind} quantization does not support {node.op.name}"
     if dtype.name != "f32" and not (dtype.name == "f16" and request.kind in ("blocks", "float8")):
         return f"its weight is {dtype.name}"
     blocks = request.kind in ("blocks", "float8")
-    matrix = blocks if node.op.name == "MatMul" else request.kind != "static" and node.op.name not in ("Conv", "LSTM")
+    matrix = blocks if node.op is onnx.MatMul else request.kind != "static" and node.op not in (onnx.Conv, onnx.LSTM)
     if len(shape) != 2 and matrix:
         return f"its weight has {counted(len(shape), 'dimension')}"
     if request.kind == "static":
         return "its input has no calibrated range"
-    if node.op.name == "Gather" and request.kind == "blocks" and shape[1] % request.block:
+    if node.op is onnx.Gather and request.kind == "blocks" and shape[1] % request.block:
         return f"rows of {shape[1]} are not a multiple of the block size {request.block}"
     return "its attributes or shapes have no integer implementation"

@@ -14,7 +14,7 @@ from ...base.errors import FormatError, UnsupportedError
 from ...ir.clone import captures, needed
 from ...ir.graph import Graph, Node, Value
 from ...ir.op import Undecomposable
-from ...ir.registry import operator
+from ...ir.registry import onnx, operator
 from ...plan.kernel_api import Allocation, Buffer, Chain, View, constant_of
 from ...plan.plan import dtype_of_numpy, ints, is_static, size
 from ...plan.region_planner import RegionPlanner, check_implemented
@@ -173,7 +173,7 @@ class Planner(RegionPlanner[DeviceWeight, Buffer]):
 
     def _branch(self, node: Node) -> Graph | None:
         """The subgraph that a constant condition selects."""
-        condition = node.inputs[0] if node.op.name == "If" and not node.op.domain and node.inputs else None
+        condition = node.inputs[0] if node.op is onnx.If and node.inputs else None
         known_condition = None if condition is None else self.constants.get(condition)
         if not isinstance(known_condition, np.ndarray) or known_condition.size != 1:
             return None

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...ir.builder import Builder
 from ...ir.graph import Dim, Value
+from ...ir.registry import onnx
 from ..pattern.pattern import Pattern, call, number, optional, product, var
 from ..pattern.rewrite_rules import Match, Rule, is_float
 
@@ -85,7 +86,7 @@ def transposed(value: Value, build: Builder) -> Value | None:
     if shape is None or len(shape) not in (3, 4):
         return None
     last = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
-    if maker is None or maker.op.name != "Transpose" or maker.op.domain or maker.inputs[0] is None:
+    if maker is None or maker.op is not onnx.Transpose or maker.inputs[0] is None:
         return build.add("Transpose", [value], {"perm": last})
     before = maker.attributes.get("perm") or list(range(len(shape)))[::-1]
     order = [before[axis] for axis in last]
@@ -139,7 +140,7 @@ def _mask(match: Match, build: Builder, q: Value) -> Value | None:
 def _tempered(match: Match, mask: Value, build: Builder) -> Value:
     """The mask with a dtype's lowest number replaced by `LOWEST`."""
     maker = mask.producer
-    made = maker is not None and not maker.op.domain and maker.op.name in ("Where", "Mul")
+    made = maker is not None and maker.op in (onnx.Where, onnx.Mul)
     if maker is None or not made or mask.dtype is None or mask.dtype.name not in ("f32", "bf16", "f64"):
         return mask
     numbers = [match.view.number(value) for value in maker.inputs]

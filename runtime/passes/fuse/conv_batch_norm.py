@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...tensor.scaled import scaled_rows
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import by_operator, constant, only_uses, rewrite
@@ -32,13 +33,7 @@ def _merge(node: Node, build: Builder, single: dict[Value, Graph]) -> bool:
 
     between = node.inputs[0]
     conv = between.producer if between is not None else None
-    if (
-        between is None
-        or conv is None
-        or conv.op.name != "Conv"
-        or conv.op.domain
-        or single.get(between) is not build.graph
-    ):
+    if between is None or conv is None or conv.op is not onnx.Conv or single.get(between) is not build.graph:
         return False
     if node.attributes.get("training_mode", 0) or any(value.name for value in node.outputs[1:]):
         return False

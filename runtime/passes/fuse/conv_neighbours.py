@@ -7,6 +7,8 @@ import numpy as np
 
 from ...ir.builder import Builder
 from ...ir.graph import Node, Value
+from ...ir.op import Trait
+from ...ir.registry import onnx
 from ...tensor.scaled import scaled_rows
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.pattern import call, var
@@ -15,7 +17,6 @@ from ..pattern.rewrite_rules import Build, Match, Rule
 
 X, OTHER = var("x"), var("other")
 EXACT = ("f32", "f64")
-NEVER_NEGATIVE = frozenset({"Relu", "Sigmoid", "HardSigmoid", "Softmax", "Abs", "Exp", "Softplus"})
 _conv = call("Conv|ConvTranspose", X, var("weight"), ..., name="conv")
 _padded = call("Pad", X, ..., name="pad")
 
@@ -28,7 +29,7 @@ def _parameters(match: Match) -> tuple[StoredTensor, np.ndarray | None, int] | N
     shift = match.array(bias)
     if held is None or held.dtype.name not in EXACT or len(held.shape) < 3 or (bias is not None and shift is None):
         return None
-    channels = held.shape[0] if node.op.name == "Conv" else held.shape[1] * node.attributes.get("group", 1)
+    channels = held.shape[0] if node.op is onnx.Conv else held.shape[1] * node.attributes.get("group", 1)
     return (held, shift, channels) if shift is None or shift.shape == (channels,) else None
 
 
@@ -69,12 +70,12 @@ def _scaled(power: int) -> Build:
             return None
         weight, bias, _ = found
         node = match.node("conv")
-        grouped = node.op.name == "ConvTranspose" and node.attributes.get("group", 1) != 1
+        grouped = node.op is onnx.ConvTranspose and node.attributes.get("group", 1) != 1
         factor = by**power
         if grouped and (factor != factor[0]).any():
             return None
         numbers = weight.dtype.as_numpy()
-        if node.op.name == "Conv":
+        if node.op is onnx.Conv:
             scaled = scaled_rows(weight, factor.astype(numbers))
         else:
             columns = factor[: weight.shape[1]].reshape(-1, *(1,) * (len(weight.shape) - 2))
@@ -136,7 +137,7 @@ def _into_pool(match: Match, build: Builder) -> Value | None:
     attributes = {**{name: value for name, value in node.attributes.items() if name != "auto_pad"}, "pads": total}
     if any(pad >= kernel[index % len(kernel)] for index, pad in enumerate(total)):
         return None
-    if node.op.name == "AveragePool":
+    if node.op is onnx.AveragePool:
         counted = node.attributes.get("count_include_pad", 0) or not any(own)
         return (
             build.add(node.op, [match["x"]], {**attributes, "count_include_pad": 1})
@@ -151,8 +152,8 @@ def _never_negative(match: Match, value: Value) -> bool:
     maker = value.producer
     if maker is None or maker.op.domain:
         return False
-    low = match.view.number(maker.inputs[1]) if maker.op.name == "Clip" and len(maker.inputs) > 1 else None
-    return maker.op.name in NEVER_NEGATIVE or (low is not None and low >= 0)
+    low = match.view.number(maker.inputs[1]) if maker.op is onnx.Clip and len(maker.inputs) > 1 else None
+    return Trait.NON_NEGATIVE in maker.op.traits or (low is not None and low >= 0)
 
 
 RULES = (

@@ -10,6 +10,7 @@ from ...ir import registry
 from ...ir.builder import Builder
 from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...ir.shape_inference import infer
 from ...tensor.dtype import F32
 from ..pattern.dead_code import RemoveDeadCode
@@ -26,7 +27,7 @@ class FuseGridAttention:
 
     def run(self, graph: Graph) -> bool:
         """Whether any were replaced."""
-        if not any(node.op.name == "Attention" and not node.op.domain for node in graph.nodes):
+        if not any(node.op is onnx.Attention for node in graph.nodes):
             return False
         infer(graph)
         return rewrite(graph, _replace) and RemoveDeadCode().run(graph)
@@ -34,13 +35,13 @@ class FuseGridAttention:
 
 def _replace(node: Node, build: Builder) -> bool:
     plain = {"is_causal": 0, "left_window_size": -1, "right_window_size": -1, "softcap": 0.0, "softmax_precision": None}
-    if node.op.name != "Attention" or node.op.domain or len(node.outputs) > 1 or any(node.inputs[3:]):
+    if node.op is not onnx.Attention or len(node.outputs) > 1 or any(node.inputs[3:]):
         return False
     if any(node.attributes.get(name, value) != value for name, value in plain.items()):
         return False
     q, k, v = node.inputs[:3]
     scale, joined = node.attributes.get("scale"), None if k is None else k.producer
-    if scale is None or q is None or v is None or joined is None or joined.op.name != "Concat":
+    if scale is None or q is None or v is None or joined is None or joined.op is not onnx.Concat:
         return False
     if len(joined.inputs) != 2 or joined.attributes.get("axis") not in (3, -1):
         return False
@@ -60,7 +61,7 @@ def _replace(node: Node, build: Builder) -> bool:
 def _grid(graph: Graph, behind: Value) -> tuple[int, int] | None:
     """Rows and columns of a grid whose positions, one-hot, a value repeats for each head; None for other values."""
     maker = behind.producer
-    value = maker.inputs[0] if maker is not None and maker.op.name == "Expand" else behind
+    value = maker.inputs[0] if maker is not None and maker.op is onnx.Expand else behind
     held = constant(graph, value)
     if held is None or held.dtype is not F32 or len(held.shape) != 4 or held.shape[:2] != (1, 1):
         return None

@@ -7,6 +7,7 @@ from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...ir.shape_inference import infer
 from ...tensor.dtype import BF16, F16, F32, BlockType
 from ..pattern.dead_code import RemoveDeadCode
@@ -90,7 +91,7 @@ def _product(node: Node, build: Builder, attributes: dict[str, str]) -> bool:
 
 def _weight(node: Node, graph: Graph) -> Value | None:
     """The constant [out, in] whose transpose a product's second input is. Gemm has a kernel of its own for f32."""
-    if node.op.domain or node.op.name not in ("MatMul", "Gemm") or len(node.inputs) < 2 or node.inputs[1] is None:
+    if node.op not in (onnx.MatMul, onnx.Gemm) or len(node.inputs) < 2 or node.inputs[1] is None:
         return None
     options = {"alpha": 1, "beta": 1, "transA": 0, "transB": 0} | node.attributes
     if options["alpha"] != 1 or options["beta"] != 1 or options["transA"]:
@@ -106,7 +107,7 @@ def _weight(node: Node, graph: Graph) -> Value | None:
 
 def _variable(node: Node) -> Value | None:
     """The matrix whose transpose is a product's second input, where that is no constant."""
-    if node.op.domain or node.op.name != "MatMul" or node.inputs[1] is None:
+    if node.op is not onnx.MatMul or node.inputs[1] is None:
         return None
     return _untransposed(node.inputs[1])
 
@@ -125,12 +126,7 @@ def _of_variable(node: Node, build: Builder) -> bool:
 def _untransposed(value: Value) -> Value | None:
     """The matrix that a value is the transpose of."""
     made = value.producer
-    if (
-        made is None
-        or made.op.name != "Transpose"
-        or made.op.domain
-        or made.attributes.get("perm", [1, 0]) not in ([1, 0], (1, 0))
-    ):
+    if made is None or made.op is not onnx.Transpose or made.attributes.get("perm", [1, 0]) not in ([1, 0], (1, 0)):
         return None
     return made.inputs[0]
 

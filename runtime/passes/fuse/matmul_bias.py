@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...ir.shape_inference import infer
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import by_operator, only_uses, rewrite
@@ -29,7 +30,7 @@ def _merge(node: Node, build: Builder, single: dict[Value, Graph]) -> bool:
             product is None
             or bias is None
             or matmul is None
-            or matmul.op.name != "MatMul"
+            or matmul.op is not onnx.MatMul
             or single.get(product) is not build.graph
         ):
             continue

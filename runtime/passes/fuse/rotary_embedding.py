@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ...ir.builder import Builder
 from ...ir.graph import Node, Value
+from ...ir.registry import onnx
 from ..pattern.pattern import Pattern, call, var
 from ..pattern.rewrite_rules import Match, Rule, is_float
 from .attention import known_equal
 
 X, COS, SIN = var("x"), var("cos"), var("sin")
-SPREAD = frozenset({"Cast", "Cos", "Sin", "Neg", "Identity", "Sqrt", "Exp"})
-"""Operators that keep what is known of neighbouring elements."""
 MAX_DEPTH = 16
 HEADS_FIRST, HEADS_LAST = "batch, heads, length, size", "batch, length, heads, size"
 
@@ -183,15 +182,15 @@ def _repeated_pairs(match: Match, value: Value) -> bool:
 
 
 def _is_doubled(node: Node) -> bool:
-    twice = node.op.name == "Concat" and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
+    twice = node.op is onnx.Concat and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
     return twice and _is_last(node.attributes.get("axis"), node.outputs[0])
 
 
 def _is_stuttered(node: Node) -> bool:
     """[..., n] opened to [..., n, 1], repeated to [..., n, 2] and closed to [..., 2n]."""
     wide = node.inputs[0]
-    many = wide.producer if wide is not None and node.op.name in ("Reshape", "Flatten") else None
-    narrow = many.inputs[0] if many is not None and many.op.name in ("Expand", "Tile", "Concat") else None
+    many = wide.producer if wide is not None and node.op in (onnx.Reshape, onnx.Flatten) else None
+    narrow = many.inputs[0] if many is not None and many.op in (onnx.Expand, onnx.Tile, onnx.Concat) else None
     if (
         many is None
         or narrow is None
@@ -202,7 +201,7 @@ def _is_stuttered(node: Node) -> bool:
     ):
         return False
     paired = len(wide.shape) > 1 and wide.shape[-1] == 2 and narrow.shape == (*wide.shape[:-1], 1)
-    alike = many.op.name != "Concat" or (
+    alike = many.op is not onnx.Concat or (
         many.inputs[0] is many.inputs[1] and len(many.inputs) == 2 and _is_last(many.attributes.get("axis"), wide)
     )
     length = wide.shape[-2] if len(wide.shape) > 1 else None
@@ -244,26 +243,26 @@ def _kept(match: Match, node: Node) -> Value | None:
     first, shape = node.inputs[0] if node.inputs else None, node.outputs[0].shape
     if first is None or first.shape is None or not shape or not first.shape:
         return None
-    if node.op.name in SPREAD:
+    if node.op in (onnx.Cast, onnx.Cos, onnx.Sin, onnx.Neg, onnx.Identity, onnx.Sqrt, onnx.Exp):
         return first
-    if node.op.name in ("Mul", "Div", "Add", "Sub"):
+    if node.op in (onnx.Mul, onnx.Div, onnx.Add, onnx.Sub):
         even = [value for value in node.inputs if match.view.number(value) is None]
         return even[0] if len(even) == 1 else None
-    if node.op.name in ("Unsqueeze", "Squeeze", "Reshape"):
+    if node.op in (onnx.Unsqueeze, onnx.Squeeze, onnx.Reshape):
         return (
             first
             if len(shape) > 1 and shape[-1] == first.shape[-1] and isinstance(shape[-1], int) and shape[-1] > 1
             else None
         )
-    if node.op.name == "Transpose":
+    if node.op is onnx.Transpose:
         order = node.attributes.get("perm")
         return first if order is not None and order[-1] == len(order) - 1 else None
-    if node.op.name == "Gather":
+    if node.op is onnx.Gather:
         return first if len(first.shape) > 1 and node.attributes.get("axis", 0) % len(first.shape) == 0 else None
-    if node.op.name == "Slice":
+    if node.op is onnx.Slice:
         axes = match.integers(node, 3)
         return first if axes is not None and not any(_is_last(axis, node.outputs[0]) for axis in axes) else None
-    return first if node.op.name == "Expand" and shape[-1] == first.shape[-1] else None
+    return first if node.op is onnx.Expand and shape[-1] == first.shape[-1] else None
 
 
 def _partial(match: Match, build: Builder) -> Value | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...ir.shape_inference import infer
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import by_operator, only_uses, rewrite
@@ -29,7 +30,7 @@ class JoinSumsOfProducts:
 
 
 def _is_add(node: Node) -> bool:
-    return node.op.name == "Add" and not node.op.domain
+    return node.op is onnx.Add
 
 
 def _join(root: Node, build: Builder, single: dict[Value, Graph]) -> bool:
@@ -60,7 +61,7 @@ def _join(root: Node, build: Builder, single: dict[Value, Graph]) -> bool:
 
 def _is_small_product(node: Node) -> bool:
     """Whether a node is the product of a transposed matrix of few rows and another one."""
-    if node.op.name != "Gemm" or node.op.domain or len(node.inputs) > 2 or any(value is None for value in node.inputs):
+    if node.op is not onnx.Gemm or len(node.inputs) > 2 or any(value is None for value in node.inputs):
         return False
     given = {"transA": 0, "transB": 0, "alpha": 1.0, **node.attributes}
     rows = node.inputs[0].shape[0] if node.inputs[0] is not None and node.inputs[0].shape else None

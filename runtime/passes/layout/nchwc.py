@@ -18,7 +18,8 @@ from ...ir import registry
 from ...ir.builder import Builder
 from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
-from ...ir.op import Op
+from ...ir.op import Op, Trait
+from ...ir.registry import onnx
 from ...ir.shape_inference import infer
 from ...tensor.dtype import F32
 from ...tensor.stored_tensor import StoredTensor
@@ -33,10 +34,6 @@ FEW_OUTPUTS = 8
 """Output channels of dense convolutions up to which products of 16 of them are slower than turning the input back."""
 MAX_PADDING = 4 / 3
 """Padded channels for each channel."""
-KEEPS_PADDING_FINITE = frozenset(
-    {"Add", "Clip", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Relu", "Sigmoid", "Sub", "Swish", "Tanh"}
-)
-"""Elementwise operators that make finite values of zeros and of what they make of these."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class UseNchwc:
 
 def _heavy(graph: Graph, node: Node) -> bool:
     """Whether a node is a dense or depthwise convolution with constant weights that reads and writes blocks."""
-    if node.op.domain or node.op.name != "Conv":
+    if node.op is not onnx.Conv:
         return False
     weight, others, group = constant(graph, node.inputs[1]), node.inputs[2:], node.attributes.get("group", 1)
     if weight is None or weight.dtype is not F32 or len(weight.shape) != 4:
@@ -96,18 +93,18 @@ def _carried(graph: Graph, node: Node) -> list[Value]:
     if node.op.domain or len(node.outputs) != 1 or not _channels(node.outputs[0]):
         return []
     shape, given = node.outputs[0].shape, [value for value in node.inputs if value is not None]
-    if node.op.name == "Concat":
+    if node.op is onnx.Concat:
         return given if node.attributes.get("axis") == 1 and all(_whole(value) for value in given) else []
     same = [value for value in given if value.shape == shape and value.dtype is F32 and constant(graph, value) is None]
     rest = [constant(graph, value) for value in given if value not in same]
     numbers = all(held is not None and held.count == 1 and len(held.shape) < 2 for held in rest)
-    finite = _whole(node.outputs[0]) or node.op.name in KEEPS_PADDING_FINITE
-    return same if finite and (node.op.scalar is not None or node.op.name == "Clip") and numbers else []
+    finite = _whole(node.outputs[0]) or Trait.FINITE_AT_ZERO in node.op.traits
+    return same if finite and (node.op.scalar is not None or node.op is onnx.Clip) and numbers else []
 
 
 def _factors(graph: Graph, node: Node) -> tuple[Value, Value] | None:
     """A value and the computed factors of its channels, [n, channels, 1, 1], of a Mul of both; None for other nodes."""
-    if node.op.domain or node.op.name != "Mul":
+    if node.op is not onnx.Mul:
         return None
     for x, scale in (node.inputs, node.inputs[::-1]):
         if x is None or scale is None or x.shape is None or not _whole(x) or scale.dtype is not F32:
@@ -123,8 +120,8 @@ def _is_plane_mean(graph: Graph, node: Node) -> bool:
     """Whether a node computes the mean of each plane of channels that fill their blocks."""
     if node.op.domain or not _whole(node.inputs[0]):
         return False
-    if node.op.name != "ReduceMean" or len(node.inputs) < 2:
-        return node.op.name == "GlobalAveragePool"
+    if node.op is not onnx.ReduceMean or len(node.inputs) < 2:
+        return node.op is onnx.GlobalAveragePool
     axes = constant(graph, node.inputs[1])
     return axes is not None and sorted(axis % 4 for axis in axes.numpy().tolist()) == [2, 3]
 

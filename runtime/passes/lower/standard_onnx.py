@@ -6,13 +6,11 @@ from collections.abc import Callable
 
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...tensor.dtype import BF16, F16, F32, BlockType
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import constant, rewrite
 from .decomposition import decomposed
-
-MOVES = ("Transpose", "Gather", "Reshape")
-"""Operators whose result has the dtype of their first input."""
 
 
 def to_standard_onnx(graph: Graph, dequantize: Callable[[StoredTensor], StoredTensor]) -> None:
@@ -36,7 +34,7 @@ def _lowered(node: Node, build: Builder) -> bool:
 
 def _widened(node: Node, build: Builder, widened: dict[Value, Value]) -> bool:
     """Casts before a product whose weight is f16 or bf16; a transposed weight is cast after the transpose."""
-    if node.op.name != "MatMul" or node.op.domain:
+    if node.op is not onnx.MatMul:
         return False
     for place, value in enumerate(node.inputs):
         if value is None or not _narrow(build.graph, value):
@@ -50,7 +48,7 @@ def _widened(node: Node, build: Builder, widened: dict[Value, Value]) -> bool:
 
 def _narrow(graph: Graph, value: Value) -> bool:
     """Whether a value is a 16-bit weight, possibly reshaped or transposed."""
-    while value.producer is not None and value.producer.op.name in MOVES:
+    while value.producer is not None and value.producer.op in (onnx.Transpose, onnx.Gather, onnx.Reshape):
         first = value.producer.inputs[0]
         assert first is not None
         value = first

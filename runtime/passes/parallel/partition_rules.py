@@ -15,6 +15,7 @@ from ...base.dataclass import dataclass
 from ...base.units import counted
 from ...ir.domain import CANDLE
 from ...ir.graph import Dim, Graph, Node, Value
+from ...ir.registry import candle, onnx
 from ..pattern.replace_nodes import constant
 from .weight_slice import Spans
 
@@ -122,7 +123,7 @@ class ShardingTrace:
 
 def _matrix(tracing: ShardingTrace, value: Value | None) -> tuple[Value, bool] | None:
     """The weight of a product, and whether it is transposed."""
-    if value is not None and value.producer is not None and value.producer.op.name == "Transpose":
+    if value is not None and value.producer is not None and value.producer.op is onnx.Transpose:
         inner = value.producer.inputs[0]
         return None if inner is None else (inner, True)
     return None if value is None else (value, False)
@@ -133,7 +134,7 @@ def _product(tracing: ShardingTrace, node: Node) -> None:
     x, w = node.inputs[0], node.inputs[1]
     assert x is not None
     part = tracing.state.get(x)
-    experts = node.op.name == "MatMulExperts"
+    experts = node.op is candle.MatMulExperts
     found = (w, True) if experts and w is not None else _matrix(tracing, w)
     named = None if found is None else tracing.named(found[0])
     if named is None or found is None:
@@ -167,9 +168,9 @@ def _pieces(tracing: ShardingTrace, node: Node, length: int) -> list[int]:
     for other in tracing.graph.nodes:
         if value not in other.inputs:
             continue
-        if other.op.name == "Add":
+        if other.op is onnx.Add:
             value = other.outputs[0]
-        elif other.op.name == "Split":
+        elif other.op is onnx.Split:
             sizes = tracing.numbers(other.inputs[1] if len(other.inputs) > 1 else None)
             return sizes or [length]
         else:

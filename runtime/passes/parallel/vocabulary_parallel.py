@@ -19,6 +19,7 @@ from ...ir.builder import Builder
 from ...ir.clone import needed
 from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from .weight_slice import Spans, can_slice
 
 NAMES = ("embed.weight", "head.weight")
@@ -85,7 +86,7 @@ def vocabulary(graph: Graph, rank: int, size: int) -> Vocabulary:
         else:
             found.weights[name] = rows
             for node, products in zip(users, taken, strict=True):
-                if node.op.name == "Gather":
+                if node.op is onnx.Gather:
                     found.lookups[node] = rows
                 found.products.update(dict.fromkeys(products or (), rows))
     return found
@@ -97,16 +98,16 @@ def _taken(graph: Graph, node: Node, weight: Value) -> list[Node] | None:
         return None
     result = node.outputs[0]
     if (
-        node.op.name == "Gather"
+        node.op is onnx.Gather
         and node.inputs[1] is not weight
         and not node.attributes.get("axis", 0)
         and result.dtype is not None
     ):
         return []
     users = [user for user in graph.nodes if result in needed(user)]
-    if node.op.name != "Transpose" or list(node.attributes.get("perm", ())) != [1, 0] or result in graph.outputs:
+    if node.op is not onnx.Transpose or list(node.attributes.get("perm", ())) != [1, 0] or result in graph.outputs:
         return None
-    plain = all(user.op.name == "MatMul" and user.inputs[1] is result and user.outputs[0].shape for user in users)
+    plain = all(user.op is onnx.MatMul and user.inputs[1] is result and user.outputs[0].shape for user in users)
     return users if plain else None
 
 

@@ -18,10 +18,10 @@ from typing import Any, Union
 
 from ...base.dataclass import dataclass
 from ...ir.graph import Node, Value
+from ...ir.op import Trait
 from .graph_view import PartialMatch, View
 from .product_form import factored
 
-COMMUTATIVE = frozenset({"Add", "Mul", "And", "Or", "Max", "Min", "Equal"})
 CLOSE = {"f64": 1e-9, "f32": 5e-7, "f16": 1e-3, "bf16": 8e-3}
 """Relative tolerance of a constant by dtype: a few roundings."""
 
@@ -150,7 +150,7 @@ class Call(Pattern):
         elif len(inputs) > len(self.inputs) and not self.more:
             return
         yield from self._inputs(inputs, bound, view)
-        if node.op.name in COMMUTATIVE and len(inputs) == 2 and inputs[0] is not inputs[1]:
+        if Trait.COMMUTATIVE in node.op.traits and len(inputs) == 2 and inputs[0] is not inputs[1]:
             yield from self._inputs(inputs[::-1], bound, view)
 
     def _has_attributes(self, node: Node) -> bool:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ...base.dataclass import dataclass
 from ...ir.graph import Node, Value
+from ...ir.registry import onnx
 
 MAX_POWER = 4
 """Largest power that is expanded to a product."""
@@ -71,14 +72,14 @@ def _parts(node: Node, view: View, most: int, depth: int) -> Iterator[Factors]:
     if left is None or right is None:
         return
     number = view.number(right)
-    if node.op.name == "Mul" and left is right:
+    if node.op is onnx.Mul and left is right:
         yield _base(left, view) ** 2
-    elif node.op.name == "Mul":
+    elif node.op is onnx.Mul:
         for one in factorizations(left, view, most, depth):
             yield from (one * other for other in factorizations(right, view, most, depth))
-    elif node.op.name == "Div" and number:
+    elif node.op is onnx.Div and number:
         yield from (one * Factors(number=1 / number) for one in factorizations(left, view, most, depth))
-    elif node.op.name == "Pow" and number in range(2, MAX_POWER + 1):
+    elif node.op is onnx.Pow and number in range(2, MAX_POWER + 1):
         yield _base(left, view) ** int(number or 1)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...tensor.stored_tensor import StoredTensor
 
 Replace = Callable[[Node, Builder], bool]
@@ -38,6 +39,13 @@ def by_operator(rules: Mapping[str, Replace], selected: Callable[[Node], bool] =
         return rule is not None and selected(node) and rule(node, build)
 
     return replace
+
+
+def output_axis(node: Node) -> int:
+    """The axis of output channels of a node's weight, or of rows of a table; -1 for other nodes."""
+    if node.op is onnx.Gemm and node.attributes.get("transB", 0):
+        return 0
+    return next(iter(node.op.weights.values()), -1)
 
 
 def graphs(graph: Graph) -> Iterator[Graph]:

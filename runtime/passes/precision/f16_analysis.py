@@ -8,72 +8,13 @@ that derive from integers alone (positions, masks, rotary angles) stay f32.
 from __future__ import annotations
 
 from ...ir.graph import Function, Graph, Node, Value
+from ...ir.op import Trait
+from ...ir.registry import onnx
 from ...tensor.dtype import F32
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import graphs
 from .half import F16_MAX
 
-PRODUCTS = frozenset(
-    {
-        "Attention",
-        "Conv",
-        "ConvTranspose",
-        "DeformConv",
-        "Einsum",
-        "GRU",
-        "Gemm",
-        "LSTM",
-        "MatMul",
-        "RNN",
-        "RotaryEmbedding",
-    }
-)
-"""Operators that always compute in f16."""
-NEEDS_F32 = frozenset(
-    {
-        "Acos",
-        "Acosh",
-        "Asin",
-        "Asinh",
-        "Atan",
-        "Atanh",
-        "Cos",
-        "Cosh",
-        "Exp",
-        "GridSample",
-        "InstanceNormalization",
-        "Log",
-        "LogSoftmax",
-        "LpNormalization",
-        "MeanVarianceNormalization",
-        "NegativeLogLikelihoodLoss",
-        "Pow",
-        "Reciprocal",
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceLogSum",
-        "ReduceLogSumExp",
-        "ReduceMean",
-        "ReduceProd",
-        "ReduceSum",
-        "ReduceSumSquare",
-        "Sin",
-        "Sinh",
-        "Softmax",
-        "SoftmaxCrossEntropyLoss",
-        "Softplus",
-        "Sqrt",
-        "Tan",
-    }
-)
-"""Operators that always compute in f32, in addition to those that `Half` excludes. LayerNormalization and
-RMSNormalization compute in f32 inside."""
-LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
-MOVES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
-JOINS = frozenset({"Add", "Concat", "ScatterElements", "ScatterND", "TensorScatter"})
-"""Operators that compute in f16 if any input is f16: those that extend a cache, and residual connections."""
-LOOPS = frozenset({"Loop", "Scan", "SequenceMap"})
-"""Operators whose bodies stay in f32, since errors accumulate."""
 F16_MIN = 2.0**-24
 """The smallest positive f16."""
 MAX_EXAMINED = 1 << 22
@@ -112,7 +53,7 @@ class ValueOrigins:
         for node in graph.nodes:
             for below in node.subgraphs:
                 self._follow(below)
-            if node.op.name in MOVES and not node.op.domain and node.inputs[:1] and node.inputs[0] in self.matrices:
+            if _moves_matrix(node) and node.inputs[:1] and node.inputs[0] in self.matrices:
                 self.matrices.update(node.outputs)
             elif self._is_exact(node):
                 made = [value for value in node.outputs if value.dtype is F32]
@@ -134,7 +75,7 @@ class ValueOrigins:
         ):
             return False
         weighs = any(value in self.matrices for value in node.inputs)
-        return not (weighs and (node.op.name in PRODUCTS or node.op.name in LOOKUPS))
+        return not (weighs and (Trait.PRODUCT in node.op.traits or Trait.LOOKUP in node.op.traits))
 
     def _is_huge(self, node: Node) -> bool:
         import numpy
@@ -143,7 +84,7 @@ class ValueOrigins:
         tensors = [StoredTensor.of(given)] if isinstance(given, numpy.ndarray) and given.dtype == numpy.float32 else []
         tensors += [self.held[value] for value in node.inputs if value in self.held and value.dtype is F32]
         return (
-            node.op.name == "Log"
+            node.op is onnx.Log
             or any(value in self.huge for value in node.inputs)
             or any(map(_reaches_beyond, tensors))
         )
@@ -159,7 +100,7 @@ class F16Selection:
             id(node)
             for inner in graphs(graph)
             for outer in inner.nodes
-            if outer.op.name in LOOPS
+            if Trait.LOOP in outer.op.traits
             for body in outer.subgraphs
             for below in graphs(body)
             for node in below.nodes
@@ -173,25 +114,34 @@ class F16Selection:
         return chosen
 
     def _chosen(self, node: Node) -> bool:
-        name, origins = node.op.name, self.origins
+        traits, origins = node.op.traits, self.origins
         wide = [value for value in node.inputs if value is not None and value.dtype is F32]
         computed = [value for value in wide if value not in origins.held and value not in origins.matrices]
-        if name in NEEDS_F32:
+        if Trait.IMPRECISE_IN_F16 in traits:
             return False
-        if name in PRODUCTS or (name in LOOKUPS and node.inputs[0] in origins.matrices):
+        if Trait.PRODUCT in traits or (Trait.LOOKUP in traits and node.inputs[0] in origins.matrices):
             return not origins.exact.issuperset(node.outputs)
-        if name in MOVES and node.inputs[0] in origins.matrices:
+        if _moves_matrix(node) and node.inputs[0] in origins.matrices:
             return True
         if not computed or origins.exact.issuperset(computed):
             return False
         if any(_lost(origins.held[value]) for value in wide if value in origins.held):
             return False
-        if name == "Mul" and any(origins.held[value].count > 1 for value in wide if value in origins.held):
+        if node.op is onnx.Mul and any(origins.held[value].count > 1 for value in wide if value in origins.held):
             return True
         begun = [value in self.narrow for value in computed]
-        if name in JOINS and origins.exact.isdisjoint(computed):
+        if _joins(node) and origins.exact.isdisjoint(computed):
             return any(begun)
         return all(begun)
+
+
+def _moves_matrix(node: Node) -> bool:
+    return Trait.RESHAPES in node.op.traits or node.op is onnx.Transpose
+
+
+def _joins(node: Node) -> bool:
+    """Whether a node computes in f16 if any input is f16: those that extend a cache, and residual connections."""
+    return node.op in (onnx.Add, onnx.Concat, onnx.ScatterElements, onnx.ScatterND, onnx.TensorScatter)
 
 
 def _reaches_beyond(tensor: StoredTensor) -> bool:

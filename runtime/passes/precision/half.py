@@ -13,36 +13,13 @@ from ...base.dataclass import dataclass
 from ...base.errors import FormatError
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.op import Trait
 from ...ir.shape_inference import Facts, infer
 from ...tensor.dtype import F16, F32, DType
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, rewrite
 from ..pattern.shared_constants import owner_graph
-
-EXCLUDED = frozenset(
-    {
-        "Cast",
-        "CumSum",
-        "DFT",
-        "DequantizeLinear",
-        "Det",
-        "DynamicQuantizeLinear",
-        "If",
-        "Loop",
-        "MaxRoiPool",
-        "MelWeightMatrix",
-        "NonMaxSuppression",
-        "QuantizeLinear",
-        "Range",
-        "Resize",
-        "RoiAlign",
-        "STFT",
-        "Scan",
-        "SequenceMap",
-        "Upsample",
-    }
-)
 
 F16_MAX = 65504.0
 
@@ -90,7 +67,7 @@ class HalfPrecision:
         read = [value for value in node.inputs if value is not None]
         if (
             node.op.domain
-            or node.op.name in EXCLUDED
+            or Trait.KEEPS_F32 in node.op.traits
             or node.subgraphs
             or not any(map(_is_wide, read))
             or not self.selected(node)

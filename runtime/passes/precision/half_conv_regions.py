@@ -11,6 +11,8 @@ from dataclasses import field
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.op import Op, Trait
+from ...ir.registry import onnx
 from ...ir.shape_inference import infer
 from ...tensor.dtype import BF16, F16, F32
 from ...tensor.stored_tensor import StoredTensor
@@ -19,31 +21,6 @@ from ..pattern.replace_nodes import constant, graphs, rewrite
 from ..pattern.stage import PipelinePass
 
 NARROW = (F16, BF16)
-HEAVY = frozenset({"Conv", "ConvTranspose"})
-"""Operators that begin a region; they accept 16-bit weights and biases."""
-LIGHT = frozenset(
-    {
-        "AveragePool",
-        "BatchNormalization",
-        "Clip",
-        "Concat",
-        "DepthToSpace",
-        "Flatten",
-        "GlobalAveragePool",
-        "GlobalMaxPool",
-        "InstanceNormalization",
-        "MaxPool",
-        "Pad",
-        "Reshape",
-        "Resize",
-        "Slice",
-        "Split",
-        "Squeeze",
-        "Transpose",
-        "Unsqueeze",
-    }
-)
-"""Operators that extend a region, in addition to elementwise ones."""
 MAX_WIDENED = 1 << 12
 """Elements of a constant that is widened, at most."""
 
@@ -57,7 +34,7 @@ class WidenHalfConvRegions:
 
     def run(self, graph: Graph) -> bool:
         """Return whether there were any."""
-        if not any(node.op.name in HEAVY for inner in graphs(graph) for node in inner.nodes):
+        if not any(node.op in (onnx.Conv, onnx.ConvTranspose) for inner in graphs(graph) for node in inner.nodes):
             return False
         infer(graph)
         changed = rewrite(graph, self._replace)
@@ -69,10 +46,10 @@ class WidenHalfConvRegions:
         if node.op.domain or node.subgraphs or any(value.dtype not in NARROW for value in results):
             return False
         first = node.inputs[0] if node.inputs else None
-        if node.op.name == "Cast" and first is not None and first.dtype is F32:
+        if node.op is onnx.Cast and first is not None and first.dtype is F32:
             self._wide[node.outputs[0]] = first
             return False
-        heavy = node.op.name in HEAVY
+        heavy = node.op in (onnx.Conv, onnx.ConvTranspose)
         if not (_is_narrow(first) if heavy else self._goes_on(node, build.graph)):
             return False
         inputs = [
@@ -88,7 +65,7 @@ class WidenHalfConvRegions:
         return True
 
     def _goes_on(self, node: Node, graph: Graph) -> bool:
-        if node.op.scalar is None and node.op.name not in LIGHT:
+        if node.op.scalar is None and not _is_light(node.op):
             return False
         narrow = [value for value in node.inputs if _is_narrow(value)]
         return any(value in self._wide for value in narrow) and all(
@@ -105,6 +82,15 @@ class WidenHalfConvRegions:
                 build.add("Cast", [value], {"to": F32.onnx}) if held is None else build.weight(_widened(held))
             )
         return self._brought[place]
+
+
+def _is_light(op: Op) -> bool:
+    """Whether an operator that is not elementwise costs little beside a convolution."""
+    return Trait.RESHAPES in op.traits or op in (
+        onnx.AveragePool, onnx.BatchNormalization, onnx.Clip, onnx.Concat, onnx.DepthToSpace, onnx.GlobalAveragePool,
+        onnx.GlobalMaxPool, onnx.InstanceNormalization, onnx.MaxPool, onnx.Pad, onnx.Resize, onnx.Slice, onnx.Split,
+        onnx.Transpose,
+    )  # fmt: skip
 
 
 def _is_narrow(value: Value | None) -> bool:

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...tensor.dtype import F16, F32
 from ..pattern.replace_nodes import by_operator, rewrite
 
@@ -31,13 +32,9 @@ class StoreKVCacheAsHalf:
         def kept(whole: Value) -> bool:
             """Whether keys or values are read by Attention alone, and given to the next run."""
             others = [
-                node
-                for node, index in uses[whole]
-                if node.op.domain or node.op.name != "Attention" or index not in (KEYS, VALUES)
+                node for node, index in uses[whole] if node.op is not onnx.Attention or index not in (KEYS, VALUES)
             ]
-            return all(
-                not node.op.domain and node.op.name == "Identity" and node.outputs[0] in given for node in others
-            )
+            return all(node.op is onnx.Identity and node.outputs[0] in given for node in others)
 
         def narrowed(node: Node, build: Builder) -> bool:
             past, new, *rest = node.inputs
@@ -46,7 +43,7 @@ class StoreKVCacheAsHalf:
                 return False
             past.dtype = whole.dtype = F16
             for user, _ in uses[whole]:
-                if user.op.name == "Identity":
+                if user.op is onnx.Identity:
                     user.outputs[0].dtype = F16
             build.add(
                 "TensorScatter",

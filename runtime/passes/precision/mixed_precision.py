@@ -8,12 +8,14 @@ from dataclasses import field
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.op import Trait
+from ...ir.registry import onnx
 from ...ir.shape_inference import infer
 from ...tensor.dtype import F16, F32
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, graphs, rewrite
-from .f16_analysis import PRODUCTS, F16Selection, ValueOrigins
+from .f16_analysis import F16Selection, ValueOrigins
 from .half import F16_MAX, HalfPrecision
 
 
@@ -55,7 +57,7 @@ def _limit_masks(graph: Graph, origins: ValueOrigins) -> None:
     limited: dict[tuple[Graph, Value], Value] = {}
 
     def replace(node: Node, build: Builder) -> bool:
-        if node.op.domain or node.op.name not in PRODUCTS or not any(value in origins.huge for value in node.inputs):
+        if Trait.PRODUCT not in node.op.traits or not any(value in origins.huge for value in node.inputs):
             return False
         for index, value in enumerate(node.inputs):
             if value is not None and value in origins.huge:
@@ -77,12 +79,7 @@ def _sum_in_f32(graph: Graph) -> None:
     """Make attention compute its softmax in f32."""
     for inner in graphs(graph):
         for node in inner.nodes:
-            if (
-                node.op.name == "Attention"
-                and not node.op.domain
-                and node.inputs[0] is not None
-                and node.inputs[0].dtype is F16
-            ):
+            if node.op is onnx.Attention and node.inputs[0] is not None and node.inputs[0].dtype is F16:
                 node.attributes.setdefault("softmax_precision", F32.onnx)
 
 
@@ -117,14 +114,14 @@ def _only_cast(graph: Graph, value: Value) -> Node | None:
         return None
     readers = [node for inner in graphs(graph) for node in inner.nodes if value in node.inputs]
     found = readers[0] if len(readers) == 1 and readers[0] in graph.nodes else None
-    rounds = found is not None and found.op.name == "Cast" and not found.op.domain and found.outputs[0].dtype is F16
+    rounds = found is not None and found.op is onnx.Cast and found.outputs[0].dtype is F16
     return found if rounds and found is not None and found.outputs[0] not in graph.outputs else None
 
 
 def _is_widened(graph: Graph, value: Value) -> bool:
     """Whether an output is the Cast of an f16 value, and of no other output."""
     cast = value.producer
-    if cast is None or cast.op.name != "Cast" or cast not in graph.nodes or value.dtype is not F32:
+    if cast is None or cast.op is not onnx.Cast or cast not in graph.nodes or value.dtype is not F32:
         return False
     narrow = cast.inputs[0]
     return (

@@ -16,6 +16,7 @@ from ...ir.builder import Builder
 from ...ir.domain import CANDLE
 from ...ir.evaluate import compute_node
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, rewrite
@@ -50,7 +51,7 @@ class FuseByteTables:
             return False
         (output,) = node.outputs
         self._codes[output], self._nodes[output] = codes, node
-        if node.op.name != "QuantizeLinear" or self._is_same(node, codes, build.graph):
+        if node.op is not onnx.QuantizeLinear or self._is_same(node, codes, build.graph):
             return False
         table = self._table(node, codes, build.graph)
         if table is None:
@@ -63,12 +64,12 @@ class FuseByteTables:
         """The one tensor of codes whose elements decide those of the node's result."""
         if node.op.domain or len(node.outputs) != 1 or not node.inputs or not node.op.repeatable or node.op.asks:
             return None
-        if node.op.name in ("DequantizeLinear", "QuantizeLinear"):
+        if node.op in (onnx.DequantizeLinear, onnx.QuantizeLinear):
             first = node.inputs[0]
             if first is None or quantization_of(node, graph) is None or constant(graph, first) is not None:
                 return None
-            return self._codes.get(first, first if node.op.name == "DequantizeLinear" else None)
-        if node.op.scalar is None and node.op.name != "Clip":
+            return self._codes.get(first, first if node.op is onnx.DequantizeLinear else None)
+        if node.op.scalar is None and node.op is not onnx.Clip:
             return None
         found = set()
         for value in node.inputs:
@@ -81,7 +82,7 @@ class FuseByteTables:
         """Whether codes are dequantized and quantized again with the same scale."""
         first = node.inputs[0]
         before = None if first is None else self._nodes.get(first)
-        if before is None or before.op.name != "DequantizeLinear" or before.inputs[0] is not codes:
+        if before is None or before.op is not onnx.DequantizeLinear or before.inputs[0] is not codes:
             return False
         return quantization_of(before, graph) == quantization_of(node, graph)
 

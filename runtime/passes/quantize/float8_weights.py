@@ -1,4 +1,4 @@
-"""Float8 weights: constants of `OPERATORS` are stored as float8e4m3fn with scales and a DequantizeLinear.
+"""Float8 weights: weights of operators are stored as float8e4m3fn with scales and a DequantizeLinear.
 
 Activations stay as they are. The largest magnitude of a tensor (or of an output channel) becomes the largest number of
 the type, 448.
@@ -14,28 +14,15 @@ from typing import TYPE_CHECKING
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...tensor.stored_tensor import StoredTensor
-from ..pattern.replace_nodes import constant, rewrite
+from ..pattern.replace_nodes import constant, output_axis, rewrite
 from ..pattern.shared_constants import SharedConstants
 
 if TYPE_CHECKING:
     import numpy as np
 
 LARGEST = 448.0
-WEIGHTS: dict[str, tuple[int, ...]] = {
-    "Conv": (1,),
-    "ConvTranspose": (1,),
-    "GRU": (1, 2),
-    "Gather": (0,),
-    "Gemm": (1,),
-    "LSTM": (1, 2),
-    "MatMul": (1,),
-    "RNN": (1, 2),
-}
-"""Inputs that hold weights."""
-OPERATORS = tuple(WEIGHTS)
-CHANNELS = {"Conv": 0, "ConvTranspose": 1, "GRU": 1, "Gather": 0, "Gemm": 1, "LSTM": 1, "MatMul": -1, "RNN": 1}
-"""Axis of output channels, or of rows of a table."""
 
 
 @dataclass
@@ -60,8 +47,8 @@ class Float8Weights:
 
     def _replace(self, node: Node, build: Builder) -> bool:
         found = False
-        if not node.op.domain and node.op.name in WEIGHTS and self.selected(node):
-            for index in WEIGHTS[node.op.name]:
+        if node.op.weights and self.selected(node):
+            for index in node.op.weights:
                 value = node.inputs[index]
                 tensor = constant(build.graph, value)
                 if (
@@ -88,11 +75,10 @@ class Float8Weights:
 
     def _axis(self, node: Node, rank: int) -> int | None:
         """The axis of the scales, None for a single scale."""
-        shared = node.op.name == "ConvTranspose" and node.attributes.get("group", 1) != 1
-        if not self.per_channel or shared or (node.op.name in ("MatMul", "Gather") and rank != 2):
+        shared = node.op is onnx.ConvTranspose and node.attributes.get("group", 1) != 1
+        if not self.per_channel or shared or (node.op in (onnx.MatMul, onnx.Gather) and rank != 2):
             return None
-        axis = 0 if node.op.name == "Gemm" and node.attributes.get("transB", 0) else CHANNELS[node.op.name]
-        return axis % rank
+        return output_axis(node) % rank
 
 
 def to_float8(weight: np.ndarray, axis: int | None) -> list[np.ndarray]:

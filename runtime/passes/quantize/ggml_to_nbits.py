@@ -15,6 +15,7 @@ from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.domain import MICROSOFT
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...tensor.block_codec import Codec
 from ...tensor.dtype import BlockType
 from ...tensor.stored_tensor import StoredTensor
@@ -114,7 +115,7 @@ class RepackGgmlAsNBits:
         transpose = node.inputs[1].producer if node.inputs[1] is not None else None
         if (
             transpose is None
-            or transpose.op.name != "Transpose"
+            or transpose.op is not onnx.Transpose
             or list(transpose.attributes.get("perm", ())) != [1, 0]
         ):
             return False

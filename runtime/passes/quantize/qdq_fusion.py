@@ -16,16 +16,14 @@ from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.domain import MICROSOFT
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
-from ..pattern.replace_nodes import constant, graphs, rewrite, substitute
+from ..pattern.replace_nodes import constant, graphs, output_axis, rewrite, substitute
 from ..pattern.stage import PipelinePass
 
 F32 = 1
 MAX_CODE = {"u8": (0, 255), "i8": (-128, 127)}
-MOVING = ("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
-"""Operators whose results are elements of their first input."""
-PAIRED = {"Add": "QLinearAdd", "Mul": "QLinearMul"}
 MIN_SCALE, MAX_SCALE = 1e-30, 1e30
 """Between these, codes that become real and are rounded with the same step are what they were."""
 
@@ -49,7 +47,7 @@ class FuseQDQ:
 
     def run(self, graph: Graph) -> bool:
         """Return whether anything was fused."""
-        if not any(node.op.name == "DequantizeLinear" for inner in graphs(graph) for node in inner.nodes):
+        if not any(node.op is onnx.DequantizeLinear for inner in graphs(graph) for node in inner.nodes):
             return False
         for inner in graphs(graph):
             self._ends.update(inner.outputs)
@@ -70,8 +68,12 @@ class FuseQDQ:
             return False
         read = [_dequantized(value) for value in node.inputs]
         pairs = [each for each in read if each is not None]
-        moving = node.op.name in MOVING
-        if not pairs or read[0] is None or (len(pairs) < len(read) and not moving and node.op.name != "QuantizeLinear"):
+        moving = maker is FuseQDQ._moved
+        if (
+            not pairs
+            or read[0] is None
+            or (len(pairs) < len(read) and not moving and node.op is not onnx.QuantizeLinear)
+        ):
             return False
         done = maker(self, node, pairs, build)
         self.fused += done
@@ -83,14 +85,9 @@ class FuseQDQ:
         while value not in self._ends and len(self._readers.get(value, ())) == 1:
             node = self._readers[value][0]
             path.append(node)
-            if (
-                node.op.name == "QuantizeLinear"
-                and not node.op.domain
-                and len(node.inputs) == 3
-                and not node.attributes.get("block_size", 0)
-            ):
+            if node.op is onnx.QuantizeLinear and len(node.inputs) == 3 and not node.attributes.get("block_size", 0):
                 return path if all(_is_free(each, node, graph) for each in path[:-1]) else []
-            if node.op.name not in ("Clip", "Relu") or len(path) > 1:
+            if node.op not in (onnx.Clip, onnx.Relu) or len(path) > 1:
                 return []
             value = node.outputs[0]
         return []
@@ -104,7 +101,7 @@ class FuseQDQ:
             return False
         path = self._rounding(node.outputs[0], graph)
         if not path or quantization_of(path[-1], graph) is None:
-            return node.op.name == "MatMul" and not path and self._product(node, pairs, build)
+            return node.op is onnx.MatMul and not path and self._product(node, pairs, build)
         biases = [pair.inputs[0] for pair in pairs[2:]]
         inputs = [*_quantity(pairs[0], build), *_quantity(pairs[1], build), *path[-1].inputs[1:3], *biases]
         return self._made(f"QLinear{node.op.name}", inputs, node, path, build, node.attributes)
@@ -153,7 +150,9 @@ class FuseQDQ:
         if not self.contrib or not path:
             return False
         inputs = [*_quantity(pairs[0], build), *_quantity(pairs[1], build), *path[-1].inputs[1:3]]
-        return self._made(PAIRED[node.op.name], inputs, node, path, build, {}, MICROSOFT)
+        return self._made(
+            "QLinearAdd" if node.op is onnx.Add else "QLinearMul", inputs, node, path, build, {}, MICROSOFT
+        )
 
     def _averaged(self, node: Node, pairs: list[Node], build: Builder) -> bool:
         """GlobalAveragePool."""
@@ -228,8 +227,8 @@ MAKERS: dict[str, Callable[[FuseQDQ, Node, list[Node], Builder], bool]] = {
     "Concat": FuseQDQ._joined,
     "GlobalAveragePool": FuseQDQ._averaged,
     "QuantizeLinear": FuseQDQ._again,
-    **dict.fromkeys(PAIRED, FuseQDQ._pair),
-    **dict.fromkeys(MOVING, FuseQDQ._moved),
+    **dict.fromkeys(("Add", "Mul"), FuseQDQ._pair),
+    **dict.fromkeys(("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"), FuseQDQ._moved),
 }
 
 
@@ -239,7 +238,7 @@ def quantization_of(node: Node, graph: Graph) -> tuple[float, int, str] | None:
     if step is None or step.count != 1 or step.dtype.name != "f32":
         return None
     if zero is None:
-        codes = (node.inputs if node.op.name == "DequantizeLinear" else node.outputs)[0]
+        codes = (node.inputs if node.op is onnx.DequantizeLinear else node.outputs)[0]
         known = None if codes is None or len(node.inputs) > 2 else codes.dtype
         return (
             (float(step.numpy().reshape(())), 0, known.name) if known is not None and known.name in MAX_CODE else None
@@ -282,11 +281,8 @@ def _is_by_channel(node: Node, pairs: list[Node], graph: Graph) -> bool:
         return False
     if right.count == 1:
         return True
-    axis, last = (
-        pairs[1].attributes.get("axis", 1),
-        {"Conv": 0, "Gemm": 1 - node.attributes.get("transB", 0)}.get(node.op.name, -1),
-    )
-    return codes is not None and (axis - last) % len(codes.shape) == 0
+    axis = pairs[1].attributes.get("axis", 1)
+    return codes is not None and (axis - output_axis(node)) % len(codes.shape) == 0
 
 
 def _typed(pair: Node, graph: Graph) -> bool:
@@ -304,7 +300,7 @@ def _is_free(node: Node, rounding: Node, graph: Graph) -> bool:
         return False
     scale = float(step.numpy().reshape(()))
     least, most = (scale * (code - int(zero.numpy().reshape(()))) for code in MAX_CODE[zero.dtype.name])
-    if node.op.name == "Relu":
+    if node.op is onnx.Relu:
         return least >= 0
     bounds = [constant(graph, value) for value in node.inputs[1:]]
     if any(value is not None and bound is None for value, bound in zip(node.inputs[1:], bounds, strict=True)):
@@ -316,7 +312,7 @@ def _is_free(node: Node, rounding: Node, graph: Graph) -> bool:
 def _dequantized(value: Value | None) -> Node | None:
     """The DequantizeLinear (not blocked) that computes a value."""
     node = None if value is None else value.producer
-    if node is None or node.op.domain or node.op.name != "DequantizeLinear" or node.attributes.get("block_size", 0):
+    if node is None or node.op is not onnx.DequantizeLinear or node.attributes.get("block_size", 0):
         return None
     return node
 

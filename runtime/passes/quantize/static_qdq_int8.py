@@ -8,6 +8,7 @@ nodes stay exact. Source: the ONNX operators' definitions, and the placement tha
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -16,26 +17,40 @@ from typing import TYPE_CHECKING
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.op import Op
+from ...ir.registry import onnx
 from ...tensor.stored_tensor import StoredTensor
-from ..pattern.replace_nodes import constant, graphs, rewrite
+from ..pattern.replace_nodes import constant, graphs, output_axis, rewrite
 from ..pattern.shared_constants import SharedConstants
 from .dynamic_int8 import quantize_8bit
 
 if TYPE_CHECKING:
     import numpy as np
 
-WEIGHTED = {"Conv": 0, "ConvTranspose": 1, "MatMul": -1, "Gemm": 1}
-"""Operators whose input 1 may be a weight, and the axis of the weight's output channels (Gemm with transB: 0)."""
-CLOSED = frozenset({"Conv", "ConvTranspose"})
-"""Operators whose integer kernels have only integer outputs."""
-MOVING = frozenset({"Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators whose results are elements of their first input, and are quantized with its scale."""
-FOLLOWERS = frozenset({"Relu", "Clip"})
-"""Activations that runtimes fuse with the node before, whose output then needs no quantization."""
-JOINING = frozenset({"Add", "Mul", "Concat"})
-"""Operators computed in integers if all their inputs are quantized, and integers are what reads their results."""
-POOLING = frozenset({"AveragePool", "GlobalAveragePool"})
-ROUNDED = frozenset({*WEIGHTED, *MOVING, *FOLLOWERS, *JOINING, *POOLING})
+
+class Role(enum.Enum):
+    """How the quantization of an operator's result relates to that of its inputs."""
+
+    WEIGHTED = "input 1 may be a weight"
+    MOVING = "results are elements of the first input, quantized with its scale"
+    FOLLOWER = "an activation that runtimes fuse with the node before, whose output then needs no quantization"
+    JOINING = "computed in integers if all inputs are quantized, and integers are what reads the result"
+    POOLING = "averages of the first input"
+
+
+def role_of(op: Op) -> Role | None:
+    """The role of an operator; None for those that stay f32."""
+    if op in (onnx.Conv, onnx.ConvTranspose, onnx.MatMul, onnx.Gemm):
+        return Role.WEIGHTED
+    if op in (onnx.Flatten, onnx.MaxPool, onnx.Reshape, onnx.Squeeze, onnx.Transpose, onnx.Unsqueeze):
+        return Role.MOVING
+    if op in (onnx.Relu, onnx.Clip):
+        return Role.FOLLOWER
+    if op in (onnx.Add, onnx.Mul, onnx.Concat):
+        return Role.JOINING
+    return Role.POOLING if op in (onnx.AveragePool, onnx.GlobalAveragePool) else None
+
+
 INT32_MAX = 2**31 - 128
 """The largest int32 that f32 represents."""
 
@@ -76,9 +91,7 @@ class StaticInt8:
             self._uses.update(value for node in inner.nodes for value in node.inputs if value is not None)
             self._uses.update(inner.outputs)
             self._want(inner)
-            followers = [
-                node for node in inner.nodes if node.op.name in FOLLOWERS and not node.op.domain and self.selected(node)
-            ]
+            followers = [node for node in inner.nodes if role_of(node.op) is Role.FOLLOWER and self.selected(node)]
             self._followed.update(
                 node.inputs[0]
                 for node in followers
@@ -89,25 +102,19 @@ class StaticInt8:
     def _want(self, graph: Graph) -> None:
         """Note the values that nodes computed in integers read, at once or behind nodes that pass them on."""
         for node in reversed(graph.nodes):
-            name = "" if node.op.domain or not self.selected(node) else node.op.name
-            passed = name in (MOVING | FOLLOWERS | JOINING) and not self._wanted.isdisjoint(node.outputs)
-            if passed or name in WEIGHTED or name in POOLING:
+            role = role_of(node.op) if self.selected(node) else None
+            passed = role in (Role.MOVING, Role.FOLLOWER, Role.JOINING) and not self._wanted.isdisjoint(node.outputs)
+            if passed or role in (Role.WEIGHTED, Role.POOLING):
                 self._wanted.update(value for value in node.inputs if value is not None)
 
     def _replace(self, node: Node, build: Builder) -> bool:
-        if (
-            node.op.domain
-            or node.op.name not in ROUNDED
-            or not node.inputs
-            or not self.selected(node)
-            or not self._takes(node, build)
-        ):
+        if role_of(node.op) is None or not node.inputs or not self.selected(node) or not self._takes(node, build):
             return False
         for index, value in enumerate(node.inputs):
             node.inputs[index] = self._input(node, index, value, build)
         (output, *others) = node.outputs
         span = self._span(node)
-        if node.op.name in CLOSED and output in self._followed and self._uses[output] == 1:
+        if node.op in (onnx.Conv, onnx.ConvTranspose) and output in self._followed and self._uses[output] == 1:
             self._fused.add(output)
             span = None
         if span is None:
@@ -121,18 +128,18 @@ class StaticInt8:
 
     def _takes(self, node: Node, build: Builder) -> bool:
         """Whether all operands of the node can be quantized."""
-        first, name = node.inputs[0], node.op.name
-        if name in FOLLOWERS:
+        first, role = node.inputs[0], role_of(node.op)
+        if role is Role.FOLLOWER:
             return first in self._fused
-        if name in MOVING:
+        if role is Role.MOVING:
             return first in self._grids
-        if name in JOINING:
+        if role is Role.JOINING:
             return node.outputs[0] in self._wanted and all(self._is_known(value) for value in node.inputs)
-        if name not in WEIGHTED:
+        if role is not Role.WEIGHTED:
             return self._is_known(first)
         second = node.inputs[1]
         weight = constant(build.graph, second)
-        if weight is None and name == "MatMul" and (weight := constant(build.graph, first)) is not None:
+        if weight is None and node.op is onnx.MatMul and (weight := constant(build.graph, first)) is not None:
             first = second
         if weight is None:
             return self._is_known(second) and self._is_known(first)
@@ -143,20 +150,22 @@ class StaticInt8:
 
     def _span(self, node: Node) -> tuple[float, float] | None:
         """The range of the output's quantization; None if it stays f32."""
-        if node.op.name in MOVING:
+        role = role_of(node.op)
+        if role is Role.MOVING:
             assert node.inputs[0] is not None
             return self._grids[node.inputs[0]]
-        return self.ranges.get(node.outputs[0].name) if node.op.name in CLOSED or node.op.name in FOLLOWERS else None
+        closed = node.op in (onnx.Conv, onnx.ConvTranspose)  # their integer kernels have only integer outputs
+        return self.ranges.get(node.outputs[0].name) if closed or role is Role.FOLLOWER else None
 
     def _input(self, node: Node, index: int, value: Value | None, build: Builder) -> Value | None:
-        if value is None or value in self._grids or node.op.name in FOLLOWERS:
+        if value is None or value in self._grids or role_of(node.op) is Role.FOLLOWER:
             return value
         tensor = constant(build.graph, value)
         if tensor is None:
             return self._activation(value, build) if value.name in self.ranges else value
-        if node.op.name not in WEIGHTED or tensor.dtype.name != "f32":
+        if role_of(node.op) is not Role.WEIGHTED or tensor.dtype.name != "f32":
             return value
-        if index == 1 or (index == 0 and node.op.name == "MatMul"):
+        if index == 1 or (index == 0 and node.op is onnx.MatMul):
             return self._weight(node, value, tensor, build, left=index == 0)
         return self._bias(node, tensor.numpy(), build) if index == 2 and len(tensor.shape) == 1 else value
 
@@ -188,11 +197,11 @@ class StaticInt8:
     def _weight(self, node: Node, value: Value, tensor: StoredTensor, build: Builder, *, left: bool) -> Value:
         """The dequantized codes of a weight; one on the left has the type of activations, which runtimes multiply."""
         rank = len(tensor.shape)
-        axis = WEIGHTED[node.op.name]
-        if node.op.name == "Gemm" and node.attributes.get("transB", 0):
-            axis = 0
-        shared = node.op.name == "ConvTranspose" and node.attributes.get("group", 1) != 1
-        channels = self.per_channel and rank > 1 and not shared and (node.op.name != "MatMul" or rank == 2) and not left
+        axis = output_axis(node)
+        shared = node.op is onnx.ConvTranspose and node.attributes.get("group", 1) != 1
+        channels = (
+            self.per_channel and rank > 1 and not shared and (node.op is not onnx.MatMul or rank == 2) and not left
+        )
         axis %= max(rank, 1)
         others = tuple(other for other in range(rank) if other != axis) if channels else None
         dtype = self.activation if left else self.weight

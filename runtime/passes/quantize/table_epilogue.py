@@ -6,6 +6,7 @@ from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import only_uses, rewrite
 from ..pattern.stage import PipelinePass
@@ -32,7 +33,7 @@ def _replace(node: Node, build: Builder, single: dict[Value, Graph]) -> bool:
     before = None if codes is None else codes.producer
     if codes is None or before is None or single.get(codes) is not build.graph:
         return False
-    if before.op.domain or before.op.name != "QLinearConv":
+    if before.op is not onnx.QLinearConv:
         return False
     inputs = [*before.inputs, *[None] * (INPUTS - len(before.inputs)), table]
     build.add("QLinearConvLookup", inputs, before.attributes, domain=CANDLE, outputs=node.outputs, name=before.name)

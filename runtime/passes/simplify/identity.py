@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...base.dataclass import dataclass
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...ir.shape_inference import infer
 from ...tensor.dtype import BY_ONNX
 from ..pattern.dead_code import RemoveDeadCode
@@ -37,15 +38,15 @@ def _passed(graph: Graph, node: Node, replaced: dict[Value, Value]) -> Value | N
     if first is None:
         return None
     first = replaced.get(first, first)
-    if node.op.name == "Identity":
+    if node.op is onnx.Identity:
         return first
-    if node.op.name == "Dropout":
+    if node.op is onnx.Dropout:
         mode = node.inputs[2] if len(node.inputs) > 2 else None
         held = constant(graph, mode)
         return first if mode is None or (held is not None and not held.numpy().any()) else None
-    if node.op.name == "Cast":
+    if node.op is onnx.Cast:
         return first if first.dtype is not None and first.dtype is BY_ONNX.get(node.attributes.get("to", 0)) else None
-    return _untransposed(node, first, replaced) if node.op.name == "Transpose" else None
+    return _untransposed(node, first, replaced) if node.op is onnx.Transpose else None
 
 
 def _untransposed(node: Node, first: Value, replaced: dict[Value, Value]) -> Value | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ..pattern.replace_nodes import graphs, substitute
 
 
@@ -23,7 +24,7 @@ class HoistLoopInvariants:
             build = Builder(inner)
             for node in before:
                 build.keep(node)
-                if node.op.name in ("Loop", "Scan") and not node.op.domain:
+                if node.op in (onnx.Loop, onnx.Scan):
                     for value, outer in self._freed(node):
                         changed = True
                         if value in inner.outputs:
@@ -37,8 +38,8 @@ class HoistLoopInvariants:
     def _freed(self, node: Node) -> Iterator[tuple[Value, Value]]:
         """Remove the states; yield each removed output with the value that replaces it."""
         body = node.attributes["body"]
-        first, given = (2, 1) if node.op.name == "Loop" else (0, 0)
-        count = len(body.inputs) - first - (0 if node.op.name == "Loop" else int(node.attributes["num_scan_inputs"]))
+        first, given = (2, 1) if node.op is onnx.Loop else (0, 0)
+        count = len(body.inputs) - first - (0 if node.op is onnx.Loop else int(node.attributes["num_scan_inputs"]))
         names = {name for inner in graphs(body) for name in inner.values}
         for index in reversed(range(count)):
             outer, own = node.inputs[first + index], body.inputs[first + index]
@@ -55,6 +56,6 @@ class HoistLoopInvariants:
 
 def _source(value: Value) -> Value:
     """The value behind a chain of Identity nodes."""
-    while value.producer is not None and value.producer.op.name == "Identity" and value.producer.inputs[0] is not None:
+    while value.producer is not None and value.producer.op is onnx.Identity and value.producer.inputs[0] is not None:
         value = value.producer.inputs[0]
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Dim, Node, Value
+from ...ir.registry import onnx
 from ..pattern.pattern import call, var
 from ..pattern.rewrite_rules import Match, Rule
 
@@ -46,10 +47,10 @@ def _parts(match: Match) -> list[Padded]:
         node = match.view.maker(left.pop())
         if node is None or node.op.domain or not _read_once(match, node):
             return []
-        if node.op.name == "Add":
+        if node.op is onnx.Add:
             left += node.inputs
             continue
-        part = _padded(match, node) if node.op.name == "Pad" else None
+        part = _padded(match, node) if node.op is onnx.Pad else None
         if part is None:
             return []
         found.append(part)

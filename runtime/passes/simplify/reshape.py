@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...ir.builder import Builder
 from ...ir.graph import Dim, Value
+from ...ir.registry import onnx
 from ..pattern.pattern import call, var
 from ..pattern.rewrite_rules import Match, Rule, same_dims
 
@@ -50,7 +51,7 @@ def _one_reshape(match: Match, build: Builder) -> Value | None:
     asked = entries(root.shape, x.shape)
     if asked is not None:
         return build.add("Reshape", [x, build.constant(asked)])
-    shape = match.array(match.root.inputs[1]) if match.root.op.name == "Reshape" else None
+    shape = match.array(match.root.inputs[1]) if match.root.op is onnx.Reshape else None
     return None if shape is None or (shape <= 0).any() else build.add("Reshape", [x, match.root.inputs[1]])
 
 

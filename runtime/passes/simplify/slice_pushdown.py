@@ -9,6 +9,7 @@ from ...ir.builder import Builder
 from ...ir.clone import needed
 from ...ir.domain import CANDLE
 from ...ir.graph import Graph, Node, Value
+from ...ir.registry import onnx
 from ...ir.shape_inference import infer
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.replace_nodes import constant, substitute
@@ -31,7 +32,7 @@ class PushDownSlices:
         RemoveDeadCode().run(graph)
         infer(graph)
         changed = False
-        for node in [node for node in graph.nodes if not node.op.domain and node.op.name == "Slice"]:
+        for node in [node for node in graph.nodes if node.op is onnx.Slice]:
             changed |= _moved(graph, node)
         return changed
 

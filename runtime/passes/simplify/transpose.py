@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ir.builder import Builder
 from ...ir.graph import Node, Value
+from ...ir.registry import onnx
 from ..pattern.pattern import call, var
 from ..pattern.replace_nodes import constant
 from ..pattern.rewrite_rules import Match, Rule, is_float
@@ -14,7 +15,7 @@ Order = tuple[int, ...]
 
 def order_of(node: Node | None) -> Order | None:
     """The permutation of a Transpose."""
-    if node is None or node.op.name != "Transpose" or node.op.domain or node.inputs[0] is None:
+    if node is None or node.op is not onnx.Transpose or node.inputs[0] is None:
         return None
     perm, shape = node.attributes.get("perm"), node.outputs[0].shape
     return tuple(perm) if perm is not None else None if shape is None else tuple(range(len(shape)))[::-1]

@@ -7,17 +7,14 @@ import numpy as np
 from ...base.dataclass import dataclass
 from ...ir.builder import Builder
 from ...ir.graph import Graph, Node, Value
-from ...ir.registry import operator
+from ...ir.op import Trait
+from ...ir.registry import onnx, operator
 from ...ir.shape_inference import infer
 from ...tensor.stored_tensor import StoredTensor
 from ..pattern.dead_code import RemoveDeadCode
 from ..pattern.graph_view import View
 from ..pattern.replace_nodes import constant, graphs
 from .transpose import Order, compose, order_of
-
-SINGLE = frozenset({"QuantizeLinear", "DequantizeLinear"})
-"""Unary elementwise operators, whose parameters apply to the entire tensor."""
-ALONG_AXIS = frozenset({"Concat", "Softmax", "LogSoftmax", "Split"})
 
 
 @dataclass(frozen=True)
@@ -93,11 +90,11 @@ def _inputs_fit(node: Node, order: Order, graph: Graph, transposed: set[Value]) 
 
 def _data(node: Node) -> list[Value | None]:
     """Inputs with the axes of the result; the others are parameters."""
-    name = node.op.name
-    named = (
-        name in ALONG_AXIS or name in SINGLE or name.startswith("Reduce") or name in ("Pad", "Slice", "Clip", "Cast")
-    )
-    return node.inputs if name == "Concat" or not named else node.inputs[:1]
+    alone = Trait.REDUCTION in node.op.traits or node.op in (
+        onnx.Cast, onnx.Clip, onnx.DequantizeLinear, onnx.LogSoftmax, onnx.Pad, onnx.QuantizeLinear, onnx.Slice,
+        onnx.Softmax, onnx.Split,
+    )  # fmt: skip
+    return node.inputs[:1] if alone else node.inputs
 
 
 def _fitting(graph: Graph, value: Value, rank: int) -> bool:
@@ -110,26 +107,27 @@ def permuted_attributes(node: Node, order: Order, graph: Graph) -> dict[str, obj
     shape = node.outputs[0].shape
     if node.op.domain or shape is None or len(shape) != len(order) or node.subgraphs:
         return None
-    if node.op.name in ALONG_AXIS:
+    if node.op in (onnx.Concat, onnx.Softmax, onnx.LogSoftmax, onnx.Split):
         axis = node.attributes.get("axis", node.op.defaults.get("axis"))
         return None if axis is None else {**node.attributes, "axis": order[axis % len(order)]}
-    if node.op.name.startswith("Reduce"):
+    if Trait.REDUCTION in node.op.traits:
         keeps = (
             node.attributes.get("keepdims", 1) and len(node.inputs) > 1 and _integers(graph, node.inputs[1]) is not None
         )
         return dict(node.attributes) if keeps else None
-    if node.op.name in SINGLE:
+    if node.op in (onnx.QuantizeLinear, onnx.DequantizeLinear):
         whole = [constant(graph, value) for value in node.inputs[1:] if value is not None]
         return dict(node.attributes) if all(held is not None and held.count == 1 for held in whole) else None
-    if node.op.name in ("Pad", "Slice"):
+    if node.op in (onnx.Pad, onnx.Slice):
         known = all(
             _integers(graph, value) is not None
-            for value in node.inputs[1 : 2 if node.op.name == "Pad" else None]
+            for value in node.inputs[1 : 2 if node.op is onnx.Pad else None]
             if value is not None
         )
-        plain = node.op.name == "Slice" or len(node.inputs) < 4 or node.inputs[3] is None
+        plain = node.op is onnx.Slice or len(node.inputs) < 4 or node.inputs[3] is None
         return dict(node.attributes) if known and plain else None
-    return dict(node.attributes) if node.op.scalar is not None or node.op.name in ("Cast", "Clip", "Identity") else None
+    free = node.op.scalar is not None or node.op in (onnx.Cast, onnx.Clip, onnx.Identity)
+    return dict(node.attributes) if free else None
 
 
 def _integers(graph: Graph, value: Value | None) -> list[int] | None:
@@ -243,14 +241,14 @@ class _Mover:
     def parameters(self, node: Node, inputs: list[Value | None], build: Builder) -> None:
         """Inputs that hold axes, permuted."""
         rank = len(self.order)
-        if node.op.name.startswith("Reduce"):
+        if Trait.REDUCTION in node.op.traits:
             axes = _integers(self.graph, node.inputs[1]) or []
             inputs[1] = build.constant([self.order[axis % rank] for axis in axes])
-        elif node.op.name == "Slice":
+        elif node.op is onnx.Slice:
             given = _integers(self.graph, node.inputs[3]) if len(inputs) > 3 and inputs[3] is not None else None
             axes = list(range(len(_integers(self.graph, node.inputs[1]) or []))) if given is None else given
             inputs += [None] * (4 - len(inputs))
             inputs[3] = build.constant([self.order[axis % rank] for axis in axes])
-        elif node.op.name == "Pad":
+        elif node.op is onnx.Pad:
             pads = _integers(self.graph, node.inputs[1]) or []
             inputs[1] = build.constant([pads[side * rank + axis] for side in (0, 1) for axis in self.inverse])

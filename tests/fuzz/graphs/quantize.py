@@ -14,7 +14,8 @@ from candle_convert.convert.quantize.calibration.calibrate import calibrate
 from candle_convert.convert.quantize.network.quantize_network import quantize, simplified
 from candle_convert.convert.quantize.network.request import Request
 from candle_convert.runtime.base.errors import Error
-from candle_convert.runtime.passes.quantize.static_qdq_int8 import ROUNDED
+from candle_convert.runtime.ir.registry import operator
+from candle_convert.runtime.passes.quantize.static_qdq_int8 import role_of
 from candle_convert.tests.fuzz.graphs import compare
 from candle_convert.tests.fuzz.graphs.reference import Bounds, evaluate
 from candle_convert.tests.fuzz.graphs.rewrite import refused
@@ -70,7 +71,7 @@ class Coarse:
                     self._largest[name] = max(self._largest.get(name, 0.0), largest)
 
     def read(self, node: Node, name: str, array: np.ndarray) -> np.ndarray:
-        if name not in self._largest or not {node.op} & {*ROUNDED, *RECURRENT}:
+        if name not in self._largest or (node.op not in RECURRENT and role_of(operator(node.op)) is None):
             return array
         reach = self._largest[name] / self._steps
         return np.asarray((array + self._random.uniform(-reach, reach, array.shape)).astype(array.dtype))

@@ -20,7 +20,6 @@ from .stages import Block, Recurrence, Run, Stage, Windows
 
 SECONDS = 2.0
 """Of a window, at least: what a convolution makes of it is still in cache when the next one reads it."""
-ATTENDED = frozenset({"Attention", "Softmax"})
 
 
 class CodecStages:
@@ -122,7 +121,7 @@ class CodecStages:
         """The stage of a part that is not recurrent."""
         attends = part is not None and part.context is not None
         before, behind = part.context(self._config) if part is not None and part.context is not None else (0, 0)
-        reach = reach_of(graph, steps[0], ATTENDED if attends else frozenset())
+        reach = reach_of(graph, steps[0], attends)
         size = max(int(SECONDS * self._config.rate), before)
         if reach is None:
             return Windows(run, steps, None, 0, size, self._multiple)
