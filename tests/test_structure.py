@@ -7,10 +7,12 @@ import ast
 import collections
 import functools
 import graphlib
+import re
 from pathlib import Path
 
 import candle_convert
 import pytest
+from candle_convert.runtime.ir.registry import operators
 
 ROOT = Path(candle_convert.__file__).parent
 MAX_MODULES = 16
@@ -116,6 +118,24 @@ SHARED_CODE = {
 }
 """Families that import another one, for code that has not moved to `models/layers` or `models/schema` yet. A model made
 of others names them as its parts."""
+
+NAMED_OPERATORS = {
+    "convert/quantize/network/quantize_network.py": 1,
+    "convert/run/flops.py": 1,
+    "formats/containers/onnx/checker.py": 1,
+    "formats/containers/onnx/opset_expressions.py": 2,
+    "formats/containers/onnx/type_check.py": 4,
+    "ops/training/propagation.py": 1,
+    "ops/recurrent/recurrent_kernel.py": 1,
+    "runtime/cuda/execute/placement_report.py": 2,
+    "runtime/passes/pattern/pattern.py": 1,
+    "runtime/passes/pattern/replace_nodes.py": 1,
+    "runtime/passes/pattern/rewrite_rules.py": 2,
+    "runtime/passes/quantize/qdq_fusion.py": 1,
+    "training/keras/logits.py": 1,
+}
+"""Places that look an operator's name up in a table: rules by operator, ONNX's rules of the file format, reports. Code
+that means one operator compares objects (``node.op is onnx.Conv``), code that means a kind asks `Op.traits`."""
 
 
 def _modules():
@@ -225,6 +245,54 @@ def test_no_import_hides_in_a_string():
                 name = node.args[0]
                 literal = isinstance(name, ast.Constant) and str(name.value).startswith(".")
                 assert not literal or str(path) in allowed, f"{path}:{node.lineno} imports {ast.unparse(name)}"
+
+
+def _is_operator_name(node, aliases=frozenset()):
+    text = ast.unparse(node) if isinstance(node, (ast.Attribute, ast.Name)) else ""
+    return text in aliases or re.fullmatch(r"(.*\.)?(op|operator)\.name", text) is not None
+
+
+def _compared_names(tree):
+    """Comparisons and look-ups by an operator's name, also through a variable of that value."""
+    for scope in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))]:
+        aliases = {
+            target.id
+            for node in ast.walk(scope)
+            if isinstance(node, ast.Assign) and scope is not tree and _is_operator_name(node.value)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(scope):
+            match node:
+                case ast.Compare():
+                    used = [node.left, *node.comparators]
+                case ast.Subscript():
+                    used = [node.slice]
+                case ast.Call(func=ast.Attribute(attr="get" | "startswith" | "endswith")):
+                    used = [node.func.value, *node.args]
+                case _:
+                    continue
+            if any(_is_operator_name(each, aliases) for each in used):
+                yield node.lineno, node.col_offset
+
+
+def test_operators_are_compared_as_objects():
+    found = {str(path): len(set(_compared_names(ast.parse((ROOT / path).read_text())))) for path in _modules()}
+    assert {path: count for path, count in found.items() if count} == NAMED_OPERATORS
+
+
+def test_operators_that_code_names_exist():
+    known = {"onnx": "", "candle": "candle", "microsoft": "com.microsoft"}
+    for path in _modules():
+        text = (ROOT / path).read_text()
+        if not re.search(r"ir\.registry import .*\b(onnx|candle|microsoft)\b", text):
+            continue
+        tree = ast.parse(text)
+        inside = {id(each) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for each in ast.walk(node)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
+                assert (known[node.value.id], node.attr) in operators(), f"{path}:{node.lineno} {node.attr}"
+                assert id(node) in inside, f"{path}:{node.lineno} keeps an operator that may not be imported yet"
 
 
 @pytest.mark.parametrize("folder", sorted({str(path.parent) for path in _modules()}))
