@@ -14,7 +14,7 @@ from typing import Any
 from . import models as models
 from . import nn as nn
 from . import ops as ops
-from .runtime.base.version import __version__ as __version__
+from .runtime.base import __version__ as __version__
 from .runtime.plugin.second_names import provide_second_names as _provide_second_names
 from .torch_compat import names as _second_names
 

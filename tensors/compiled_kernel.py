@@ -16,6 +16,7 @@ from ..ops.custom.rows_kernel import ROWS, Rows, register_rows
 from ..ops.elementwise.declare import broadcast_to_one
 from ..ops.rules.expression import Term
 from ..runtime.base.errors import UsageError
+from ..runtime.base.process_cache import owned
 from ..runtime.ir.builder import Builder
 from ..runtime.ir.graph import Graph, Node, Value
 from ..runtime.ir.op import Op, Undecomposable
@@ -33,7 +34,7 @@ Body = Callable[..., Any]
 MAX_SESSIONS = 256
 """Sessions of single operators that are kept; all are dropped when there are more."""
 COMPILED = ("f32", "f64", "i64", "i32", "i16", "i8", "u8")
-_sessions: dict[Any, Session] = {}
+_sessions: dict[Any, Session] = owned({})
 
 
 class _Running(threading.local):

@@ -137,6 +137,26 @@ NAMED_OPERATORS = {
 """Places that look an operator's name up in a table: rules by operator, ONNX's rules of the file format, reports. Code
 that means one operator compares objects (``node.op is onnx.Conv``), code that means a kind asks `Op.traits`."""
 
+OWN_CACHES = {
+    "ops/kernels/conv/depthwise_dot4.py": 1,
+    "ops/kernels/conv/direct_amx.py": 1,
+    "ops/kernels/conv/direct_u8.py": 1,
+    "ops/kernels/gemm/columns/group_panel.py": 1,
+    "ops/kernels/gemm/columns/int8.py": 1,
+    "ops/kernels/gemm/columns/transposed.py": 1,
+    "ops/kernels/gemm/float_gemm.py": 1,
+    "ops/kernels/gemm/gather_rows.py": 1,
+    "ops/kernels/gemm/gemv.py": 3,
+    "ops/kernels/gemm/gemv_int8.py": 3,
+    "ops/kernels/gemm/grouped_gemm.py": 2,
+    "ops/kernels/gemm/packed_gemm.py": 2,
+    "ops/linalg/gemv_cuda.py": 1,
+    "runtime/base/process_cache.py": 3,
+}
+"""Caches of functions and containers at module level that `runtime/base/process_cache.py` does not own yet."""
+CONTAINERS = {"Counter", "OrderedDict", "WeakKeyDictionary", "WeakSet", "WeakValueDictionary", "defaultdict", "deque",
+              "dict", "list", "set"}  # fmt: skip
+
 
 def _modules():
     return [path.relative_to(ROOT) for wing in WINGS for path in sorted((ROOT / wing).rglob("*.py"))]
@@ -293,6 +313,26 @@ def test_operators_that_code_names_exist():
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
                 assert (known[node.value.id], node.attr) in operators(), f"{path}:{node.lineno} {node.attr}"
                 assert id(node) in inside, f"{path}:{node.lineno} keeps an operator that may not be imported yet"
+
+
+def _own_caches(tree):
+    """Uses of `functools.cache` and `lru_cache`, and containers at module level that are empty at first."""
+    for node in ast.walk(tree):
+        named = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) and not node.level else set()
+        if named & {"cache", "lru_cache"} or ast.unparse(node) in ("functools.cache", "functools.lru_cache"):
+            yield node
+    for node in tree.body:
+        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+        match value:
+            case ast.Dict(keys=[]) | ast.List(elts=[]):
+                yield node
+            case ast.Call(func=function, args=[]) if ast.unparse(function).rpartition(".")[2] in CONTAINERS:
+                yield node
+
+
+def test_one_registry_owns_the_caches_of_the_process():
+    own = {str(path): len([*_own_caches(ast.parse((ROOT / path).read_text()))]) for path in _modules()}
+    assert {path: count for path, count in own.items() if count} == OWN_CACHES
 
 
 @pytest.mark.parametrize("folder", sorted({str(path.parent) for path in _modules()}))

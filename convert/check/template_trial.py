@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
 from ...models.generation.template_sandbox import rendered
 from ...runtime.base.errors import FormatError, LimitError, UnsafeFileError, UsageError
+from ...runtime.base.process_cache import process_cache
 from ...runtime.contract.format import Finding
 
 CODE = "E-SCAN-TEMPLATE"
@@ -49,7 +49,7 @@ def trial(text: str, member: str | None = None) -> Iterator[Finding]:
         yield Finding(CODE, severity, message, member=member)
 
 
-@functools.lru_cache(maxsize=KEPT)
+@process_cache(maxsize=KEPT)
 def _outcome(text: str) -> tuple[str, str]:
     for name, chat in CHATS.items():
         try:

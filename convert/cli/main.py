@@ -13,11 +13,11 @@ from typing import Any
 
 import click
 
+from ...runtime.base import __version__
 from ...runtime.base.compile_progress import on_compile
 from ...runtime.base.errors import Error
 from ...runtime.base.out_of_memory import check_start, shortage
 from ...runtime.base.system_error import system_error
-from ...runtime.base.version import __version__
 from ...runtime.plugin.discovery import COMMAND_GROUPS, COMMANDS
 from ...runtime.plugin.optional_package import missing_package
 from ..console.compile_bar import CompileBar

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
+from ...runtime.base import __version__
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.base.units import counted
-from ...runtime.base.version import __version__
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.select import Select
 from ...runtime.tensor.dtype import BlockType

@@ -3,7 +3,6 @@ forward is the graph of the family, differentiable."""
 
 from __future__ import annotations
 
-import functools
 import os
 import warnings
 from collections import Counter
@@ -15,6 +14,7 @@ import numpy as np
 from ...nn.core.module import Module
 from ...nn.core.parameter import Parameter
 from ...runtime.base.errors import UsageError
+from ...runtime.base.process_cache import process_cache
 from ...runtime.contract.naming import WatchedWeights
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -321,7 +321,7 @@ class Settings:
         return f"Settings({self._stated})"
 
 
-@functools.cache
+@process_cache
 def model_class(name: str) -> type[PretrainedModel] | None:
     """The class that stands for a class of transformers; None for other names."""
     parted = class_name(name)

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...models.tokenizer.readers.locate import settings
+from ...runtime.base import __version__
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsafeFileError, UnsupportedError, UsageError
 from ...runtime.base.limits import current
 from ...runtime.base.units import counted, human_size
-from ...runtime.base.version import __version__
 from ...runtime.contract.architecture import MODEL, Architecture
 from ...runtime.contract.format import FileLayout, Format, Piece, WriteOptions
 from ...runtime.ir.clone import copied_graph

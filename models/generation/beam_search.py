@@ -5,13 +5,13 @@ The search is that of transformers' `generate(num_beams=N)`. A prompt that is fi
 
 from __future__ import annotations
 
-import functools
 from typing import Protocol
 
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
+from ...runtime.base.process_cache import process_cache
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.session import Session
@@ -233,7 +233,7 @@ def largest(logits: np.ndarray, count: int, threads: int | None = None) -> tuple
 LOGITS = "logits"
 
 
-@functools.lru_cache(maxsize=16)
+@process_cache(maxsize=16)
 def _kernels(threads: int | None, count: int) -> Session:
     """A session that computes `largest`, or `log_totals` for a `count` of 0."""
     graph = Graph(name="beam_search")

@@ -7,7 +7,6 @@ Source: jinja2.sandbox; transformers' chat_template_utils for the functions that
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Mapping
 from datetime import datetime
@@ -21,6 +20,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ...runtime.base.errors import Error, FormatError, LimitError, UnsafeFileError, UsageError
+from ...runtime.base.process_cache import process_cache
 
 CODE = "E-TEMPLATE"
 HINT = "Pass another template with --chat-template"
@@ -100,13 +100,13 @@ def _failure(error: Exception) -> Error:
     )
 
 
-@functools.lru_cache(maxsize=1)
+@process_cache(maxsize=1)
 def _compiled(source: str) -> jinja2.Template:
     """A template that may be rendered again, as that of a conversation is."""
     return _environment().from_string(source)
 
 
-@functools.cache
+@process_cache
 def _environment() -> _Environment:
     made = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, LoopControlExtension])
     made.filters["tojson"] = _tojson

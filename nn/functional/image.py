@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.process_cache import process_cache
 from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import U8
 from ...tensors.core.expression import apply, leaf, op_named, shape_error
@@ -112,7 +112,7 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
     return np.where(x <= 1, near, np.where(x < 2, far, 0))
 
 
-@functools.lru_cache(64)
+@process_cache(maxsize=64)
 def _filter(length: int, out: int, scale: float | None, cubic: bool, aligned: bool, antialias: bool) -> np.ndarray:
     """[length, out]: by how much each element counts for each of the result."""
     found = np.zeros((length, out))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.process_cache import process_cache
 from ...runtime.tensor.dtype import F32, DType
 from ...tensors.core.expression import Expression, apply_all, cast, leaf, op_named, shape_error
 from ...tensors.core.grad_mode import no_grad
@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@functools.lru_cache(256)
+@process_cache(maxsize=256)
 def _full(value: float, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
     return np.full(shape, value, dtype.as_numpy())
 

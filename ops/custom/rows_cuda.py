@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
+from ...runtime.base.process_cache import process_cache
 from ...runtime.cuda.element.bits import inlined
 from ...runtime.cuda.kernel.elementwise import THREADS, blocks_for
 from ...runtime.cuda.kernel.kernel import Launch
@@ -37,7 +37,7 @@ def rows_on_device(step: Step) -> Planned:
     return Launch(kernel, writer.values, blocks_for(rows.count))
 
 
-@functools.cache
+@process_cache
 def device_body(name: str) -> Any:
     """The body of a row kernel as generated device modules call it."""
     return inlined(BODIES[name])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.process_cache import PROCESS, owned
 from ...runtime.ir.op import Op
 from ...runtime.jit import address, kernel_arguments, range_kernel
 from ...runtime.jit.range_kernel import inner
@@ -36,11 +37,11 @@ class Rows:
     results: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
 
 
-ROWS: dict[Op, Rows] = {}
+ROWS: dict[Op, Rows] = owned({}, PROCESS)
 """What each operator computes."""
-BODIES: dict[str, Callable[..., None]] = {}
+BODIES: dict[str, Callable[..., None]] = owned({}, PROCESS)
 """By name."""
-LATER: list[Callable[[Op], None]] = []
+LATER: list[Callable[[Op], None]] = owned([], PROCESS)
 """What is told of operators that are registered later."""
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
 
+from ...runtime.base.process_cache import process_cache
 from ...runtime.ir.op import case
 from .declare import elementwise
 
@@ -16,7 +16,7 @@ DEGREE = 12
 RUN = 4096
 
 
-@functools.cache
+@process_cache
 def _taylor() -> np.ndarray:
     """Taylor coefficients, lowest first, around every multiple of STEP up to LAST, where erf is 1 in f64.
 

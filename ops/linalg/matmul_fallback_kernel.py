@@ -3,13 +3,13 @@
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...runtime.base.process_cache import process_cache
 from ...runtime.jit.address import i64, share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import RangeKernel, range_kernel
@@ -27,7 +27,7 @@ ROWS, COLUMNS = 4, 32
 """Of the output, that are computed at a time."""
 
 
-@functools.cache
+@process_cache
 def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
     kind = ELEMENTS[dtype.name]
     pointer, number = kind.pointer, kind.compute_type

@@ -3,7 +3,6 @@
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.process_cache import process_cache
 from ...runtime.jit.address import share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
@@ -34,7 +34,7 @@ def _square(x: Any, mean: Any, j: Any) -> Any:
     return (x[j] - mean) * (x[j] - mean)
 
 
-@functools.cache
+@process_cache
 def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
     kind = element(dtype)
     assert kind is not None

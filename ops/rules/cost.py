@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ...runtime.base.process_cache import PROCESS, owned
 from ...runtime.ir.cost import Lengths, Rule
 
 Shapes = list[Lengths | None]
-COST_RULES: dict[str, Rule] = {}
+COST_RULES: dict[str, Rule] = owned({}, PROCESS)
 """By domain and name of the operator, so that none has to be loaded."""
 
 

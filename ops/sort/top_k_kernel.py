@@ -3,12 +3,12 @@
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
 import numpy as np
 
+from ...runtime.base.process_cache import process_cache
 from ...runtime.jit.address import i64, share
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
@@ -41,7 +41,7 @@ def none_above(address: Any, bound: Any) -> Any:
     return lane_bits(hidden) == (1 << LANES) - 1
 
 
-@functools.cache
+@process_cache
 def _kernel(dtype: np.dtype[Any], largest: bool) -> RangeKernel:
     kind = element(dtype)
     assert kind is not None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import unicodedata
 from collections.abc import Iterable
+
+from ...runtime.base.process_cache import process_cache
 
 Ranges = tuple[tuple[int, int], ...]
 """First and last code points, in order and apart."""
@@ -64,7 +65,7 @@ POSIX = {
 }
 
 
-@functools.cache
+@process_cache
 def category(name: str) -> Ranges | None:
     """Code points of a general category of Unicode such as ``Lu`` or ``L``, or ``Any``; None for other names."""
     if name == "Any":
@@ -73,7 +74,7 @@ def category(name: str) -> Ranges | None:
     return united(points) if points and len(name) <= 2 else None
 
 
-@functools.cache
+@process_cache
 def _cases() -> dict[int, tuple[int, ...]]:
     """For each code point that has other cases, those: K, k and the Kelvin sign have one another."""
     groups: dict[str, list[int]] = {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
 
+from ...runtime.base.process_cache import process_cache
 from ...runtime.ir.graph import Dim
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
@@ -21,7 +21,7 @@ ADDRESS = 8
 """Bytes of a reference to a string in an array of objects."""
 
 
-@functools.lru_cache(maxsize=64)
+@process_cache(maxsize=64)
 def _program(pattern: str) -> Matcher:
     return Matcher(compiled(pattern))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from .errors import FileAccessError, UsageError
+from .process_cache import PROCESS, owned
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -122,7 +123,7 @@ def _receive(pipe: Connection, array: np.ndarray) -> None:
         pipe.recv_bytes_into(array.reshape(-1).view(np.uint8).data)
 
 
-_GROUPS: dict[str, Communicator] = {}
+_GROUPS: dict[str, Communicator] = owned({}, PROCESS)
 
 
 def join(group: str, communicator: Communicator) -> None:

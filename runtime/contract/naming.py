@@ -7,13 +7,13 @@ convention, so that binding and conversion are those of all architectures.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..base.dataclass import dataclass
 from ..base.errors import FormatError
+from ..base.process_cache import process_cache
 from ..base.units import counted
 from ..tensor.stored_tensor import StoredTensor
 from .architecture import (
@@ -115,7 +115,7 @@ def filled(template: str, indices: Mapping[str, int]) -> str:
     return FIELD.sub(lambda field: str(indices[field[1]] + int(field[2] or 0)), template)
 
 
-@functools.cache
+@process_cache
 def _pattern(template: str) -> re.Pattern[str]:
     pieces, end, seen = [], 0, set()
     for field in FIELD.finditer(template):

@@ -10,10 +10,10 @@ from typing import Any
 
 from ..base.dataclass import dataclass
 from ..base.errors import FormatError, UnsupportedError
+from ..base.process_cache import FILES, process_cache
 from ..base.units import counted
 from ..ir.graph import Graph
 from ..plugin import discovery
-from ..plugin.package_cache import package_cache
 from ..tensor.scaled import scaled
 from ..tensor.stored_tensor import StoredTensor
 from .architecture import (
@@ -45,7 +45,7 @@ MAX_LISTED = 12
 """Entries of a list of names in a message; the rest is counted."""
 
 
-@package_cache
+@process_cache(kept=FILES)
 def architectures() -> tuple[Architecture, ...]:
     """Every architecture of every family."""
     return tuple(whole(architecture) for family in discovery.ARCHITECTURES.all() for architecture in family)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ..base.process_cache import FILES, process_cache
 from ..plugin import discovery
-from ..plugin.package_cache import package_cache
 from .graph import Node, Value
 
 Lengths = tuple[int, ...]
@@ -29,7 +29,7 @@ def operations(node: Node) -> float:
         return math.inf
 
 
-@package_cache
+@process_cache(kept=FILES)
 def _rules() -> dict[str, Rule]:
     found: dict[str, Rule] = discovery.COST_RULES.only()
     return found

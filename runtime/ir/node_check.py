@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from typing import Any
 
+from ..base.process_cache import process_cache
 from ..base.units import counted
 from .graph import Function, Graph, Node, Reference, Value
 from .op import Op
@@ -79,7 +79,7 @@ def _fits(value: Any, words: set[str]) -> bool:
     return not isinstance(value, list) or all(_fits(item, words - {"list", "tuple", "Sequence"}) for item in value)
 
 
-@functools.cache
+@process_cache
 def _signature(operator: Op) -> tuple[tuple[bool, ...], int, tuple[str, ...], dict[str, str] | None]:
     """For each input that a node must have whether it may not be empty, the most inputs, required attributes, and all
     attributes with their annotations, None where any are taken."""

@@ -9,9 +9,8 @@ among them, take anything.
 
 from __future__ import annotations
 
-import functools
-
 from ..base.dataclass import dataclass
+from ..base.process_cache import process_cache
 from ..tensor.dtype import BlockType
 from .graph import Node, Value
 from .op import Op
@@ -101,7 +100,7 @@ def _kind(value: Value) -> str | None:
     return None if value.dtype is None else "f32" if isinstance(value.dtype, BlockType) else value.dtype.name
 
 
-@functools.cache
+@process_cache
 def _formals(operator: Op) -> tuple[Formal, ...]:
     """The input definitions of an operator; the last one is repeated for variadic inputs."""
     names: dict[str, Formal] = {}

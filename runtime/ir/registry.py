@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..base.process_cache import FILES, PROCESS, owned, process_cache
 from ..plugin.discovery import OPERATORS, ROOT, index
 from ..plugin.module_index import Call
-from ..plugin.package_cache import package_cache
 from .domain import CANDLE, MICROSOFT
 from .op import Op, op
 
-_loaded: dict[tuple[str, str], Op] = {}
+_loaded: dict[tuple[str, str], Op] = owned({}, PROCESS)
 
 
 class Operators:
@@ -43,7 +43,7 @@ onnx, candle, microsoft = Operators(""), Operators(CANDLE), Operators(MICROSOFT)
 _domains = {"": onnx, CANDLE: candle, MICROSOFT: microsoft}
 
 
-@package_cache
+@process_cache(kept=FILES)
 def operators() -> dict[tuple[str, str], Op]:
     """Every operator in the modules of ``ops``, by domain ("" is ai.onnx) and name."""
     for module in sorted({module for modules in _makers().values() for module in modules}):
@@ -107,7 +107,7 @@ def _name(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}".removeprefix(f"{ROOT}.")
 
 
-@package_cache
+@process_cache(kept=FILES)
 def _calls() -> dict[str, list[tuple[str, Call]]]:
     """The modules that call each function, with their calls."""
     found: dict[str, list[tuple[str, Call]]] = {}
@@ -117,7 +117,7 @@ def _calls() -> dict[str, list[tuple[str, Call]]]:
     return found
 
 
-@package_cache
+@process_cache(kept=FILES)
 def _makers() -> dict[str, list[str]]:
     """For each operator name the modules that define it: by ``op`` or ``Op``, or by a function of ``ops`` that may
     call these."""

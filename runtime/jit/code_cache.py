@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..base.compile_progress import compile_time
+from ..base.process_cache import PROCESS, process_cache
 from ..base.sha256 import sha256
 from . import isa, kernel_pack, source_digest
 
@@ -106,7 +107,7 @@ def supported() -> bool:
     return sys.platform == "linux" and os.uname().machine == "x86_64"
 
 
-@functools.cache
+@process_cache
 def folder() -> Path | None:
     """The folder of machine code, None if no folder is safe from other users."""
     if not supported():
@@ -125,7 +126,7 @@ def cache() -> Path:
     return Path(chosen if os.path.isabs(chosen) else os.path.expanduser("~/.cache")) / "candle-convert"
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def temporary_folder() -> Path:
     """A folder for what the user's cache cannot hold, until this process ends."""
     found = Path(tempfile.mkdtemp(prefix="candle-convert-"))
@@ -167,7 +168,7 @@ def _ours(status: os.stat_result, kind: Any) -> bool:
     return bool(kind(status.st_mode)) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
-@functools.cache
+@process_cache
 def platform() -> str:
     """Digest of the interpreter, the compiler, the processor and the ISA level."""
     facts = isa.assumed_variant() or (processor(), isa.level().name)

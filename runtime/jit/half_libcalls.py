@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.process_cache import PROCESS, owned
+
 _NAMES = ("__extendhfsf2", "__truncsfhf2")
 _TEXT = """
 define float @__extendhfsf2(half %x) {
@@ -51,7 +53,7 @@ define half @__truncsfhf2(float %x) {
   ret half %result
 }
 """
-_held: list[Any] = []
+_held: list[Any] = owned([], PROCESS)
 
 
 def link_into(module: Any) -> None:

@@ -8,7 +8,6 @@ same kernels: a `Variant`. ``CANDLE_CPU_VARIANT`` compiles for all machines of a
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import platform
 import re
@@ -16,6 +15,7 @@ import sys
 
 from ..base.dataclass import dataclass
 from ..base.errors import UsageError
+from ..base.process_cache import process_cache
 
 VARIABLE = "CANDLE_CPU"
 VARIANT_VARIABLE = "CANDLE_CPU_VARIANT"
@@ -138,7 +138,7 @@ def available_levels() -> list[Level]:
     return [level for level in LEVELS if level.needs <= present() and (level.name != "amx" or tiles_granted())]
 
 
-@functools.cache
+@process_cache
 def level() -> Level:
     """The level of this process. UsageError if `VARIABLE` is unknown or unsupported by the machine."""
     chosen = assumed_variant()
@@ -162,7 +162,7 @@ def level() -> Level:
     return named
 
 
-@functools.cache
+@process_cache
 def assumed_variant() -> Variant | None:
     """The variant that `VARIANT_VARIABLE` names, None where this process compiles for its own machine. UsageError for
     an unknown one."""
@@ -173,13 +173,13 @@ def assumed_variant() -> Variant | None:
     return known.get(wanted)
 
 
-@functools.cache
+@process_cache
 def variant() -> Variant:
     """The variant of this process."""
     return Variant(level(), features() - level().needs)
 
 
-@functools.cache
+@process_cache
 def features() -> frozenset[str]:
     """Those of `KERNEL_FEATURES` that kernels may use."""
     chosen = assumed_variant()
@@ -190,7 +190,7 @@ def _left(name: str) -> bool:
     return _x86() and name.startswith(level().excluded)
 
 
-@functools.cache
+@process_cache
 def target() -> tuple[str, str]:
     """Processor name and feature string for LLVM."""
     from llvmlite import binding
@@ -210,7 +210,7 @@ def target() -> tuple[str, str]:
     return own or binding.get_host_cpu_name(), ",".join(flags)
 
 
-@functools.cache
+@process_cache
 def present() -> frozenset[str]:
     """Features of the processor, by LLVM's names."""
     if not _x86() or sys.platform != "linux":
@@ -223,7 +223,7 @@ def present() -> frozenset[str]:
     return frozenset(name.replace("_", "-" if name.startswith("amx") else "") for name in flags)
 
 
-@functools.cache
+@process_cache
 def tiles_granted() -> bool:
     """Request the use of AMX tiles from the system; returns whether it is granted."""
     if not _x86() or sys.platform != "linux" or not present() >= _AMX:

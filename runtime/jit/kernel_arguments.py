@@ -18,12 +18,13 @@ their first word; the words follow behind the parameters.
 
 from __future__ import annotations
 
-import functools
 import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, TypeAlias
+
+from ..base.process_cache import process_cache
 
 Address: TypeAlias = Any
 """Memory: a buffer in a launch, its address in the kernel."""
@@ -119,7 +120,7 @@ def _kind(annotation: str, scope: Mapping[str, Any]) -> Any:
     return kind
 
 
-@functools.cache
+@process_cache
 def _fields(record: Any) -> dict[str, Any]:
     """Annotations of the fields of a NamedTuple."""
     scope = vars(sys.modules[record.__module__])

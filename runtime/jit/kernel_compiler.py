@@ -11,7 +11,6 @@ modules are linked unoptimized; `linker` optimizes and compiles a kernel with al
 # mypy: disable-error-code="misc,no-untyped-call,untyped-decorator"
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,7 @@ from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 from numba.core.typing import Context
 
+from ..base.process_cache import owned, process_cache
 from . import compile_cost
 from .lean_numba import lean_passes
 
@@ -35,10 +35,10 @@ define linkonce_odr void @NRT_incref(ptr %memory) { ret void }
 define linkonce_odr void @NRT_decref(ptr %memory) { ret void }
 """
 """Arrays in kernels are views of buffers that a plan holds: nothing counts references to them."""
-_signatures: dict[Any, Any] = {}
+_signatures: dict[Any, Any] = owned({})
 
 
-@functools.cache
+@process_cache
 def kernel_typing(context: Any) -> Any:
     """The typing context of kernels that shares all state with a context of Numba's: one for each, since compiled
     functions are found by their context."""

@@ -6,12 +6,12 @@ file of the cache has it. Names hold a digest of the kernel's sources, so that c
 
 from __future__ import annotations
 
-import functools
 import os
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ..base.process_cache import process_cache
 from ..base.sha256 import sha256
 from . import isa
 
@@ -41,7 +41,7 @@ def holds(name: str) -> bool:
     return name in _index()
 
 
-@functools.cache
+@process_cache
 def _index() -> Mapping[str, tuple[int, int]]:
     """Offset and size of the code of each kernel for this process; empty without a pack."""
     try:

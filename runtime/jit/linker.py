@@ -7,11 +7,11 @@ applies the relocations between them. Source: System V ABI, AMD64 supplement, re
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
-import functools
 import struct
 from typing import Any
 
 from ..base.dataclass import dataclass
+from ..base.process_cache import process_cache
 from . import compile_cost, half_libcalls, isa
 from .numba_lazy import binding
 
@@ -101,7 +101,7 @@ def load_assembly(text: str) -> tuple[Any, int]:
     return engine, int(engine.get_function_address(ENTRY))
 
 
-@functools.cache
+@process_cache
 def target() -> Any:
     """LLVM target machine for position-independent code at the ISA level of this process."""
     return _target_machine()

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from ..base.errors import UsageError
+from ..base.process_cache import PROCESS, owned
 from . import half_libcalls, isa
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,7 +36,7 @@ def _deferred(name: str) -> _Deferred:
 
 types, cgutils, binding = _deferred("numba.types"), _deferred("numba.core.cgutils"), _deferred("llvmlite.binding")
 arrays = _deferred("numba.np.arrayobj")
-_pending: list[Callable[[], object]] = []
+_pending: list[Callable[[], object]] = owned([], PROCESS)
 _compiles_only = False
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
 import time
 
+from ..base.process_cache import FILES, process_cache
 from ..base.sha256 import sha256
 
 _PACKAGE = __package__.partition(".")[0]
@@ -23,7 +23,7 @@ class ChangedError(Exception):
     """A source file changed after this process may have read it, so its digest does not identify the code that runs."""
 
 
-@functools.cache
+@process_cache(kept=FILES)
 def digest(module: str) -> str:
     """SHA-256 of the sources of a module and of every module of this package that it imports, directly or indirectly.
 
@@ -63,13 +63,13 @@ def _file_of(module: str) -> str | None:
     return getattr(sys.modules.get(module), "__file__", None)
 
 
-@functools.cache
+@process_cache(kept=FILES)
 def _module_file(place: str) -> str | None:
     """The file of the module or package at a path without suffix."""
     return next((path for path in (f"{place}.py", os.path.join(place, "__init__.py")) if os.path.isfile(path)), None)
 
 
-@functools.cache
+@process_cache(kept=FILES)
 def _read(path: str) -> tuple[bytes, frozenset[str]]:
     """The digest of a file and its path in the package, and the files that it imports."""
     with open(path, "rb", buffering=0) as file:
@@ -89,14 +89,14 @@ def _imports(path: str, data: bytes) -> frozenset[str]:
     return package.union(*(_loaded(folder, *statement) for statement in statements)) - {path}
 
 
-@functools.cache
+@process_cache(kept=FILES)
 def _package_file(folder: str) -> frozenset[str]:
     """The ``__init__.py`` of a folder that is a package."""
     path = os.path.join(folder, "__init__.py")
     return frozenset((path,) if os.path.isfile(path) else ())
 
 
-@functools.cache
+@process_cache(kept=FILES)
 def _loaded(folder: str, start: bytes, module: bytes, names: bytes) -> frozenset[str]:
     """The files that ``from {start}{module} import {names}`` loads: the module and, for a package, its named
     modules."""

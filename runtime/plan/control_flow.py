@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from ..base.process_cache import PROCESS, owned
+
 if TYPE_CHECKING:
     from ..ir.op import Op
 
 Control = TypeVar("Control", bound=Callable[..., bool])
 
-CONTROLS: dict[Op, Callable[..., bool]] = {}
+CONTROLS: dict[Op, Callable[..., bool]] = owned({}, PROCESS)
 """The control-flow planner of each operator with subgraphs."""
 
 

@@ -10,7 +10,6 @@ operands within a row; attributes; lengths of the outer dims, last one first; fo
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import inspect
 import math
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.process_cache import PROCESS, owned, process_cache
 from ..base.sha256 import sha256
 from ..ir import registry
 from ..jit import address, code_cache, range_kernel
@@ -50,7 +50,7 @@ PARAMETERS = (
     " part: int, parts: int"
 )
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = owned({}, PROCESS)
 """Scalar functions by the key that generated modules name them by, but for those of operators, whose keys are
 ``domain.name``."""
 
@@ -114,7 +114,7 @@ def scalar_function(key: str) -> Callable[..., Any]:
     return FUNCTIONS[key]
 
 
-_KERNELS: dict[Any, Any] = {}
+_KERNELS: dict[Any, Any] = owned({})
 """By what their text depends on."""
 
 
@@ -252,7 +252,7 @@ def _converted(call: str, dtype: np.dtype[Any]) -> str:
     return f"np.{dtype.name}({call})"
 
 
-@functools.cache
+@process_cache
 def element_function(key: str, dtype: str, storage: str = "") -> Callable[..., Any]:
     """The scalar function of a key, its numbers in `dtype` and, for float32, `math` as in `branchless_math`; `stored`
     rounds to dtype `storage` if that is f16 or bf16."""
@@ -274,7 +274,7 @@ def element_function(key: str, dtype: str, storage: str = "") -> Callable[..., A
     return range_kernel.inlined(types.FunctionType(code, names, function.__name__, function.__defaults__))
 
 
-@functools.cache
+@process_cache
 def _rounded(storage: str) -> Callable[..., Any]:
     widen, narrow = (getattr(element, name) for name in NARROW[storage])
 
@@ -285,7 +285,7 @@ def _rounded(storage: str) -> Callable[..., Any]:
     return rounded
 
 
-@functools.cache
+@process_cache
 def code_digest(function: Callable[..., Any]) -> str:
     """Of the code of a function, of the numbers that it names and of the functions that it calls."""
     code = function.__code__
@@ -299,7 +299,7 @@ def code_digest(function: Callable[..., Any]) -> str:
     return sha256(repr((code.co_code, code.co_consts, code.co_names, constants, called)).encode()).hexdigest()[:16]
 
 
-@functools.cache
+@process_cache
 def module_kernel(stem: str, text: str, owner: str = __name__) -> Any:
     """The kernel ``compute`` of a generated module, which is named by its digest and cached with the sources of
     `owner`."""
@@ -320,7 +320,7 @@ def module_kernel(stem: str, text: str, owner: str = __name__) -> Any:
     return module.compute
 
 
-@functools.cache
+@process_cache
 def parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     """Names of a scalar function's parameters."""
     return tuple(inspect.signature(function).parameters)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..base.dataclass import dataclass
+from ..base.process_cache import process_cache
 from ..region.region import Region
 from ..region.value_specialization import MAX_SPECIALIZATIONS, specialized_inputs
 from ..tensor.dtype import STRING, of_numpy
@@ -79,7 +79,7 @@ class Signatures:
         return tuple(found)
 
 
-@functools.lru_cache(maxsize=4096)
+@process_cache(maxsize=4096)
 def _plain(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
     if plain(dtype):
         return Signature(dtype, shape)

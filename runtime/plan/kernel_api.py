@@ -15,7 +15,6 @@ addresses, ints and floats.
 from __future__ import annotations
 
 import copy
-import functools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from ..base.dataclass import dataclass
+from ..base.process_cache import PROCESS, owned, process_cache
 from ..ir import registry
 from ..tensor.weight_array import LazyWeight, as_array, release_pages
 
@@ -437,7 +437,7 @@ class Planners(dict["Op", P]):
 
 
 PLANNERS: Planners[Planner] = Planners()
-ACCEPTS_EMPTY: set[Op] = set()
+ACCEPTS_EMPTY: set[Op] = owned(set(), PROCESS)
 """Operators whose planners accept inputs without elements."""
 
 
@@ -480,7 +480,7 @@ def load_planners() -> None:
     registry.load(registry.registering(native, native_by_element, native_by_rows))
 
 
-@functools.cache
+@process_cache
 def _load_planners_of(operator: Op) -> None:
     """Load the modules that may register a planner for an operator."""
     registry.load(registry.registering(native, operator=operator))

@@ -8,7 +8,6 @@ For example:
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
 import sys
@@ -16,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base.dataclass import dataclass
-from .package_cache import package_cache
+from ..base.process_cache import FILES, process_cache
 
 if TYPE_CHECKING:
     from .module_index import Entry
@@ -107,7 +106,7 @@ def below(package: str, constant: str) -> Plugins:
     return Plugins(package.removeprefix(f"{ROOT}."), constant)
 
 
-@package_cache
+@process_cache(kept=FILES)
 def index(package: str) -> dict[str, Entry]:
     """Declarations and registrations of every module below a package."""
     from .module_index import entries
@@ -115,7 +114,7 @@ def index(package: str) -> dict[str, Entry]:
     return entries(module_files(package))
 
 
-@package_cache
+@process_cache(kept=FILES)
 def module_files(package: str) -> dict[str, str]:
     """The modules below a package without `__init__.py`, with their files, in alphabetical order of their names
     relative to the root package."""
@@ -123,12 +122,12 @@ def module_files(package: str) -> dict[str, str]:
     return dict(sorted(_files(package, folder)))
 
 
-@package_cache
+@process_cache(kept=FILES)
 def _declaring(plugins: Plugins) -> tuple[str, ...]:
     return tuple(module for module in module_files(plugins.package) if _declares(plugins, module))
 
 
-@package_cache
+@process_cache(kept=FILES)
 def _declares(plugins: Plugins, module: str) -> bool:
     if plugins.indexed:
         return plugins.constant in index(plugins.package)[module].constants
@@ -139,14 +138,14 @@ def _declares(plugins: Plugins, module: str) -> bool:
     )
 
 
-@functools.partial(package_cache, maxsize=64)
+@process_cache(maxsize=64, kept=FILES)
 def _mentioning(plugins: Plugins, text: str) -> tuple[str, ...]:
     """Names of the modules whose source contains a text."""
     files, encoded = module_files(plugins.package), text.encode(errors="surrogatepass")
     return tuple(_stem(module) for module in plugins.modules() if encoded in _text(files[module]))
 
 
-@package_cache
+@process_cache(kept=FILES)
 def _by_stem(package: str) -> dict[str, list[str]]:
     """The modules below a package, by their names without folders."""
     found: dict[str, list[str]] = {}

@@ -3,9 +3,9 @@
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
-import functools
 from typing import Any
 
+from ..base.process_cache import process_cache
 from ..jit.range_kernel import inlined
 
 LANES = 64
@@ -13,7 +13,7 @@ BLOCK = 4096
 """Elements after which partial results are added in the wider type."""
 
 
-@functools.cache
+@process_cache
 def _folds(compute_type: Any, combine: Any) -> tuple[Any, Any]:
     """What combines 64 partial results to 16, and 16 to one: typed once for all reductions of a kernel."""
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.dataclass import dataclass
 from ..base.errors import FormatError, UnsupportedError
+from ..base.process_cache import FILES, process_cache
 from ..base.units import counted
 from ..jit.code_cache import CachedKernel
 from ..plugin.discovery import BLOCK_CODECS
-from ..plugin.package_cache import package_cache
 from .dtype import DTYPES, F32, STORAGE_TYPES, BlockType
 from .element_packing import nbytes
 from .storage import Derived, Storage
@@ -153,7 +153,7 @@ class Codec:
     layout: Any = None
 
 
-@package_cache
+@process_cache(kept=FILES)
 def codecs() -> dict[BlockType, Codec]:
     """The codec of each block type that has one."""
     return {codec.dtype: codec for module in BLOCK_CODECS.all() for codec in module}

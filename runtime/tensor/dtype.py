@@ -7,13 +7,13 @@ element in the lowest bits.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..base.dataclass import dataclass
 from ..base.errors import UnsupportedError, UsageError
 from ..base.nearest_name import did_you_mean
+from ..base.process_cache import process_cache
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,7 +88,7 @@ class BlockType(DType):
         return self.size
 
 
-@functools.cache
+@process_cache
 def _numpy_dtype(name: str) -> np.dtype:
     import numpy
 

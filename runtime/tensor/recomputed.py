@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..base.process_cache import owned
 from .storage import Derived
 from .stored_tensor import StoredTensor
 
@@ -21,7 +22,7 @@ deferred tensor."""
 
 Make = Callable[[], "Sequence[np.ndarray | None]"]
 
-_results: OrderedDict[int, tuple[Make, list[StoredTensor | None]]] = OrderedDict()
+_results: OrderedDict[int, tuple[Make, list[StoredTensor | None]]] = owned(OrderedDict())
 _lock = threading.RLock()
 
 

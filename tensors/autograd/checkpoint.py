@@ -9,6 +9,7 @@ from typing import Any
 
 from ...ops.rules.expression import Term
 from ...ops.training.propagation import through
+from ...runtime.base.process_cache import owned
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Node, Value
@@ -24,7 +25,7 @@ from .traced import Parts, repeated
 
 MAX_OPERATORS = 1024
 """Operators of checkpoints that are kept; all are dropped when there are more."""
-_operators: dict[Any, Op] = {}
+_operators: dict[Any, Op] = owned({})
 
 
 def _as_first(node: Inference) -> None:

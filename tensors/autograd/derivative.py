@@ -14,6 +14,7 @@ from ...ops.rules.expression import Inferring
 from ...ops.training.gradient import derivatives
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
+from ...runtime.base.process_cache import owned
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Op
@@ -23,7 +24,7 @@ from ..core.expression import Expression, apply_all, constant, held_tensor, leaf
 
 MAX_RECIPES = 4096
 """Structures whose derivatives are kept; all are dropped when there are more."""
-_recipes: dict[Any, Recipe] = {}
+_recipes: dict[Any, Recipe] = owned({})
 FORGOTTEN = placeholder(leaf(np.zeros(0)).type)
 """The input of expressions whose inputs `backward` has dropped."""
 FORGOTTEN.needs_grad = True

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
+from ...runtime.base.process_cache import PROCESS, owned
 from ..core.expression import Expression, alias, apply, op_named
 from ..core.grad_mode import set_grad_enabled
 from ..core.registry import method
@@ -33,8 +34,8 @@ class Own:
     gradient: OwnGradient
 
 
-_own: weakref.WeakKeyDictionary[Expression, Own] = weakref.WeakKeyDictionary()
-_inner: weakref.WeakKeyDictionary[Expression, list[Hook]] = weakref.WeakKeyDictionary()
+_own: weakref.WeakKeyDictionary[Expression, Own] = owned(weakref.WeakKeyDictionary(), PROCESS)
+_inner: weakref.WeakKeyDictionary[Expression, list[Hook]] = owned(weakref.WeakKeyDictionary(), PROCESS)
 """Hooks of expressions that are computed; those of leaves belong to their tensors, whose values change."""
 
 

@@ -6,7 +6,6 @@ before is one dictionary lookup.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import weakref
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.base.process_cache import owned, process_cache
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.operand_types import mismatch
@@ -141,10 +141,10 @@ class Expression:
 Tree = tuple[int, tuple[Expression, ...], tuple[Expression, ...]]
 """A number of the structure, the arrays that it is fed in the order of their use, and the inner expressions. With it a
 plan is found without a walk over the structure."""
-_trees: dict[Any, int] = {}
-_types: dict[Any, TensorType] = {}
-_constants: dict[Any, Expression] = {}
-_signatures: dict[Any, Signature] = {}
+_trees: dict[Any, int] = owned({})
+_types: dict[Any, TensorType] = owned({})
+_constants: dict[Any, Expression] = owned({})
+_signatures: dict[Any, Signature] = owned({})
 
 
 def type_of(dtype: DType, shape: tuple[int, ...]) -> TensorType:
@@ -276,7 +276,7 @@ def apply_all(
     return found
 
 
-@functools.cache
+@process_cache
 def op_named(name: str) -> Op:
     """An operator of ai.onnx."""
     found = operator(name)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.process_cache import process_cache
 from ...runtime.tensor.dtype import BF16, BOOL, DTYPES, F16, F32, I16, I64, U8, DType, dtype_named
 
 Scalar = bool | int | float
@@ -51,7 +52,7 @@ def dtype_of_scalar(kind: type) -> DType:
     return I64 if issubclass(kind, int | np.integer) else DEFAULT.dtype
 
 
-@functools.cache
+@process_cache
 def promote_types(first: DType, second: DType) -> DType:
     """The smallest dtype of the higher category that holds both."""
     if first is second:

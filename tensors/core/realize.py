@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from ...runtime.base.errors import Error, UsageError, UsageIndexError
+from ...runtime.base.process_cache import owned
 from ...runtime.ir.shape_inference import MALFORMED
 from .expression import Expression, TensorType
 from .plan import Plan, StepError
@@ -18,8 +19,8 @@ MAX_PLANS, MAX_STEPS = 4096, 1 << 17
 MAX_DEPTH = 2000
 """Length of a chain of unrealized expressions that is realized although nobody asks for a value; with gradients it is
 left whole, because `backward` would compute it again, as it is while a function is traced."""
-_plans: dict[Any, Plan] = {}
-_tree_plans: dict[int, tuple[Plan, list[int]]] = {}
+_plans: dict[Any, Plan] = owned({})
+_tree_plans: dict[int, tuple[Plan, list[int]]] = owned({})
 _lock = threading.RLock()
 _order = attrgetter("order")
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...runtime.base.errors import UsageError, UsageTypeError
+from ...runtime.base.process_cache import PROCESS, owned
 from .promotion import category
 from .tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = owned({}, PROCESS)
 """Functions of the package by name."""
 
 

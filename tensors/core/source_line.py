@@ -6,11 +6,12 @@ import os
 import sys
 from types import CodeType, FrameType
 
+from ...runtime.base.process_cache import owned
 from ...runtime.plugin.discovery import ROOT
 
 SourceLine = tuple[CodeType, int]
 """Code, and the offset of its last instruction; the number of the line is computed when it is asked for."""
-_own: dict[str, bool] = {}
+_own: dict[str, bool] = owned({})
 """Whether a file of code belongs to what users import."""
 _PACKAGE = os.path.dirname(os.path.abspath(sys.modules[ROOT].__file__ or "")) + os.sep
 _USERS = tuple(os.path.join(_PACKAGE, folder) + os.sep for folder in ("benchmarks", "tests"))

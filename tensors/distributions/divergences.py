@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...runtime.base.process_cache import PROCESS, owned
 from ..core.registry import FUNCTIONS
 from ..core.tensor import Tensor
 from ..special.gamma import digamma, lgamma
@@ -17,7 +18,7 @@ from .made_of_others import Independent
 from .normal import HalfNormal, LogNormal, MultivariateNormal, Normal
 
 Formula = Callable[[Any, Any], Tensor]
-FORMULAS: dict[tuple[type, type], Formula] = {}
+FORMULAS: dict[tuple[type, type], Formula] = owned({}, PROCESS)
 """Formulas by the classes of both distributions."""
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.process_cache import process_cache
 from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.operand_types import mismatch
@@ -22,7 +22,7 @@ from ..core.tensor import Tensor
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
-@functools.cache
+@process_cache
 def takes(op: Op, dtype: DType, index: int = 0) -> bool:
     """Whether input `index` of an operator may be of a dtype."""
     values = [None] * index + [Value("x", dtype)]

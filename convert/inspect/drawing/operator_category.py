@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 
+from ....runtime.base.process_cache import process_cache
 from ....runtime.ir.op import Op
 from ....runtime.ir.registry import operator
 
@@ -29,7 +29,7 @@ CATEGORIES = tuple(
 """The first pattern that the operator's module (its place below ``ops``) has."""
 
 
-@functools.cache
+@process_cache
 def category(name: str, domain: str) -> str:
     """What an operator is for; `FOREIGN` for one that is not known."""
     found = _known(name, domain)
@@ -39,7 +39,7 @@ def category(name: str, domain: str) -> str:
     return next(category for pattern, category in CATEGORIES if pattern.search(place))
 
 
-@functools.cache
+@process_cache
 def input_names(name: str, domain: str) -> tuple[str, ...]:
     """What an operator calls its inputs; none where it is not known, fewer than there are where the last are alike."""
     found = _known(name, domain)

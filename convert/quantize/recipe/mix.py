@@ -7,9 +7,8 @@ types in llama-quant.cpp of llama.cpp.
 
 from __future__ import annotations
 
-import functools
-
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.process_cache import process_cache
 from ....runtime.tensor.dtype import DTYPES
 from ...translate.gguf_file_type import BY_NAME, FILE_TYPES, FileType
 from .rule import Recipe, Rule
@@ -136,7 +135,7 @@ FALLBACKS = {
 """Fallback type of a tensor whose rows are not a multiple of the block size; f16 if that does not fit either."""
 
 
-@functools.cache
+@process_cache
 def mix(file_type: FileType) -> Recipe:
     """The recipe of a file type."""
     rules = [rule for row in ROWS for rule in _rules(row, file_type)]

@@ -5,11 +5,11 @@ Source: the block structures of ggml-common.h, and ggml-quants.c for byte arrays
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.process_cache import process_cache
 from ....runtime.tensor.dtype import BlockType
 from ....runtime.tensor.storage import Derived, Storage
 from ....runtime.tensor.stored_tensor import StoredTensor
@@ -61,7 +61,7 @@ class BadScale:
     count: int
 
 
-@functools.cache
+@process_cache
 def layout(dtype: BlockType, order: str) -> np.dtype:
     """A block as a structured numpy dtype of byte order ``<`` or ``>``; scales are named ``d0``, ``d1``, exponents
     ``e0``."""

@@ -7,12 +7,12 @@ semantic changes.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import Error, UnsupportedError
+from ....runtime.base.process_cache import process_cache
 from ....runtime.base.units import counted
 from ....runtime.ir.builder import Builder
 from ....runtime.ir.function import nodes_below
@@ -207,13 +207,13 @@ RULES: dict[tuple[str, int], Rule] = {
 operators' change log in the ONNX documentation."""
 
 
-@functools.cache
+@process_cache
 def history(name: str, domain: str) -> tuple[OpSchema, ...]:
     """All definitions of an operator, oldest first."""
     return _histories().get((domain, name), ())
 
 
-@functools.cache
+@process_cache
 def _histories() -> dict[tuple[str, str], tuple[OpSchema, ...]]:
     import onnx.defs
 

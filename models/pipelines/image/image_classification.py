@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ....runtime.base.process_cache import process_cache
 from ...preprocess.picture import Picture
 from ...preprocess.preparation import Preparation
 from ...preprocess.stated_preparation import imagenet_preparation
@@ -88,7 +88,7 @@ def image_labels(model: TaskModel, count: int) -> Sequence[str]:
     return names
 
 
-@functools.cache
+@process_cache
 def imagenet_labels() -> tuple[str, ...]:
     """The classes of ImageNet."""
     text = Path(__file__).with_name("imagenet_labels.txt").read_text(encoding="utf-8")

@@ -8,11 +8,11 @@ ended. This module runs in the child.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.errors import FormatError, LimitError
+from ....runtime.base.process_cache import process_cache
 
 if TYPE_CHECKING:
     import tokenizers
@@ -57,7 +57,7 @@ def _line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-@functools.lru_cache(maxsize=1)
+@process_cache(maxsize=1)
 def _loaded(text: str) -> tokenizers.Tokenizer:
     import tokenizers
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from functools import cache
+
+from ....runtime.base.process_cache import process_cache
 
 Rule = Callable[[str], Iterator[str]]
 CLASSES = {
@@ -87,7 +88,7 @@ def words(text: str, patterns: tuple[str, ...]) -> list[str]:
     return pieces
 
 
-@cache
+@process_cache
 def by_pattern(pattern: str) -> Rule:
     """Matches of a pattern are pieces, and so is what stands between them."""
     classes = CLASS.search(pattern) is not None

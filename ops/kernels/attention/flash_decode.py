@@ -3,12 +3,12 @@
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ....runtime.base.process_cache import process_cache
 from ....runtime.jit.address import f32, share, u8
 from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.range_kernel import RangeKernel, inner, range_kernel
@@ -74,7 +74,7 @@ def _trim_masks(
     return first, last
 
 
-@functools.cache
+@process_cache
 def decode_kernel(key_kind: int, value_kind: int) -> RangeKernel:
     """The kernel for keys and values of two dtypes: code for one is a third of that for all."""
     products, add_values = _products(key_kind), _value_sums(value_kind)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.process_cache import FILES, process_cache
 from ....runtime.plugin import discovery
-from ....runtime.plugin.package_cache import package_cache
 
 NOTHING = np.zeros(1, np.int8)
 
@@ -34,19 +34,19 @@ class Element:
     table: Callable[[], np.ndarray] = lambda: NOTHING
 
 
-@package_cache
+@process_cache(kept=FILES)
 def elements() -> dict[str, Element]:
     """By the names of the block types."""
     return {name: made for module in discovery.below(__name__, "ELEMENTS").all() for name, made in module.items()}
 
 
-@package_cache
+@process_cache(kept=FILES)
 def table_of(name: str) -> np.ndarray:
     """The table of a type, cached."""
     return np.ascontiguousarray(elements()[name].table().reshape(-1))
 
 
-@package_cache
+@process_cache(kept=FILES)
 def digest() -> str:
     """Digest of the block types' sources, on which generated kernels depend."""
     sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.py")))

@@ -3,7 +3,6 @@ one block per lane."""
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 import threading
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.process_cache import process_cache
 from ....runtime.cuda.device.device import SIMULATED
 from ....runtime.cuda.element import scalar_simd as lane
 from ....runtime.cuda.element.bits import inlined
@@ -51,7 +51,7 @@ class LaneEncoder:
     lattice: bool = False
 
 
-@functools.cache
+@process_cache
 def lane_encoder(codec: Codec, weighted: bool) -> LaneEncoder:
     """The encoder of a type with importance or without; types without importance leave it out."""
     name = codec.dtype.name
@@ -67,7 +67,7 @@ def lane_encoder(codec: Codec, weighted: bool) -> LaneEncoder:
     )
 
 
-@functools.cache
+@process_cache
 def laned(function: FunctionType) -> Any:
     """A function over vectors as a device function over one lane, with all that it calls."""
     names: dict[str, Any] = {"__name__": function.__module__, "__builtins__": __builtins__}
@@ -209,7 +209,7 @@ def widened(kind: int) -> DeviceKernel:
     )
 
 
-@functools.cache
+@process_cache
 def _lattice(codec: Codec, number: int) -> tuple[Any, ...]:
     """The arrays of a type's lattice on a device, kept there."""
     from numba import cuda

@@ -3,10 +3,9 @@ ggml-quants.c."""
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
+from ....runtime.base.process_cache import process_cache
 from ....runtime.jit.code_cache import CachedKernel
 from ..layout.iq_grids import Grid
 from . import simd
@@ -16,7 +15,7 @@ _EACH = 64
 """Initial capacity of neighbours per combination, on average."""
 
 
-@functools.cache
+@process_cache
 def lattice_of(grid: Grid, shells: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """``(positions, starts, stops, neighbours)`` of a grid.
 

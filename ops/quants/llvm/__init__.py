@@ -13,8 +13,8 @@ from typing import Any
 from llvmlite import ir
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.process_cache import FILES, process_cache
 from ....runtime.plugin import discovery
-from ....runtime.plugin.package_cache import package_cache
 from ....runtime.simd.llvm_vector import I8, I16, I32, LANES, Bytes, Code, Vector, vector_type
 
 
@@ -182,13 +182,13 @@ def runs(kind: Codes, block: Block) -> Iterator[Run]:
         )
 
 
-@package_cache
+@process_cache(kept=FILES)
 def rows() -> dict[str, Rows]:
     """The generator of every type that has one."""
     return {name: made for module in discovery.below(__name__, "ROWS").all() for name, made in module.items()}
 
 
-@package_cache
+@process_cache(kept=FILES)
 def codes() -> dict[str, Codes]:
     """The integers of every type that has them."""
     return {name: made for module in discovery.below(__name__, "CODES").all() for name, made in module.items()}

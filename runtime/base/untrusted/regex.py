@@ -9,12 +9,12 @@ Source: github.com/google/re2/wiki/Syntax.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import UsageError
+from ..process_cache import process_cache
 from ..units import counted
 from . import limited_process
 
@@ -89,7 +89,7 @@ class Pattern:
         return made
 
 
-@functools.lru_cache(maxsize=KEPT)
+@process_cache(maxsize=KEPT)
 def compiled(text: str, linear: bool = False) -> Pattern:
     """The pattern of a text in Python's or RE2's syntax. UsageError for what is neither, or too long.
 

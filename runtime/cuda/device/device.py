@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import importlib.util
 import os
@@ -11,6 +10,7 @@ from typing import Any
 
 from ...base.dataclass import dataclass
 from ...base.errors import UnsupportedError, UsageError
+from ...base.process_cache import PROCESS, process_cache
 
 INSTALL = "pip install 'candle-convert[cuda]'"
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
@@ -36,7 +36,7 @@ class CudaSupport:
     code: str | None = None
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def cuda_support() -> CudaSupport:
     """CUDA support, detected once; imports numba-cuda if it is installed."""
     if importlib.util.find_spec("numba_cuda") is None:
@@ -116,7 +116,7 @@ def use_device(number: int) -> contextlib.AbstractContextManager[None]:
     return found
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def capability() -> tuple[int, int]:
     """The lowest compute capability of the devices; 8.0 without one, for plans that are only inspected."""
     found: tuple[int, int] = min(

@@ -7,7 +7,6 @@ warnings are off.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import sys
 import threading
@@ -18,6 +17,8 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ...base.process_cache import PROCESS, process_cache
 
 _launching = threading.Lock()
 _blocks = itertools.count()
@@ -118,7 +119,7 @@ def _line(frame: FrameType | None) -> tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def _barrier_files() -> frozenset[str]:
     """Source files of functions that wait inside kernels."""
     from numba.cuda.simulator import kernelapi

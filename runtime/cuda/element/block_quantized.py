@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, NamedTuple, Protocol
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ...base.dataclass import dataclass
+from ...base.process_cache import process_cache
 from ...plan.kernel_api import Allocation, Buffer
 from ...plugin.discovery import DEVICE_DECODERS
 from ...tensor.dtype import STORAGE_TYPES, BlockType
@@ -268,7 +268,7 @@ class Decoders(NamedTuple):
     runs: Mapping[str, Any]
 
 
-@functools.cache
+@process_cache
 def _device() -> Decoders:
     found: Decoders = DEVICE_DECODERS.only()
     return found

@@ -6,7 +6,6 @@ a byte each, as in NumPy, except in weights, which stay packed (`sub_byte.py`).
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 import types
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...base.dataclass import dataclass
+from ...base.process_cache import PROCESS, owned, process_cache
 from ..device import simulated_math
 from ..device.device import SIMULATED
 from .bits import inlined
@@ -76,7 +76,7 @@ def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return STORED[dtype.name].compute
 
 
-SCALARS: dict[str, Callable[..., Any]] = {}
+SCALARS: dict[str, Callable[..., Any]] = owned({}, PROCESS)
 """Scalar functions by the key that generated modules use."""
 
 
@@ -107,7 +107,7 @@ def scalar(key: str, dtype: str) -> Callable[..., Any]:
     return device_function(SCALARS[key], dtype)
 
 
-@functools.cache
+@process_cache
 def device_function(function: Callable[..., Any], dtype: str) -> Callable[..., Any]:
     """A device function for inlining, with the functions that it calls."""
     code = function.__code__

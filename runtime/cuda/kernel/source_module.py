@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib.util
 import os
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ...base.process_cache import process_cache
 from ...jit.code_cache import cache, temporary_folder, write_text
 from ..element.kernel_text import PACKAGE
 from .kernel import DeviceKernel
@@ -25,7 +25,7 @@ globals().update(CONVERSIONS)
 '''
 
 
-@functools.cache
+@process_cache
 def compile_source(title: str, text: str, threads: tuple[int, ...], least: tuple[int, int] = (0, 0)) -> DeviceKernel:
     """The kernel that `text` defines as ``compute``, for compute capability `least` and above."""
     whole = PREAMBLE.format(title=title, package=PACKAGE) + text
@@ -39,7 +39,7 @@ def compile_source(title: str, text: str, threads: tuple[int, ...], least: tuple
     return DeviceKernel(_module(name, path).compute, threads, title, path.parent, least)
 
 
-@functools.cache
+@process_cache
 def _folder() -> Path:
     """The cache folder for the current sources of device functions; a temporary one if the user's cache is not
     writable."""

@@ -8,13 +8,13 @@ f32.
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from ...base.errors import UnsupportedError
+from ...base.process_cache import PROCESS, process_cache
 from ...plan.kernel_api import Buffer
 from ..device.device import SIMULATED, cuda_support
 from ..kernel.kernel import Launch
@@ -44,7 +44,7 @@ class _Heuristic(ctypes.Structure):
     )
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def library() -> Any:
     """The library, None if it is not installed."""
     try:
@@ -57,7 +57,7 @@ def library() -> Any:
         return None
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def available() -> bool:
     """Whether a device and the library are available."""
     return not SIMULATED and bool(cuda_support().devices) and library() is not None
@@ -181,14 +181,14 @@ def _device() -> int:
     return int(cuda.current_context().device.id)
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def _handle(device: int) -> ctypes.c_void_p:
     made = ctypes.c_void_p()
     _call("cublasLtCreate", ctypes.byref(made))
     return made
 
 
-made: Callable[..., Product] = functools.cache(Product)
+made: Callable[..., Product] = process_cache(Product)
 """The product of a problem, the same for all who ask: its algorithm is chosen once."""
 
 

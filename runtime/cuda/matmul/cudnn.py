@@ -7,7 +7,6 @@ CANDLE_CUDNN=0 disables the library. This module needs no device.
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib.util
 import math
 import os
@@ -18,6 +17,7 @@ from typing import Any
 
 from ...base.dataclass import dataclass
 from ...base.errors import UnsupportedError
+from ...base.process_cache import PROCESS, process_cache
 from ..device.device import SIMULATED, cuda_support
 from .conv_problem import Convolution
 
@@ -104,7 +104,7 @@ class Performance(ctypes.Structure):
     )
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def library() -> Any:
     """The library, None if it is not installed: the wheel's, otherwise the system's."""
     found = importlib.util.find_spec("nvidia")

@@ -7,12 +7,12 @@ NaN to 0.
 from __future__ import annotations
 
 import ctypes
-import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 from ...base.dataclass import dataclass
+from ...base.process_cache import PROCESS, process_cache
 from ...plan.kernel_api import Buffer
 from ..device.device import capability
 from ..kernel.kernel import Launch
@@ -58,7 +58,7 @@ class Handle:
     lock: threading.Lock
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def handle(number: int) -> Handle:
     """The handle of a device."""
     from numba import cuda

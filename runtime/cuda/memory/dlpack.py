@@ -13,6 +13,7 @@ import numpy as np
 
 from ...base.dataclass import dataclass
 from ...base.errors import UsageError
+from ...base.process_cache import PROCESS, owned
 from ..device.device import SIMULATED, use_device
 from ..element.element import is_supported
 
@@ -86,7 +87,7 @@ _api.PyCapsule_GetPointer.restype, _api.PyCapsule_GetPointer.argtypes = (
 )
 _api.PyCapsule_SetName.restype, _api.PyCapsule_SetName.argtypes = ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p)
 
-_exported: dict[int, tuple[Any, ...]] = {}
+_exported: dict[int, tuple[Any, ...]] = owned({}, PROCESS)
 """Objects that capsules keep alive, by the address of their structure."""
 
 

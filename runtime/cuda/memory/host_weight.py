@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...base.process_cache import PROCESS, owned
 from ...ir.graph import Graph, Value
 from ...region.region import used_weights
 from ...tensor.storage import Held, Mapped, Region
@@ -19,8 +20,8 @@ DeviceWeight: TypeAlias = np.ndarray | Blocks | Packed
 MIN_MAPPED_BYTES = 1 << 16
 """Bytes of the smallest weight that is memory-mapped."""
 
-_known: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
-_of_memory: weakref.WeakKeyDictionary[Held, dict[Hashable, DeviceWeight]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakValueDictionary[Hashable, Any] = owned(weakref.WeakValueDictionary(), PROCESS)
+_of_memory: weakref.WeakKeyDictionary[Held, dict[Hashable, DeviceWeight]] = owned(weakref.WeakKeyDictionary(), PROCESS)
 
 
 def weights_of(graph: Graph) -> dict[Value, DeviceWeight]:

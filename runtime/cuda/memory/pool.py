@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import threading
 import weakref
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import LimitError
+from ...base.process_cache import PROCESS, process_cache
 from ...plan.kernel_api import ALIGNMENT
 from ..device.device import SIMULATED
 from .transfer import to_device
@@ -178,7 +178,7 @@ def allocation_size(nbytes: int) -> int:
     return max(1, -(-nbytes // unit)) * unit
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def pool_of(number: int) -> Pool:
     """The pool of a device."""
     return Pool(number)

@@ -10,7 +10,6 @@ A planner is called for each node of its operators, with the shapes at hand.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import field
 from types import ModuleType
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ...base.dataclass import dataclass
+from ...base.process_cache import PROCESS, owned, process_cache
 from ...ir import registry
 from ...plan.kernel_api import BaseStep, Buffer, Chain, Planners, View
 from ...tensor.weight_array import as_array
@@ -136,10 +136,10 @@ def specialized_inputs(node: Node) -> list[Value]:
 
 
 PLANNERS: Planners[Planner] = Planners()
-DECOMPOSITIONS: dict[Op, Decomposition] = {}
-CPU_REASONS: dict[Op, str] = {}
-CONTROL_FLOW: dict[Op, ControlFlow] = {}
-SIZED: set[Op] = set()
+DECOMPOSITIONS: dict[Op, Decomposition] = owned({}, PROCESS)
+CPU_REASONS: dict[Op, str] = owned({}, PROCESS)
+CONTROL_FLOW: dict[Op, ControlFlow] = owned({}, PROCESS)
+SIZED: set[Op] = owned(set(), PROCESS)
 """Operators whose planners return outputs of data-dependent length."""
 
 
@@ -188,7 +188,7 @@ def operators_of(*modules: ModuleType) -> list[Op]:
     return [item for module in modules for item in vars(module).values() if isinstance(item, Op)]
 
 
-@functools.cache
+@process_cache
 def load_kernels() -> None:
     """Import the modules of ``ops`` that register device planners."""
     registry.load(registry.registering(cuda, cuda_by_element, control_flow, decomposed, on_cpu))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...base.dataclass import dataclass
 from ...base.errors import FormatError
+from ...base.process_cache import process_cache
 from ...ir.graph import Graph
 from ...tensor.dtype import BF16, F16, DType, dtype_named
 from ...tensor.stored_tensor import StoredTensor
@@ -209,7 +209,7 @@ def _zeros(values: np.ndarray) -> int:
     return values.size - int(numpy.count_nonzero(plain << bits(1)))
 
 
-@functools.cache
+@process_cache
 def smallest(dtype: np.dtype) -> float:
     """The smallest positive value of a floating-point dtype of numpy or ml_dtypes; 0 for other dtypes."""
     import ml_dtypes
@@ -219,7 +219,7 @@ def smallest(dtype: np.dtype) -> float:
     return float(ml_dtypes.finfo(dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
 
 
-@functools.cache
+@process_cache
 def largest(dtype: np.dtype) -> float:
     """The largest finite value of a floating-point dtype of numpy or ml_dtypes."""
     import ml_dtypes

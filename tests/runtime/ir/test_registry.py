@@ -9,12 +9,13 @@ import sys
 
 import pytest
 from candle_convert.ops.rules.cost import COST_RULES
+from candle_convert.runtime.base import process_cache
 from candle_convert.runtime.cuda.plan import kernel_api as place
 from candle_convert.runtime.ir import registry
 from candle_convert.runtime.ir.op import Op
 from candle_convert.runtime.jit import code_cache
 from candle_convert.runtime.plan import kernel_api
-from candle_convert.runtime.plugin import discovery, module_index, module_syntax, package_cache
+from candle_convert.runtime.plugin import discovery, module_index, module_syntax
 from candle_convert.runtime.tensor import block_codec
 
 LOADED = """
@@ -210,11 +211,11 @@ def test_plugins_are_found_in_any_folder(tmp_path, monkeypatch):
     (tmp_path / "formats" / "text" / "deep.py").write_text('"""Deep."""\n\nFORMAT: str = "deep"\n')
     (tmp_path / "formats" / "text" / "helper.py").write_text('"""No FORMAT = here."""\n\nFORMATTED = 1\n')
     monkeypatch.setattr(sys.modules["candle_convert"], "__path__", [str(tmp_path)])
-    package_cache.reset()
+    process_cache.reset(process_cache.FILES)
     try:
         assert discovery.Plugins("formats", "FORMAT").names() == ("deep", "plain")
     finally:
-        package_cache.reset()
+        process_cache.reset(process_cache.FILES)
 
 
 def test_every_codec_is_registered():

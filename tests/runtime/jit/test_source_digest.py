@@ -18,6 +18,7 @@ from candle_convert.ops.nn import softmax, softmax_kernel
 from candle_convert.ops.quants.encoders import q8_1_q8_k
 from candle_convert.ops.quants.llvm import codes, rows
 from candle_convert.runtime import session
+from candle_convert.runtime.base import process_cache
 from candle_convert.runtime.execute import interpreter
 from candle_convert.runtime.jit import kernel_store, linker, numba_lazy, source_digest
 from candle_convert.runtime.plan import elementwise_fusion, kernel_api
@@ -57,12 +58,13 @@ print(*(module.__file__ for module in package.values()), sep="\\n")
 EDITED = """
 import json, sys
 from pathlib import Path
+from candle_convert.runtime.base import process_cache
 from candle_convert.runtime.jit import source_digest as sources
 modules, files = json.load(sys.stdin)
 root = Path(sys.modules["candle_convert"].__file__).parent
 sources._BEGAN = sys.maxsize
 def digests():
-    sources.digest.cache_clear(), sources._read.cache_clear()
+    process_cache.reset()
     return [sources.digest(module) for module in modules]
 before, changed = digests(), {}
 assert len(set(before)) == len(modules)
@@ -196,7 +198,7 @@ def test_scalar_functions_are_known_by_what_they_call():
 def test_a_source_that_changes_while_a_process_runs_has_no_digest(monkeypatch):
     name = "candle_convert.ops.generator.fill_kernel"
     monkeypatch.setattr(source_digest, "_BEGAN", 0)
-    source_digest._read.cache_clear()
+    process_cache.reset(process_cache.FILES)
     with pytest.raises(source_digest.ChangedError):
         source_digest.digest.__wrapped__(name)
     monkeypatch.undo()
