@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +13,11 @@ from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference, Shape
 from ...runtime.tensor.dtype import F32, I32
 from ..conv.conv import conv
-from ..rules.decomposition import composed
+from ..rules.decomposition import attributes_of, composed
 from ..rules.expression import Term
 from ..rules.sliding_window import window
 from .exact_integer_matmul import F32_EXACT, centred, reach, same_dtypes
+from .quantize_linear import coded, grid
 
 
 def conv_shape(node: Inference, x: Shape | None, weight: Shape | None) -> Shape | None:
@@ -58,34 +60,20 @@ def _sums(node: Inference) -> None:
         case("u8[2,3,9]", "u8[2,3,4]", auto_pad="SAME_LOWER", kernel_shape=[4]),
     ],
 )
+@attributes_of(conv)
 def conv_integer(
     x: np.ndarray,
     w: np.ndarray,
     x_zero_point: np.ndarray | None = None,
     w_zero_point: np.ndarray | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: list[int] | None = None,
-    group: int = 1,
-    kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None,
-    strides: list[int] | None = None,
+    **geometry: Any,
 ) -> np.ndarray:
     """Convolution of ``x - x_zero_point`` and ``w - w_zero_point`` as i32; padding is the zero point of `x`."""
     assert conv.compute is not None
     left = centred(x, None if x_zero_point is None else x_zero_point.reshape(()))
     right = centred(w, by_channel(w_zero_point, w.ndim))
     exact = np.float32 if math.prod(w.shape[1:]) * reach(left, right) <= F32_EXACT else np.float64
-    y: np.ndarray = conv.compute(
-        left.astype(exact, copy=False),
-        right.astype(exact, copy=False),
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+    y: np.ndarray = conv.compute(left.astype(exact, copy=False), right.astype(exact, copy=False), **geometry)
     return y.astype(np.int64).astype(np.int32)
 
 
@@ -102,43 +90,24 @@ def _quantized(node: Inference) -> None:
     in_f32=False,
     examples=[
         case(
-            "u8[2,3,7,5]",
-            np.float32(0.04),
-            np.uint8(20),
-            "i8[4,3,3,2]",
-            np.array([0.01, 0.03, 0.002, 0.05], np.float32),
-            np.zeros(4, "i1"),
-            np.float32(0.2),
-            np.uint8(90),
+            *coded("u8[2,3,7,5]", 0.04, 20),
+            *coded("i8[4,3,3,2]", [0.01, 0.03, 0.002, 0.05], [0] * 4),
+            *grid("u8", 0.2, 90),
             np.array([5, -300, 1000, 7], np.int32),
             pads=[1, 0, 2, 1],
             strides=[2, 1],
         ),
+        case(*coded("u8[1,4,6,5]", 0.04, 3), *coded("u8[2,2,3,3]", 0.02, 30), *grid("u8", 0.08, 111), group=2),
         case(
-            "u8[1,4,6,5]",
-            np.float32(0.04),
-            np.uint8(3),
-            "u8[2,2,3,3]",
-            np.float32(0.02),
-            np.uint8(30),
-            np.float32(0.08),
-            np.uint8(111),
-            group=2,
-        ),
-        case(
-            "i8[1,2,9]",
-            np.float32(0.3),
-            np.int8(-3),
-            "i8[3,2,4]",
-            np.float32(0.02),
-            np.int8(0),
-            np.float32(0.3),
-            np.int8(4),
+            *coded("i8[1,2,9]", 0.3, -3),
+            *coded("i8[3,2,4]", 0.02, 0),
+            *grid("i8", 0.3, 4),
             dilations=[2],
             auto_pad="SAME_UPPER",
         ),
     ],
 )
+@attributes_of(conv)
 def qlinear_conv(
     x: Term,
     x_scale: Term,
@@ -149,27 +118,10 @@ def qlinear_conv(
     y_scale: Term,
     y_zero_point: Term,
     b: Term | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: list[int] | None = None,
-    group: int = 1,
-    kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None,
-    strides: list[int] | None = None,
+    **geometry: Any,
 ) -> Term:
     """Convolution of the real values, quantized; the bias counts in steps of ``x_scale * w_scale``."""
-    sums = x.call(
-        "ConvInteger",
-        w,
-        x_zero_point,
-        w_zero_point,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+    sums = x.call("ConvInteger", w, x_zero_point, w_zero_point, **geometry)
     behind = [1] * (w.axes - 2)
     multiplier = (x_scale * w_scale / y_scale).cast(F32)
     if math.prod(w_scale.lengths) > 1:

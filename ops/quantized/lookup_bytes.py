@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...runtime.base.errors import UsageError
@@ -11,9 +13,10 @@ from ...runtime.ir.graph import Node
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import I32
-from ..rules.decomposition import composed
+from ..rules.decomposition import attributes_of, composed
 from ..rules.expression import Term
-from .conv_integer import conv_shape
+from .conv_integer import conv_shape, qlinear_conv
+from .quantize_linear import coded, grid
 
 CODES = 256
 
@@ -61,33 +64,18 @@ def _convolution(node: Inference) -> None:
     in_f32=False,
     examples=[
         case(
-            "u8[1,6,7,9]",
-            np.float32(0.04),
-            np.uint8(20),
-            "i8[6,1,3,3]",
-            np.float32(0.03),
-            np.int8(0),
-            np.float32(0.2),
-            np.uint8(90),
+            *coded("u8[1,6,7,9]", 0.04, 20),
+            *coded("i8[6,1,3,3]", 0.03, 0),
+            *grid("u8", 0.2, 90),
             np.array([5, -300, 1000, 7, 0, 1], np.int32),
             EXAMPLE,
             group=6,
             pads=[1, 1, 1, 1],
         ),
-        case(
-            "u8[2,3,7,5]",
-            np.float32(0.04),
-            np.uint8(20),
-            "i8[40,3,3,2]",
-            np.float32(0.03),
-            np.int8(0),
-            np.float32(0.2),
-            np.uint8(90),
-            None,
-            EXAMPLE,
-        ),
+        case(*coded("u8[2,3,7,5]", 0.04, 20), *coded("i8[40,3,3,2]", 0.03, 0), *grid("u8", 0.2, 90), None, EXAMPLE),
     ],
 )
+@attributes_of(qlinear_conv)
 def qlinear_conv_lookup(
     x: Term,
     x_scale: Term,
@@ -99,30 +87,8 @@ def qlinear_conv_lookup(
     y_zero_point: Term,
     b: Term | None,
     table: Term,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: list[int] | None = None,
-    group: int = 1,
-    kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None,
-    strides: list[int] | None = None,
+    **geometry: Any,
 ) -> Term:
     """QLinearConv, then LookupBytes."""
-    codes = x.call(
-        "QLinearConv",
-        x_scale,
-        x_zero_point,
-        w,
-        w_scale,
-        w_zero_point,
-        y_scale,
-        y_zero_point,
-        b,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+    codes = x.call("QLinearConv", x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, b, **geometry)
     return codes.call("LookupBytes", table, domain=CANDLE)

@@ -5,6 +5,8 @@ Source: the ONNX operator descriptions, opsets 10 to 28.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...runtime.base.errors import FormatError
@@ -83,6 +85,17 @@ def _quantized_type(node: Inference) -> None:
     node.set(
         0, given if len(node) > 2 and node.value(2) is not None else element_type(asked) if asked else U8, node.shape(0)
     )
+
+
+def grid(dtype: str, scale: Any, zero: Any) -> tuple[Any, Any]:
+    """Scale and zero point of codes, as inputs of an example."""
+    zeros = np.asarray(zero, {"u8": np.uint8, "i8": np.int8}[dtype])
+    return np.asarray(scale, np.float32)[()], zeros[()]
+
+
+def coded(codes: str, scale: Any, zero: Any) -> tuple[str, Any, Any]:
+    """A quantized tensor, such as ``"u8[2,3]"``, with its scale and zero point, as inputs of an example."""
+    return (codes, *grid(codes[:2], scale, zero))
 
 
 @op(

@@ -11,8 +11,9 @@ decomposed.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from .expression import Formula, Inferring, Term, drop_unused, lowered
 from .precision import widened
 from .shape_rules import shape_error
 
+F = TypeVar("F", bound=Callable[..., Any])
 MAX_SIGNATURES = 64
 """Dtypes and shapes of inputs, with attributes, for which the nodes of a decomposition are kept."""
 
@@ -64,6 +66,22 @@ def composed(
             traits=traits,
         )
         return declared(widened(compute) if in_f32 else compute)
+
+    return made
+
+
+def attributes_of(operator: Op, *left_out: str) -> Callable[[F], F]:
+    """Declare that the ``**keywords`` of a compute function or formula are the attributes of another operator, with
+    their defaults; some may be left out."""
+    assert operator.compute is not None
+    given = inspect.signature(operator.compute).parameters.values()
+    taken = [each for each in given if each.kind is each.KEYWORD_ONLY and each.name not in ("call", *left_out)]
+
+    def made(function: F) -> F:
+        plain = inspect.signature(function)
+        own = [each for each in plain.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        vars(function)["__signature__"] = plain.replace(parameters=[*own, *taken])
+        return function
 
     return made
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case
 from ....runtime.ir.shape_inference import Inference, Shape
+from ...conv.conv import conv
 from ...linalg.gemm import product as gemm_shape
 from ...linalg.matmul import product_shape
+from ...pool.pool import max_pool
 from ...quantized.conv_integer import conv_shape
 from ...recurrent import recurrent
-from ...rules.decomposition import composed
+from ...rules.decomposition import attributes_of, composed
 from ...rules.expression import Term
 from ...rules.sliding_window import window
 
@@ -90,6 +93,7 @@ def _conv(node: Inference) -> None:
         case("f32[1,2,5,6]", "f32[4,2,3,3]", activation="Clip", activation_params=[-0.5, 0.7]),
     ],
 )
+@attributes_of(conv)
 def fused_conv(
     x: Term,
     w: Term,
@@ -98,25 +102,10 @@ def fused_conv(
     *,
     activation: str = "",
     activation_params: list[float] | None = None,
-    auto_pad: str = "NOTSET",
-    dilations: list[int] | None = None,
-    group: int = 1,
-    kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None,
-    strides: list[int] | None = None,
+    **geometry: Any,
 ) -> Term:
     """``activation(Conv(x, w, b) + z)``."""
-    y = x.call(
-        "Conv",
-        w,
-        b,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+    y = x.call("Conv", w, b, **geometry)
     return activated(y if z is None else y + z, activation, activation_params or [])
 
 
@@ -181,31 +170,10 @@ def _nhwc_conv(node: Inference) -> None:
         case("f32[1,5,6,4]", "f32[4,3,3,2]", group=2),
     ],
 )
-def nhwc_conv(
-    x: Term,
-    w: Term,
-    b: Term | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: list[int] | None = None,
-    group: int = 1,
-    kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None,
-    strides: list[int] | None = None,
-) -> Term:
+@attributes_of(conv)
+def nhwc_conv(x: Term, w: Term, b: Term | None = None, **geometry: Any) -> Term:
     """Conv of [n, spatial..., channels] with kernels [out, spatial..., channels / group]."""
-    y = x.channels_first().call(
-        "Conv",
-        w.channels_first(),
-        b,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
-    return y.channels_last()
+    return x.channels_first().call("Conv", w.channels_first(), b, **geometry).channels_last()
 
 
 def _nhwc_pool(node: Inference) -> None:
@@ -229,24 +197,7 @@ def _nhwc_pool(node: Inference) -> None:
         case("i8[2,7,5,2]", kernel_shape=[3, 2], dilations=[2, 1]),
     ],
 )
-def nhwc_max_pool(
-    x: Term,
-    *,
-    kernel_shape: list[int],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: list[int] | None = None,
-    pads: list[int] | None = None,
-    strides: list[int] | None = None,
-) -> Term:
+@attributes_of(max_pool, "storage_order")
+def nhwc_max_pool(x: Term, **geometry: Any) -> Term:
     """MaxPool of [n, spatial..., channels]."""
-    y = x.channels_first().call(
-        "MaxPool",
-        kernel_shape=kernel_shape,
-        auto_pad=auto_pad,
-        ceil_mode=ceil_mode,
-        dilations=dilations,
-        pads=pads,
-        strides=strides,
-    )
-    return y.channels_last()
+    return x.channels_first().call("MaxPool", **geometry).channels_last()

@@ -10,6 +10,7 @@ from ....runtime.ir.registry import microsoft
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import F32
 from ...linalg.matmul import product_shape
+from ...quantized.quantize_linear import coded, grid
 from ...rules.decomposition import composed
 from ...rules.expression import Term
 
@@ -34,14 +35,8 @@ def _product(node: Inference) -> None:
     infer=_product,
     tolerance=CLOSE,
     examples=[
-        case(
-            "f32[2,3,5]",
-            "i8[5,4]",
-            np.array([0.1, 0.02, 0.3, 0.04], np.float32),
-            np.array([0, 1, -2, 3], np.int8),
-            "f32[4]",
-        ),
-        case("f32[3,5]", "u8[5,4]", np.float32(0.02), np.uint8(20)),
+        case("f32[2,3,5]", *coded("i8[5,4]", [0.1, 0.02, 0.3, 0.04], [0, 1, -2, 3]), "f32[4]"),
+        case("f32[3,5]", *coded("u8[5,4]", 0.02, 20)),
     ],
 )
 def dynamic_quantize_matmul(
@@ -100,19 +95,8 @@ def _gemm(node: Inference) -> None:
     infer=_gemm,
     tolerance=CLOSE,
     examples=[
-        case(
-            "u8[2,5]",
-            np.float32(0.1),
-            np.uint8(20),
-            "i8[5,4]",
-            np.float32(0.05),
-            np.int8(3),
-            "i32[4]",
-            np.float32(0.3),
-            np.uint8(100),
-            alpha=0.7,
-        ),
-        case("u8[5,2]", np.float32(0.1), np.uint8(20), "u8[4,5]", np.float32(0.05), np.uint8(3), transA=1, transB=1),
+        case(*coded("u8[2,5]", 0.1, 20), *coded("i8[5,4]", 0.05, 3), "i32[4]", *grid("u8", 0.3, 100), alpha=0.7),
+        case(*coded("u8[5,2]", 0.1, 20), *coded("u8[4,5]", 0.05, 3), transA=1, transB=1),
     ],
 )
 def qgemm(

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import numpy as np
+from typing import Any
 
 from ....runtime.base.units import counted
 from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Example, Op, Tolerance, case
 from ....runtime.ir.shape_inference import Inference
 from ....runtime.tensor.dtype import F32, F64
-from ...rules.decomposition import composed, evaluated
+from ...pool.pool import average_pool
+from ...quantized.quantize_linear import coded, grid
+from ...rules.decomposition import attributes_of, composed, evaluated
 from ...rules.expression import Term
 from ...rules.shape_rules import broadcast, same_as_input, shape_error
 from ...rules.sliding_window import window
 
 ONE_OFF = Tolerance(0, 1)
 """Sums in another order may round to the neighbour."""
-
-F = np.float32
 
 
 def dequantized(x: Term, scale: Term, zero: Term | None) -> Term:
@@ -42,8 +41,8 @@ def _pair(node: Inference) -> None:
 
 def _binary(name: str, function: Callable[..., Term]) -> Op:
     examples = [
-        case("u8[2,3,4]", F(0.1), np.uint8(20), "u8[3,1]", F(0.2), np.uint8(10), F(0.3), np.uint8(100)),
-        case("i8[4]", F(0.1), np.int8(2), "i8[3,4]", F(0.2), np.int8(-10), F(0.3), np.int8(7)),
+        case(*coded("u8[2,3,4]", 0.1, 20), *coded("u8[3,1]", 0.2, 10), *grid("u8", 0.3, 100)),
+        case(*coded("i8[4]", 0.1, 2), *coded("i8[3,4]", 0.2, -10), *grid("i8", 0.3, 7)),
     ]
 
     @composed(name, MICROSOFT, types="T=byte f32 T T f32 T f32 T", infer=_pair, examples=examples, tolerance=ONE_OFF)
@@ -94,8 +93,8 @@ qlinear_add = _binary("QLinearAdd", _sum)
 qlinear_mul = _binary("QLinearMul", _product)
 
 UNARY = [
-    case("u8[2,3,4]", F(0.1), np.uint8(20), F(0.05), np.uint8(10)),
-    case("i8[3,4]", F(0.2), np.int8(-3), F(0.01), np.int8(-100)),
+    case(*coded("u8[2,3,4]", 0.1, 20), *grid("u8", 0.05, 10)),
+    case(*coded("i8[3,4]", 0.2, -3), *grid("i8", 0.01, -100)),
 ]
 
 
@@ -129,9 +128,9 @@ def qlinear_leaky_relu(
     infer=same_as_input,
     tolerance=ONE_OFF,
     examples=[
-        case("u8[2,3,4]", F(0.1), np.uint8(20), F(0.004), np.uint8(0), opset=13),
-        case("i8[2,3,4]", F(0.1), np.int8(2), F(0.004), np.int8(-128), opset=13, axis=1),
-        case("u8[2,3,4]", F(0.1), np.uint8(20), F(0.004), np.uint8(0), opset=12, axis=1),
+        case(*coded("u8[2,3,4]", 0.1, 20), *grid("u8", 0.004, 0), opset=13),
+        case(*coded("i8[2,3,4]", 0.1, 2), *grid("i8", 0.004, -128), opset=13, axis=1),
+        case(*coded("u8[2,3,4]", 0.1, 20), *grid("u8", 0.004, 0), opset=12, axis=1),
     ],
 )
 def qlinear_softmax(
@@ -156,9 +155,7 @@ def _chosen(node: Inference) -> None:
     types="bool T=byte f32 T T f32 T f32 T",
     infer=_chosen,
     tolerance=ONE_OFF,
-    examples=[
-        case("bool[2,1,4]", "u8[2,3,4]", F(0.1), np.uint8(20), "u8[3,1]", F(0.2), np.uint8(10), F(0.15), np.uint8(50))
-    ],
+    examples=[case("bool[2,1,4]", *coded("u8[2,3,4]", 0.1, 20), *coded("u8[3,1]", 0.2, 10), *grid("u8", 0.15, 50))],
 )
 def qlinear_where(
     condition: Term,
@@ -197,7 +194,7 @@ def _concat(node: Inference) -> None:
     types="f32 byte byte+f32**",
     infer=_concat,
     tolerance=ONE_OFF,
-    examples=[case(F(0.3), np.uint8(40), "u8[2,3]", F(0.1), np.uint8(20), "u8[2,4]", F(0.2), np.uint8(10), axis=1)],
+    examples=[case(*grid("u8", 0.3, 40), *coded("u8[2,3]", 0.1, 20), *coded("u8[2,4]", 0.2, 10), axis=1)],
 )
 def qlinear_concat(y_scale: Term, y_zero: Term, *inputs: Term, axis: int) -> Term:
     """The real values one after another along an axis; inputs are tensor, scale and zero point in turn."""
@@ -229,8 +226,8 @@ def _global(node: Inference) -> None:
     infer=_global,
     tolerance=ONE_OFF,
     examples=[
-        case("u8[2,3,4,5]", F(0.1), np.uint8(20), F(0.05), np.uint8(10)),
-        case("u8[2,4,5,3]", F(0.1), np.uint8(20), F(0.05), np.uint8(10), channels_last=1),
+        case(*coded("u8[2,3,4,5]", 0.1, 20), *grid("u8", 0.05, 10)),
+        case(*coded("u8[2,4,5,3]", 0.1, 20), *grid("u8", 0.05, 10), channels_last=1),
     ],
 )
 def qlinear_global_average_pool(
@@ -268,21 +265,15 @@ def _average(node: Inference) -> None:
     tolerance=ONE_OFF,
     examples=[
         case(
-            "u8[2,3,6,5]",
-            F(0.1),
-            np.uint8(20),
-            F(0.05),
-            np.uint8(10),
+            *coded("u8[2,3,6,5]", 0.1, 20),
+            *grid("u8", 0.05, 10),
             kernel_shape=[3, 2],
             strides=[2, 1],
             pads=[1, 0, 1, 1],
         ),
         case(
-            "u8[2,6,5,3]",
-            F(0.1),
-            np.uint8(20),
-            F(0.05),
-            np.uint8(10),
+            *coded("u8[2,6,5,3]", 0.1, 20),
+            *grid("u8", 0.05, 10),
             kernel_shape=[3, 2],
             channels_last=1,
             count_include_pad=1,
@@ -290,6 +281,7 @@ def _average(node: Inference) -> None:
         ),
     ],
 )
+@attributes_of(average_pool, "dilations")
 def qlinear_average_pool(
     x: Term,
     x_scale: Term,
@@ -297,23 +289,10 @@ def qlinear_average_pool(
     y_scale: Term,
     y_zero: Term | None = None,
     *,
-    kernel_shape: list[int],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
     channels_last: int = 0,
-    count_include_pad: int = 0,
-    pads: list[int] | None = None,
-    strides: list[int] | None = None,
+    **geometry: Any,
 ) -> Term:
     """AveragePool of the real values."""
     wide = dequantized(x, x_scale, x_zero)
-    y = (wide.channels_first() if channels_last else wide).call(
-        "AveragePool",
-        kernel_shape=kernel_shape,
-        auto_pad=auto_pad,
-        ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad,
-        pads=pads,
-        strides=strides,
-    )
+    y = (wide.channels_first() if channels_last else wide).call("AveragePool", **geometry)
     return requantized(y.channels_last() if channels_last else y, y_scale, y_zero, x)
