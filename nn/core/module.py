@@ -419,6 +419,16 @@ class Module:
         return f"{type(self).__name__}(\n  " + "\n  ".join([*lines, *below]) + "\n)"
 
 
+class LayerVariants(Module):
+    """Base of layers that exist for several numbers of dims; a class states what distinguishes it from the others in
+    its first line, ``class Conv2d(_ConvNd, dims=2)``."""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__()
+        for name, value in settings.items():
+            setattr(cls, name, value)
+
+
 def _indented(text: str) -> str:
     return text.replace("\n", "\n  ")
 

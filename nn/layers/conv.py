@@ -11,7 +11,7 @@ from ...tensors.core.expression import shape_error
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import zeros
 from .. import init
-from ..core.module import Module
+from ..core.module import LayerVariants, Module
 from ..core.parameter import Parameter
 from ..functional.conv import MODES, convolve, convolve_transposed, fold, pad, unfold
 from ..functional.sizes import Size, per_dim
@@ -20,7 +20,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 PADDINGS = {"zeros": "constant", **{name: name for name in MODES if name != "constant"}}
 
 
-class _Conv(Module):
+class _Conv(LayerVariants):
     """What all convolutions have.
 
     Attributes:
@@ -115,7 +115,7 @@ class _ConvNd(_Conv):
         return found
 
 
-class Conv1d(_ConvNd):
+class Conv1d(_ConvNd, dims=1):
     """Convolution of [N, in_channels, L] or [in_channels, L].
 
     Attributes:
@@ -123,10 +123,8 @@ class Conv1d(_ConvNd):
         bias: [out_channels], or None.
     """
 
-    dims = 1
 
-
-class Conv2d(_ConvNd):
+class Conv2d(_ConvNd, dims=2):
     """Convolution of [N, in_channels, H, W] or [in_channels, H, W].
 
     Attributes:
@@ -134,18 +132,14 @@ class Conv2d(_ConvNd):
         bias: [out_channels], or None.
     """
 
-    dims = 2
 
-
-class Conv3d(_ConvNd):
+class Conv3d(_ConvNd, dims=3):
     """Convolution of [N, in_channels, D, H, W] or [in_channels, D, H, W].
 
     Attributes:
         weight: [out_channels, in_channels / groups, kernel, kernel, kernel].
         bias: [out_channels], or None.
     """
-
-    dims = 3
 
 
 class _ConvTransposeNd(_Conv):
@@ -184,7 +178,7 @@ class _ConvTransposeNd(_Conv):
         return tuple(found)
 
 
-class ConvTranspose1d(_ConvTransposeNd):
+class ConvTranspose1d(_ConvTransposeNd, dims=1):
     """Transposed convolution of [N, in_channels, L].
 
     Attributes:
@@ -192,10 +186,8 @@ class ConvTranspose1d(_ConvTransposeNd):
         bias: [out_channels], or None.
     """
 
-    dims = 1
 
-
-class ConvTranspose2d(_ConvTransposeNd):
+class ConvTranspose2d(_ConvTransposeNd, dims=2):
     """Transposed convolution of [N, in_channels, H, W].
 
     Attributes:
@@ -203,18 +195,14 @@ class ConvTranspose2d(_ConvTransposeNd):
         bias: [out_channels], or None.
     """
 
-    dims = 2
 
-
-class ConvTranspose3d(_ConvTransposeNd):
+class ConvTranspose3d(_ConvTransposeNd, dims=3):
     """Transposed convolution of [N, in_channels, D, H, W].
 
     Attributes:
         weight: [in_channels, out_channels / groups, kernel, kernel, kernel].
         bias: [out_channels], or None.
     """
-
-    dims = 3
 
 
 class Unfold(Module):

@@ -10,7 +10,7 @@ from ...tensors.core.grad_mode import no_grad
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.creation import ones, tensor, zeros
 from .. import init
-from ..core.module import Module
+from ..core.module import LayerVariants, Module
 from ..core.parameter import Parameter
 from ..functional import norm
 
@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Affine(Module):
+class _Affine(LayerVariants):
     """A layer whose results are multiplied with `weight` and to which `bias` is added, if it has them."""
 
     weight: Parameter | None
@@ -183,22 +183,16 @@ class _BatchNorm(_RunningNorm):
         return norm.batch_norm(input, *statistics, self.weight, self.bias, by_batch, momentum, self.eps)
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(_BatchNorm, ranks=(2, 3)):
     """Zero mean and unit variance of features of [N, C] or [N, C, L] over the batch, then `weight` and `bias` [C]."""
 
-    ranks = (2, 3)
 
-
-class BatchNorm2d(_BatchNorm):
+class BatchNorm2d(_BatchNorm, ranks=(4,)):
     """Zero mean and unit variance of channels of [N, C, H, W] over the batch, then `weight` and `bias` [C]."""
 
-    ranks = (4,)
 
-
-class BatchNorm3d(_BatchNorm):
+class BatchNorm3d(_BatchNorm, ranks=(5,)):
     """Zero mean and unit variance of channels of [N, C, D, H, W] over the batch, then `weight` and `bias` [C]."""
-
-    ranks = (5,)
 
 
 class _InstanceNorm(_RunningNorm):
@@ -222,22 +216,16 @@ class _InstanceNorm(_RunningNorm):
         return found.squeeze(0) if single else found
 
 
-class InstanceNorm1d(_InstanceNorm):
+class InstanceNorm1d(_InstanceNorm, ranks=(2, 3)):
     """Zero mean and unit variance of each channel of each sample of [N, C, L] or [C, L]."""
 
-    ranks = (2, 3)
 
-
-class InstanceNorm2d(_InstanceNorm):
+class InstanceNorm2d(_InstanceNorm, ranks=(3, 4)):
     """Zero mean and unit variance of each channel of each sample of [N, C, H, W] or [C, H, W]."""
 
-    ranks = (3, 4)
 
-
-class InstanceNorm3d(_InstanceNorm):
+class InstanceNorm3d(_InstanceNorm, ranks=(4, 5)):
     """Zero mean and unit variance of each channel of each sample of [N, C, D, H, W] or [C, D, H, W]."""
-
-    ranks = (4, 5)
 
 
 class LocalResponseNorm(Module):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tensors.core.tensor import Tensor
-from ..core.module import Module
+from ..core.module import LayerVariants
 from ..functional import pooling
 from ..functional.conv import pad
 from ..functional.sizes import Size, per_dim
@@ -26,7 +26,7 @@ def _own(size: Any, dims: int) -> Any:
     return size if size is None or isinstance(size, int) else per_dim(size, dims)
 
 
-class _MaxPool(Module):
+class _MaxPool(LayerVariants):
     dims = 0
 
     def __init__(
@@ -54,7 +54,7 @@ class _MaxPool(Module):
         return ", ".join([f"{name}={getattr(self, name)}" for name in names])
 
 
-class _AvgPool(Module):
+class _AvgPool(LayerVariants):
     dims = 0
 
     def __init__(
@@ -83,7 +83,7 @@ class _AvgPool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class _LPPool(Module):
+class _LPPool(LayerVariants):
     dims = 0
 
     def __init__(self, norm_type: float, kernel_size: Size, stride: Any = None, ceil_mode: bool = False) -> None:
@@ -104,7 +104,7 @@ class _LPPool(Module):
         return ", ".join([f"{name}={getattr(self, name)}" for name in names])
 
 
-class _Adaptive(Module):
+class _Adaptive(LayerVariants):
     dims = 0
     kind = ""
 
@@ -122,7 +122,7 @@ class _Adaptive(Module):
         return f"output_size={self.output_size}"
 
 
-class _MaxUnpool(Module):
+class _MaxUnpool(LayerVariants):
     dims = 0
 
     def __init__(self, kernel_size: Size, stride: Any = None, padding: Size = 0) -> None:
@@ -141,7 +141,7 @@ class _MaxUnpool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class _Pad(Module):
+class _Pad(LayerVariants):
     dims = 0
     mode = ""
 
@@ -170,211 +170,129 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPool, dims=1):
     """The largest element of each window of [N, C, L]."""
 
-    dims = 1
 
-
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPool, dims=2):
     """The largest element of each window of [N, C, H, W]."""
 
-    dims = 2
 
-
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPool, dims=3):
     """The largest element of each window of [N, C, D, H, W]."""
 
-    dims = 3
 
-
-class AvgPool1d(_AvgPool):
+class AvgPool1d(_AvgPool, dims=1):
     """The mean of each window of [N, C, L]."""
 
-    dims = 1
 
-
-class AvgPool2d(_AvgPool):
+class AvgPool2d(_AvgPool, dims=2):
     """The mean of each window of [N, C, H, W]."""
 
-    dims = 2
 
-
-class AvgPool3d(_AvgPool):
+class AvgPool3d(_AvgPool, dims=3):
     """The mean of each window of [N, C, D, H, W]."""
 
-    dims = 3
 
-
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPool, dims=1):
     """The p-norm of each window of [N, C, L]."""
 
-    dims = 1
 
-
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPool, dims=2):
     """The p-norm of each window of [N, C, H, W]."""
 
-    dims = 2
 
-
-class AdaptiveAvgPool1d(_Adaptive):
+class AdaptiveAvgPool1d(_Adaptive, dims=1, kind="avg"):
     """The means of as many windows of [N, C, L] as `output_size` says."""
 
-    dims = 1
-    kind = "avg"
 
-
-class AdaptiveAvgPool2d(_Adaptive):
+class AdaptiveAvgPool2d(_Adaptive, dims=2, kind="avg"):
     """The means of as many windows of [N, C, H, W] as `output_size` says."""
 
-    dims = 2
-    kind = "avg"
 
-
-class AdaptiveAvgPool3d(_Adaptive):
+class AdaptiveAvgPool3d(_Adaptive, dims=3, kind="avg"):
     """The means of as many windows of [N, C, D, H, W] as `output_size` says."""
 
-    dims = 3
-    kind = "avg"
 
-
-class AdaptiveMaxPool1d(_Adaptive):
+class AdaptiveMaxPool1d(_Adaptive, dims=1, kind="max"):
     """The largest elements of as many windows of [N, C, L] as `output_size` says."""
 
-    dims = 1
-    kind = "max"
 
-
-class AdaptiveMaxPool2d(_Adaptive):
+class AdaptiveMaxPool2d(_Adaptive, dims=2, kind="max"):
     """The largest elements of as many windows of [N, C, H, W] as `output_size` says."""
 
-    dims = 2
-    kind = "max"
 
-
-class AdaptiveMaxPool3d(_Adaptive):
+class AdaptiveMaxPool3d(_Adaptive, dims=3, kind="max"):
     """The largest elements of as many windows of [N, C, D, H, W] as `output_size` says."""
 
-    dims = 3
-    kind = "max"
 
-
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpool, dims=1):
     """The inverse of MaxPool1d, with zeros where elements were lost."""
 
-    dims = 1
 
-
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpool, dims=2):
     """The inverse of MaxPool2d, with zeros where elements were lost."""
 
-    dims = 2
 
-
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpool, dims=3):
     """The inverse of MaxPool3d, with zeros where elements were lost."""
 
-    dims = 3
 
-
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPad, dims=1):
     """A number beyond the edges of [N, C, L]."""
 
-    dims = 1
 
-
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPad, dims=2):
     """A number beyond the edges of [N, C, H, W]."""
 
-    dims = 2
 
-
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPad, dims=3):
     """A number beyond the edges of [N, C, D, H, W]."""
 
-    dims = 3
 
-
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_Pad, dims=1, mode="reflect"):
     """Mirrored elements beyond the edges of [N, C, L]."""
 
-    dims = 1
-    mode = "reflect"
 
-
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_Pad, dims=2, mode="reflect"):
     """Mirrored elements beyond the edges of [N, C, H, W]."""
 
-    dims = 2
-    mode = "reflect"
 
-
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_Pad, dims=3, mode="reflect"):
     """Mirrored elements beyond the edges of [N, C, D, H, W]."""
 
-    dims = 3
-    mode = "reflect"
 
-
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_Pad, dims=1, mode="replicate"):
     """The nearest element beyond the edges of [N, C, L]."""
 
-    dims = 1
-    mode = "replicate"
 
-
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_Pad, dims=2, mode="replicate"):
     """The nearest element beyond the edges of [N, C, H, W]."""
 
-    dims = 2
-    mode = "replicate"
 
-
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_Pad, dims=3, mode="replicate"):
     """The nearest element beyond the edges of [N, C, D, H, W]."""
 
-    dims = 3
-    mode = "replicate"
 
-
-class CircularPad1d(_Pad):
+class CircularPad1d(_Pad, dims=1, mode="circular"):
     """Elements of the other side beyond the edges of [N, C, L]."""
 
-    dims = 1
-    mode = "circular"
 
-
-class CircularPad2d(_Pad):
+class CircularPad2d(_Pad, dims=2, mode="circular"):
     """Elements of the other side beyond the edges of [N, C, H, W]."""
 
-    dims = 2
-    mode = "circular"
 
-
-class CircularPad3d(_Pad):
+class CircularPad3d(_Pad, dims=3, mode="circular"):
     """Elements of the other side beyond the edges of [N, C, D, H, W]."""
 
-    dims = 3
-    mode = "circular"
 
-
-class ZeroPad1d(_Pad):
+class ZeroPad1d(_Pad, dims=1, mode="constant"):
     """Zeros beyond the edges of [N, C, L]."""
 
-    dims = 1
-    mode = "constant"
 
-
-class ZeroPad2d(_Pad):
+class ZeroPad2d(_Pad, dims=2, mode="constant"):
     """Zeros beyond the edges of [N, C, H, W]."""
 
-    dims = 2
-    mode = "constant"
 
-
-class ZeroPad3d(_Pad):
+class ZeroPad3d(_Pad, dims=3, mode="constant"):
     """Zeros beyond the edges of [N, C, D, H, W]."""
-
-    dims = 3
-    mode = "constant"
