@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -461,42 +462,23 @@ def device(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def convert_options(values: dict[str, Any]) -> Options:
-    """All writing options as plain data; those that a command does not have keep their defaults."""
+    """All writing options as plain data, by the names of their fields; those that a command does not have keep their
+    defaults."""
     from ..write.conversion_options import Options
 
-    return Options(
-        to=values.get("to"),
-        source_format=values["source_format"],
-        read=read_options(values),
-        dtype=values.get("dtype"),
-        dtypes=tuple(filter(None, (values.get("dtypes") or "").split(","))),
-        tensor_types=tuple(pair(text, "RE=DTYPE") for text in values.get("tensor_type", ())),
-        select=selection(values),
-        shard_nbytes=None if values.get("shard_size") is None else limits.size(values["shard_size"]),
-        shard_tensors=values.get("shard_tensors"),
-        external_data=values.get("external_data", "auto"),
-        opset=values.get("opset"),
-        metadata=_metadata(values),
-        nan=values.get("nan", "error"),
-        allow_overflow=values.get("allow_overflow", False),
-        weights_only=values.get("weights_only", False),
-        names=values.get("names"),
-        keep_branches=values.get("keep_branches", False),
-        with_preprocessing=values.get("with_preprocessing", False),
-        tied=values.get("tied", "clone"),
-        verify=values["verify"],
-        keep_quantized=values.get("keep_quantized"),
-        lora=tuple(values.get("lora", ())),
-        attachments=not values.get("no_tokenizer", False),
-        tokenizer=values.get("tokenizer"),
-        chat_template=values.get("chat_template"),
-        force=values["force"],
-        resume=values["resume"],
-        max_memory=limits.size(values["max_memory"]),
-        threads=values["threads"],
-        revision=values["revision"],
-        offline=values["offline"],
-    )
+    named = {each.name: values[each.name] for each in dataclasses.fields(Options) if each.name in values}
+    made: dict[str, Any] = {
+        "read": read_options(values),
+        "dtypes": tuple(filter(None, (values.get("dtypes") or "").split(","))),
+        "tensor_types": tuple(pair(text, "RE=DTYPE") for text in values.get("tensor_type", ())),
+        "select": selection(values),
+        "shard_nbytes": None if values.get("shard_size") is None else limits.size(values["shard_size"]),
+        "metadata": _metadata(values),
+        "lora": tuple(values.get("lora", ())),
+        "attachments": not values.get("no_tokenizer", False),
+        "max_memory": limits.size(values["max_memory"]),
+    }
+    return Options(**{**named, **made})
 
 
 def selection(values: dict[str, Any]) -> Select:

@@ -150,7 +150,8 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     """
     from ..cli.suggest import refuse_order
     from ..quantize.plan import plan
-    from ..write.plan import refuse_graphs, target_format
+    from ..write.plan import target_format
+    from ..write.plan_checks import refuse_graphs
     from ..write.shard import refuse_inputs
 
     refuse_order(source, output, type_name, _types() if values["recipe"] is None and not _is_automatic(values) else ())

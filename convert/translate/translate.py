@@ -91,10 +91,10 @@ def graph_names(graph: Graph, format: Format) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TranslationOptions:
-    """How a model is translated.
+    """How a model is translated: those of the options of a conversion that translation reads.
 
     Attributes:
-        carried: whether the tokenizer goes along.
+        attachments: whether the tokenizer goes along.
         blocks: whether the nodes of a graph keep quantized weights as blocks where ONNX has operators for that.
         weights_only: whether weights go out under the names that they have where the output cannot say which model they
             are.
@@ -104,7 +104,7 @@ class TranslationOptions:
         with_preprocessing: whether graphs take bytes of pictures, which their nodes prepare.
     """
 
-    carried: bool = True
+    attachments: bool = True
     blocks: bool = True
     weights_only: bool = False
     names: str | None = None
@@ -127,7 +127,7 @@ def translated(
 
     Raises UnsupportedError for a model that the output cannot describe, unless `weights_only`.
     """
-    carried, weights_only = options.carried, options.weights_only
+    carried, weights_only = options.attachments, options.weights_only
     if graph.format == format.name == "gguf":
         return ()
     from ...models.preprocess.as_nodes import take_bytes

@@ -137,6 +137,11 @@ class Options:
     revision: str | None = None
     offline: bool = False
 
+    @property
+    def blocks(self) -> bool:
+        """Whether the nodes of a graph keep quantized weights as blocks where ONNX has operators for that."""
+        return self.dtype is None and not self.tensor_types
+
 
 def check_dtypes(options: Options) -> None:
     """UsageError for an unknown dtype, and for one that takes quantization, which converting alone does not do; nothing

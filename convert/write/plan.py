@@ -6,18 +6,16 @@ import dataclasses
 import hashlib
 import json
 import os
-import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...models.tokenizer.readers.locate import settings
 from ...runtime.base import __version__
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import UnsafeFileError, UnsupportedError, UsageError
+from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.base.limits import current
 from ...runtime.base.units import counted, human_size
-from ...runtime.contract.architecture import MODEL, Architecture
+from ...runtime.contract.architecture import MODEL
 from ...runtime.contract.format import FileLayout, Format, Piece, WriteOptions
 from ...runtime.ir.clone import copied_graph
 from ...runtime.ir.graph import Graph
@@ -26,31 +24,25 @@ from ...runtime.passes.weights.collect import weights_only
 from ...runtime.passes.weights.select import Select
 from ...runtime.passes.weights.tied import Tied
 from ...runtime.tensor.dtype import U8
-from ...runtime.tensor.element_packing import exact_nbytes
 from ...runtime.tensor.file import Source
-from ...runtime.tensor.storage import Held, Region, Storage
+from ...runtime.tensor.storage import Region, Storage
 from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.stdio import refuse_stream
 from ..mmproj.split import full_precision
 from ..open import detect_format, graph_files, model_files
 from ..open.companion import without_pickles
-from ..open.diffusion import single_file
-from ..open.diffusion.picture_lora import merge_files
 from ..open.mmproj_file import PREFIX, paired
-from ..open.model_directory import INDEX
-from ..open.module_files import is_module_file
-from ..open.open_model import ATTACHED_SUFFIXES, attachments, merged, open_model
+from ..open.open_model import attachments, merged, open_model
 from ..open.prequantized import note_stored_quantized
 from ..open.shard_set import whole_models
 from ..translate.translate import Rules, TranslationOptions, graph_names, name_file_type, translated
 from . import graph_variants
 from .conversion_options import Options, check_dtypes
 from .merged_adapters import merge_adapters
+from .model_folder import CONFIG, beside_parts, configs, laid_out, merge_whole, stem_of
+from .plan_checks import check_holdable, check_loose, refuse_part
 
-CONFIG, TEMPLATE = "config.json", "chat_template.jinja"
-DIFFUSERS_STEM = "diffusion_pytorch_model"
-FOLDERS = ("safetensors", "pytorch")
-"""Formats in which models that are made of several are written."""
+TEMPLATE = "chat_template.jinja"
 COPIES = 6
 """Chunks that one thread may hold at once: the source, the widened values, the audit's masks and the result."""
 
@@ -216,23 +208,15 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
     detect_format.refuse_unwritten(graph)
     format = target_format(os.fspath(output), options)
     folder, stem, beside = output_location(output, format)
-    if beside and format.name in FOLDERS:
-        graph = single_file.split(graph)
-    elif model_files.MODEL_INDEX in graph.attachments:
-        graph = single_file.joined(graph) or graph
+    graph = laid_out(graph, format, output, beside)
     whole = model_files.whole_of(graph)
-    if whole is None or not beside or format.name not in FOLDERS:
-        refuse_graphs(graph, format, output)
     if not format.graphs:
         if options.with_preprocessing:
             why = f"{format.name} files hold weights, and --with-preprocessing is about nodes"
             raise UsageError("E-OPTION", output, why, hint="Write ONNX with it")
         weights_only(graph)
-    inner = options
-    if whole is not None and options.lora:
-        merge_files(graph, options.lora, offline=options.offline)
-        inner = dataclasses.replace(options, lora=())
-    _refuse_part(graph, inner)
+    inner = merge_whole(graph, whole, options)
+    refuse_part(graph, inner)
     if format.graphs and not graph.nodes:
         options.select.run(graph)
         inner = dataclasses.replace(inner, select=Select())
@@ -267,23 +251,23 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         for variant in variants:
             for name, source in sources.items():
                 called = f"{name}{variant.suffix}" if graph.parts else None
-                called = called if whole is None else f"{name}/{_stem_of(source, stem)}"
+                called = called if whole is None else f"{name}/{stem_of(source, stem)}"
                 part, own = _part(_copied(source), name, called, format, beside, inner, dtype, variant)
                 made[variant].append(part)
                 casts.audits += own.audits
         parts = tuple(part for each in made.values() for part in each)
         files = [file for part in parts for file in part.files]
-        attached, told = graph.attachments if whole is None else _beside(graph, whole), graph.notes
+        attached, told = graph.attachments if whole is None else beside_parts(graph, whole), graph.notes
         _join(graph, {part.files[0].name.removesuffix(format.suffixes[0]): part for part in parts})
         if whole is not None:
             graph.notes = list(dict.fromkeys([*told, *graph.notes]))
             if any(len(part.files) > 1 for part in parts):
                 why = "each of the models in the folder is one file, and shards are several"
                 raise UsageError("E-OPTION", output, why, hint="Leave out the options of shards")
-            graph.attachments = {**attached, **_configs(dict(zip(sources, parts, strict=True)))}
+            graph.attachments = {**attached, **configs(dict(zip(sources, [part.graph for part in parts], strict=True)))}
         graph_variants.add_settings(graph, made)
     loose = sorted(without_pickles(graph).items()) if beside else []
-    _check_loose([name for name, _ in loose], {file.name.lower() for file in files}, folder)
+    check_loose([name for name, _ in loose], {file.name.lower() for file in files}, folder)
     files += [_attachment_file(name, storage) for name, storage in loose]
     return Plan(
         list(inputs),
@@ -299,11 +283,6 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         fingerprint(graph, files, options),
         parts,
     )
-
-
-def _stem_of(part: Graph, stem: str) -> str:
-    """What the file of a part of a folder is called: diffusers has a name of its own for its models."""
-    return DIFFUSERS_STEM if model_files.CLASS in settings(part, CONFIG) else stem
 
 
 def _part(
@@ -345,7 +324,7 @@ def _part(
         graph.metadata.pop(key, None)
         if value is not None:
             graph.metadata[key] = value
-    _check_holdable(graph, format)
+    check_holdable(graph, format)
     writing = WriteOptions(
         f"{graph_files.stem(name, graph)}{variant.suffix}" if stem is None else stem,
         options.shard_nbytes,
@@ -403,19 +382,6 @@ def _join(graph: Graph, parts: dict[str, Part]) -> None:
     graph.attachments, graph.metadata, graph.arch = first.attachments, first.metadata, first.arch
 
 
-def _beside(graph: Graph, whole: Architecture) -> dict[str, Storage]:
-    """The files next to the parts of a model, and those that its copy has as well."""
-    own = {} if whole.folder_files is None else whole.folder_files(graph)
-    made = {name: Held(json.dumps(value, indent=1).encode()) for name, value in own.items()}
-    return {**made, **graph.attachments}
-
-
-def _configs(parts: dict[str, Part]) -> dict[str, Storage]:
-    """The config.json of each model that has one, in the folder of its weights."""
-    held = {name: part.graph.attachments for name, part in parts.items()}
-    return {f"{name}/{CONFIG}": attached[CONFIG] for name, attached in held.items() if CONFIG in attached}
-
-
 def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, name: str = MODEL) -> Rules:
     """Give a graph the files next to it, the adapters and its names in the output; rules for dtypes that the output
     needs.
@@ -427,66 +393,11 @@ def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, 
     _attach(graph, options)
     merge_adapters(graph, options.lora, offline=options.offline)
     config = graph.attachments.get(CONFIG)
-    blocks = options.dtype is None and not options.tensor_types
-    how = TranslationOptions(
-        options.attachments,
-        blocks,
-        options.weights_only,
-        options.names,
-        options.keep_branches,
-        options.with_preprocessing,
-    )
-    rules = translated(graph, format, beside, how, name)
+    how = {each.name: getattr(options, each.name) for each in dataclasses.fields(TranslationOptions)}
+    rules = translated(graph, format, beside, TranslationOptions(**how), name)
     if not options.attachments and graph.attachments.get(CONFIG) is config:
         graph.attachments.clear()
     return rules
-
-
-def _check_loose(names: Sequence[str], written: set[str], folder: Path) -> None:
-    """Check the names of attached files, which come from a file: plain text files in the folder itself, neither models
-    nor indices nor files that are written already, and files of sentence-transformers' modules."""
-    for name in names:
-        text = (
-            is_module_file(name)
-            or model_files.is_component_file(name)
-            or (
-                name.lower().endswith(ATTACHED_SUFFIXES)
-                and not name.lower().endswith(INDEX)
-                and not set(name) & set("/\\\0")
-            )
-        )
-        if not text or name.lower() in written:
-            reason = "the name of a file to be written" if text else "not text that belongs to a model"
-            why = f"the model carries a file {name!r}, which is {reason}"
-            raise UnsafeFileError("E-OUT-NAME", folder, why, hint="Use --no-tokenizer to leave such files out")
-
-
-def _refuse_part(graph: Graph, options: Options) -> None:
-    """Weights that nodes use are neither left out, renamed nor shared without the nodes."""
-    chosen: dict[str, object] = {"--tied dedupe": options.tied == "dedupe", "--lora": options.lora}
-    chosen |= {"--include, --exclude, --rename or --map": options.select != Select()}
-    given = [name for name, value in chosen.items() if value]
-    if (graph.nodes or graph.parts) and given:
-        why = f"{given[0]} changes weights alone, and the nodes of the graph would not fit them any more"
-        raise UsageError("E-OPTION-NODES", None, why, hint="candle-convert graph rename changes the names of a graph")
-
-
-def refuse_graphs(graph: Graph, format: Format, output: Path) -> None:
-    """UsageError for a model of several graphs where the output has weights alone, and for one made of several
-    models."""
-    if model_files.whole_of(graph) is not None:
-        why = f"the model is {counted(len(graph.parts), 'model')}, each with files of its own: {', '.join(graph.parts)}"
-        hint = "convert writes all into a directory: DIR --to safetensors; or name one of the models"
-        raise UsageError("E-OUT-GRAPHS", output, why, hint=hint)
-    if graph.parts and not format.graphs:
-        first = next(iter(graph.parts.values()))
-        raise UsageError(
-            "E-OUT-GRAPHS",
-            output,
-            f"{format.name} files hold weights, and the model is {counted(len(graph.parts), 'graph')}: "
-            f"{', '.join(graph.parts)}",
-            hint=f"Convert the checkpoint that it was exported from, or one of its files, such as {first.files[0]}",
-        )
 
 
 def target_format(output: str, options: Options) -> Format:
@@ -530,47 +441,6 @@ def _existing(path: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
-
-
-def _check_holdable(graph: Graph, format: Format) -> None:
-    wrong = {name: tensor.dtype.name for name, tensor in graph.weights.items() if tensor.dtype not in format.dtypes}
-    if wrong:
-        shown = ", ".join(f"{name} ({dtype})" for name, dtype in list(wrong.items())[:5])
-        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        quantized = any(graph.weights[name].dtype.kind == "block" for name in wrong)
-        hint = "Cast them with --dtype or --tensor-type 'RE=TYPE', or leave them out with --exclude"
-        if quantized:
-            source = shlex.quote(graph.files[0]) if graph.files else "IN"
-            hint = f"Use candle-convert dequantize {source} OUT{format.suffixes[0]}, or --dtype f16"
-        why = f"{format.name} cannot hold {len(wrong)} of {counted(len(graph), 'tensor')}: {shown}{more}"
-        raise UnsupportedError("E-OUT-DTYPE", None, why, hint=hint)
-    parts = [name for name, tensor in graph.weights.items() if exact_nbytes(tensor.dtype, tensor.shape) is None]
-    if parts and not format.ragged:
-        raise UnsupportedError(
-            "E-OUT-DTYPE",
-            None,
-            f"{format.name} cannot hold {counted(len(parts), 'tensor')} whose last byte is not full, such as "
-            f"{parts[0]}",
-            hint="Cast them with --tensor-type 'RE=TYPE', or leave them out with --exclude",
-        )
-    deep = [
-        name
-        for name, tensor in graph.weights.items()
-        if format.max_dims is not None and len(tensor.shape) > format.max_dims
-    ]
-    if deep:
-        raise UnsupportedError(
-            "E-OUT-DIMS",
-            None,
-            f"{format.name} holds at most {format.max_dims} dimensions; "
-            f"{counted(len(deep), 'tensor', verb='has')} more, such as "
-            f"{deep[0]}",
-            hint="Leave them out with --exclude",
-        )
-    if format.graphs and not graph.nodes and not graph.outputs:
-        why = f"the model is weights without a graph, {format.name} is a graph of nodes"
-        hint = "Export the model itself to ONNX, or write its weights to safetensors, gguf or npz"
-        raise UnsupportedError("E-OUT-NODES", None, why, hint=hint)
 
 
 def _attachment_file(name: str, storage: Storage) -> FileLayout:
