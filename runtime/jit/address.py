@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from .numba_lazy import intrinsic, types
+from .numba_lazy import emitted, intrinsic, types
 from .range_kernel import inner
 
 
@@ -27,10 +27,10 @@ i64, i32, i16, i8 = map(_pointer_to, ("int64", "int32", "int16", "int8"))
 u64, u32, u16, u8 = map(_pointer_to, ("uint64", "uint32", "uint16", "uint8"))
 
 
-@intrinsic
-def number(typing: Any, word: Any) -> Any:
+@emitted(lambda: types.float64(types.int64))
+def number(build: Any, word: Any) -> Any:
     """A floating-point argument, stored in a word as the bits of a double."""
-    return types.float64(types.int64), lambda context, builder, sig, args: builder.bitcast(args[0], ir.DoubleType())
+    return build.bitcast(word, ir.DoubleType())
 
 
 @inner

@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from .numba_lazy import cgutils, intrinsic, types
+from .numba_lazy import cgutils, emitted, types
 from .range_kernel import inner
 
 WORD = ir.IntType(64)
@@ -17,68 +17,41 @@ SPIN_LIMIT = 2000
 """Iterations of a spin loop before the thread yields its core."""
 
 
-@intrinsic
-def atomic_add(typing: Any, address: Any, value: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", builder.inttoptr(args[0], WORD.as_pointer()), args[1], "seq_cst")
-
-    return types.int64(types.int64, types.int64), lower
+@emitted(lambda: types.int64(types.int64, types.int64))
+def atomic_add(build: Any, address: Any, value: Any) -> Any:
+    return build.atomic_rmw("add", build.inttoptr(address, WORD.as_pointer()), value, "seq_cst")
 
 
-@intrinsic
-def atomic_load(typing: Any, address: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load_atomic(builder.inttoptr(args[0], WORD.as_pointer()), "seq_cst", 8)
-
-    return types.int64(types.int64), lower
+@emitted(lambda: types.int64(types.int64))
+def atomic_load(build: Any, address: Any) -> Any:
+    return build.load_atomic(build.inttoptr(address, WORD.as_pointer()), "seq_cst", 8)
 
 
-@intrinsic
-def atomic_store(typing: Any, address: Any, value: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store_atomic(args[1], builder.inttoptr(args[0], WORD.as_pointer()), "seq_cst", 8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), lower
+@emitted(lambda: types.void(types.int64, types.int64))
+def atomic_store(build: Any, address: Any, value: Any) -> Any:
+    build.store_atomic(value, build.inttoptr(address, WORD.as_pointer()), "seq_cst", 8)
 
 
-@intrinsic
-def swapped(typing: Any, address: Any, expected: Any, value: Any) -> Any:
+@emitted(lambda: types.boolean(types.int64, types.int64, types.int64))
+def swapped(build: Any, address: Any, expected: Any, value: Any) -> Any:
     """Put `value` in place of `expected`; whether it was there."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pair = builder.cmpxchg(builder.inttoptr(args[0], WORD.as_pointer()), args[1], args[2], "seq_cst", "seq_cst")
-        return builder.extract_value(pair, 1)
-
-    return types.boolean(types.int64, types.int64, types.int64), lower
+    pair = build.cmpxchg(build.inttoptr(address, WORD.as_pointer()), expected, value, "seq_cst", "seq_cst")
+    return build.extract_value(pair, 1)
 
 
-@intrinsic
-def _pause(typing: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if builder.module.triple.startswith("x86_64"):
-            builder.call(
-                cgutils.get_or_insert_function(
-                    builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause"
-                ),
-                [],
-            )
-        return context.get_dummy_value()
-
-    return types.void(), lower
+@emitted(lambda: types.void())
+def _pause(build: Any) -> Any:
+    if build.module.triple.startswith("x86_64"):
+        build.call(
+            cgutils.get_or_insert_function(build.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause"), []
+        )
 
 
-@intrinsic
-def call_system(typing: Any, function: Any, first: Any, second: Any) -> Any:
+@emitted(lambda: types.void(types.int64, types.int64, types.int64))
+def call_system(build: Any, function: Any, first: Any, second: Any) -> Any:
     """Call a function of the system by address with an int and an address; one that takes none leaves them alone."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.IntType(32), [ir.IntType(32), WORD])
-        build = builder
-        build.call(build.inttoptr(args[0], kind.as_pointer()), [build.trunc(args[1], ir.IntType(32)), args[2]])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), lower
+    kind = ir.FunctionType(ir.IntType(32), [ir.IntType(32), WORD])
+    build.call(build.inttoptr(function, kind.as_pointer()), [build.trunc(first, ir.IntType(32)), second])
 
 
 def system_address(name: str) -> int:

@@ -84,6 +84,23 @@ def intrinsic(typed: Callable[..., Any]) -> Any:
     return Intrinsic(typed)
 
 
+def emitted(signature: Callable[[], Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator of an `Intrinsic` whose argument types are fixed: the function emits its instructions with an IR
+    builder, from the values of the arguments. It returns the result, or None for an intrinsic that is void."""
+
+    def made(emit: Callable[..., Any]) -> Any:
+        def typed(typing: Any, *arguments: Any) -> Any:
+            def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+                result = emit(builder, *args)
+                return context.get_dummy_value() if result is None else result
+
+            return signature(), lower
+
+        return Intrinsic(functools.update_wrapper(typed, emit))
+
+    return made
+
+
 def intrinsic_of_literals(typed: Callable[..., Any]) -> Any:
     """Decorator that makes an `Intrinsic` with literal argument types."""
     return Intrinsic(typed, literal=True)

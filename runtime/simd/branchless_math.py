@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from ..jit.numba_lazy import cgutils, intrinsic, types
+from ..jit.numba_lazy import cgutils, emitted, intrinsic, types
 from ..jit.range_kernel import inlined
 from .vector import bits, from_bits, select
 
@@ -147,16 +147,12 @@ def log1p(x: Any) -> Any:
     return x if d == f32(0) else (y if u < f32(np.inf) else u)
 
 
-@intrinsic
-def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+@emitted(lambda: types.float32(types.float32, types.float32, types.float32))
+def fma(build: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c of float32, rounded once."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        single = ir.FloatType()
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(single, [single] * 3), "llvm.fma.f32")
-        return builder.call(function, args)
-
-    return types.float32(types.float32, types.float32, types.float32), lower
+    single = ir.FloatType()
+    function = cgutils.get_or_insert_function(build.module, ir.FunctionType(single, [single] * 3), "llvm.fma.f32")
+    return build.call(function, [a, b, c])
 
 
 @inlined

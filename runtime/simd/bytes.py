@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 
 from ..jit.isa import features
-from ..jit.numba_lazy import cgutils, intrinsic, types
+from ..jit.numba_lazy import cgutils, emitted, intrinsic, types
 from .vector import LANES, kinds
 
 _BYTES, _WORDS, _BITS = (ir.VectorType(ir.IntType(bits), LANES) for bits in (8, 32, 1))
@@ -53,24 +53,16 @@ def _masked(builder: Any, address: Any, lanes: Any) -> Any:
     )
 
 
-@intrinsic
-def load_u8(typing: Any, address: Any, lanes: Any) -> Any:
+@emitted(lambda: kinds.I32(types.int64, types.int64))
+def load_u8(build: Any, address: Any, lanes: Any) -> Any:
     """Load the u8 lanes whose bits are set in the low 16 of `lanes`; others are zero and not read."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.zext(_some(builder, *args), _WORDS)
-
-    return kinds.I32(types.int64, types.int64), lower
+    return build.zext(_some(build, address, lanes), _WORDS)
 
 
-@intrinsic
-def load_i8(typing: Any, address: Any, lanes: Any) -> Any:
+@emitted(lambda: kinds.I32(types.int64, types.int64))
+def load_i8(build: Any, address: Any, lanes: Any) -> Any:
     """Like `load_u8` for i8."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.sext(_some(builder, *args), _WORDS)
-
-    return kinds.I32(types.int64, types.int64), lower
+    return build.sext(_some(build, address, lanes), _WORDS)
 
 
 @intrinsic
@@ -98,78 +90,55 @@ def _stored(builder: Any, narrow: Any, place: Any, lanes: Any) -> None:
     builder.call(function, [narrow, place, _ALIGN, _mask(builder, lanes)])
 
 
-@intrinsic
-def load_i32(typing: Any, address: Any) -> Any:
+@emitted(lambda: kinds.I32(types.int64))
+def load_i32(build: Any, address: Any) -> Any:
     """Sixteen i32."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.load(builder.inttoptr(args[0], _WORDS.as_pointer()))
-        value.align = 4
-        return value
-
-    return kinds.I32(types.int64), lower
+    value = build.load(build.inttoptr(address, _WORDS.as_pointer()))
+    value.align = 4
+    return value
 
 
-@intrinsic
-def store_i32(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
+@emitted(lambda: types.void(types.int64, kinds.I32, types.int64))
+def store_i32(build: Any, address: Any, vector: Any, lanes: Any) -> Any:
     """Write the lanes of i32 whose bits are set in the low 16 of `lanes`."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [_WORDS, _WORDS.as_pointer(), ir.IntType(32), _BITS])
-        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.store.v{LANES}i32.p0")
-        builder.call(
-            function, [args[1], builder.inttoptr(args[0], _WORDS.as_pointer()), _ALIGN, _mask(builder, args[2])]
-        )
-        return context.get_dummy_value()
-
-    return types.void(types.int64, kinds.I32, types.int64), lower
+    kind = ir.FunctionType(ir.VoidType(), [_WORDS, _WORDS.as_pointer(), ir.IntType(32), _BITS])
+    function = cgutils.get_or_insert_function(build.module, kind, f"llvm.masked.store.v{LANES}i32.p0")
+    build.call(function, [vector, build.inttoptr(address, _WORDS.as_pointer()), _ALIGN, _mask(build, lanes)])
 
 
-@intrinsic
-def lookup_bytes(typing: Any, table: Any, source: Any, target: Any, count: Any) -> Any:
+@emitted(lambda: types.void(*[types.int64] * 4))
+def lookup_bytes(build: Any, table: Any, source: Any, target: Any, count: Any) -> Any:
     """Up to sixty-four bytes by a table of 256."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        table, source, target, count = args
-        many, word, flags = ir.VectorType(ir.IntType(8), 64), ir.IntType(64), ir.VectorType(ir.IntType(1), 64)
-        at = lambda address: builder.inttoptr(address, many.as_pointer())  # noqa: E731
-        bits = builder.lshr(ir.Constant(word, -1), builder.sub(ir.Constant(word, 64), count))
-        chosen, zeros = builder.bitcast(bits, flags), ir.Constant(many, [0] * 64)
-        load = ir.FunctionType(many, [many.as_pointer(), ir.IntType(32), flags, many])
-        load = cgutils.get_or_insert_function(builder.module, load, "llvm.masked.load.v64i8.p0")
-        codes = builder.call(load, [at(source), _ALIGN, chosen, zeros])
-        parts = [builder.load(at(builder.add(table, ir.Constant(word, 64 * part))), align=1) for part in range(4)]
-        kind = ir.FunctionType(many, [many] * 3)
-        permute = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpermi2var.qi.512")
-        low, high = (builder.call(permute, [parts[2 * half], codes, parts[2 * half + 1]]) for half in range(2))
-        found = builder.select(builder.icmp_signed("<", codes, zeros), high, low)
-        store = ir.FunctionType(ir.VoidType(), [many, many.as_pointer(), ir.IntType(32), flags])
-        store = cgutils.get_or_insert_function(builder.module, store, "llvm.masked.store.v64i8.p0")
-        builder.call(store, [found, at(target), _ALIGN, chosen])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 4), lower
+    many, word, flags = ir.VectorType(ir.IntType(8), 64), ir.IntType(64), ir.VectorType(ir.IntType(1), 64)
+    at = lambda address: build.inttoptr(address, many.as_pointer())  # noqa: E731
+    bits = build.lshr(ir.Constant(word, -1), build.sub(ir.Constant(word, 64), count))
+    chosen, zeros = build.bitcast(bits, flags), ir.Constant(many, [0] * 64)
+    load = ir.FunctionType(many, [many.as_pointer(), ir.IntType(32), flags, many])
+    load = cgutils.get_or_insert_function(build.module, load, "llvm.masked.load.v64i8.p0")
+    codes = build.call(load, [at(source), _ALIGN, chosen, zeros])
+    parts = [build.load(at(build.add(table, ir.Constant(word, 64 * part))), align=1) for part in range(4)]
+    kind = ir.FunctionType(many, [many] * 3)
+    permute = cgutils.get_or_insert_function(build.module, kind, "llvm.x86.avx512.vpermi2var.qi.512")
+    low, high = (build.call(permute, [parts[2 * half], codes, parts[2 * half + 1]]) for half in range(2))
+    found = build.select(build.icmp_signed("<", codes, zeros), high, low)
+    store = ir.FunctionType(ir.VoidType(), [many, many.as_pointer(), ir.IntType(32), flags])
+    store = cgutils.get_or_insert_function(build.module, store, "llvm.masked.store.v64i8.p0")
+    build.call(store, [found, at(target), _ALIGN, chosen])
 
 
-@intrinsic
-def copy_bytes(typing: Any, source: Any, target: Any, count: Any) -> Any:
+@emitted(lambda: types.void(*[types.int64] * 3))
+def copy_bytes(build: Any, source: Any, target: Any, count: Any) -> Any:
     """Copy some bytes, up to sixty-four at a time; `count` is positive."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        source, target, count = args
-        many, flags, word = ir.VectorType(ir.IntType(8), 64), ir.VectorType(ir.IntType(1), 64), ir.IntType(64)
-        load = ir.FunctionType(many, [many.as_pointer(), ir.IntType(32), flags, many])
-        load = cgutils.get_or_insert_function(builder.module, load, "llvm.masked.load.v64i8.p0")
-        store = ir.FunctionType(ir.VoidType(), [many, many.as_pointer(), ir.IntType(32), flags])
-        store = cgutils.get_or_insert_function(builder.module, store, "llvm.masked.store.v64i8.p0")
-        step, zeros = ir.Constant(word, 64), ir.Constant(many, [0] * 64)
-        with cgutils.for_range_slice(builder, ir.Constant(word, 0), count, step, inc=True) as (index, _):
-            left = builder.sub(count, index)
-            whole = builder.icmp_signed(">", left, step)
-            gone = builder.select(whole, ir.Constant(word, 0), builder.sub(step, left))
-            chosen = builder.bitcast(builder.lshr(ir.Constant(word, -1), gone), flags)
-            at = [builder.inttoptr(builder.add(base, index), many.as_pointer()) for base in (source, target)]
-            builder.call(store, [builder.call(load, [at[0], _ALIGN, chosen, zeros]), at[1], _ALIGN, chosen])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 3), lower
+    many, flags, word = ir.VectorType(ir.IntType(8), 64), ir.VectorType(ir.IntType(1), 64), ir.IntType(64)
+    load = ir.FunctionType(many, [many.as_pointer(), ir.IntType(32), flags, many])
+    load = cgutils.get_or_insert_function(build.module, load, "llvm.masked.load.v64i8.p0")
+    store = ir.FunctionType(ir.VoidType(), [many, many.as_pointer(), ir.IntType(32), flags])
+    store = cgutils.get_or_insert_function(build.module, store, "llvm.masked.store.v64i8.p0")
+    step, zeros = ir.Constant(word, 64), ir.Constant(many, [0] * 64)
+    with cgutils.for_range_slice(build, ir.Constant(word, 0), count, step, inc=True) as (index, _):
+        left = build.sub(count, index)
+        whole = build.icmp_signed(">", left, step)
+        gone = build.select(whole, ir.Constant(word, 0), build.sub(step, left))
+        chosen = build.bitcast(build.lshr(ir.Constant(word, -1), gone), flags)
+        at = [build.inttoptr(build.add(base, index), many.as_pointer()) for base in (source, target)]
+        build.call(store, [build.call(load, [at[0], _ALIGN, chosen, zeros]), at[1], _ALIGN, chosen])

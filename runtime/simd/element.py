@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from ..base.dataclass import dataclass
 from ..jit import address
-from ..jit.numba_lazy import intrinsic, types
+from ..jit.numba_lazy import emitted, types
 from ..jit.range_kernel import inlined
 from . import branchless_math
 from .vector import bits, from_bits
@@ -18,24 +18,16 @@ from .vector import bits, from_bits
 F32, I16, I32 = ir.FloatType(), ir.IntType(16), ir.IntType(32)
 
 
-@intrinsic
-def f16_to_f32(typing: Any, word: Any) -> Any:
+@emitted(lambda: types.float32(types.uint16))
+def f16_to_f32(build: Any, word: Any) -> Any:
     """An f16 bit pattern (u16) as f32."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), F32)
-
-    return types.float32(types.uint16), lower
+    return build.fpext(build.bitcast(word, ir.HalfType()), F32)
 
 
-@intrinsic
-def f32_to_f16(typing: Any, value: Any) -> Any:
+@emitted(lambda: types.uint16(types.float32))
+def f32_to_f16(build: Any, value: Any) -> Any:
     """An f32 rounded to f16 (ties to even), as u16."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), I16)
-
-    return types.uint16(types.float32), lower
+    return build.bitcast(build.fptrunc(value, ir.HalfType()), I16)
 
 
 @inlined

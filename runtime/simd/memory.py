@@ -12,7 +12,7 @@ from llvmlite import ir
 from ..jit.address import f32 as single
 from ..jit.address import u16
 from ..jit.isa import features
-from ..jit.numba_lazy import cgutils, intrinsic, types
+from ..jit.numba_lazy import cgutils, emitted, intrinsic, types
 from ..jit.range_kernel import inlined, inner
 from .vector import LANES, bits, from_bits, kinds, select, to_int
 
@@ -51,43 +51,32 @@ def _stored(builder: Any, address: Any, value: Any) -> None:
     builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=1)
 
 
-@intrinsic
-def load_f32(typing: Any, address: Any) -> Any:
+@emitted(lambda: kinds.F32(types.int64))
+def load_f32(build: Any, address: Any) -> Any:
     """Sixteen f32."""
-    return kinds.F32(types.int64), lambda context, builder, sig, args: _loaded(builder, args[0], _FLOATS)
+    return _loaded(build, address, _FLOATS)
 
 
-@intrinsic
-def load_even(typing: Any, address: Any) -> Any:
+@emitted(lambda: kinds.F32(types.int64))
+def load_even(build: Any, address: Any) -> Any:
     """Elements 0, 2, ... 30 of 31 f32."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        ahead = builder.add(args[0], ir.Constant(ir.IntType(64), 4 * (LANES - 1)))
-        low, high = _loaded(builder, args[0], _FLOATS), _loaded(builder, ahead, _FLOATS)
-        places = [2 * lane if 2 * lane < LANES else 2 * lane + 1 for lane in range(LANES)]
-        return builder.shuffle_vector(low, high, ir.Constant(_WORDS, places))
-
-    return kinds.F32(types.int64), lower
+    ahead = build.add(address, ir.Constant(ir.IntType(64), 4 * (LANES - 1)))
+    low, high = _loaded(build, address, _FLOATS), _loaded(build, ahead, _FLOATS)
+    places = [2 * lane if 2 * lane < LANES else 2 * lane + 1 for lane in range(LANES)]
+    return build.shuffle_vector(low, high, ir.Constant(_WORDS, places))
 
 
 def _mask(builder: Any, lanes: Any) -> Any:
     return builder.bitcast(builder.trunc(lanes, ir.IntType(LANES)), ir.VectorType(ir.IntType(1), LANES))
 
 
-@intrinsic
-def load_masked(typing: Any, address: Any, lanes: Any) -> Any:
+@emitted(lambda: kinds.F32(types.int64, types.int64))
+def load_masked(build: Any, address: Any, lanes: Any) -> Any:
     """Load the f32 lanes whose bits are set in the low 16 of `lanes`; others are zero and not read."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place, align = builder.inttoptr(args[0], _FLOATS.as_pointer()), ir.Constant(ir.IntType(32), 1)
-        return _function(
-            builder,
-            "llvm.masked.load.v16f32.p0",
-            _FLOATS,
-            [place, align, _mask(builder, args[1]), _constant(_FLOATS, 0.0)],
-        )
-
-    return kinds.F32(types.int64, types.int64), lower
+    place, align = build.inttoptr(address, _FLOATS.as_pointer()), ir.Constant(ir.IntType(32), 1)
+    return _function(
+        build, "llvm.masked.load.v16f32.p0", _FLOATS, [place, align, _mask(build, lanes), _constant(_FLOATS, 0.0)]
+    )
 
 
 def _store_some(builder: Any, address: Any, value: Any, mask: Any) -> None:
@@ -115,19 +104,13 @@ def _store_pieces(builder: Any, address: Any, value: Any, mask: Any) -> None:
                         _store_some(builder, to, piece, some)
 
 
-@intrinsic
-def store_masked(typing: Any, address: Any, vector: Any, lanes: Any) -> Any:
+@emitted(lambda: types.void(types.int64, kinds.F32, types.int64))
+def store_masked(build: Any, address: Any, value: Any, lanes: Any) -> Any:
     """Write the lanes whose bits are set in the low 16 of `lanes`."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        address, value, lanes = args
-        if SLOW_MASKS:
-            _store_pieces(builder, address, value, builder.trunc(lanes, ir.IntType(LANES)))
-        else:
-            _store_some(builder, address, value, _mask(builder, lanes))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, kinds.F32, types.int64), lower
+    if SLOW_MASKS:
+        _store_pieces(build, address, value, build.trunc(lanes, ir.IntType(LANES)))
+    else:
+        _store_some(build, address, value, _mask(build, lanes))
 
 
 @inner
@@ -189,34 +172,23 @@ zip_high = _shuffled(
 )
 
 
-@intrinsic
-def load_f16(typing: Any, address: Any) -> Any:
+@emitted(lambda: kinds.F32(types.int64))
+def load_f16(build: Any, address: Any) -> Any:
     """Sixteen f16."""
-    return kinds.F32(types.int64), lambda context, builder, sig, args: builder.fpext(
-        _loaded(builder, args[0], _F16S), _FLOATS
-    )
+    return build.fpext(_loaded(build, address, _F16S), _FLOATS)
 
 
-@intrinsic
-def load_bf16(typing: Any, address: Any) -> Any:
+@emitted(lambda: kinds.F32(types.int64))
+def load_bf16(build: Any, address: Any) -> Any:
     """Sixteen bf16."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        wide = builder.zext(_loaded(builder, args[0], _SHORTS), _WORDS)
-        return builder.bitcast(builder.shl(wide, _constant(_WORDS, 16)), _FLOATS)
-
-    return kinds.F32(types.int64), lower
+    wide = build.zext(_loaded(build, address, _SHORTS), _WORDS)
+    return build.bitcast(build.shl(wide, _constant(_WORDS, 16)), _FLOATS)
 
 
-@intrinsic
-def store_f32(typing: Any, address: Any, vector: Any) -> Any:
+@emitted(lambda: types.void(types.int64, kinds.F32))
+def store_f32(build: Any, address: Any, vector: Any) -> Any:
     """Write sixteen f32."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _stored(builder, args[0], args[1])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, kinds.F32), lower
+    _stored(build, address, vector)
 
 
 @intrinsic
@@ -238,86 +210,60 @@ def stream_f32(typing: Any, address: Any, vector: Any) -> Any:
     return types.void(types.int64, vector), lower
 
 
-@intrinsic
-def store_f16(typing: Any, address: Any, vector: Any) -> Any:
+@emitted(lambda: types.void(types.int64, kinds.F32))
+def store_f16(build: Any, address: Any, vector: Any) -> Any:
     """Write sixteen f16, rounded to nearest even."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _stored(builder, args[0], builder.fptrunc(args[1], _F16S))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, kinds.F32), lower
+    _stored(build, address, build.fptrunc(vector, _F16S))
 
 
-@intrinsic
-def store_bf16(typing: Any, address: Any, vector: Any) -> Any:
+@emitted(lambda: types.void(types.int64, kinds.F32))
+def store_bf16(build: Any, address: Any, vector: Any) -> Any:
     """Write sixteen bf16, rounded to nearest even; NaN stays NaN."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        word = builder.bitcast(args[1], _WORDS)
-        odd = builder.and_(builder.lshr(word, _constant(_WORDS, 16)), _constant(_WORDS, 1))
-        rounded = builder.lshr(builder.add(builder.add(word, _constant(_WORDS, 0x7FFF)), odd), _constant(_WORDS, 16))
-        chosen = builder.select(builder.fcmp_unordered("uno", args[1], args[1]), _constant(_WORDS, 0x7FC0), rounded)
-        _stored(builder, args[0], builder.trunc(chosen, _SHORTS))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, kinds.F32), lower
+    word = build.bitcast(vector, _WORDS)
+    odd = build.and_(build.lshr(word, _constant(_WORDS, 16)), _constant(_WORDS, 1))
+    rounded = build.lshr(build.add(build.add(word, _constant(_WORDS, 0x7FFF)), odd), _constant(_WORDS, 16))
+    chosen = build.select(build.fcmp_unordered("uno", vector, vector), _constant(_WORDS, 0x7FC0), rounded)
+    _stored(build, address, build.trunc(chosen, _SHORTS))
 
 
-@intrinsic
-def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+@emitted(lambda: kinds.F32(kinds.F32, kinds.F32, kinds.F32))
+def fma(build: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c``, rounded once."""
-    return kinds.F32(kinds.F32, kinds.F32, kinds.F32), lambda context, builder, sig, args: _function(
-        builder, f"llvm.fma.v{LANES}f32", _FLOATS, args
-    )
+    return _function(build, f"llvm.fma.v{LANES}f32", _FLOATS, [a, b, c])
 
 
-@intrinsic
-def nearest(typing: Any, x: Any) -> Any:
+@emitted(lambda: kinds.F32(kinds.F32))
+def nearest(build: Any, x: Any) -> Any:
     """Lanes rounded to integers, ties to even."""
-    return kinds.F32(kinds.F32), lambda context, builder, sig, args: _function(
-        builder, f"llvm.rint.v{LANES}f32", _FLOATS, args
-    )
+    return _function(build, f"llvm.rint.v{LANES}f32", _FLOATS, [x])
 
 
-@intrinsic
-def lane_sum(typing: Any, vector: Any) -> Any:
+@emitted(lambda: types.float32(kinds.F32))
+def lane_sum(build: Any, vector: Any) -> Any:
     """The sum of all lanes, added pairwise."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = args[0]
-        width = LANES
-        while width > 1:
-            width //= 2
-            low, high = (
-                ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(start, start + width)))
-                for start in (0, width)
-            )
-            value = builder.fadd(builder.shuffle_vector(value, value, low), builder.shuffle_vector(value, value, high))
-        return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
-
-    return types.float32(kinds.F32), lower
+    value = vector
+    width = LANES
+    while width > 1:
+        width //= 2
+        low, high = (
+            ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(start, start + width))) for start in (0, width)
+        )
+        value = build.fadd(build.shuffle_vector(value, value, low), build.shuffle_vector(value, value, high))
+    return build.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
 
-@intrinsic
-def lane_max(typing: Any, vector: Any) -> Any:
+@emitted(lambda: types.float32(kinds.F32))
+def lane_max(build: Any, vector: Any) -> Any:
     """The maximum of all lanes; NaN if a lane is NaN."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = args[0]
-        width = LANES
-        while width > 1:
-            width //= 2
-            low, high = (
-                ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(start, start + width)))
-                for start in (0, width)
-            )
-            value = _maximum(
-                builder, builder.shuffle_vector(value, value, low), builder.shuffle_vector(value, value, high)
-            )
-        return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
-
-    return types.float32(kinds.F32), lower
+    value = vector
+    width = LANES
+    while width > 1:
+        width //= 2
+        low, high = (
+            ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(start, start + width))) for start in (0, width)
+        )
+        value = _maximum(build, build.shuffle_vector(value, value, low), build.shuffle_vector(value, value, high))
+    return build.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
 
 def _maximum(builder: Any, a: Any, b: Any) -> Any:
@@ -335,15 +281,11 @@ def maximum(typing: Any, a: Any, b: Any) -> Any:
     return kind(kind, kind), lower
 
 
-@intrinsic
-def flags(typing: Any, address: Any) -> Any:
+@emitted(lambda: kinds.MASK(types.int64))
+def flags(build: Any, address: Any) -> Any:
     """Sixteen bytes as a mask: set where they are not zero."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.VectorType(ir.IntType(8), LANES)
-        return builder.icmp_unsigned("!=", _loaded(builder, args[0], kind), _constant(kind, 0))
-
-    return kinds.MASK(types.int64), lower
+    kind = ir.VectorType(ir.IntType(8), LANES)
+    return build.icmp_unsigned("!=", _loaded(build, address, kind), _constant(kind, 0))
 
 
 @inlined
@@ -412,25 +354,16 @@ def gelu16(x: Any) -> Any:
     return x * select(x < f32(0), tail, f32(1) - tail)
 
 
-@intrinsic
-def _half(typing: Any, address: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.load(builder.inttoptr(args[0], ir.HalfType().as_pointer()))
-        value.align = 2
-        return builder.fpext(value, ir.FloatType())
-
-    return types.float32(types.int64), lower
+@emitted(lambda: types.float32(types.int64))
+def _half(build: Any, address: Any) -> Any:
+    value = build.load(build.inttoptr(address, ir.HalfType().as_pointer()))
+    value.align = 2
+    return build.fpext(value, ir.FloatType())
 
 
-@intrinsic
-def _to_half(typing: Any, address: Any, value: Any) -> Any:
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(
-            builder.fptrunc(args[1], ir.HalfType()), builder.inttoptr(args[0], ir.HalfType().as_pointer()), align=2
-        )
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.float32), lower
+@emitted(lambda: types.void(types.int64, types.float32))
+def _to_half(build: Any, address: Any, value: Any) -> Any:
+    build.store(build.fptrunc(value, ir.HalfType()), build.inttoptr(address, ir.HalfType().as_pointer()), align=2)
 
 
 @inner

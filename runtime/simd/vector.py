@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from ..jit.isa import VECTOR_LANES
-from ..jit.numba_lazy import arrays, cgutils, declaring, intrinsic, intrinsic_of_literals, types
+from ..jit.numba_lazy import arrays, cgutils, declaring, emitted, intrinsic, intrinsic_of_literals, types
 
 LANES = VECTOR_LANES
 
@@ -133,10 +133,10 @@ def splat(typing: Any, value: Any) -> Any:
     return kind(kind), lambda context, builder, sig, args: args[0]
 
 
-@intrinsic
-def lane_indices(typing: Any) -> Any:
+@emitted(lambda: kinds.I32())
+def lane_indices(build: Any) -> Any:
     """The lane indices 0 to 15."""
-    return kinds.I32(), lambda context, builder, sig, args: ir.Constant(kinds.llvm(kinds.I32), list(range(LANES)))
+    return ir.Constant(kinds.llvm(kinds.I32), list(range(LANES)))
 
 
 @intrinsic
@@ -152,12 +152,10 @@ def lane_min(typing: Any, vector: Any) -> Any:
     return vector.element(vector), lower
 
 
-@intrinsic
-def sqrt(typing: Any, vector: Any) -> Any:
+@emitted(lambda: kinds.F32(kinds.F32))
+def sqrt(build: Any, vector: Any) -> Any:
     """The rounded square root of each lane."""
-    return kinds.F32(kinds.F32), lambda context, builder, sig, args: kinds.call(
-        builder, f"llvm.sqrt.v{LANES}f32", args[0]
-    )
+    return kinds.call(build, f"llvm.sqrt.v{LANES}f32", vector)
 
 
 @intrinsic
@@ -186,22 +184,22 @@ def from_bits(typing: Any, value: Any) -> Any:
     ), lambda context, builder, sig, args: builder.bitcast(args[0], target)
 
 
-@intrinsic
-def to_float(typing: Any, vector: Any) -> Any:
+@emitted(lambda: kinds.F32(kinds.I32))
+def to_float(build: Any, vector: Any) -> Any:
     """Integers as float32, rounded to nearest even."""
-    return kinds.F32(kinds.I32), lambda context, builder, sig, args: builder.sitofp(args[0], kinds.llvm(kinds.F32))
+    return build.sitofp(vector, kinds.llvm(kinds.F32))
 
 
-@intrinsic
-def to_int(typing: Any, vector: Any) -> Any:
+@emitted(lambda: kinds.I32(kinds.F32))
+def to_int(build: Any, vector: Any) -> Any:
     """Float32 in the range of int32 as integers, cut towards zero; anything outside gives any value."""
-    return kinds.I32(kinds.F32), lambda context, builder, sig, args: builder.fptosi(args[0], kinds.llvm(kinds.I32))
+    return build.fptosi(vector, kinds.llvm(kinds.I32))
 
 
-@intrinsic
-def no_lane(typing: Any) -> Any:
+@emitted(lambda: kinds.MASK())
+def no_lane(build: Any) -> Any:
     """A mask that is set nowhere."""
-    return kinds.MASK(), lambda context, builder, sig, args: ir.Constant(kinds.llvm(kinds.MASK), [0] * LANES)
+    return ir.Constant(kinds.llvm(kinds.MASK), [0] * LANES)
 
 
 @intrinsic
@@ -225,11 +223,7 @@ def lane_bits(typing: Any, mask: Any) -> Any:
     return types.int64(mask), lower
 
 
-@intrinsic
-def lowest_bit(typing: Any, value: Any) -> Any:
+@emitted(lambda: types.int64(types.int64))
+def lowest_bit(build: Any, value: Any) -> Any:
     """The index of the lowest set bit of a nonzero integer."""
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.int64), lower
+    return build.cttz(value, ir.Constant(ir.IntType(1), 1))
