@@ -76,8 +76,8 @@ def _quantized(before: Graph, graph: Graph, request: Request, values: dict[str, 
     Args:
         before: the same graph once more, which is simplified.
     """
-    quantize_network.simplified(before)
-    quantize_network.simplified(graph)
+    quantize_network.simplified(before, request.again)
+    quantize_network.simplified(graph, request.again)
     data, ranges = _calibrated(graph, values)
     allowed = size(values["max_memory"])
     if request.type == "f16":
@@ -153,6 +153,11 @@ def _show(outcome: quantize_network.Outcome, found: list[Loss], why: str | None)
         f" quantize {counted(len(outcome.weights), 'weight')} · {human_size(outcome.before)} to "
         f"{human_size(outcome.after)} ({ratio:.1f}x smaller)"
     )
+    if outcome.stored:
+        name, codes = next(iter(outcome.stored.items()))
+        count = counted(len(outcome.stored), "weight", verb="is")
+        example = f"{printable(name)} ({codes.name})"
+        say(f" kept     {count} already quantized, such as {example}; --allow-requantize does it again")
     for item in outcome.kept[:SHOWN]:
         say(f" kept     {item.operator} {printable(item.node)}: {item.why}")
     if len(outcome.kept) > SHOWN:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..base.dataclass import dataclass
 from ..ir.function import inline
 from ..ir.graph import Graph
+from ..ir.op import Op
 from ..ir.shape_inference import kept_inferences
 from ..plugin.discovery import below
 from .fuse import __name__ as fuse
@@ -51,6 +52,7 @@ class Simplify:
         opset: of ai.onnx, the last one whose operators may be brought in; None for any.
         told: is given a line for each pass that changed something.
         deferred: whether large constants that are folded are computed again whenever they are read, rather than held.
+        unfolded: operators whose nodes are not folded.
     """
 
     max_fold: int = 1 << 20
@@ -58,6 +60,7 @@ class Simplify:
     opset: int | None = None
     told: Callable[[str], object] = lambda line: None
     deferred: bool = False
+    unfolded: frozenset[Op] = frozenset()
 
     def run(self, graph: Graph) -> bool:
         """Return whether anything changed. The graph is verified before, and after every pass."""
@@ -86,7 +89,7 @@ class Simplify:
 
 STEPS: tuple[tuple[str, Callable[[Simplify], Callable[[Graph], bool]]], ...] = (
     ("inline", lambda options: inline),
-    ("fold", lambda options: FoldConstants(options.max_fold, options.deferred).run),
+    ("fold", lambda options: FoldConstants(options.max_fold, options.deferred, options.unfolded).run),
     ("identities", lambda options: RemoveIdentities().run),
     ("common", lambda options: EliminateCommonSubexpressions().run),
     ("norm", lambda options: FuseConvBatchNorm().run),

@@ -83,7 +83,6 @@ WEIGHTS_ONLY = (
     "imatrix",
     "include_weights",
     "exclude_weights",
-    "allow_requantize",
     "prune_layers",
     "keep_split",
     "override_kv",
@@ -149,6 +148,7 @@ def request(type_name: str | None, values: dict[str, Any]) -> Request:
         values["exclude_nodes"],
         values["no_fallback"],
         values["reduce_range"],
+        again=values["allow_requantize"],
     )
 
 

@@ -18,6 +18,7 @@ from ....runtime.passes.precision.half import HalfPrecision
 from ....runtime.passes.precision.transposed_half_products import UnfuseHalfProducts
 from ....runtime.passes.quantize import dynamic_int8, float8_weights, static_qdq_int8, weight_only
 from ....runtime.passes.quantize.qdq_fusion import FuseQDQ
+from ....runtime.passes.quantize.stored_codes import dequantizing, stored_codes
 from ....runtime.passes.simplification import Simplify
 from ....runtime.passes.simplify.loop_invariant import HoistLoopInvariants
 from ....runtime.tensor.dtype import DTYPES, DType
@@ -30,6 +31,9 @@ WEIGHTS = {
     "blocks": weight_only.OPERATORS,
 }
 """Operators whose weights a kind of quantization takes; float8 takes those of every operator that declares weights."""
+BITS = {"int8": 8, "uint8": 8, "int4": 4, "fp8": 8}
+"""Bits of a code by type."""
+AGAIN = "Start from the original model, or use --allow-requantize, which loses more quality"
 BYTES = ("dynamic", "static")
 """Kinds whose activations are bytes."""
 SATURATES = (
@@ -54,30 +58,41 @@ class Outcome:
     Attributes:
         weights: names of those that were quantized.
         before, after: bytes of all weights.
+        stored: weights that were quantized in the source and keep their codes, with the dtypes of these.
     """
 
     weights: list[str]
     before: int
     after: int
     kept: list[Kept] = field(default_factory=list)
+    stored: dict[str, DType] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Its fields."""
         kept = [vars(item) for item in self.kept]
-        return {"quantized": self.weights, "weights_bytes": {"before": self.before, "after": self.after}, "kept": kept}
+        return {
+            "quantized": self.weights,
+            "weights_bytes": {"before": self.before, "after": self.after},
+            "kept": kept,
+            "already_quantized": {name: dtype.name for name, dtype in self.stored.items()},
+        }
 
 
-def simplified(graph: Graph) -> Graph:
+def simplified(graph: Graph, again: bool = False) -> Graph:
     """The graph with constants folded and dtypes inferred, as calibration and quantizing both see it; changed in place.
     Inputs whose defaults are weights, as exporters of 2019 made of all of them, become constants, as in onnxruntime's
     quantization.
 
     What is made of large weights is computed when it is read, here and in quantizing, so that no more than one of them
     is in memory at once.
+
+    Args:
+        again: whether weights that are dequantized become constants, which are quantized again.
     """
     graph.inputs = [value for value in graph.inputs if value.name not in graph.weights]
     HoistLoopInvariants().run(graph)
-    Simplify(skip=frozenset({"patterns"}), deferred=True).run(graph)
+    unfolded = dequantizing() if not again else frozenset()
+    Simplify(skip=frozenset({"patterns"}), deferred=True, unfolded=unfolded).run(graph)
     infer(graph)
     return graph
 
@@ -87,13 +102,23 @@ def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Ou
 
     Raises:
         UsageError: no node could be quantized.
-        UnsafeFileError: a node stays in floating point, and the request does not allow it.
+        UnsafeFileError: a node stays in floating point, or a weight has codes of more bits than asked for, and the
+            request does not allow it.
     """
-    before = _nbytes(graph)
-    changed = _run(graph, request, ranges or {})
+    before, stored = _nbytes(graph), {} if request.again else _stored(graph, request)
+    _refuse_wider(stored, request)
+    fixed = {value.name for value in stored_codes(graph)}
+    ranges = {name: span for name, span in (ranges or {}).items() if name not in fixed}
+    changed, rewritten = _run(graph, request, ranges)
     RemoveDeadCode().run(graph)
-    outcome = Outcome(list(dict.fromkeys(changed)), before, _nbytes(graph), _kept(graph, request))
-    if not changed:
+    outcome = Outcome(list(dict.fromkeys(changed)), before, _nbytes(graph), _kept(graph, request), stored)
+    if stored and not changed and not rewritten:
+        name, codes = next(iter(stored.items()))
+        why = (
+            f"nothing to quantize: {counted(len(stored), 'weight')} already quantized, such as {name!r} ({codes.name})"
+        )
+        raise UsageError("E-QUANT-NODES", None, why, hint=AGAIN)
+    if not changed and not stored:
         why = "no selected node has a constant weight that can be quantized"
         if outcome.kept:
             first = outcome.kept[0]
@@ -117,8 +142,34 @@ def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Ou
     return outcome
 
 
-def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
-    """Run the pass that a request stands for; the names of the weights that it changed."""
+def _stored(graph: Graph, request: Request) -> dict[str, DType]:
+    """Dequantized weights of selected nodes, with the dtypes of their codes."""
+    codes = stored_codes(graph)
+    found = {}
+    for inner in graphs(graph):
+        for node in inner.nodes:
+            if node.op.weights and not node.op.domain and request.names(node):
+                sides = node.inputs[:2] if node.op is onnx.MatMul else [node.inputs[min(node.op.weights)]]
+                found.update({value.name: codes[value] for value in sides if value is not None and value in codes})
+    return found
+
+
+def _refuse_wider(stored: dict[str, DType], request: Request) -> None:
+    """UnsafeFileError where weights have codes of more bits than asked for: they would be larger than expected."""
+    bits = BITS.get(request.type, 64)
+    wider = [(name, dtype) for name, dtype in stored.items() if dtype.bits > bits]
+    if wider:
+        name, dtype = wider[0]
+        why = (
+            f"{counted(len(wider), 'weight')} already quantized, such as {name!r} ({dtype.name}), "
+            f"which {request.type} would round again"
+        )
+        raise UnsafeFileError("E-QUANT-AGAIN", None, why, hint=AGAIN)
+
+
+def _run(graph: Graph, request: Request, ranges: Ranges) -> tuple[list[str], bool]:
+    """Run the pass that a request stands for; the names of the weights that it changed, and whether it changed any
+    node."""
     made: (
         HalfPrecision
         | float8_weights.Float8Weights
@@ -139,12 +190,12 @@ def _run(graph: Graph, request: Request, ranges: Ranges) -> list[str]:
         made = static_qdq_int8.StaticInt8(
             ranges, request.activation, request.type, request.per_channel, request.reduce_range, request.selects
         )
-    made.run(graph)
+    rewritten = made.run(graph)
     if request.kind == "static" and request.form == "qoperator":
         FuseQDQ().run(graph)
     if request.kind == "half":
         UnfuseHalfProducts().run(graph)
-    return made.changed
+    return made.changed, rewritten
 
 
 def _operators(kind: str) -> list[str]:

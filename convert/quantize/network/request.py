@@ -21,6 +21,7 @@ class Request:
         reduce_range: whether 8-bit weights use 7 bits.
         no_fallback: whether a selected node that stays in floating point is an error.
         wide: values that the type cannot hold; nodes that make or read them stay as they are.
+        again: whether weights that the file holds quantized are quantized again.
     """
 
     type: str
@@ -35,6 +36,7 @@ class Request:
     no_fallback: bool = False
     reduce_range: bool = False
     wide: frozenset[str] = frozenset()
+    again: bool = False
 
     def selects(self, node: Node) -> bool:
         """Whether the name of a node, or of its first output, is among those asked for, and its values have room."""

@@ -23,6 +23,7 @@ from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import constant, graphs, output_axis, rewrite
 from ..pattern.shared_constants import SharedConstants
 from .dynamic_int8 import quantize_8bit
+from .stored_codes import stored_codes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,9 +85,11 @@ class StaticInt8:
     _followed: set[Value] = field(default_factory=set, repr=False)
     _fused: set[Value] = field(default_factory=set, repr=False)
     _wanted: set[Value] = field(default_factory=set, repr=False)
+    _stored: set[Value] = field(default_factory=set, repr=False)
 
     def run(self, graph: Graph) -> bool:
-        """Replace the nodes; return whether there were any."""
+        """Replace the nodes; return whether there were any. Weights that are dequantized keep their codes."""
+        self._stored.update(value for value, codes in stored_codes(graph).items() if codes.name in ("i8", "u8"))
         for inner in graphs(graph):
             self._uses.update(value for node in inner.nodes for value in node.inputs if value is not None)
             self._uses.update(inner.outputs)
@@ -142,7 +145,7 @@ class StaticInt8:
         if weight is None and node.op is onnx.MatMul and (weight := constant(build.graph, first)) is not None:
             first = second
         if weight is None:
-            return self._is_known(second) and self._is_known(first)
+            return (second in self._stored or self._is_known(second)) and self._is_known(first)
         return weight.dtype.name == "f32" and 0 not in weight.shape and self._is_known(first)
 
     def _is_known(self, value: Value | None) -> bool:

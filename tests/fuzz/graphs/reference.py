@@ -33,6 +33,8 @@ MOVING = frozenset(
 """Operators that round nothing."""
 DIFFERENCES = frozenset(("Gelu", "LogSoftmax", "Softplus"))
 """Operators whose result may be a small difference of terms as large as the input."""
+FOLDED = DIFFERENCES | {"InstanceNormalization"}
+"""The same of onnxruntime, which computes this norm as a factor times the input plus a term that cancels it."""
 
 Values = dict[str, Any]
 
@@ -81,16 +83,21 @@ def evaluate(graph: SmallGraph, feeds: Mapping[str, np.ndarray], noise: Noise | 
 
 
 class Rounding:
-    """Elements change by some units in their last place, or in that of the terms that they are the difference of."""
+    """Elements change by some units in their last place, or in that of the terms that they are the difference of.
 
-    def __init__(self) -> None:
+    Args:
+        differences: operators whose result may be a small difference of terms as large as the input.
+    """
+
+    def __init__(self, differences: frozenset[str] = DIFFERENCES) -> None:
         self._random = np.random.default_rng(0)
+        self._differences = differences
 
     def read(self, node: Node, name: str, array: np.ndarray) -> np.ndarray:
         return self._moved(node, array)
 
     def result(self, node: Node, array: np.ndarray, first: np.ndarray | None) -> np.ndarray:
-        return self._moved(node, array, np.abs(first) if first is not None and node.op in DIFFERENCES else 0)
+        return self._moved(node, array, np.abs(first) if first is not None and node.op in self._differences else 0)
 
     def _moved(self, node: Node, array: np.ndarray, terms: Any = 0) -> np.ndarray:
         if array.dtype.kind != "f" or node.op in MOVING:

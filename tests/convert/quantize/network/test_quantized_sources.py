@@ -1,0 +1,150 @@
+"""quantize on networks whose weights are quantized already: these keep their codes, onnxruntime computes the same, and
+a line says so."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from candle_convert.convert.cli.main import run
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session
+from onnx import TensorProto, helper, numpy_helper
+
+RANDOM = np.random.default_rng(7)
+X = RANDOM.standard_normal((5, 32)).astype(np.float32)
+CODES = {
+    "int8": RANDOM.integers(-127, 128, (32, 48)).astype(np.int8),
+    "uint8": RANDOM.integers(0, 256, (32, 48)).astype(np.uint8),
+    "int4": RANDOM.integers(-8, 8, (32, 48)).astype(np.int8),
+}
+
+
+def save(path, kind, plain=True, transposed=False):
+    """Write ``y = x @ dequantized @ float weight``; the float weight is left out unless `plain`."""
+    codes = CODES[kind].T if transposed else CODES[kind]
+    axis = 0 if transposed else 1
+    scales = np.linspace(0.01, 0.02, 48, dtype=np.float32)
+    zeros = np.full(48, 128 if kind == "uint8" else 0, codes.dtype)
+    types = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int4": TensorProto.INT4}
+    weights = [
+        helper.make_tensor("codes", types[kind], codes.shape, codes.reshape(-1)),
+        numpy_helper.from_array(scales, "scales"),
+        helper.make_tensor("zeros", types[kind], (48,), zeros),
+        numpy_helper.from_array(RANDOM.standard_normal((48, 64)).astype(np.float32), "float"),
+    ]
+    nodes = [helper.make_node("DequantizeLinear", ["codes", "scales", "zeros"], ["w"], axis=axis)]
+    if transposed:
+        nodes.append(helper.make_node("Transpose", ["w"], ["wt"], perm=[1, 0]))
+    nodes += [
+        helper.make_node("MatMul", ["x", "wt" if transposed else "w"], ["h" if plain else "y"], name="first"),
+        *([helper.make_node("MatMul", ["h", "float"], ["y"], name="second")] if plain else []),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 64 if plain else 48])],
+        weights if plain else weights[:3],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("calib.npz", x=X)
+    return tmp_path
+
+
+def told(capsys, *words):
+    capsys.readouterr()
+    code = run([*words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def computed(path, cut):
+    """The product with the dequantized weight, and the output, by onnxruntime."""
+    model = onnx.load(path)
+    if cut:
+        model.graph.output.append(helper.make_tensor_value_info("h", TensorProto.FLOAT, None))
+    return exact_session(model).run(None, {"x": X})
+
+
+def arrays(path):
+    return [numpy_helper.to_array(item) for item in onnx.load(path).graph.initializer]
+
+
+REQUESTS = [
+    ("int8", ["int8"], True),
+    ("int8", ["uint8", "--per-channel"], True),
+    ("uint8", ["int8", "--activation-type", "none"], True),
+    ("int4", ["int4"], True),
+    ("int4", ["int8"], True),
+    ("int4", ["int8", "--calib", "calib.npz"], True),
+    ("int8", ["fp8"], True),
+    ("int8", ["int8", "--calib", "calib.npz"], False),
+]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("kind", "words", "exact"), REQUESTS)
+def test_codes_stay(kind, words, exact, transposed, capsys):
+    save("m.onnx", kind, transposed=transposed)
+    code, found = told(capsys, "quantize", "m.onnx", "out.onnx", *words)
+    assert (code, found["quantized"]) == (0, ["float"])
+    assert list(found["already_quantized"].values()) == [{"int8": "i8", "uint8": "u8", "int4": "i4"}[kind]]
+    codes = arrays("m.onnx")[0]
+    assert any(item.dtype == codes.dtype and np.array_equal(item, codes) for item in arrays("out.onnx"))
+    assert sum(item.nbytes for item in arrays("out.onnx")) < 0.5 * sum(item.nbytes for item in arrays("m.onnx"))
+    (right,), (y,) = computed("m.onnx", False), computed("out.onnx", False)
+    assert 0 < np.abs(right - y).max() < 0.1 * np.abs(right).max()
+    if exact and "--calib" not in words:  # the first product is the original's, and reads floats
+        assert np.array_equal(computed("m.onnx", True)[1], computed("out.onnx", True)[1])
+
+
+def test_static_ranges_quantize_what_a_stored_weight_multiplies(capsys):
+    """As onnxruntime's own QDQ form: the activation has a pair, the weight its codes alone."""
+    save("m.onnx", "int8", plain=False)
+    code, _ = told(capsys, "quantize", "m.onnx", "out.onnx", "int8", "--calib", "calib.npz")
+    assert code == 0
+    kinds = [node.op_type for node in onnx.load("out.onnx").graph.node]
+    assert (kinds.count("QuantizeLinear"), kinds.count("DequantizeLinear")) == (1, 2)
+    (right,), (y,) = computed("m.onnx", False), computed("out.onnx", False)
+    assert 0 < np.abs(right - y).max() < 0.02 * np.abs(right).max()
+
+
+def test_half_precision_keeps_codes(capsys):
+    save("m.onnx", "int8")
+    code, _ = told(capsys, "quantize", "m.onnx", "out.onnx", "fp16")
+    assert code == 0
+    assert any(np.array_equal(item, CODES["int8"]) for item in arrays("out.onnx"))
+    (right,), (y,) = computed("m.onnx", False), computed("out.onnx", False)
+    assert np.abs(right - y).max() < 0.01 * np.abs(right).max()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_fewer_bits_are_refused(transposed, capsys):
+    save("m.onnx", "int8", transposed=transposed)
+    code, found = told(capsys, "quantize", "m.onnx", "out.onnx", "int4")
+    assert (code, found["error"]["code"]) == (5, "E-QUANT-AGAIN")
+    assert "--allow-requantize" in found["error"]["hint"]
+    code, found = told(capsys, "quantize", "m.onnx", "out.onnx", "int4", "--allow-requantize")
+    assert (code, len(found["quantized"]), found["already_quantized"]) == (0, 2, {})
+    assert not any(item.dtype == np.int8 and np.array_equal(item, arrays("m.onnx")[0]) for item in arrays("out.onnx"))
+    code, found = told(capsys, "quantize", "m.onnx", "skipped.onnx", "int4", "--exclude-nodes", "first")
+    assert (code, found["quantized"], found["already_quantized"]) == (0, ["float"], {})
+
+
+def test_nothing_else_to_quantize(capsys):
+    save("m.onnx", "int8", plain=False)
+    code, found = told(capsys, "quantize", "m.onnx", "out.onnx", "int8")
+    assert (code, found["error"]["code"]) == (2, "E-QUANT-NODES")
+    assert "1 weight already quantized, such as 'w' (i8)" in found["error"]["message"]
+
+
+def test_one_line(capsys):
+    save("m.onnx", "int8")
+    assert run(["quantize", "m.onnx", "out.onnx", "int8"]) == 0
+    captured = capsys.readouterr()
+    lines = [line for line in (captured.out + captured.err).splitlines() if "already" in line]
+    assert lines == [" kept     1 weight is already quantized, such as w (i8); --allow-requantize does it again"]
