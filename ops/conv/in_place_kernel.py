@@ -130,7 +130,7 @@ def plan_in_place(problem: Problem) -> ConvPlan | None:
     if problem.blocked or problem.groups != 1 or problem.step.is_constant(1) or set(strides) != {1}:
         return None
     whole = lengths[2] == LANES // 2 or lengths[2] % PANEL == 0 or lengths[2] == LANES
-    if lengths[0] != 1 or kernel[0] != 1 or not whole or problem.positions % PANEL or problem.geometry[0] != 1:
+    if not problem.planar or not whole or problem.positions % PANEL:
         return None
     tall, wide = ((kernel[axis] - 1) * dilations[axis] + lengths[axis] for axis in (1, 2))
     step = problem.step

@@ -38,7 +38,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 def _hard_sigmoid(x: float, alpha: float, beta: float) -> float:
     y = alpha * x + beta
-    return 0 * y if y < 0 else 1 + 0 * y if y > 1 else y
+    return 0 if y < 0 else 1 if y > 1 else y
 
 
 @elementwise(

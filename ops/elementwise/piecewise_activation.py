@@ -22,7 +22,7 @@ from .declare import elementwise
     case("f32[0,2]"),
     types="float+int",
     traits=(Trait.NON_NEGATIVE, Trait.FINITE_AT_ZERO),
-    scalar=lambda x: x if x != x or x > 0 else x * 0,
+    scalar=lambda x: x if x != x or x > 0 else 0,
 )
 def relu(x: np.ndarray) -> np.ndarray:
     """max(x, 0)."""
@@ -83,7 +83,7 @@ def slope_per_channel(node: Node, build: Builder) -> None:
     case("f32[2,3]", alpha=0.2),
     case("f32[0,2]"),
     types="float",
-    scalar=lambda x, alpha: x if x > alpha else x * 0,
+    scalar=lambda x, alpha: x if x > alpha else 0,
 )
 def thresholded_relu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
     """x above `alpha`, else zero."""
@@ -148,7 +148,7 @@ def softsign(x: np.ndarray) -> np.ndarray:
 
 
 def _shrink(x: float, bias: float, lambd: float) -> float:
-    return x + bias if x < -lambd else x - bias if x > lambd else x * 0
+    return x + bias if x < -lambd else x - bias if x > lambd else 0
 
 
 @elementwise(

@@ -445,7 +445,9 @@ def _depthwise_dot4(given: ByteProblem, geometry: list[int], zeros: np.ndarray, 
     units = given.x.shape[0] * outputs * -(-geometry[4] // band.rows)
     parts = step.parts(units, y.count * math.prod(geometry[6:9]) / 16)
     scratch = step.scratch(parts * (band.words + band.results))
-    told = given.arguments(given.x, step.packed(given.w_index, "taps", pack_taps), geometry, band.rows, scratch)
+    across = geometry[8]
+    weights = step.packed(given.w_index, ("taps", across), lambda array: pack_taps(array, across))
+    told = given.arguments(given.x, weights, geometry, band.rows, scratch)
     prepared, requantization = _requantization(given, outputs)
     sizes = {"pitch": band.pitch, "words_bytes": band.words, "results_bytes": band.results}
     return [*prepared, Launch(depthwise_kernel(band.form, path), parts, conv=told, **sizes, **requantization)]

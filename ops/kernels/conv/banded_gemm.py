@@ -121,12 +121,7 @@ def plan_banded_gemm(problem: Problem) -> ConvPlan | None:
     geometry, step = problem.geometry, problem.step
     if not problem.constant or not (problem.blocked or is_faster(problem)) or not problem.positions:
         return None
-    if (
-        problem.groups > 1
-        or geometry[0] > 1
-        or geometry[6] > 1
-        or not (ends_with_rows(problem) and crosses_edge(problem))
-    ):
+    if problem.groups > 1 or not (problem.planar and ends_with_rows(problem) and crosses_edge(problem)):
         return None
     if 4 * PANEL * -(-problem.outputs // PANEL) * problem.depth > MAX_WEIGHT_BYTES:
         return None

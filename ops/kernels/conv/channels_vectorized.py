@@ -310,7 +310,7 @@ def plan_channels_vectorized(problem: Problem) -> ConvPlan | None:
         and problem.groups >= LANES
     ):
         return None
-    if (*geometry[0:9:3], geometry[15]) != (1, 1, 1, 0) or not problem.positions:
+    if not problem.planar or not problem.positions:
         return None
     if not (problem.blocked or _is_faster(geometry)):
         return None

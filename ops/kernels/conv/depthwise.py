@@ -232,7 +232,7 @@ def depthwise(conv: Convolution, part: int, parts: int) -> None:
 def plan_depthwise(problem: Problem) -> ConvPlan | None:
     """Launch of a depthwise convolution over one or two axes, None for others."""
     geometry = problem.geometry
-    if problem.channels != 1 or problem.outputs > MAX_WINDOWS or (*geometry[0:9:3], geometry[15]) != (1, 1, 1, 0):
+    if problem.channels != 1 or problem.outputs > MAX_WINDOWS or not problem.planar:
         return None
     step, rows = problem.step, band_rows(geometry)
     parts = step.parts(problem.images * problem.groups * problem.outputs * -(-geometry[4] // rows), problem.work * 4)

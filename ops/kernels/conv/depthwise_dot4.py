@@ -10,7 +10,6 @@ bytes.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -382,8 +381,9 @@ def band_of(geometry: Sequence[int]) -> Band | None:
     return Band(form, rows, pitch, 4 * many * pitch + SPARE, rows * pitch + SPARE if flat else 0)
 
 
-def pack_taps(kernels: np.ndarray) -> np.ndarray:
-    """Kernels [out, 1, ..., y, x] as signed bytes [out, y, x / 4, 4], zero-padded."""
+def pack_taps(kernels: np.ndarray, kernel_x: int) -> np.ndarray:
+    """Kernels [out, 1, ...], whose rows have `kernel_x` taps, as signed bytes [out, y, x / 4, 4], zero-padded. Their
+    last axis may be of length one and no axis of the windows."""
     moved = kernels if kernels.dtype == np.int8 else (kernels.astype(np.int16) - SIGN_OFFSET).astype(np.int8)
-    rows = moved.reshape(len(kernels), math.prod(kernels.shape[2:-1]), kernels.shape[-1])
-    return np.pad(rows, [(0, 0), (0, 0), (0, -kernels.shape[-1] % TAPS)])
+    rows = moved.reshape(len(kernels), -1, kernel_x)
+    return np.pad(rows, [(0, 0), (0, 0), (0, -kernel_x % TAPS)])

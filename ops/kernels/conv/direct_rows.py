@@ -287,10 +287,10 @@ def _block_columns(width: int, longest: int) -> int:
 def plan_direct_rows(problem: Problem) -> ConvPlan | None:
     """Launch of a convolution with constant kernels over one or two axes; None if other algorithms are faster."""
     geometry, step = problem.geometry, problem.step
-    size, out, kernel, strides, dilations = (geometry[at : at + 3] for at in range(0, 15, 3))
+    out, kernel, strides, dilations = (geometry[at : at + 3] for at in range(3, 15, 3))
     if not problem.constant or problem.blocked or not problem.positions or not problem.x.count:
         return None
-    if (size[0], out[0], kernel[0], geometry[15]) != (1, 1, 1, 0) or out[2] < WIDTH or strides[2] > MAX_STRIDE:
+    if not problem.planar or out[2] < WIDTH or strides[2] > MAX_STRIDE:
         return None
     if not _is_faster(problem):
         return None

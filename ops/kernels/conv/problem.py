@@ -140,6 +140,11 @@ class Problem:
         )
 
     @property
+    def planar(self) -> bool:
+        """Whether windows lie in planes: the first axis has one element, one tap and no padding."""
+        return (*self.geometry[0:9:3], self.geometry[15]) == (1, 1, 1, 0)
+
+    @property
     def constant(self) -> bool:
         """Whether kernels and biases are constants."""
         return self.step.is_constant(1) and (self.bias is None or self.step.is_constant(2))

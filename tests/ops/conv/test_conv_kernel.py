@@ -157,6 +157,19 @@ def test_axes_that_are_one_element(sizes):
     )
 
 
+@pytest.mark.parametrize("kernel", [(1, 1, 3), (1, 3, 3), (1, 5, 3)])
+@pytest.mark.parametrize(("channels", "outputs", "groups"), [(4, 16, 1), (16, 32, 1), (16, 16, 16), (1, 3, 1)])
+def test_padding_around_one_plane(kernel, channels, outputs, groups):
+    """The first axis has one element and one tap, and its padding makes three planes of the output."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(2, channels, 1, 5, 19)).astype("f4")
+    w = rng.normal(size=(outputs, channels // groups, *kernel)).astype("f4")
+    attributes = {"pads": [1] * 6, "group": groups}
+    (found,) = natively("Conv", Example((x, w), attributes), 22, rtol=1e-4, atol=1e-4, constant=[1])
+    right = torch.nn.functional.conv3d(torch.tensor(x), torch.tensor(w), padding=1, groups=groups)
+    np.testing.assert_allclose(found, right.numpy(), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("biased", [True, False])
 def test_few_positions(biased):
     rng = np.random.default_rng(3)

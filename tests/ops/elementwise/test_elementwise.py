@@ -19,6 +19,7 @@ from candle_convert.runtime.ir.shape_inference import infer
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import BY_ONNX, DTYPES
 from candle_convert.tests.builders.single_node import arrays, made_up, model, with_onnxruntime, with_reference
+from candle_convert.tests.oracles.native_vs_numpy import natively
 
 MINE = [
     op
@@ -276,6 +277,13 @@ def test_special_values(op):
     assert any(
         np.allclose(got.astype(float), answer.astype(float), rtol=1e-5, atol=1e-6, equal_nan=True) for answer in answers
     ), (got, answers)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("op", ONE_INPUT, ids=lambda op: op.name)
+def test_special_values_in_kernels(op):
+    """Kernels treat them as `test_special_values` has shown of NumPy: no zero is made of infinity times zero."""
+    natively(op.name, case(np.tile(EDGES, 5)), rtol=1e-5, atol=1e-6)
 
 
 BROADCASTS = [

@@ -291,6 +291,19 @@ def test_depthwise_convolutions(path, left, right, x, w, attributes):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize(("sizes", "kernel"), [((9, 1), (3, 1)), ((9, 1), (5, 1)), ((7, 9, 1), (1, 3, 1))], ids=str)
+def test_windows_along_an_axis_that_is_not_the_last(dtype, groups, sizes, kernel):
+    """Axes of one element are left out of the windows, also behind others; kernels have them in their shape."""
+    rng = np.random.default_rng(12)
+    scales, zeros = rng.uniform(0.001, 0.02, 6).astype(np.float32), np.zeros(6, np.int8)
+    x, w = whole(rng, dtype, 2, groups, *sizes), whole(rng, np.int8, 6, 1, *kernel)
+    inputs = (x, np.float32(0.03), whole(rng, dtype), w, scales, zeros, np.float32(0.2), whole(rng, dtype))
+    example = Example(tuple(map(np.asarray, inputs)), {"group": groups})
+    natively("QLinearConv", example, 21, rtol=0, atol=0, constant=[3, 4, 5])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
     ("shape", "attributes"),
     [
