@@ -24,12 +24,14 @@ class FusedRows(Moved):
         return [whole]
 
     def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
-        """The tensor with all rows."""
+        """The tensor with all rows; in f32 where pieces differ in dtype."""
+        if len({piece.dtype for piece in pieces}) > 1:
+            pieces = [piece.cast("f32") if piece.qtype is None else piece.dequantize().cast("f32") for piece in pieces]
         if pieces[0].shape[1:]:
             return concatenated(pieces, 0)
-        first, *others = (piece.cast("f32") for piece in pieces)
-        length = sum(piece.shape[0] for piece in pieces)
-        return changed(first, (length,), lambda values: np.concatenate([values, *(each.numpy() for each in others)]))
+        columns = [StoredTensor(piece.dtype, (piece.shape[0], 1), piece.storage) for piece in pieces]
+        joined = concatenated(columns, 0)
+        return StoredTensor(joined.dtype, joined.shape[:1], joined.storage)
 
 
 @dataclass(frozen=True)
