@@ -67,6 +67,13 @@ def lacking_files(graph: Graph, model: Model, *, exported: bool) -> dict[str, St
     return {name: Held(content) for name, content in made.items()}
 
 
+def exported_files(graph: Graph, model: Model) -> dict[str, Storage]:
+    """The files that a family has next to exported graphs in place of those of the source."""
+    made = model.architecture.exported_files
+    files = {} if made is None else made(graph, model.config)
+    return {name: Held(json.dumps(content, indent=2, ensure_ascii=False).encode()) for name, content in files.items()}
+
+
 def add_files(graph: Graph, files: Mapping[str, Storage]) -> None:
     """Put files next to a graph; tokenizer.json replaces a vocabulary in tiktoken's format."""
     graph.attachments |= files

@@ -518,7 +518,7 @@ def _to_graph(graph: Graph, model: Model, name: str, blocks: bool, carried: bool
     from ...runtime.passes.quantize.ggml_to_nbits import RepackGgmlAsNBits
     from ...runtime.tensor.block_codec import codec_of
     from ..load.bind import built
-    from .held_files import add_files, lacking_files
+    from .held_files import add_files, exported_files, lacking_files
 
     weights = _in_f32(graph, model, () if not blocks else STORAGE_ONLY)
     made = built(dataclasses.replace(model, weights=weights), name, fixed=False)
@@ -539,5 +539,6 @@ def _to_graph(graph: Graph, model: Model, name: str, blocks: bool, carried: bool
         if CONFIG not in graph.attachments:
             graph.attachments = _files(graph, model, carried)
         add_files(graph, lacking_files(graph, model, exported=True))
+        add_files(graph, exported_files(graph, model))
     graph.metadata, graph.constants = {}, made.constants
     graph.opsets |= made.opsets

@@ -6,7 +6,9 @@ and ``present.0.key``, as exporters to ONNX name them). A decoder inside a multi
 [batch, length, hidden] in place of the ids, and ``position_ids`` [axes, batch, length] where each pair of rotated
 elements has the position of one of several axes (time, height and width of a picture). Where the hyper-parameter
 `token_groups` is true, its mask has one more meaning: tokens of one value above 1 form a group, such as those of a
-picture, and attend to each other whatever their order. There are two kinds of KV cache:
+picture, and attend to each other whatever their order. Where `token_prefix` is true as well, those of value 1 are a
+group in a run of an exported model without a past, since other runtimes know no groups; -1 is a token without one.
+There are two kinds of KV cache:
 
 - growing: a run appends its keys and values to those of the past; total = past + length. Exported models have this.
 - fixed: the cache has capacity for total tokens, and a run writes from index ``cache_position`` (a scalar) on. Shapes
@@ -71,6 +73,7 @@ class Decoder(Net):
         self.embeds = embeds
         self.axes = tuple(config.values.get("position_axes") or ()) if embeds else ()
         self.groups = embeds and bool(config.values.get("token_groups"))
+        self.prefix = self.groups and not fixed and bool(config.values.get("token_prefix"))
         self.causal = config.values.get("causal") is not False
         self._states: list[tuple[str, Value]] = []
         self._rings: dict[int, Value] = {}
@@ -274,5 +277,9 @@ class Decoder(Net):
     def _in_group(self, mask: Value) -> Value:
         """Whether a key is of the group of the query, [batch, 1, length, keys]."""
         own = self.Unsqueeze(self.current_mask(), [1, 3])
-        grouped: Value = self.And(self.Equal(own, self.Unsqueeze(mask, [1, 2])), self.Greater(own, [1]))
+        alone: Value | list[int] = [1]
+        if self.prefix:
+            past = self.Sub(self.Shape(self.mask, start=1, end=2), self.Shape(self.tokens, start=1, end=2))
+            alone = self.Min(past, [1])
+        grouped: Value = self.And(self.Equal(own, self.Unsqueeze(mask, [1, 2])), self.Greater(own, alone))
         return grouped

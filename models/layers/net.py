@@ -139,6 +139,19 @@ class Net(Builder):
         self.graph.weights[name] = StoredTensor.of(default)
         return value
 
+    def compute_input(self, name: str, shape: Sequence[Dim], compute: Callable[[Value], Value]) -> None:
+        """Compute an input of the graph from a new one of the same name and another shape, before all nodes."""
+        graph = self.graph
+        old = graph.values[name]
+        new = Value(name, old.dtype, tuple(shape))
+        graph.inputs[graph.inputs.index(old)] = new
+        old.name = graph.fresh(name)
+        graph.values |= {old.name: old, name: new}
+        nodes, self.nodes = self.nodes, []
+        self.add("Identity", [compute(new)], outputs=[old])
+        nodes[:0] = self.nodes
+        self.nodes = nodes
+
     def output(self, name: str, value: Value) -> None:
         """Declare a value as an output of the graph."""
         named = Value(name)

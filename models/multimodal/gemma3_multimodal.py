@@ -17,6 +17,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.image.tower_features import tower_features
 from ..layers.net import Net
+from ..pipelines.multimodal.exported_files import ExportedFiles
 from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
 from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepared, token_text, with_token_types
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, PromptModel, PromptRules
@@ -65,6 +66,7 @@ def expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[st
     return prepared(model, images), [f"\n\n{begin}{token * config.tokens}{end}\n\n"] * len(images)
 
 
+CAUSAL = "lets no token of a picture attend to a later one, which this model does: its answers may differ"
 RULES = PromptRules(
     processor=with_token_types(MarkedPictures(expanded, lambda model: token_text(model, "image_begin"))),
     groups=groups,
@@ -110,6 +112,9 @@ ARCHITECTURES = (
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
         wide_activations=True,
+        exported_files=ExportedFiles(
+            "Gemma3Processor", lambda config: {"image_seq_length": config.tokens}, deviation=CAUSAL
+        ),
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
         mmproj=(MMPROJ,),
     ),

@@ -13,9 +13,10 @@ from ...runtime.contract.hyperparameter import SIZE, Integer
 from ...runtime.contract.mmproj import Mmproj
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
-from ..layers.image.tower_features import tower_features
+from ..layers.image.tower_features import take_batches_of_tiles, tower_features
 from ..layers.linear import linear
 from ..layers.net import Net
+from ..pipelines.multimodal.exported_files import ExportedFiles
 from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, Modality, PromptRules, Run, flattened
 from ..pipelines.multimodal.prompts.tiled_pictures import tiled_pictures
@@ -30,8 +31,8 @@ MASK, PROJECTION = "pixel_attention_mask", "connector.modality_projection.proj.w
 
 
 def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
-    """``image_features`` [batch, tokens, hidden of the text] of ``pixel_values`` of the trained size. A square of
-    `fold` x `fold` patches is one token."""
+    """``image_features`` [tiles, tokens, hidden of the text] of ``pixel_values`` of the trained size. A square of
+    `fold` x `fold` patches is one token. Exported graphs take a row of tiles for each text."""
     net = Net(graph, config, weights)
     (rows, columns), fold = config.values["vision.grid"], config.fold
     if rows % fold or columns % fold:
@@ -42,6 +43,8 @@ def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTen
     x = net.Reshape(x, [-1, rows // fold, fold, columns // fold, fold * width])
     x = net.Reshape(net.Transpose(x, perm=[0, 1, 3, 2, 4]), [-1, rows * columns // fold**2, fold * fold * width])
     net.output("image_features", linear(net, x, "projector"))
+    if not fixed:
+        take_batches_of_tiles(net)
 
 
 def encoded(run: Run, config: Config, arrays: Arrays) -> dict[str, np.ndarray]:
@@ -55,6 +58,12 @@ def encoded(run: Run, config: Config, arrays: Arrays) -> dict[str, np.ndarray]:
         why = "tiles of pictures that are partly padding are not supported"
         raise UsageError("E-RUN-SHAPE", None, why, hint="Prepare pictures with do_image_splitting, or one at a time")
     return flattened(run, config, {"pixel_values": tiles[real]})
+
+
+def counts(config: Config) -> dict[str, int]:
+    """How the processor counts the tokens of a tile."""
+    rows, columns = config.values["vision.grid"]
+    return {"image_seq_len": rows * columns // config.fold**2}
 
 
 RULES = PromptRules((Modality(arrays=("pixel_values", MASK), encode=encoded),), tiled_pictures)
@@ -97,6 +106,7 @@ ARCHITECTURES = tuple(
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
         ignored=(r"position_ids$",),
+        exported_files=ExportedFiles(f"{cls}Processor", counts),
         parts={
             VISION: Part(
                 "siglip_vision",

@@ -15,9 +15,10 @@ from ..layers.image.tower_features import tower_features
 from ..layers.linear import linear
 from ..layers.mlp import ACTIVATIONS
 from ..layers.net import Net
+from ..pipelines.multimodal.exported_files import ExportedFiles
 from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
 from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepared, token_text
-from ..pipelines.multimodal.prompts.patch_rows import SIZES, encoded_by_size, patch_rows
+from ..pipelines.multimodal.prompts.patch_rows import BREAK, END, SIZES, encoded_by_size, patch_rows
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, Modality, PromptModel, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.hyperparameters import act, matrix
@@ -41,6 +42,33 @@ def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTen
     net.output("image_features", linear(net, y, "projector.linear_2"))
 
 
+def class_tokens(config: Config) -> int:
+    """Tokens of a picture beside those of its patches."""
+    return int(config.select == "full" and config.values.get("vision.model_type") not in (SIGLIP, PIXTRAL))
+
+
+def counts(config: Config) -> dict[str, Any]:
+    """How the processor counts tokens. Transformers.js does not take one away for the strategy ``default``."""
+    if config.values.get("vision.model_type") == PIXTRAL:
+        marks = {"image_token": "[IMG]", "image_break_token": BREAK, "image_end_token": END}
+        return {**marks, "patch_size": config.values["vision.patch"], "spatial_merge_size": 1}
+    strategy = {"vision_feature_select_strategy": "full", "num_additional_image_tokens": class_tokens(config)}
+    return {"image_token": "<image>", "patch_size": config.values["vision.patch"], **strategy}
+
+
+def pictures(config: Config) -> dict[str, Any]:
+    """Settings of the image processor: of Pixtral, by what sizes are divided."""
+    pixtral = config.values.get("vision.model_type") == PIXTRAL
+    return {"patch_size": config.values["vision.patch"], "spatial_merge_size": 1} if pixtral else {}
+
+
+EXPORTED = ExportedFiles(
+    lambda config: f"{'Pixtral' if config.values.get('vision.model_type') == PIXTRAL else 'Llava'}Processor",
+    counts,
+    pictures,
+)
+
+
 def expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
     """Pixels of the pictures, and the placeholders of each."""
     config = model.options.config
@@ -50,8 +78,7 @@ def expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[st
     arrays = prepared(model, images)
     height, width = arrays["pixel_values"].shape[2:]
     patch = config.values["vision.patch"]
-    class_tokens = config.select == "full" and config.values.get("vision.model_type") != SIGLIP
-    count = (height // patch) * (width // patch) + class_tokens
+    count = (height // patch) * (width // patch) + class_tokens(config)
     return arrays, [token_text(model, "image_token") * count] * len(images)
 
 
@@ -119,6 +146,7 @@ ARCHITECTURES = (
         ),
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
+        exported_files=EXPORTED,
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
         mmproj=(LLAVA, PIXTRAL_FILE),
     ),

@@ -5,13 +5,16 @@ column."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from ...runtime.contract.architecture import Architecture, Config, Weight
+from ...runtime.contract.architecture import Architecture, Config, Key, Weight
+from ...runtime.contract.hyperparameter import Choice
 from ...runtime.contract.mmproj import Mmproj
 from ...runtime.contract.part_graph import add_part
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.net import Net
+from ..pipelines.multimodal.exported_files import ExportedFiles
 from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
 from ..pipelines.multimodal.prompts.patch_pictures import PatchRules, patch_pictures
 from ..pipelines.multimodal.prompts.patch_positions import GRID, encoded_by_grid, grid_positions
@@ -38,6 +41,7 @@ from ..schema.network_hyperparameters import Stated
 from ..schema.patches.parts import VISION, language_model, vision_keys, visual
 from ..schema.rope.multimodal_rope import MultimodalRope
 
+FEATURES_LEFT_OUT = "passes no deepstack_features, which the decoder takes: other runtimes run this model"
 STACKED = "vision.deepstack_layers"
 
 
@@ -112,6 +116,23 @@ QWEN3 = Mmproj(
 )
 
 
+def flat(source: Mapping[str, Any]) -> dict[str, Any]:
+    """config.json with the keys of the language model beside the others, where Transformers.js reads them."""
+    inner = source.get("text_config")
+    return {**(inner if isinstance(inner, Mapping) else {}), **source}
+
+
+def patch_sizes(rules: PatchRules) -> dict[str, int]:
+    """Settings of the image processor that files may leave out."""
+    return {"patch_size": rules.patch, "temporal_patch_size": rules.frames, "merge_size": rules.merge}
+
+
+def _grid_input(kind: str) -> Key:
+    """Hyper-parameter: what the encoder of a family calls its grids, which Transformers.js names differently."""
+    name = "grid_thw" if kind == "qwen2_vl" else GRID
+    return Key("vision.grid_input", (), (), name, Choice((name,)))
+
+
 def _architecture(
     kind: str, title: str, cls: str, rope: MultimodalRope, rules: PatchRules, mmproj: Mmproj
 ) -> Architecture:
@@ -122,12 +143,18 @@ def _architecture(
         title,
         (kind,),
         (),
-        (Stated("architectures", [f"{cls}ForConditionalGeneration"]), *vision_keys(151652), rope),
+        (Stated("architectures", [f"{cls}ForConditionalGeneration"]), *vision_keys(151652), rope, _grid_input(kind)),
         (),
         (multimodal_task({VISION_ENCODER: vision_encoder}, prompts), TEXT_FEATURES),
         accepts=writes_text,
         settle=settle,
         mmproj=(mmproj,),
+        exported_files=ExportedFiles(
+            f"{cls}Processor",
+            usual=lambda config: patch_sizes(rules),
+            model=flat if kind == "qwen2_vl" else None,
+            deviation=FEATURES_LEFT_OUT if kind == "qwen3_vl" else "",
+        ),
         parts={VISION: visual(f"{kind}_vision"), TEXT: language_model(None if rope.interleaved else f"{kind}_text")},
     )
 

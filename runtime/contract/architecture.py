@@ -449,6 +449,8 @@ class Architecture:
         nested_defaults: further ones of a config.json that is an object inside another one.
         folder_files: contents of JSON files, by name, that a folder has next to the parts, for what no file of weights
             holds; made of the folder that was opened.
+        exported_files: contents of JSON files, by name, that exported graphs have next to them, in place of those of
+            the source: takes the source and the hyper-parameters.
         parts: models that it is made of, by name. `keys`, `weights` and `tasks` are those of the whole alone where a
             family declares it; a registered architecture has those of its parts too, as far as no file decides them.
         mmproj: how llama.cpp stores models of several parts in two files, for each of its projectors.
@@ -473,6 +475,7 @@ class Architecture:
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     nested_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     folder_files: Callable[[Graph], dict[str, Any]] | None = None
+    exported_files: Callable[[Graph, Config], dict[str, Any]] | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)
     mmproj: tuple[Mmproj, ...] = ()
 

@@ -15,6 +15,9 @@ from ..net import Net
 
 FINAL = ("norm.weight", "norm.bias")
 """Weights that are applied to the last hidden states only."""
+PIXELS = "pixel_values"
+BOOLEAN = 9
+"""ONNX's number of the dtype."""
 
 
 def tower_features(net: Net, part: str, layer: int | None = None, *, patches_only: bool = False) -> Value:
@@ -46,3 +49,18 @@ def projected_features(graph: Graph, config: Config, weights: Mapping[str, Store
     ``pixel_values``."""
     net = Net(graph, config, weights)
     net.output("image_features", linear(net, tower_features(net, VISION), "projector"))
+
+
+def take_batches_of_tiles(net: Net) -> None:
+    """Let a graph whose input ``pixel_values`` is [tiles, channels, height, width] take [texts, tiles, channels,
+    height, width]. Tiles of zeros, which fill up a batch, are left out."""
+
+    def tiles(pixels: Value) -> Value:
+        every = net.Reshape(pixels, net.Concat([-1], net.Shape(pixels, start=2), axis=0))
+        largest = net.ReduceMax(net.Abs(every), [1, 2, 3], keepdims=0)
+        value: Value = net.Compress(every, net.Cast(largest, to=BOOLEAN), axis=0)
+        return value
+
+    old = net.graph.values[PIXELS]
+    assert old.shape is not None
+    net.compute_input(PIXELS, ("texts", "tiles", *old.shape[1:]), tiles)

@@ -19,6 +19,7 @@ from ..rope import inverse
 from .patch_grid import PatchGrid
 
 GRID = "grid_thw"
+"""The input's name, unless the hyper-parameter `grid_input` says otherwise."""
 THETA = 1e4
 Norm = Callable[[Net, Value, str], Value]
 
@@ -42,7 +43,7 @@ class PatchEncoder(Net):
         super().__init__(graph, config, weights)
         width = config.channels * config.values.get("frames", 1) * config.patch**2
         self.pixels = self.input("pixel_values", "f32", ("patches", width))
-        self.sizes = self.input(GRID, "i64", ("pictures", 3))
+        self.sizes = self.input(config.values.get("grid_input", GRID), "i64", ("pictures", 3))
         self.grid = self.grid_of(merge)
 
     def grid_of(self, merge: int) -> PatchGrid:

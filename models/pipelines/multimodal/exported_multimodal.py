@@ -51,7 +51,7 @@ def run_exported(graphs: Mapping[str, Graph], options: RunOptions, *, kind: type
 GRAPH_FILES = GraphFiles(
     IMAGE_TEXT,
     {
-        "vision_encoder": Signature(PIXELS, frozenset(), frozenset({"grid_thw"})),
+        "vision_encoder": Signature(PIXELS, frozenset(), frozenset({"grid_thw", "image_grid_thw"})),
         "embed_tokens": Signature(IDS, EMBEDS),
         "decoder_model_merged": Signature(EMBEDS, frozenset({"logits"}), COUNTED, ("past_", DEEPSTACK)),
     },

@@ -141,7 +141,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
             inputs[own][holes] = rows
 
     def _encoder_outputs(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Outputs of an encoder by name."""
+        """Outputs of an encoder by name; arrays get the leading axes that exported encoders have for texts."""
         graph = self._graphs[name]
         if name not in self._encoders:
             self._encoders[name] = opened(graph, self.options, "f32")
@@ -150,7 +150,9 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         for value in session.get_inputs():
             if value.name not in arrays:
                 raise UsageError("E-RUN-INPUT", None, f"{value.name} is missing", expected=", ".join(self.rules.arrays))
-            feeds[value.name] = np.asarray(arrays[value.name], numpy_dtype(graph.values[value.name]))
+            array = np.asarray(arrays[value.name], numpy_dtype(graph.values[value.name]))
+            missing = len(value.shape or ()) - array.ndim
+            feeds[value.name] = array[(None,) * max(0, missing)]
         names = [value.name for value in graph.outputs]
         return dict(zip(names, finite(session.run(names, feeds), names), strict=True))
 

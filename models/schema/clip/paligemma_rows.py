@@ -15,6 +15,7 @@ def paligemma_keys(place: str = "") -> tuple[Key, ...]:
         Key("image_token", (f"{place}image_token_index", f"{place}image_token_id"), (), 256000, SIZE),
         Key("projection", f"{place}projection_dim", (), 2048, COUNT, at_most=("text.hidden",)),
         Key("text.token_groups", (), (), True, flag),
+        Key("text.token_prefix", (), (), True, flag),
     )
 
 

@@ -95,7 +95,8 @@ def test_exported_encoder_of_several_pictures(case, tmp_path):
     random = np.random.default_rng(0)
     patch = 8 * 8 * 3 * (1 if name == "paddleocr_vl" else 2)
     pixels = random.standard_normal((int(GRIDS.prod(1).sum()), patch)).astype(np.float32)
-    found = session.run(None, {"pixel_values": pixels, "grid_thw": GRIDS})
+    grids = "image_grid_thw" if name in ("qwen2_5_vl", "qwen3_vl") else "grid_thw"
+    found = session.run(None, {"pixel_values": pixels, grids: GRIDS})
     shaped = pixels.reshape(len(pixels), 3, 8, 8) if name == "paddleocr_vl" else pixels
     with torch.no_grad():
         features = model.model.get_image_features(torch.from_numpy(shaped), torch.from_numpy(GRIDS))

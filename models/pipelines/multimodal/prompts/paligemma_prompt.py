@@ -12,8 +12,8 @@ from .....runtime.contract.architecture import Config
 from .marked_pictures import MarkedPictures, prepared, token_text
 from .prompt_rules import Arrays, Prompted, PromptModel, PromptRules
 
-PREFIX = 2
-"""The group of the prompt's tokens."""
+PREFIX, ALONE = 2, -1
+"""The group of the prompt's tokens, and the mask of tokens without a group, in exported models too."""
 
 
 def _expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[str]]:
@@ -46,9 +46,9 @@ def paligemma_prompt(
 
 
 def groups(config: Config, ids: np.ndarray, mask: np.ndarray, arrays: Arrays) -> np.ndarray:
-    """One group of the tokens whose ``token_type_ids`` are 0; none without these."""
+    """One group of the tokens whose ``token_type_ids`` are 0; the others have none."""
     types = arrays.get("token_type_ids")
-    return mask if types is None else np.where(types == 0, PREFIX * mask, mask)
+    return (ALONE if types is None else np.where(types == 0, PREFIX, ALONE)) * mask
 
 
 PALIGEMMA_RULES = PromptRules(processor=paligemma_prompt, groups=groups, further=("token_type_ids",))

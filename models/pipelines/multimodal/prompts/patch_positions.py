@@ -51,7 +51,10 @@ def encoded_by_grid(run: Run, config: Config, arrays: Arrays) -> dict[str, np.nd
         expected = f"{counted(int(counts.sum()), 'patch', 'patches')} of {counted(width, 'value')}"
         raise UsageError("E-RUN-SHAPE", None, why, expected=expected)
     patches = np.split(pixels.reshape(len(pixels), width), counts.cumsum()[:-1])
-    rows = [run({"pixel_values": own, "grid_thw": size[None]}) for own, size in zip(patches, grid, strict=True)]
+    rows = [
+        run({"pixel_values": own, "grid_thw": size[None], GRID: size[None]})
+        for own, size in zip(patches, grid, strict=True)
+    ]
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
