@@ -139,14 +139,16 @@ class Net(Builder):
         self.graph.weights[name] = StoredTensor.of(default)
         return value
 
-    def compute_input(self, name: str, shape: Sequence[Dim], compute: Callable[[Value], Value]) -> None:
-        """Compute an input of the graph from a new one of the same name and another shape, before all nodes."""
+    def compute_input(self, name: str, shape: Sequence[Dim] | None, compute: Callable[[Value], Value]) -> None:
+        """Compute an input of the graph before all nodes, from a new one of the same name and another shape; of no
+        input at all if `shape` is None, where `compute` gets the old one."""
         graph = self.graph
-        old = graph.values[name]
-        new = Value(name, old.dtype, tuple(shape))
-        graph.inputs[graph.inputs.index(old)] = new
-        old.name = graph.fresh(name)
-        graph.values |= {old.name: old, name: new}
+        old = graph.values.pop(name)
+        place = graph.inputs.index(old)
+        new = old if shape is None else Value(name, old.dtype, tuple(shape))
+        graph.inputs[place : place + 1] = [] if shape is None else [new]
+        old.name = graph.fresh(f"{name}_computed")
+        graph.values |= {old.name: old} if shape is None else {old.name: old, name: new}
         nodes, self.nodes = self.nodes, []
         self.add("Identity", [compute(new)], outputs=[old])
         nodes[:0] = self.nodes

@@ -15,7 +15,7 @@ ARCHITECTURES = (
         (),
         (Stated("architectures", ["SiglipModel"]),),
         (scalar("logit_scale", (1,)), scalar("logit_bias", (1,))),
-        dual_encoder_tasks(output("pooler_output"), output("pooler_output"), pairwise=True),
+        dual_encoder_tasks(output("pooler_output"), output("pooler_output"), pairwise=True, masked=False),
         prefixes=(),
         ignored=(r"position_ids$",),
         parts={

@@ -19,6 +19,7 @@ TEXT_MODEL, VISION_MODEL = "text_model", "vision_model"
 """Names of the graphs of towers, as exporters to ONNX have them."""
 ZERO_SHOT = "zero-shot-image-classification"
 """Hugging Face's name of the task."""
+MASK = "attention_mask"
 EMBEDS = {TEXT: "text_embeds", VISION: "image_embeds"}
 
 
@@ -27,10 +28,22 @@ def output(*names: str) -> Vector:
     return lambda net, outputs: next(outputs[name] for name in names if name in outputs)
 
 
-def similarities(text: Vector, image: Vector) -> GraphBuilder:
+def see_padding(net: Net) -> None:
+    """Leave the mask out of a graph: every token is seen, those of padding too."""
+
+    def ones(mask: Value) -> Value:
+        value: Value = net.Expand([1], net.Shape(net.graph.values["input_ids"]))
+        return value
+
+    if MASK in net.graph.values:
+        net.compute_input(MASK, None, ones)
+
+
+def similarities(text: Vector, image: Vector, *, masked: bool = True) -> GraphBuilder:
     """The graph of both towers. Outputs ``logits_per_image`` [images, texts], ``logits_per_text``, and ``text_embeds``
     and ``image_embeds`` of length 1; the logits are cosines times exp(`logit_scale`), plus `logit_bias` if the model
-    has it."""
+    has it. Exported graphs of models that are not `masked` see padding, as transformers' processor of these passes no
+    mask."""
 
     def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         net = Net(graph, config, weights)
@@ -46,12 +59,15 @@ def similarities(text: Vector, image: Vector) -> GraphBuilder:
         net.output("logits_per_text", net.Transpose(logits, perm=[1, 0]))
         net.output(EMBEDS[TEXT], texts)
         net.output(EMBEDS[VISION], images)
+        if not masked and not fixed:
+            see_padding(net)
 
     return graph
 
 
-def tower(name: str, vector: Vector) -> GraphBuilder:
-    """The graph of one tower, with its outputs and the vectors that are not among them as `EMBEDS` names them."""
+def tower(name: str, vector: Vector, *, masked: bool = True) -> GraphBuilder:
+    """The graph of one tower, with its outputs and the vectors that are not among them as `EMBEDS` names them; `masked`
+    as of `similarities`."""
 
     def graph(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
         net = Net(graph, config, weights)
@@ -61,5 +77,7 @@ def tower(name: str, vector: Vector) -> GraphBuilder:
             net.output(own, value)
         if vectors not in outputs.values():
             net.output(EMBEDS[name], vectors)
+        if not masked and not fixed:
+            see_padding(net)
 
     return graph

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from .dual_encoder_model import DualEncoderModel
 
 
-def dual_encoder_tasks(text: Vector, image: Vector, *, pairwise: bool = False) -> tuple[Task, ...]:
-    """The tasks of a model whose towers give vectors as `text` and `image` say; `pairwise`: see `DualEncoderModel`."""
-    graphs = {MODEL: similarities(text, image), TEXT_MODEL: tower(TEXT, text), VISION_MODEL: tower(VISION, image)}
+def dual_encoder_tasks(text: Vector, image: Vector, *, pairwise: bool = False, masked: bool = True) -> tuple[Task, ...]:
+    """The tasks of a model whose towers give vectors as `text` and `image` say; `pairwise`: see `DualEncoderModel`,
+    `masked`: see `similarities`."""
+    graphs = {
+        MODEL: similarities(text, image, masked=masked),
+        TEXT_MODEL: tower(TEXT, text, masked=masked),
+        VISION_MODEL: tower(VISION, image),
+    }
     run = functools.partial(run_dual_encoder, pairwise=pairwise)
     return (Task(ZERO_SHOT, graphs, run, aliases=("zero-shot",)),)
 

@@ -13,6 +13,8 @@ import transformers
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.dual_encoders import TEXT, VISION, clip_folder, open_clip_names, pair_inputs
 from candle_convert.tests.builders.image_checkpoints import randomized
+from candle_convert.tests.oracles.transformers_js import answered, needs_node
+from PIL import Image
 
 CASES = {
     "clip": ("CLIPModel", {"text_config": TEXT | {"eos_token_id": 95}, "projection_dim": 40}),
@@ -65,6 +67,7 @@ def test_onnx_files(case, tmp_path):
     for name, own in (("model", OUTPUTS), ("text_model", OUTPUTS[2:3]), ("vision_model", OUTPUTS[3:])):
         session = onnxruntime.InferenceSession(tmp_path / f"{name}.onnx", providers=["CPUExecutionProvider"])
         given = {value.name for value in session.get_inputs()}
+        assert ("attention_mask" in given) == (name != "vision_model" and "Siglip" not in type(model).__name__)
         defaults = {"attention_mask": np.ones_like(arrays["input_ids"]), "token_type_ids": 0 * arrays["input_ids"]}
         feeds = {key: array for key, array in (defaults | arrays).items() if key in given}
         names = [value.name for value in session.get_outputs()]
@@ -158,3 +161,54 @@ def test_exported_files_run_as_the_directory(folder, tmp_path):
         found = model.predict(picture, classes=labels)
         assert [each["label"] for each in found] == [each["label"] for each in want]
         assert np.allclose([each["score"] for each in found], [each["score"] for each in want], atol=1e-5)
+
+
+LABELS = """
+  const label = await js.pipeline('zero-shot-image-classification', 'model', { dtype: given.dtype });
+  const features = await js.pipeline('image-feature-extraction', 'model', { dtype: given.dtype });
+  return { labels: await label(given.picture, given.labels), features: plain(await features(given.picture)) };
+"""
+PHOTO = "This is a photo of {}"
+SHARES = {"fp32": 1e-5, "fp16": 1e-3, "q8": 0.1, "q4": 0.2}
+"""Largest difference of scores."""
+
+
+def siglip_folder(folder):
+    """A directory of SigLIP with CLIP's tokenizer."""
+    clip_folder(folder)
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    text = TEXT | {"vocab_size": len(tokenizer), "projection_size": 64}
+    config = transformers.SiglipConfig(text_config=text, vision_config=VISION)
+    randomized(transformers.SiglipModel._from_config(config)).save_pretrained(folder)
+    transformers.SiglipImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
+
+
+@needs_node
+@pytest.mark.parametrize("dtype", SHARES)
+@pytest.mark.parametrize("family", ["clip", "siglip"])
+def test_transformers_js(family, dtype, tmp_path):
+    """Labels and features of a picture that need not be resized."""
+    source, labels = tmp_path / "source", ["a cat", "a dog", "an aeroplane over the sea"]
+    source.mkdir()
+    (clip_folder if family == "clip" else siglip_folder)(source)
+    Image.fromarray(np.random.default_rng(1).integers(0, 256, (32, 32, 3), np.uint8)).save(source / "c.png")
+    precision = {"fp32": "f32", "fp16": "f16"}.get(dtype, dtype)
+    cc.convert(source, tmp_path / "model", to="onnx", dtypes=(precision,))
+    found = answered(LABELS, tmp_path, picture=str(source / "c.png"), labels=labels, dtype=dtype)
+    model = transformers.AutoModel.from_pretrained(source).eval()
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(source)
+    padding = "max_length" if family == "siglip" else True
+    texts = tokenizer([PHOTO.format(label) for label in labels], padding=padding, return_tensors="pt")
+    pixels = transformers.AutoImageProcessor.from_pretrained(source)(Image.open(source / "c.png"), return_tensors="pt")
+    ids = {"input_ids": texts["input_ids"]} | (
+        {} if family == "siglip" else {"attention_mask": texts["attention_mask"]}
+    )
+    with torch.no_grad():
+        logits = model(**ids, **pixels).logits_per_image[0]
+        features = model.vision_model(**pixels).last_hidden_state.numpy()
+    want = (logits.sigmoid() if family == "siglip" else logits.softmax(-1)).tolist()
+    scores = {each["label"]: each["score"] for each in found["labels"]}
+    assert np.abs(np.array([scores[label] for label in labels]) - want).max() <= SHARES[dtype]
+    own = np.array(found["features"]["data"]).reshape(found["features"]["dims"])
+    assert own.shape == features.shape
+    assert np.abs(own - features).max() <= 10 * SHARES[dtype] * np.abs(features).max()

@@ -10,6 +10,7 @@ import transformers
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.dual_encoders import END, START, VISION, clip_tokenizer
 from candle_convert.tests.builders.image_checkpoints import images, randomized
+from candle_convert.tests.oracles.transformers_js import answered, needs_node
 from PIL import Image
 
 DECODER = {
@@ -108,3 +109,24 @@ def test_other_pictures_are_refused(case):
     _, folder = case
     with pytest.raises(cc.UsageError, match="E-RUN-SHAPE"):
         cc.models.load(folder)(np.zeros((1, 4, 32, 32)), [[0]])
+
+
+READ = """
+  const read = await js.pipeline('image-to-text', 'model', { dtype: given.dtype });
+  return await read(given.picture, { max_new_tokens: 8, do_sample: false });
+"""
+
+
+@needs_node
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_transformers_js(case, dtype, tmp_path):
+    """The text of a picture that need not be resized."""
+    model, folder = case
+    picture = Image.fromarray(np.random.default_rng(1).integers(0, 256, (32, 32, 3), np.uint8))
+    picture.save(tmp_path / "c.png")
+    cc.convert(folder, tmp_path / "model", to="onnx", dtypes=({"fp32": "f32", "fp16": "f16"}[dtype],))
+    (found,) = answered(READ, tmp_path, picture=str(tmp_path / "c.png"), dtype=dtype)
+    pixels = transformers.ViTImageProcessor.from_pretrained(folder)(picture, return_tensors="pt")["pixel_values"]
+    tokens = model.generate(pixels, num_beams=1, do_sample=False, max_new_tokens=8)
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    assert found["generated_text"] == tokenizer.decode(tokens[0], skip_special_tokens=True).strip()
