@@ -314,23 +314,26 @@ def _converse(model: LanguageModel, path: str, values: dict[str, Any], sampling:
 
 
 def _given(model: LanguageModel, path: str, prompt: str, values: dict[str, Any]) -> list[int] | Prompted:
-    """The prompt's ids, with its pictures and sounds if there are any. UsageError for models that take none."""
+    """The prompt's ids, and arrays of its pictures and sounds, as the model's processor makes them. UsageError for
+    pictures and sounds of models that take none."""
     images, audio = values["images"], values["audio"]
-    if not images and not audio:
-        return _ids(model, path, prompt, values)
-    from ...models.pipelines.multimodal.multimodal_language_model import MultimodalLanguageModel
-
-    if not isinstance(model, MultimodalLanguageModel):
+    if not hasattr(model, "chat_prompt"):
+        if not images and not audio:
+            return _ids(model, path, prompt, values)
         noun = "pictures" if images else "audio"
         raise UsageError("E-LM-MODALITY", path, f"the model takes no {noun}", expected="a multimodal language model")
     if not values["chat"]:
-        return model.prompted(prompt, images, audio)
+        found: Prompted = model.prompted(prompt, images, audio)
+        return found
     if values["chat_template"] is not None:
         model.tokenizer.templates["default"] = shared_options.template(values["chat_template"])
-    system = [] if values["system"] is None else [{"role": "system", "content": _parts(values["system"])}]
+    said = values["system"]
+    system = [] if said is None else [{"role": "system", "content": _parts(said) if images or audio else said}]
     parts = [{"type": "image", "image": image} for image in images]
     parts += [{"type": "audio", "audio": sound} for sound in audio]
-    return model.chat_prompt([*system, {"role": "user", "content": [*parts, *_parts(prompt)]}], path)
+    content = [*parts, *_parts(prompt)] if parts else prompt
+    asked: Prompted = model.chat_prompt([*system, {"role": "user", "content": content}], path)
+    return asked
 
 
 def _parts(text: str) -> list[dict[str, str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from ...runtime.base.errors import FileAccessError, UsageError
@@ -23,6 +25,41 @@ def is_uri(path: str | os.PathLike[str]) -> bool:
     return isinstance(path, str) and path.startswith("hf://")
 
 
+def beside(uri: str, revision: str | None = None) -> dict[str, str]:
+    """The addresses, by name, of the other files in the folder of a hub address's file; empty for a repository, and
+    where the hub's client is offline. FileAccessError if the repository cannot be listed."""
+    match = _URI.fullmatch(uri)
+    huggingface_hub = optional_package("huggingface_hub", "hf://")
+    if match is None or match["file"] is None or huggingface_hub.constants.is_offline_mode():
+        return {}
+    folder, slash, own = match["file"].rpartition("/")
+    with _refused(uri, match["repo"]):
+        entries = huggingface_hub.HfApi().list_repo_tree(
+            match["repo"], folder or None, revision=match["revision"] or revision
+        )
+        names = [
+            entry.path.rpartition("/")[2] for entry in entries if isinstance(entry, huggingface_hub.hf_api.RepoFile)
+        ]
+    start = f"{uri[: match.start('file')]}{folder}{slash}"
+    return {name: start + name for name in names if name != own}
+
+
+@contextlib.contextmanager
+def _refused(uri: str, repo: str) -> Iterator[None]:
+    """Raises FileAccessError for errors of the hub's client."""
+    errors = optional_package("huggingface_hub.errors", "hf://")
+    kinds = (errors.HTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError, ValueError)
+    try:
+        yield
+    except kinds as error:
+        reason = str(error).strip().split("\n")[0]
+        hint = (
+            "Check the name, the network and HF_TOKEN; to work offline, "
+            f"run `hf download {repo}` while there is a network"
+        )
+        raise FileAccessError("E-HUB-FETCH", None, f"{uri} cannot be downloaded: {reason}", hint=hint) from error
+
+
 def resolve(uri: str, revision: str | None = None, offline: bool = False) -> Path:
     """The local file or snapshot folder of a hub address, downloaded into huggingface_hub's cache unless it is there.
 
@@ -33,27 +70,13 @@ def resolve(uri: str, revision: str | None = None, offline: bool = False) -> Pat
         why = f"{uri!r} is not hf://owner/repo[@revision][/file]"
         raise UsageError("E-HUB-URI", None, why, hint="For example hf://owner/repo/model.safetensors")
     huggingface_hub = optional_package("huggingface_hub", "hf://")
-    errors = optional_package("huggingface_hub.errors", "hf://")
     repo, file, revision = match["repo"], match["file"], match["revision"] or revision
-    try:
+    with _refused(uri, repo):
         if file is None:
             return _snapshot(repo, revision, offline)
         if file.endswith(INDEX) or SHARD.search(file):
             return _fetched(repo, revision, offline, [file, _siblings(file)]) / file
         return Path(huggingface_hub.hf_hub_download(repo, file, revision=revision, local_files_only=offline))
-    except (
-        errors.HfHubHTTPError,
-        errors.LocalEntryNotFoundError,
-        errors.OfflineModeIsEnabled,
-        OSError,
-        ValueError,
-    ) as error:
-        reason = str(error).strip().split("\n")[0]
-        hint = (
-            "Check the name, the network and HF_TOKEN; to work offline, "
-            f"run `hf download {repo}` while there is a network"
-        )
-        raise FileAccessError("E-HUB-FETCH", None, f"{uri} cannot be downloaded: {reason}", hint=hint) from error
 
 
 def _snapshot(repo: str, revision: str | None, offline: bool) -> Path:

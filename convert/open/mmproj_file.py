@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...runtime.base.errors import UsageError
+from ...runtime.base.errors import FileAccessError, UsageError
 from ...runtime.contract.mmproj import CLIP
 from ...runtime.ir.graph import Graph
-from . import model_directory
+from . import hub, model_directory
 
 PREFIX, SUFFIX = "mmproj-", ".gguf"
 ARCHITECTURE = "general.architecture"
@@ -27,6 +27,35 @@ def is_mmproj(graph: Graph) -> bool:
     return graph.metadata.get(ARCHITECTURE) == CLIP
 
 
+def takes_mmproj(graph: Graph) -> bool:
+    """Whether a graph is a GGUF file that may lack its encoder."""
+    return graph.format == "gguf" and graph.mmproj is None and ARCHITECTURE in graph.metadata and not is_mmproj(graph)
+
+
+def mmproj_name(file: str, names: Sequence[str]) -> str | None:
+    """Which of the files next to a language model's has its encoder: ``mmproj-NAME.gguf`` for ``NAME.gguf``, or else
+    the only one, the f16 one of its variants. None if no file, or several."""
+    own = _SHARD.sub("", file.removesuffix(SUFFIX))
+    encoders = [name for name in names if model_directory.is_mmproj_name(name)]
+    same = f"{PREFIX}{own}{SUFFIX}"
+    return same if same in encoders else _only(encoders)
+
+
+def fetch_mmproj(graph: Graph, uri: str, revision: str | None) -> None:
+    """Download the encoder's file next to a language model's GGUF file on the hub; a note where the repository of a
+    downloaded model cannot be listed. FileAccessError if the file cannot be downloaded."""
+    if not takes_mmproj(graph):
+        return
+    try:
+        others = hub.beside(uri, revision)
+    except FileAccessError as error:
+        graph.event("W-HUB-MMPROJ", f"no mmproj file was looked for: {error.why}")
+        return
+    name = mmproj_name(uri.rpartition("/")[2], list(others))
+    if name is not None:
+        hub.resolve(others[name], revision)
+
+
 def add_mmproj(graph: Graph, path: Path, read: Callable[[Path], Graph]) -> None:
     """Give a language model from a GGUF file the `Graph.mmproj` of its folder: ``mmproj-NAME.gguf`` for ``NAME.gguf``,
     or else the only one there if its features have the width of the model's embeddings.
@@ -34,13 +63,11 @@ def add_mmproj(graph: Graph, path: Path, read: Callable[[Path], Graph]) -> None:
     Args:
         path: the file, or the folder of the only model.
     """
-    if graph.format != "gguf" or graph.mmproj is not None or ARCHITECTURE not in graph.metadata or is_mmproj(graph):
+    if not takes_mmproj(graph):
         return
     file = Path(graph.files[0]) if path.is_dir() else path
-    own = _SHARD.sub("", file.name.removesuffix(SUFFIX))
-    names = [name for name in model_directory.listed(file.parent) if model_directory.is_mmproj_name(name)]
-    same = f"{PREFIX}{own}{SUFFIX}"
-    chosen = same if same in names else _only(names)
+    same = f"{PREFIX}{_SHARD.sub('', file.name.removesuffix(SUFFIX))}{SUFFIX}"
+    chosen = mmproj_name(file.name, model_directory.listed(file.parent))
     if chosen is None or not os.path.isfile(file.parent / chosen):
         return
     found = read(file.parent / chosen)

@@ -16,11 +16,11 @@ from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.file import Source, contained
 from ...runtime.tensor.storage import Region, Storage
-from . import model_directory
+from . import hub, model_directory
 from .detect_format import detect
 from .graph_files import modules_of
 from .locate import located
-from .mmproj_file import add_mmproj
+from .mmproj_file import add_mmproj, fetch_mmproj
 from .model_directory import CONFIG as CONFIG
 from .model_directory import INDEX, listed
 from .model_files import MODEL_INDEX, component_files, models_of
@@ -97,6 +97,8 @@ def open_model(
     local = located(path, revision, offline)
     graph = _opened(local, options, format, parts)
     if parts:
+        if not offline and hub.is_uri(path):
+            fetch_mmproj(graph, os.fspath(path), revision)
         add_mmproj(graph, local, lambda file: read_file(file, options))
     if dequantized and CONFIG in graph.attachments and not graph.parts:
         from .prequantized import unpack

@@ -4,6 +4,7 @@ layers, between BOS and the text of Phi 1.5."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...runtime.contract.architecture import MODEL, Architecture, Below, Config, Key, Part, Task
 from ...runtime.contract.hyperparameter import COUNT, EVEN, Integer
@@ -14,13 +15,17 @@ from ..layers.linear import linear
 from ..layers.mlp import ACTIVATIONS
 from ..layers.net import Net
 from ..pipelines.image.image_tasks import run_image_model
+from ..pipelines.multimodal.exported_files import CONFIG, PICTURES
 from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task
-from ..pipelines.multimodal.prompts.moondream_prompt import PLACEHOLDER, moondream_prompt
+from ..pipelines.multimodal.prompts.moondream_prompt import MARKER, PLACEHOLDER, SIZE, moondream_prompt
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, PromptRules
+from ..preprocess.stated_preparation import stated_settings
 from ..schema.clip.vision_part import VISION
 from ..schema.hyperparameters import LAYERS, matrix
 from ..schema.network_hyperparameters import IMAGE_FEATURES, Stated
+from ..tokenizer.readers.locate import settings
 
+TOKENIZER = "tokenizer.json"
 ENCODER, PROJECTION = "vision_encoder.encoder.model.visual.", "vision_encoder.projection.mlp"
 TEXT_SIZES = (
     Key("text.vocab", "phi_config.vocab_size", (), 51200, COUNT),
@@ -53,6 +58,63 @@ def picture_features(graph: Graph, config: Config, weights: Mapping[str, StoredT
         net.output(name, value)
 
 
+def pictures(config: Config) -> dict[str, Any]:
+    """preprocessor_config.json, which Moondream's files lack: pictures from -1 to 1."""
+    height, width = config.values["vision.image_size"] or SIZE
+    return {
+        "image_processor_type": "CLIPImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "resample": 3,
+        "do_center_crop": False,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": [0.5] * 3,
+        "image_std": [0.5] * 3,
+        "do_convert_rgb": True,
+    }
+
+
+def exported_files(graph: Graph, config: Config) -> dict[str, Any]:
+    """Files by which Transformers.js runs the graphs: Phi's configuration in transformers' keys, and ``<image>``, a
+    token with an id that the model does not use, for each row of features; a note where all ids are used."""
+    said, tokens = settings(graph, CONFIG), settings(graph, TOKENIZER)
+    sizes = {
+        "num_hidden_layers": config.values["text.layers"],
+        "num_attention_heads": config.values["text.heads"],
+        "num_key_value_heads": config.values["text.heads"],
+        "hidden_size": config.values["text.hidden"],
+    }
+    inner = said.get("phi_config")
+    phi = {**(inner if isinstance(inner, Mapping) else {}), "model_type": "phi", **sizes}
+    found: dict[str, Any] = {CONFIG: {**said, "phi_config": phi}}
+    if not stated_settings(graph):
+        found[PICTURES] = pictures(config)
+    free = unused_id(tokens)
+    if free is None or free >= config.values["text.vocab"]:
+        graph.event(
+            "W-ONNX-TRANSFORMERS-JS", "Transformers.js has no token for pictures: all ids of the model are used"
+        )
+        return found
+    added = {"id": free, "content": MARKER, "normalized": False, "special": True}
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+    found[TOKENIZER] = {**tokens, "added_tokens": [*tokens.get("added_tokens", ()), {**added, **plain}]}
+    found[CONFIG]["image_token_index"] = free
+    return found
+
+
+def unused_id(tokens: Mapping[str, Any]) -> int | None:
+    """The first id behind those of a tokenizer.json, None without its vocabulary."""
+    model = tokens.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, Mapping) else None
+    if not isinstance(vocabulary, Mapping) or not vocabulary:
+        return None
+    stated = (token.get("id") for token in tokens.get("added_tokens", ()) if isinstance(token, Mapping))
+    ids = [token for token in (*vocabulary.values(), *stated) if isinstance(token, int)]
+    return max(ids, default=-1) + 1
+
+
 ARCHITECTURES = (
     Architecture(
         "moondream",
@@ -74,6 +136,7 @@ ARCHITECTURES = (
             TEXT_FEATURES,
             Task(IMAGE_FEATURES, {MODEL: picture_features}, run_image_model),
         ),
+        exported_files=exported_files,
         parts={
             VISION: Part("moondream_vision", "vision_config", (Below(ENCODER),)),
             TEXT: Part("phi_msft", "phi_config", (Below("text_model."),)),

@@ -105,10 +105,11 @@ def tokenizer():
     return made
 
 
-def moondream_folder(folder):
-    """The directory of a model with ``a.png``; returns the encoder and the language model."""
+def moondream_folder(folder, spare=0):
+    """The directory of a model with ``a.png``, whose language model has `spare` ids without tokens; returns the encoder
+    and the language model."""
     own = tokenizer()
-    phi = transformers.PhiForCausalLM(transformers.PhiConfig(**PHI, vocab_size=own.get_vocab_size()))
+    phi = transformers.PhiForCausalLM(transformers.PhiConfig(**PHI, vocab_size=own.get_vocab_size() + spare))
     encoder, phi = randomized(Encoder(phi.config.hidden_size)), randomized(phi, 1)
     tensors = {**encoder.named(), **phi_named(phi)}
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors")

@@ -1,4 +1,5 @@
-"""hf:// addresses against a cache of huggingface_hub's that the test lays out by hand; no network."""
+"""hf:// addresses against a cache of huggingface_hub's that the test lays out by hand, and against a stub of
+the hub; no network."""
 
 import hashlib
 import json
@@ -10,6 +11,8 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.open import hub
+from candle_convert.tests.builders.hub_server import hub_server
+from candle_convert.tests.builders.vision_language import vision_language_folder
 from safetensors.numpy import save
 
 MAIN, OLD = "1" * 40, "2" * 40
@@ -160,3 +163,69 @@ SIBLINGS = [
 @pytest.mark.parametrize(("file", "pattern"), SIBLINGS)
 def test_what_is_fetched_with_a_file(file, pattern):
     assert hub._siblings(file) == pattern
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """llama.cpp's two files of a small SmolVLM, by name, and their folder with ``a.png``."""
+    folder = tmp_path_factory.mktemp("pair")
+    (folder / "hf").mkdir()
+    vision_language_folder("smolvlm", folder / "hf")
+    cc.convert(folder / "hf", folder / "m.gguf")
+    (folder / "a.png").write_bytes((folder / "hf" / "a.png").read_bytes())
+    return (folder / "m.gguf").read_bytes(), (folder / "mmproj-m.gguf").read_bytes(), folder
+
+
+LISTINGS = [
+    ("only", ["m-Q8_0.gguf", "mmproj-model-f16.gguf", "README.md"], "mmproj-model-f16.gguf"),
+    ("same-name", ["m-Q8_0.gguf", "mmproj-m-Q8_0.gguf", "mmproj-other.gguf"], "mmproj-m-Q8_0.gguf"),
+    ("variants", ["m-Q8_0.gguf", "m-Q4_K_M.gguf", "mmproj-BF16.gguf", "mmproj-F16.gguf"], "mmproj-F16.gguf"),
+    ("folder", ["q/m-Q8_0.gguf", "q/mmproj-F16.gguf", "mmproj-F32.gguf"], "q/mmproj-F16.gguf"),
+    ("shards", ["m-00001-of-00001.gguf", "mmproj-m.gguf"], "mmproj-m.gguf"),
+    ("two-models", ["m-Q8_0.gguf", "mmproj-one.gguf", "mmproj-two.gguf"], None),
+    ("text", ["m-Q8_0.gguf", "other.gguf"], None),
+]
+
+
+@pytest.mark.parametrize(("name", "files", "expected"), LISTINGS, ids=[row[0] for row in LISTINGS])
+def test_the_encoder_is_fetched_with_its_language_model(name, files, expected, pair, tmp_path):
+    model, encoder, folder = pair
+    held = {file: encoder if "mmproj" in file else model for file in files}
+    prompt = ["-p", "what is this?", "-n", "4", "--temp", "0", "--image", folder / "a.png"]
+    with hub_server({"own.er/vlm": held}) as (address, fetched):
+        code, answer = run(tmp_path, "generate", f"hf://own.er/vlm/{files[0]}", *prompt, HF_ENDPOINT=address)
+    assert fetched == [files[0], *([] if expected is None else [expected])]
+    assert (code == 0) == (expected is not None), answer
+    if expected is not None:
+        code, want = run(tmp_path, "generate", folder / "m.gguf", *prompt)
+        assert (code, answer["text"]) == (0, want["text"])
+        code, again = run(tmp_path, "generate", f"hf://own.er/vlm/{files[0]}", *prompt, "--offline")
+        assert (code, again["text"]) == (0, want["text"])
+
+
+def test_what_reads_one_file_fetches_one(pair, tmp_path):
+    model, encoder, _ = pair
+    with hub_server({"own.er/vlm": {"m.gguf": model, "mmproj-m.gguf": encoder}}) as (address, fetched):
+        code, _ = run(tmp_path, "scan", "hf://own.er/vlm/m.gguf", HF_ENDPOINT=address)
+    assert code == 0
+    assert fetched == ["m.gguf"]
+
+
+def test_an_encoder_that_cannot_be_fetched(pair, tmp_path):
+    """It is listed, but a download fails; exit 7, as of a model."""
+    model, *_ = pair
+    with hub_server({"own.er/vlm": {"m.gguf": model, "mmproj-m.gguf": None}}) as (address, _):
+        uri = "hf://own.er/vlm/m.gguf"
+        code, answer = run(tmp_path, "convert", uri, tmp_path / "out", "-t", "safetensors", HF_ENDPOINT=address)
+    assert (code, answer["error"]["code"]) == (7, "E-HUB-FETCH")
+    assert "mmproj-m.gguf" in answer["error"]["message"]
+
+
+def test_a_cached_model_whose_repository_cannot_be_listed(pair, tmp_path):
+    model, encoder, _ = pair
+    uri, target = "hf://own.er/vlm/m.gguf", tmp_path / "out"
+    with hub_server({"own.er/vlm": {"m.gguf": model, "mmproj-m.gguf": encoder}}) as (address, _):
+        assert run(tmp_path, "scan", uri, HF_ENDPOINT=address)[0] == 0
+    code, answer = run(tmp_path, "convert", uri, target, "-t", "safetensors", HF_ENDPOINT=address)
+    assert code == 0, answer
+    assert "W-HUB-MMPROJ" in [warning["code"] for warning in answer["warnings"]]

@@ -10,8 +10,11 @@ import pytest
 import torch
 from candle_convert.convert.cli.main import run
 from candle_convert.runtime.contract.weight_binding import find_architecture
-from candle_convert.tests.builders.moondream import greedy, logits, moondream_folder, prepared, tokenizer
+from candle_convert.tests.builders.moondream import END, greedy, logits, moondream_folder, prepared, tokenizer
+from candle_convert.tests.oracles.transformers_js import answered, needs_node
+from PIL import Image
 from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
 
 TOLERANCE = 3e-5
 PATCHES = 9
@@ -171,3 +174,52 @@ def test_weights_that_do_not_fit(case, tmp_path, name, change, why):
     folder = changed(case[2], tmp_path / "model", f"vision_encoder.{name}", change)
     with pytest.raises(cc.FormatError, match=why):
         cc.models.load(folder)
+
+
+ANSWER = """
+  const image = await js.RawImage.read(given.picture);
+  const processor = await js.AutoProcessor.from_pretrained('model');
+  const tokenizer = await js.AutoTokenizer.from_pretrained('model');
+  const model = await js.AutoModelForImageTextToText.from_pretrained('model', { dtype: given.dtype });
+  const inputs = { ...(await processor(image)), ...tokenizer(given.text) };
+  const made = await model.generate({ ...inputs, max_new_tokens: 6, do_sample: false });
+  return { ids: plain(inputs.input_ids), pixels: plain(inputs.pixel_values), tokens: plain(made) };
+"""
+
+
+@needs_node
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_transformers_js(dtype, tmp_path):
+    """A placeholder for each row of features is in the text; BOS is written, too."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    encoder, phi = moondream_folder(folder, spare=8)
+    Image.fromarray(np.random.default_rng(1).integers(0, 256, (42, 42, 3), np.uint8)).save(tmp_path / "c.png")
+    cc.convert(folder, tmp_path / "model", to="onnx", dtypes=({"fp32": "f32", "fp16": "f16"}[dtype],))
+    text = f"{END}{'<image>' * 9}{ASKED}"
+    found = answered(ANSWER, tmp_path, picture=str(tmp_path / "c.png"), text=text, dtype=dtype)
+    token = json.loads((tmp_path / "model" / "config.json").read_text())["image_token_index"]
+    assert found["ids"]["data"] == [0, *[token] * 9, *ids_of(ASKED)]
+    pixels = torch.tensor(found["pixels"]["data"]).reshape(found["pixels"]["dims"])
+    assert (pixels - prepared(tmp_path / "c.png")).abs().max() <= 2 / 255
+    want = greedy(encoder, phi, [0], prepared(tmp_path / "c.png"), ids_of(ASKED), 6)
+    assert found["tokens"]["data"][len(found["ids"]["data"]) :] == want
+
+
+def test_an_export_names_a_placeholder(tmp_path):
+    """An id without a token of the model's own; a note where no id is left. The folder is the same model."""
+    source = tmp_path / "source"
+    source.mkdir()
+    moondream_folder(source, spare=8)
+    count = tokenizer().get_vocab_size()
+    report = cc.convert(source, tmp_path / "onnx", to="onnx")
+    assert not [note for note in report.notes if note.code == "W-ONNX-TRANSFORMERS-JS"]
+    assert json.loads((tmp_path / "onnx" / "config.json").read_text())["image_token_index"] == count
+    assert Tokenizer.from_file(str(tmp_path / "onnx" / "tokenizer.json")).token_to_id("<image>") == count
+    options = {"images": [source / "a.png"], **GREEDY}
+    want = cc.models.load(source, threads=1, activations="f32").generate(QUESTION, **options)
+    assert cc.models.load(tmp_path / "onnx", threads=1, activations="f32").generate(QUESTION, **options) == want
+    (tmp_path / "full").mkdir()
+    moondream_folder(tmp_path / "full")
+    report = cc.convert(tmp_path / "full", tmp_path / "other", to="onnx")
+    assert [note.code for note in report.notes if "token for pictures" in note.message] == ["W-ONNX-TRANSFORMERS-JS"]

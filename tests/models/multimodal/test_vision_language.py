@@ -174,6 +174,21 @@ def test_generate_command(case, loaded, capsys):
     assert json.loads(capsys.readouterr().out)["text"] == want
 
 
+@pytest.mark.parametrize("options", [[], ["--chat"]])
+def test_generate_command_without_a_picture(case, loaded, options, capsys):
+    """The prompt is that of the processor: PaliGemma's has BOS before the text and a line break behind it."""
+    folder, text = case[3], "what is this?"
+    command = ["generate", str(folder), "-p", text, "-n", "6", "--temp", "0", *options, "--activations", "f32"]
+    assert run([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    asked = {"max_tokens": 6, "temperature": 0}
+    want = loaded.chat([{"role": "user", "content": text}], **asked) if options else loaded.generate(text, **asked)
+    assert found["text"] == want
+    if case[0] == "paligemma" and not options:
+        tokenizer = case[2].tokenizer
+        assert found["prompt"] == tokenizer(f"{tokenizer.bos_token}{text}\n", add_special_tokens=False)["input_ids"]
+
+
 def test_a_written_directory_is_the_same_model(case, loaded, tmp_path):
     text, letters = texts(case)[0]
     cc.convert(case[3], tmp_path / "copy", to="safetensors", dtype="f16")
