@@ -8,6 +8,7 @@ tokens.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
     from ....runtime.contract.architecture import RunOptions
     from ...generation.generate import Generation, Timing
+
+
+TEXT_RANK, PICTURE_RANK = 2, 4
+"""Axes of token ids, and of pictures without an axis of tiles."""
 
 
 class MultimodalLanguageModel(EmbeddedLanguageModel):
@@ -98,9 +103,12 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         if unknown is not None:
             expected = ", ".join(self.rules.arrays)
             raise UsageError("E-RUN-INPUT", None, f"the model has no input {unknown}", expected=expected)
+        self._check(ids, arrays)
         mask = np.ones_like(ids) if mask is None else mask
         holes = {modality.noun: self._placeholders(modality, ids) for modality in self.rules.modalities}
         known = ids * ~np.logical_or.reduce(list(holes.values()))
+        if known.min() < 0:
+            raise UsageError("E-RUN-INPUT", None, f"input_ids has the negative id {known.min()}", expected="token ids")
         inputs = {EMBEDS: self.embed_ids(known)}
         for modality in self.rules.modalities:
             self._fill(inputs, modality, holes[modality.noun], arrays)
@@ -110,6 +118,26 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
         following = None if positions is None else positions.max(axis=(0, 2))[:, None] + 1
         grouped = mask if rules.groups is None else rules.groups(config, ids, mask, arrays)
         return EmbeddedPrompt(inputs, grouped, positions, following)
+
+    def _check(self, ids: np.ndarray, arrays: Mapping[str, np.ndarray]) -> None:
+        """UsageError for ids without tokens, and for arrays that are empty, no numbers, or have too few axes; those
+        that only rules of prompts read have the shape of the ids."""
+        if not ids.size or ids.ndim != TEXT_RANK:
+            raise UsageError("E-RUN-SHAPE", None, "input_ids have no tokens", expected="[batch, length]")
+        for name, array in arrays.items():
+            if array.dtype.kind not in "biuf" or not array.size:
+                why = f"{name} of {array.dtype} {list(array.shape)} has no numbers"
+                raise UsageError("E-RUN-INPUT", None, why, expected="an array of numbers")
+            if name in self.rules.further and array.shape != ids.shape:
+                why = f"{name} has another shape than input_ids"
+                raise UsageError("E-RUN-SHAPE", None, why, expected=list(ids.shape), found=list(array.shape))
+        for modality in self.rules.modalities:
+            name = modality.arrays[0]
+            value = self._graphs[modality.graph].values.get(name)
+            least = 0 if value is None else min(len(value.shape or ()), PICTURE_RANK)
+            if name in arrays and arrays[name].ndim < least:
+                why = f"{name} has too few axes"
+                raise UsageError("E-RUN-SHAPE", None, why, expected=least, found=list(arrays[name].shape))
 
     def _placeholders(self, modality: Modality, ids: np.ndarray) -> np.ndarray:
         """Which token ids stand for inputs of a modality."""
@@ -257,6 +285,10 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
                 raise UsageError("E-LM-PROMPT", None, why, hint="Pass one list for each prompt")
         found = []
         for prompt, pictures, sounds in zip(prompts, images, audio, strict=True):
+            for given in (pictures, sounds):
+                if isinstance(given, str | bytes | os.PathLike):
+                    why = "pictures and sounds of a prompt are a list"
+                    raise UsageError("E-LM-PROMPT", None, why, hint="Write images=[...] or audio=[...]")
             if isinstance(prompt, str):
                 found.append(self.prompted(prompt, pictures, sounds, add_bos=add_bos))
             elif isinstance(prompt, Prompted):

@@ -1,6 +1,7 @@
 """Models whose pictures are patches of any size (Qwen2-VL, Qwen2.5-VL, Qwen3-VL, PaddleOCR-VL) against transformers."""
 
 import json
+import shutil
 
 import candle_convert as cc
 import numpy as np
@@ -167,3 +168,14 @@ def test_placeholders_of_swapped_pictures(case, loaded):
     assert first.prod() != second.prod()
     with pytest.raises(UsageError, match="in a row for a picture"):
         loaded(**{**arrays, "image_grid_thw": np.stack([second, first])})
+
+
+@pytest.mark.parametrize("settings", [{"do_resize": False}, {"image_processor_type": None}])
+def test_a_prepared_picture_that_patches_do_not_fill(case, settings, tmp_path):
+    """Where the file leaves the size of the picture as it is."""
+    shutil.copytree(case[3], tmp_path / "model")
+    path = tmp_path / "model" / "preprocessor_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+    model = cc.models.load(tmp_path / "model", threads=1)
+    with pytest.raises(FormatError, match=r"E-PREPROCESSOR.*is not made of squares of (8|16) pixels"):
+        model.prompted(prompt(case, "b"), paths(case, "b"))

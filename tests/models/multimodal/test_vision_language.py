@@ -247,6 +247,39 @@ def test_numbers_of_pictures_and_placeholders(case, loaded):
         loaded([[60, 61]], labels=[1])
 
 
+BAD_ARRAYS = {
+    "text": (lambda pixels: np.array(["a"]), "no numbers"),
+    "empty": (lambda pixels: pixels[:0], "no numbers"),
+    "flat": (np.ravel, "E-RUN-SHAPE"),
+    "nan": (lambda pixels: pixels * np.nan, "E-MODEL-NAN"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ARRAYS)
+def test_pixels_of_another_kind(case, loaded, name):
+    prompt = loaded.prompted(f"{FAMILIES[case[0]][1]} this", paths(case[3], "a"))
+    change, why = BAD_ARRAYS[name]
+    arrays = {**prompt.arrays, "pixel_values": change(prompt.arrays["pixel_values"])}
+    with pytest.raises(cc.Error, match=why):
+        loaded([prompt.ids], **arrays)
+
+
+def test_ids_and_arrays_that_do_not_fit(case, loaded):
+    for ids, why in (([[]], "no tokens"), ([[[60]]], "no tokens"), ([[60, -5]], "negative id -5")):
+        with pytest.raises(cc.UsageError, match=why):
+            loaded(ids)
+    for name in loaded.rules.further:
+        with pytest.raises(cc.UsageError, match=f"{name} has another shape"):
+            loaded([[60, 61]], **{name: np.zeros((3, 3), np.int64)})
+    with pytest.raises(cc.UsageError, match="are a list"):
+        loaded.generate("a", images=str(case[3] / "a.png"))
+    if "image_sizes" in loaded.rules.arrays:
+        prompt = loaded.prompted(f"{FAMILIES[case[0]][1]} this", paths(case[3], "a"))
+        for sizes in ([[1000, 8]], [[8, -8]], [[8, 8], [8, 8]], [8, 8], [[8.5, 8]]):
+            with pytest.raises(cc.UsageError, match="image_sizes must have"):
+                loaded([prompt.ids], **{**prompt.arrays, "image_sizes": np.array(sizes)})
+
+
 def test_a_picture_of_one_pixel(case, loaded, tmp_path):
     Image.new("RGB", (1, 1), (9, 99, 199)).save(tmp_path / "dot.png")
     text, _ = texts(case)[0]

@@ -47,9 +47,15 @@ class PatchRules:
         return replace(self, **said)
 
     def patches(self, pixels: np.ndarray) -> tuple[np.ndarray, list[int]]:
-        """Patches f32 [rows x columns, values] of a picture [3, height, width], and its grid."""
+        """Patches f32 [rows x columns, values] of a picture [3, height, width], and its grid. FormatError for a picture
+        that they do not fill."""
         channels, height, width = pixels.shape
         patch, merge = self.patch, self.merge if self.squares else 1
+        side = patch * merge
+        if not height or not width or height % side or width % side:
+            why = f"a prepared picture of {height} x {width} pixels is not made of squares of {side} pixels"
+            hint = "Correct do_resize and image_processor_type in preprocessor_config.json"
+            raise FormatError("E-PREPROCESSOR", None, why, hint=hint)
         rows, columns = height // patch, width // patch
         cut = pixels.reshape(channels, rows // merge, merge, patch, columns // merge, merge, patch)
         ordered = cut.transpose(1, 4, 2, 5, 0, 3, 6)[..., None, :, :]

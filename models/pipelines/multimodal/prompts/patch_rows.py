@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .....runtime.base.errors import UsageError
 from .marked_pictures import token_text
 from .prompt_rules import Arrays, PromptModel, Run, flattened
 
@@ -23,6 +24,10 @@ def encoded_by_size(run: Run, config: Config, arrays: Arrays) -> dict[str, np.nd
     pixels, sizes = arrays["pixel_values"], arrays.get(SIZES)
     if sizes is None:
         return flattened(run, config, arrays)
+    largest = pixels.shape[2:]
+    if sizes.shape != (len(pixels), 2) or sizes.dtype.kind not in "iu" or (sizes < 1).any() or (sizes > largest).any():
+        why = f"{SIZES} must have a height and a width for each picture, within those of pixel_values"
+        raise UsageError("E-RUN-SHAPE", None, why, expected=[len(pixels), 2], found=list(sizes.shape))
     rows = [
         flattened(run, config, {"pixel_values": picture[None, :, :height, :width]})
         for picture, (height, width) in zip(pixels, sizes.tolist(), strict=True)
