@@ -27,7 +27,7 @@ from ..schema.mmproj.paddleocr import (
 )
 from ..schema.mmproj.patches import sections, stated_axes
 from ..schema.network_hyperparameters import Stated
-from ..schema.patches.parts import VISION, language_model, vision_keys, visual
+from ..schema.patches.parts import VISION, in_one_frame, language_model, vision_keys, visual
 from ..schema.rope.multimodal_rope import MultimodalRope
 
 SQUARE = "vision.merge*vision.merge*vision.hidden"
@@ -36,7 +36,8 @@ SQUARE = "vision.merge*vision.merge*vision.hidden"
 def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """``image_features`` [tokens, hidden of the text] of patches."""
     net = Net(graph, config, weights)
-    x = layer_norm(net, add_part(graph, config, weights, VISION)["last_hidden_state"], "projector.norm", 1e-5)
+    features = add_part(graph, in_one_frame(config, fixed), weights, VISION)["last_hidden_state"]
+    x = layer_norm(net, features, "projector.norm", 1e-5)
     width = config.values["vision.merge"] ** 2 * config.values["vision.hidden"]
     net.output("image_features", plain(net, net.Reshape(x, [-1, width]), "projector", "gelu"))
 

@@ -38,7 +38,7 @@ from ..schema.mmproj.patches import (
 )
 from ..schema.mmproj.vit import pair
 from ..schema.network_hyperparameters import Stated
-from ..schema.patches.parts import VISION, language_model, vision_keys, visual
+from ..schema.patches.parts import VISION, in_one_frame, language_model, vision_keys, visual
 from ..schema.rope.multimodal_rope import MultimodalRope
 
 FEATURES_LEFT_OUT = "passes no deepstack_features, which the decoder takes: other runtimes run this model"
@@ -49,7 +49,7 @@ def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTen
     """``image_features`` [tokens, hidden of the text] of patches, and ``deepstack_features.J`` of encoders that have
     them."""
     net = Net(graph, config, weights)
-    features = add_part(graph, config, weights, VISION)
+    features = add_part(graph, in_one_frame(config, fixed), weights, VISION)
     net.output("image_features", features.pop("pooler_output"))
     for name, value in features.items():
         net.output(name, value)

@@ -28,7 +28,7 @@ def vectors(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *
     """``last_hidden_state`` [patches, hidden], normalized; patches of a square of 2 x 2 follow each other."""
     net = PatchEncoder(graph, config, weights, 1)
     positions = net.grid.interpolated(net.vector("positions.weight"), config.side, align_corners=False)
-    *_, x = net.layers(net.Add(net.embedded(), positions), bias_norm, lambda i: net.grid.same_frame())
+    *_, x = net.layers(net.Add(net.embedded(), positions), bias_norm, lambda i: net.in_frames())
     squares = net.Gather(net.Squeeze(x, [0]), net.grid_of(config.merge).raster)
     net.output("last_hidden_state", bias_norm(net, squares, "norm"))
 

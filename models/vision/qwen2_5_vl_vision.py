@@ -11,7 +11,7 @@ from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.net import Net
 from ..layers.norm import rms_norm
-from ..layers.packed_patches.patch_encoder import PatchEncoder
+from ..layers.packed_patches.patch_encoder import PatchEncoder, Visible, window_side
 from ..pipelines.image.image_tasks import run_image_model
 from ..schema.network_hyperparameters import IMAGE_FEATURES
 from ..schema.patches.encoder import QWEN2_MERGER, SIDE, encoder_keys, encoder_weights, merger_weights
@@ -25,10 +25,10 @@ def norm(net: Net, x: Value, name: str) -> Value:
 def vectors(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """``pooler_output`` [tokens, width of the text]."""
     net = PatchEncoder(graph, config, weights, config.merge)
-    window = max(config.window // config.merge // config.patch, 1) * config.merge
+    window = window_side(config.window, config.merge, config.patch)
 
-    def mask(i: int) -> Value:
-        return net.grid.same_frame() if i in config.full_layers else net.grid.same_window(window)
+    def mask(i: int) -> Visible:
+        return net.in_frames() if i in config.full_layers else net.in_windows(window)
 
     *_, x = net.layers(net.embedded(), norm, mask)
     net.output("pooler_output", net.merged(x, "merger", norm))

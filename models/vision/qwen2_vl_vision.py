@@ -18,7 +18,7 @@ from ..schema.patches.encoder import QWEN2_MERGER, encoder_keys, encoder_weights
 def vectors(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """``pooler_output`` [tokens, width of the text]."""
     net = PatchEncoder(graph, config, weights, config.merge)
-    *_, x = net.layers(net.embedded(), patch_norm, lambda i: net.grid.same_frame())
+    *_, x = net.layers(net.embedded(), patch_norm, lambda i: net.in_frames())
     net.output("pooler_output", net.merged(x, "merger", patch_norm))
 
 

@@ -36,7 +36,7 @@ def vectors(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *
     net = PatchEncoder(graph, config, weights, config.merge)
     side = math.isqrt(config.positions)
     x = net.Add(net.embedded(), net.grid.interpolated(net.vector("positions.weight"), side, align_corners=True))
-    behind = list(net.layers(x, patch_norm, lambda i: net.grid.same_frame()))
+    behind = list(net.layers(x, patch_norm, lambda i: net.in_frames()))
     net.output("pooler_output", net.merged(behind[-1], "merger", patch_norm))
     for j, i in enumerate(config.deepstack):
         net.output(f"{DEEPSTACK}.{j}", net.merged(behind[i], f"deepstack.{j}", patch_norm, norm_first=False))

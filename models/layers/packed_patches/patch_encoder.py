@@ -1,13 +1,18 @@
 """Vision transformer on packed patches, with rotary positions along both axes.
 
 Its inputs are ``pixel_values`` f32 [patches, channels x frames x height x width], which transformers' processors make,
-and ``grid_thw`` i64 [pictures, 3]. The weights have the names of `models/schema/patches/encoder.py`.
+and ``grid_thw`` i64 [pictures, 3]. Where the hyper-parameter `one_frame` is true, a run has one frame of one picture:
+no mask of patches times patches tells frames apart, and windows are tables of patches, `WINDOWS` and `SLOTS`. The
+weights have the names of `models/schema/patches/encoder.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
+
+from ....runtime.base.dataclass import dataclass
 from ....runtime.contract.architecture import Config
 from ....runtime.ir.graph import Graph, Value
 from ....runtime.tensor.stored_tensor import StoredTensor
@@ -20,8 +25,48 @@ from .patch_grid import PatchGrid
 
 GRID = "grid_thw"
 """The input's name, unless the hyper-parameter `grid_input` says otherwise."""
+WINDOWS, SLOTS = "window_patches", "window_slots"
+"""Inputs i64 [windows, patches of a window], with the number of patches where a window has fewer, and i64 [patches]:
+the index of each patch among those."""
 THETA = 1e4
 Norm = Callable[[Net, Value, str], Value]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of patches.
+
+    Attributes:
+        patches, slots: the inputs `WINDOWS` and `SLOTS`.
+        seen: which entries are patches, bool [windows, 1, 1, patches of a window].
+    """
+
+    patches: Value
+    slots: Value
+    seen: Value
+
+
+Visible = Value | Windows | None
+"""Which patches see each other in a layer."""
+
+
+def window_side(pixels: int, merge: int, patch: int) -> int:
+    """Patches along a window of some pixels, whole squares of `merge` patches."""
+    return max(pixels // merge // patch, 1) * merge
+
+
+def window_tables(rows: int, columns: int, merge: int, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """`WINDOWS` and `SLOTS` of a frame of rows and columns of patches, in the order of squares of `merge` x `merge`."""
+    squares = np.arange(rows * columns).reshape(rows // merge, columns // merge, merge, merge)
+    patches = squares.transpose(0, 2, 1, 3).reshape(rows, columns)
+    down, across = -(-rows // side), -(-columns // side)
+    whole = np.full((down * side, across * side), rows * columns)
+    whole[:rows, :columns] = patches
+    table = whole.reshape(down, side, across, side).transpose(0, 2, 1, 3).reshape(down * across, side * side)
+    flat = table.ravel()
+    slots = np.zeros(rows * columns, np.int64)
+    slots[flat[flat < rows * columns]] = np.flatnonzero(flat < rows * columns)
+    return table.astype(np.int64), slots
 
 
 def patch_norm(net: Net, x: Value, name: str) -> Value:
@@ -50,6 +95,22 @@ class PatchEncoder(Net):
         """The grid of patches in the order of squares of `merge` x `merge`."""
         return PatchGrid(self, self.sizes, self.Shape(self.pixels, start=0, end=1), merge)
 
+    def in_frames(self) -> Value | None:
+        """Which patches see each other: those of one frame; None for all of a run."""
+        return None if self.config.values.get("one_frame") else self.grid.same_frame()
+
+    def in_windows(self, size: int) -> Value | Windows:
+        """Which patches see each other: those of one window of `size` x `size` patches."""
+        if not self.config.values.get("one_frame"):
+            return self.grid.same_window(size)
+        return self.once(("windows", size), lambda: self._windows(size))
+
+    def _windows(self, size: int) -> Windows:
+        patches = self.input(WINDOWS, "i64", ("windows", size * size))
+        slots = self.input(SLOTS, "i64", ("patches",))
+        seen = self.Less(patches, self.Shape(self.pixels, start=0, end=1))
+        return Windows(patches, slots, self.Unsqueeze(seen, [1, 2]))
+
     def embedded(self) -> Value:
         """Patches by a linear layer, [patches, hidden]."""
         return linear(self, self.pixels, "patch_embed")
@@ -63,7 +124,7 @@ class PatchEncoder(Net):
         both = self.Unsqueeze(self.Concat(*angles, axis=1), [0])
         return self.Cos(both), self.Sin(both)
 
-    def layers(self, x: Value, norm: Norm, mask: Callable[[int], Value]) -> Iterator[Value]:
+    def layers(self, x: Value, norm: Norm, mask: Callable[[int], Visible]) -> Iterator[Value]:
         """The hidden states [1, patches, hidden] behind each pre-norm layer, of `x` [patches, hidden]; `mask`: which
         patches see each other in a layer."""
         kind = self.config.act
@@ -76,15 +137,22 @@ class PatchEncoder(Net):
             x = self.Add(x, feed_forward(self, norm(self, x, f"{name}.norm2"), f"{name}.mlp", kind))
             yield x
 
-    def _attention(self, x: Value, name: str, rotation: tuple[Value, Value], mask: Value) -> Value:
+    def _attention(self, x: Value, name: str, rotation: tuple[Value, Value], mask: Visible) -> Value:
         heads, width = self.config.heads, self.config.hidden
         if self.has(f"{name}.qkv.weight"):
             q, k, v = self.split(linear(self, x, f"{name}.qkv"), [width] * 3)
         else:
             q, k, v = (linear(self, x, f"{name}.{part}") for part in "qkv")
         q, k = (self.RotaryEmbedding(item, *rotation, num_heads=heads) for item in (q, k))
-        y = self.Attention(q, k, v, mask, q_num_heads=heads, kv_num_heads=heads)
-        return linear(self, y, f"{name}.o")
+        if not isinstance(mask, Windows):
+            y = self.Attention(q, k, v, mask, q_num_heads=heads, kv_num_heads=heads)
+            return linear(self, y, f"{name}.o")
+        nothing = self.constant(np.zeros((1, width), np.float32))
+        padded = (self.Concat(self.Squeeze(item, [0]), nothing, axis=0) for item in (q, k, v))
+        q, k, v = (self.Gather(item, mask.patches) for item in padded)
+        y = self.Attention(q, k, v, mask.seen, q_num_heads=heads, kv_num_heads=heads)
+        y = self.Gather(self.Reshape(y, [-1, width]), mask.slots)
+        return linear(self, self.Unsqueeze(y, [0]), f"{name}.o")
 
     def merged(self, x: Value, name: str, norm: Norm, *, norm_first: bool = True) -> Value:
         """Squares of patches as one token each, [tokens, width], by two linear layers ``NAME.up`` and ``NAME.down``;

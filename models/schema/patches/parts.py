@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ....runtime.contract.architecture import Below, Key, Part
+from ....runtime.contract.architecture import Below, Config, Key, Part
 from ..language_part import LANGUAGE_MODEL
 
 VISION = "vision"
@@ -21,6 +21,11 @@ def vision_keys(first: int) -> tuple[Key, ...]:
 def visual(architecture: str, inner: str = "") -> Part:
     """The encoder of pictures; `inner`: what names of its weights begin with in its own file."""
     return Part(architecture, "vision_config", (Below(f"model.visual.{inner}", inner), Below(f"visual.{inner}", inner)))
+
+
+def in_one_frame(config: Config, fixed: bool) -> Config:
+    """Hyper-parameters by which an encoder takes one frame in a run; not in exported graphs, unless `fixed`."""
+    return Config({**config.values, f"{VISION}.one_frame": True}) if fixed else config
 
 
 def language_model(flat: str | None = None) -> Part:

@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from candle_convert.models.layers.packed_patches.patch_encoder import window_tables
 from candle_convert.runtime.base.errors import FormatError, UsageError
 from candle_convert.tests.builders.patch_models import FAMILIES, SIZES, patch_folder
 from candle_convert.tests.builders.vision_language import generated
@@ -179,3 +180,38 @@ def test_a_prepared_picture_that_patches_do_not_fill(case, settings, tmp_path):
     model = cc.models.load(tmp_path / "model", threads=1)
     with pytest.raises(FormatError, match=r"E-PREPROCESSOR.*is not made of squares of (8|16) pixels"):
         model.prompted(prompt(case, "b"), paths(case, "b"))
+
+
+def test_frames_of_pictures(case, loaded):
+    """Frames and pictures do not see each other, without a mask of patches times patches."""
+    name, model, _, _ = case
+    patch = 8 * 8 * 3 * (1 if name == "paddleocr_vl" else 2)
+    pixels = np.random.default_rng(0).standard_normal((int(GRIDS.prod(1).sum()), patch)).astype(np.float32)
+    shaped = pixels.reshape(len(pixels), 3, 8, 8) if name == "paddleocr_vl" else pixels
+    with torch.no_grad():
+        features = model.model.get_image_features(torch.from_numpy(shaped), torch.from_numpy(GRIDS))
+    token = loaded.options.config.image_token
+    counts = GRIDS.prod(1) // 4
+    ids = np.array([[60, *[token] * counts[0], 61, *[token] * counts[1], 62, *[token] * counts[2]]])
+    prompt = loaded.embedded(ids, None, {"pixel_values": pixels, "image_grid_thw": GRIDS})
+    assert close(prompt.inputs["inputs_embeds"][ids == token], torch.cat(tuple(features.pooler_output)).numpy())
+    shapes = [value.shape for value in loaded.graphs["vision_encoder"].inputs]
+    assert not [shape for shape in shapes if shape.count("patches") > 1]
+
+
+@pytest.mark.parametrize(("rows", "columns", "merge", "side"), [(4, 6, 2, 4), (8, 4, 2, 2), (2, 2, 2, 8), (3, 5, 1, 2)])
+def test_window_tables(rows, columns, merge, side):
+    """Patches of one window are those of one square of the picture, whose order the squares of patches give."""
+    table, slots = window_tables(rows, columns, merge, side)
+    order = [
+        (row + i, column + j)
+        for row in range(0, rows, merge)
+        for column in range(0, columns, merge)
+        for i in range(merge)
+        for j in range(merge)
+    ]
+    want = {}
+    for patch, (row, column) in enumerate(order):
+        want.setdefault((row // side, column // side), set()).add(patch)
+    assert [set(window) - {rows * columns} for window in table.tolist()] == [want[key] for key in sorted(want)]
+    assert table.ravel()[slots].tolist() == list(range(rows * columns))

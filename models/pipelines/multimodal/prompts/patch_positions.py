@@ -9,6 +9,7 @@ import numpy as np
 from .....runtime.base.errors import UsageError
 from .....runtime.base.units import counted
 from .....runtime.contract.architecture import Config
+from ....layers.packed_patches.patch_encoder import SLOTS, WINDOWS, window_side, window_tables
 from .prompt_rules import Arrays, Run
 
 GRID = "image_grid_thw"
@@ -40,7 +41,8 @@ def checked_grid(config: Config, arrays: Arrays) -> np.ndarray:
 
 
 def encoded_by_grid(run: Run, config: Config, arrays: Arrays) -> dict[str, np.ndarray]:
-    """Features of pictures one after another. UsageError for patches that do not fit their grids."""
+    """Features of the frames of pictures one after another, which do not see each other. UsageError for patches that do
+    not fit their grids."""
     grid, pixels = checked_grid(config, arrays), np.asarray(arrays["pixel_values"])
     counts = grid.prod(axis=1)
     width = (
@@ -50,12 +52,21 @@ def encoded_by_grid(run: Run, config: Config, arrays: Arrays) -> dict[str, np.nd
         why = f"pixel_values of the shape {list(pixels.shape)} do not fit the grids"
         expected = f"{counted(int(counts.sum()), 'patch', 'patches')} of {counted(width, 'value')}"
         raise UsageError("E-RUN-SHAPE", None, why, expected=expected)
-    patches = np.split(pixels.reshape(len(pixels), width), counts.cumsum()[:-1])
-    rows = [
-        run({"pixel_values": own, "grid_thw": size[None], GRID: size[None]})
-        for own, size in zip(patches, grid, strict=True)
-    ]
+    frames = np.repeat(grid * [0, 1, 1] + [1, 0, 0], grid[:, 0], axis=0)
+    patches = np.split(pixels.reshape(len(pixels), width), frames.prod(axis=1).cumsum()[:-1])
+    rows = [run(_frame(config, own, size)) for own, size in zip(patches, frames, strict=True)]
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+def _frame(config: Config, patches: np.ndarray, size: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays of a frame, under the names that encoders have for them."""
+    arrays = {"pixel_values": patches, "grid_thw": size[None], GRID: size[None]}
+    window, merge = config.values.get("vision.window"), config.values["vision.merge"]
+    if window is None:
+        return arrays
+    side = window_side(window, merge, config.values["vision.patch"])
+    tables = window_tables(int(size[1]), int(size[2]), merge, side)
+    return {**arrays, **dict(zip((WINDOWS, SLOTS), tables, strict=True))}
 
 
 def grid_positions(config: Config, ids: np.ndarray, mask: np.ndarray, arrays: Arrays) -> np.ndarray:
