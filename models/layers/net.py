@@ -154,6 +154,12 @@ class Net(Builder):
         nodes[:0] = self.nodes
         self.nodes = nodes
 
+    def rename_input(self, name: str, other: str) -> None:
+        """Call an input of the graph `other`."""
+        value = self.graph.values.pop(name)
+        value.name = other
+        self.graph.values[other] = value
+
     def output(self, name: str, value: Value) -> None:
         """Declare a value as an output of the graph."""
         named = Value(name)

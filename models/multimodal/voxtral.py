@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ...runtime.contract.architecture import Architecture, Below, Config, Key, Part
 from ...runtime.contract.hyperparameter import SIZE
 from ...runtime.contract.mmproj import Mmproj
@@ -15,9 +17,9 @@ from ..layers.audio.feature_encoder import FEATURES
 from ..layers.linear import linear
 from ..layers.mlp import ACTIVATIONS
 from ..layers.net import Net
-from ..pipelines.multimodal.multimodal_tasks import TEXT, multimodal_task
+from ..pipelines.multimodal.multimodal_tasks import AUDIO_TEXT, TEXT, multimodal_task
 from ..pipelines.multimodal.prompts.marked_sounds import sound_prompt
-from ..pipelines.multimodal.prompts.prompt_rules import Modality, PromptRules
+from ..pipelines.multimodal.prompts.prompt_rules import Arrays, Modality, PromptRules, Run, flattened
 from ..schema.hyperparameters import act, matrix
 from ..schema.language_part import LANGUAGE_MODEL
 from ..schema.mmproj.vit import pair
@@ -25,19 +27,29 @@ from ..schema.mmproj.whisper import audio_keys, stacked, taken_positions, whispe
 from ..schema.network_hyperparameters import Stated
 
 AUDIO, ENCODER, HIDDEN = "audio", "audio_encoder", "text.hidden"
-AUDIO_TEXT = "audio-text-to-text"
-"""Hugging Face's name of the task."""
+VALUES = "audio_values"
+"""Transformers.js' name of ``input_features``."""
 
 
 def audio_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
-    """``audio_features`` [batch, tokens, hidden of the text] of ``input_features``, whose frames fill the tokens."""
+    """``audio_features`` [batch, tokens, hidden of the text] of ``input_features``, whose frames fill the tokens; of
+    ``audio_values`` in exported graphs."""
     net = Net(graph, config, weights)
     x = add_part(graph, config, weights, AUDIO)["last_hidden_state"]
     x = linear(net, net.Reshape(x, [0, -1, config.values[f"{AUDIO}.intermediate"]]), "projector.linear_1")
     net.output("audio_features", linear(net, ACTIVATIONS[config.act](net, x), "projector.linear_2"))
+    if not fixed:
+        net.rename_input(FEATURES, VALUES)
 
 
-RULES = PromptRules(modalities=(Modality(ENCODER, (FEATURES,), "audio_token", "recording"),), processor=sound_prompt)
+def encoded(run: Run, config: Config, arrays: Arrays) -> dict[str, np.ndarray]:
+    """Features of all windows, by encoders of both names of the input."""
+    return flattened(run, config, {**arrays, VALUES: arrays[FEATURES]})
+
+
+RULES = PromptRules(
+    modalities=(Modality(ENCODER, (FEATURES,), "audio_token", "recording", encoded),), processor=sound_prompt
+)
 MMPROJ = Mmproj(
     "voxtral",
     audio_keys("voxtral"),

@@ -17,7 +17,7 @@ import * as js from '@huggingface/transformers';
 import { readFileSync } from 'fs';
 js.env.allowRemoteModels = false;
 js.env.localModelPath = process.argv[2];
-const given = JSON.parse(process.argv[3]);
+const given = JSON.parse(readFileSync(process.argv[3]));
 const plain = (tensor) => ({ dims: tensor.dims, data: Array.from(tensor.data, Number) });
 const answer = await (async () => {
 """
@@ -37,10 +37,13 @@ def answered(body, folder, **given):
     """
     script = Path(MODULES) / f"candle_{os.getpid()}.mjs"
     script.write_text(BEGIN + body + END)
+    values = script.with_suffix(".json")
+    values.write_text(json.dumps(given))
     try:
-        command = ["node", str(script), str(folder), json.dumps(given)]
+        command = ["node", str(script), str(folder), str(values)]
         found = subprocess.run(command, capture_output=True, text=True, timeout=300)
     finally:
         script.unlink()
+        values.unlink()
     assert found.returncode == 0, found.stderr[-3000:] + found.stdout[-1000:]
     return json.loads(found.stdout.splitlines()[-1])

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 TEXT = "text"
 """The name of the language model among the parts."""
-IMAGE_TEXT = "image-text-to-text"
-"""Hugging Face's name of the task."""
+IMAGE_TEXT, AUDIO_TEXT = "image-text-to-text", "audio-text-to-text"
+"""Hugging Face's names of the tasks."""
 
 
 CLASS = "ForConditionalGeneration"

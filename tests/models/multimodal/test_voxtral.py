@@ -8,6 +8,7 @@ import transformers
 from candle_convert.tests.builders.dual_encoders import clip_tokenizer
 from candle_convert.tests.builders.image_checkpoints import randomized
 from candle_convert.tests.builders.picture_texts import add_files, square
+from candle_convert.tests.oracles.transformers_js import answered, needs_node
 
 AUDIO = {
     "hidden_size": 64, "intermediate_size": 256, "max_source_positions": 48, "num_attention_heads": 4,
@@ -107,3 +108,42 @@ def test_bad_input(case, audio):
         cc.models.load(folder).prompted(f"{PLACEHOLDER} a cat", [], audio)
     with pytest.raises(cc.UsageError, match="takes no pictures"):
         cc.models.load(folder).prompted("a cat", ["a.png"], [])
+
+
+def test_an_exported_folder(case, tmp_path):
+    model, folder = case
+    cc.convert(folder, tmp_path / "onnx", to="onnx")
+    loaded = cc.models.load(tmp_path / "onnx", threads=1, activations="f32")
+    compare(loaded(**arrays(model))["logits"], expected(model))
+    options = {"audio": [wave(1.2)], "max_tokens": 6, "temperature": 0}
+    want = cc.models.load(folder, threads=1, activations="f32").generate("a cat", **options)
+    assert loaded.generate("a cat", **options) == want
+
+
+HEAR = """
+  const tensor = (kind, { dims, data }) => new js.Tensor(kind, kind === 'int64' ? data.map(BigInt) : data, dims);
+  const model = await js.VoxtralForConditionalGeneration.from_pretrained('model', { dtype: given.dtype });
+  const ids = tensor('int64', given.ids);
+  const inputs = { input_ids: ids, attention_mask: js.ones(ids.dims), audio_values: tensor('float32', given.features) };
+  return { logits: plain((await model(inputs)).logits),
+           tokens: plain(await model.generate({ ...inputs, max_new_tokens: 6, do_sample: false })) };
+"""
+
+
+@needs_node
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_transformers_js(case, dtype, tmp_path):
+    """The ids and features of transformers, of windows shorter than those of 375 tokens that its processor makes."""
+    model, folder = case
+    cc.convert(folder, tmp_path / "model", to="onnx", dtypes=({"fp32": "f32", "fp16": "f16"}[dtype],))
+    held = {
+        name: {"dims": array.shape, "data": array.ravel().tolist()}
+        for name, array in zip(("ids", "features"), arrays(model).values(), strict=True)
+    }
+    found = answered(HEAR, tmp_path, dtype=dtype, **held)
+    want = expected(model)
+    logits = np.array(found["logits"]["data"]).reshape(found["logits"]["dims"])
+    assert np.abs(logits - want).max() <= {"fp32": TOLERANCE, "fp16": 2e-2}[dtype] * np.abs(want).max()
+    tensors = {name: torch.tensor(array) for name, array in arrays(model).items()}
+    made = model.generate(**tensors, do_sample=False, max_new_tokens=6)[0].tolist()
+    assert dtype != "fp32" or found["tokens"]["data"] == made
