@@ -101,12 +101,13 @@ def modelled(graph: Graph) -> Model:
 
 
 def built(model: Model, name: str = MODEL, *, fixed: bool = True) -> Graph:
-    """One of the graphs that compute the model's task, or of its variants, with KV caches of a fixed capacity or
-    growing ones.
+    """One of the graphs that compute the model's task, of its variants or of its `Component`, with KV caches of a fixed
+    capacity or growing ones.
 
     Raises UnsupportedError where the task has several graphs and none of that name.
     """
-    builders = {**model.task.graphs, **model.task.variants}
+    component = model.architecture.component
+    builders = {**model.task.graphs, **model.task.variants, **({} if component is None else component.graphs)}
     if name not in builders:
         path = model.source.files[0] if model.source.files else None
         why = f"{model.architecture.title} models have several graphs: {', '.join(model.task.graphs)}"

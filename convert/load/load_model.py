@@ -26,7 +26,7 @@ from .attached_files import tokenizer_of
 from .bind import built, modelled
 from .canonical_names import canonical_names
 from .memory_map import mapped
-from .network import attends_to_source, run_network
+from .network import attends_to_source, run_component, run_network
 from .stated_task import for_ranking, stated_task
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def load(
             why = f"the model does not support the task {task!r}"
             raise UsageError("E-ARCH-TASK", graph.files[0], why, expected=own.name)
         running = functools.partial(
-            load,
+            _load_part,
             threads=threads,
             activations=activations,
             device=device,
@@ -151,6 +151,15 @@ def load(
 
     options = dataclasses.replace(options, config=model.config, task=model.task.name, variant=variant)
     return model.task.run(graphs, options)
+
+
+def _load_part(graph: Graph, *, task: str | None = None, **options: Any) -> Any:
+    """A part of a model of several; the graphs that Optimum exports of one serve every task."""
+    if graph.nodes or graph.parts:
+        found = run_component(graph, RunOptions(**options, source=graph))
+        if found is not None:
+            return found
+    return load(graph, task=task, **options)
 
 
 def load_for(verb: str, graph: Graph, *, task: str | None = None, **options: Any) -> Any:

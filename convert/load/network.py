@@ -25,7 +25,7 @@ from ...models.schema.network_hyperparameters import IMAGE_TO_TEXT, VISUAL_QUEST
 from ...models.seq2seq.decoder import SOURCE_HIDDEN, SOURCE_MASK
 from ...models.seq2seq.tasks import TEXT_TO_TEXT, run_exported
 from ...runtime.base.errors import Error, UsageError
-from ...runtime.contract.architecture import FEATURE_EXTRACTION, MODEL, RunOptions
+from ...runtime.contract.architecture import COMPONENT, FEATURE_EXTRACTION, MODEL, Architecture, Config, RunOptions
 from ...runtime.contract.weight_binding import config_from, find_architecture
 from ...runtime.ir.graph import Graph
 from ..open.graph_files import ENCODER, parts_of, refuse_lone, set_of
@@ -60,10 +60,12 @@ def run_network(graph: Graph, options: RunOptions, task: str | None) -> Any:
     Raises UsageError if another task is asked for than the file's.
     """
     if graph.parts:
-        return _run_set(graph, options, task)
+        return run_component(graph, options) or _run_set(graph, options, task)
     if attends_to_source(graph):
-        return _run_encoder_decoder(graph, options, task)
+        return run_component(graph, options) or _run_encoder_decoder(graph, options, task)
     known = signature_task(graph, task)
+    if known is None and (component := run_component(graph, options)) is not None:
+        return component
     if known is None:
         _refuse_unknown(graph)
         hidden = any(value.name in HIDDEN for value in graph.outputs)
@@ -136,13 +138,31 @@ def _run_encoder_decoder(decoder: Graph, options: RunOptions, task: str | None) 
     return run(graphs, dataclasses.replace(options, config=_config(decoder), task=own))
 
 
+def run_component(graph: Graph, options: RunOptions) -> Any:
+    """The graph, or the graphs, that Optimum exports of a component of a pipeline, as their config.json says; None for
+    other models."""
+    found = _configured(graph)
+    component = None if found is None else found[0].component
+    graphs = graph.parts or {COMPONENT: graph}
+    if found is None or component is None or not graphs.keys() <= component.graphs.keys():
+        return None
+    known = {name: mapped(each) for name, each in graphs.items()}
+    return component.run(known, dataclasses.replace(options, config=found[1]))
+
+
 def _config(graph: Graph) -> Any:
     """The hyper-parameters in the config.json beside a file; None where it is missing or of an unknown kind."""
+    found = _configured(graph)
+    return None if found is None else found[1]
+
+
+def _configured(graph: Graph) -> tuple[Architecture, Config] | None:
+    """The architecture and the hyper-parameters in the config.json beside a file; None as of `_config`."""
     said = described(dataclasses.replace(with_files(graph), format=""))
     if said is None:
         return None
     try:
         architecture = find_architecture(*said)
-        return config_from(architecture, *said)
+        return architecture, config_from(architecture, *said)
     except Error:
         return None

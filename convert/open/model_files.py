@@ -27,6 +27,10 @@ SUFFIXES = (".safetensors", ".gguf", ".pt", ".pth", ".th", ".bin")
 """Suffixes of files of models, the preferred one first."""
 MODEL_INDEX, CLASS = "model_index.json", "_class_name"
 """The file of diffusers that lists the folders of a pipeline, and its key for the pipeline's class."""
+OPTIMUM = "ORT"
+"""How the classes of Optimum's pipelines begin, which are called as those of diffusers otherwise."""
+NETWORK = "model.onnx"
+"""The file of a component's graph in a folder that Optimum exports."""
 COMPONENTS = (".json", ".txt", ".model", ".spm", ".jinja")
 """Suffixes of files in folders without weights, such as ``scheduler`` and ``tokenizer``."""
 MOST_COMPONENTS = 64
@@ -55,6 +59,14 @@ def models_of(folder: Path) -> dict[str, Path] | None:
         hint = "Put a file of weights or a folder of that name beside the others"
         raise FormatError("E-DIR-PART", folder, f"the model is without its {', '.join(lacking)}", hint=hint)
     return None
+
+
+def component_folders(model: str, folder: Path) -> dict[str, Path]:
+    """The folders of the graphs that Optimum exports of a component, such as ``vae_encoder`` and ``vae_decoder``, by
+    what follows the component's name; empty for a component with a folder of its own name."""
+    names = [] if (folder / model).is_dir() else model_directory.listed(folder)
+    ends = [name.removeprefix(model) for name in names if name.startswith(f"{model}_")]
+    return {end: folder / f"{model}{end}" for end in ends if (folder / f"{model}{end}" / NETWORK).is_file()}
 
 
 def made_of(parts: Iterable[str], kind: str | None = None) -> Architecture | None:
@@ -109,6 +121,7 @@ def _needed(whole: Architecture) -> set[str]:
 def _candidates(names: Iterable[str], kind: str | None = None) -> list[Architecture]:
     """Models with a part that one of the files or folders is called after, or of the class `kind` if that is known:
     models of diffusers always have a class. Other families are not imported."""
+    kind = None if kind is None else kind.removeprefix(OPTIMUM)
     words = [kind] if kind is not None else [stem for stem in dict.fromkeys(map(_named, names)) if len(stem) > 1]
     quoted = [f'"{word}"' for word in words]
     families = [name for name in FOLDER_MODELS.names() if FOLDER_MODELS.contains(name, quoted)]

@@ -11,6 +11,7 @@ from ...runtime.base.errors import Error, FileAccessError, FormatError, Unsuppor
 from ...runtime.base.gc_pause import unsearched
 from ...runtime.base.units import counted
 from ...runtime.base.untrusted.json import parse
+from ...runtime.contract.architecture import COMPONENT
 from ...runtime.contract.format import ReadOptions
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
@@ -23,7 +24,7 @@ from .locate import located
 from .mmproj_file import add_mmproj, fetch_mmproj
 from .model_directory import CONFIG as CONFIG
 from .model_directory import INDEX, listed
-from .model_files import MODEL_INDEX, component_files, models_of
+from .model_files import MODEL_INDEX, component_files, component_folders, models_of
 from .module_files import module_files
 from .shard_set import NUMBERED, is_shard, members
 
@@ -104,12 +105,17 @@ def open_model(
         from .prequantized import unpack
 
         unpack(graph)
-    for each in graph.parts.values() or (graph,):
+    for each in _networks(graph):
         if upgraded and not each.newest:
             from ...runtime.ir.opset_upgrade import upgrade
 
             upgrade(each)
     return graph
+
+
+def _networks(graph: Graph) -> list[Graph]:
+    """The graphs that a model consists of, without the models in which they are."""
+    return [each for part in graph.parts.values() for each in _networks(part)] or [graph]
 
 
 def _opened(local: Path, options: ReadOptions, format: str | None, parts: bool) -> Graph:
@@ -119,7 +125,12 @@ def _opened(local: Path, options: ReadOptions, format: str | None, parts: bool) 
             return _exported(local, *found, options, format)
         models = models_of(local) if parts else None
         if models is not None:
-            opened = {name: _opened(path, options, format, False) for name, path in models.items()}
+            indexed = (local / MODEL_INDEX).is_file()
+            opened = {
+                name: (_component(name, local, options, format) if indexed else None)
+                or _opened(path, options, format, False)
+                for name, path in models.items()
+            }
             return _joined(local, opened)
         return _directory(local, options, format)
     graph = _index(local, options, format) if local.name.endswith(INDEX) else read_file(local, options, format)
@@ -237,6 +248,22 @@ def _exported(
         whole.note("W-DIR-COPIES", model_directory.skipped(", ".join(file.name for file in files.values()), others))
     for graph in graphs.values():
         graph.attachments = dict(whole.attachments)
+    return whole
+
+
+def _component(name: str, folder: Path, options: ReadOptions, format: str | None) -> Graph | None:
+    """A component of a pipeline whose graphs have a folder each; None for one with a folder of its own."""
+    folders = component_folders(name, folder)
+    if not folders:
+        return None
+    graphs = {f"{COMPONENT}{end}": _opened(path, options, format, False) for end, path in folders.items()}
+    first = next(iter(graphs.values()))
+    whole = Graph(format=first.format, parts=graphs, attachments=first.attachments)
+    for part, graph in graphs.items():
+        whole.weights |= {f"{part}/{weight}": tensor for weight, tensor in collect_weights(graph).items()}
+        whole.files += graph.files
+        whole.external_files += graph.external_files
+        whole.notes += graph.notes
     return whole
 
 

@@ -48,10 +48,6 @@ class Variant:
     folder: str = FOLDER
     f32_borders: bool = True
 
-    def placed(self, files: Iterable[FileLayout]) -> list[FileLayout]:
-        """Files in the variant's folder."""
-        return [dataclasses.replace(file, name=str(Path(self.folder, file.name))) for file in files]
-
     def apply(self, graph: Graph) -> None:
         """Quantize the nodes of an export in place; UsageError if no node can be quantized."""
         if self.request is not None:
@@ -76,6 +72,11 @@ VARIANTS = {
 """By our names; those of Transformers.js are accepted too."""
 PLAIN = Variant(folder="", f32_borders=False)
 """The only variant of an export without ``--dtypes``."""
+
+
+def placed(files: Iterable[FileLayout], *folders: str) -> list[FileLayout]:
+    """Files in a folder below others."""
+    return [dataclasses.replace(file, name=str(Path(*folders, file.name))) for file in files]
 
 
 def chosen(options: Options, format: Format) -> tuple[Variant, ...]:

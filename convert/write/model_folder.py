@@ -22,7 +22,12 @@ from .plan_checks import refuse_graphs
 CONFIG = "config.json"
 DIFFUSERS_STEM = "diffusion_pytorch_model"
 FOLDERS = ("safetensors", "pytorch")
-"""Formats in which models that are made of several are written."""
+"""Formats of weights in which models that are made of several are written."""
+
+
+def holds_parts(format: Format) -> bool:
+    """Whether models that are made of several are written in a format."""
+    return format.name in FOLDERS or format.graphs
 
 
 def laid_out(graph: Graph, format: Format, output: Path, beside: bool) -> Graph:
@@ -31,10 +36,10 @@ def laid_out(graph: Graph, format: Format, output: Path, beside: bool) -> Graph:
     Args:
         beside: whether the output is a model directory.
     """
-    folder = beside and format.name in FOLDERS
+    folder = beside and holds_parts(format)
     if folder:
         graph = single_file.split(graph)
-    elif model_files.MODEL_INDEX in graph.attachments:
+    elif model_files.MODEL_INDEX in graph.attachments and not format.graphs:
         graph = single_file.joined(graph) or graph
     if not folder or model_files.whole_of(graph) is None:
         refuse_graphs(graph, format, output)
@@ -49,9 +54,9 @@ def merge_whole(graph: Graph, whole: Architecture | None, options: Options) -> O
     return dataclasses.replace(options, lora=())
 
 
-def stem_of(part: Graph, stem: str) -> str:
+def stem_of(part: Graph, stem: str, format: Format) -> str:
     """What the file of a part of a folder is called: diffusers has a name of its own for its models."""
-    return DIFFUSERS_STEM if model_files.CLASS in settings(part, CONFIG) else stem
+    return DIFFUSERS_STEM if model_files.CLASS in settings(part, CONFIG) and not format.graphs else stem
 
 
 def beside_parts(graph: Graph, whole: Architecture) -> dict[str, Storage]:

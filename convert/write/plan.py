@@ -37,6 +37,7 @@ from ..open.prequantized import note_stored_quantized
 from ..open.shard_set import whole_models
 from ..translate.translate import Rules, TranslationOptions, graph_names, name_file_type, translated
 from . import graph_variants
+from .component_graphs import component_graphs
 from .conversion_options import Options, check_dtypes
 from .merged_adapters import merge_adapters
 from .model_folder import CONFIG, beside_parts, configs, laid_out, merge_whole, stem_of
@@ -229,7 +230,14 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         from .graph_dtypes import graph_dtype
 
         dtype = graph_dtype(graph, options)
-    sources = graph.parts or dict.fromkeys(graph_names(graph, format), graph)
+    if whole is not None and format.graphs:
+        if options.dtypes:
+            raise UsageError("E-OPTION", output, "--dtypes is for models of one folder", hint="Use --dtype")
+        named = component_graphs(graph)
+        sources = {folder: source for folder, (_, source) in named.items()}
+    else:
+        sources = graph.parts or dict.fromkeys(graph_names(graph, format), graph)
+        named = {name: (name, source) for name, source in sources.items()}
     variants = graph_variants.chosen(options, format)
     if tuple(sources) == (MODEL,) and not options.dtypes:
         part, casts = _part(graph, MODEL, stem, format, beside, inner, dtype)
@@ -251,8 +259,8 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         for variant in variants:
             for name, source in sources.items():
                 called = f"{name}{variant.suffix}" if graph.parts else None
-                called = called if whole is None else f"{name}/{stem_of(source, stem)}"
-                part, own = _part(_copied(source), name, called, format, beside, inner, dtype, variant)
+                called = called if whole is None else f"{name}/{stem_of(source, stem, format)}"
+                part, own = _part(_copied(source), named[name][0], called, format, beside, inner, dtype, variant)
                 made[variant].append(part)
                 casts.audits += own.audits
         parts = tuple(part for each in made.values() for part in each)
@@ -261,7 +269,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         _join(graph, {part.files[0].name.removesuffix(format.suffixes[0]): part for part in parts})
         if whole is not None:
             graph.notes = list(dict.fromkeys([*told, *graph.notes]))
-            if any(len(part.files) > 1 for part in parts):
+            if not format.graphs and any(len(part.files) > 1 for part in parts):
                 why = "each of the models in the folder is one file, and shards are several"
                 raise UsageError("E-OPTION", output, why, hint="Leave out the options of shards")
             graph.attachments = {**attached, **configs(dict(zip(sources, [part.graph for part in parts], strict=True)))}
@@ -299,7 +307,7 @@ def _part(
 
     Args:
         name: which graph of the model, where it becomes nodes.
-        stem: what its files are called, None for the name of the graph and of the variant.
+        stem: what its files are called, with the folder of a part; None for the name of the graph and of the variant.
         beside: whether the output is a model directory.
         dtype: of the weights, None to keep theirs.
         variant: the precision of an export, whose dtype overrides `dtype`.
@@ -325,8 +333,9 @@ def _part(
         if value is not None:
             graph.metadata[key] = value
     check_holdable(graph, format)
+    inner, _, called = (stem or "").rpartition("/")
     writing = WriteOptions(
-        f"{graph_files.stem(name, graph)}{variant.suffix}" if stem is None else stem,
+        called or f"{graph_files.stem(name, graph)}{variant.suffix}",
         options.shard_nbytes,
         options.shard_tensors,
         options.shard_groups,
@@ -337,7 +346,7 @@ def _part(
         format.prepare(graph, writing)
     held = dataclasses.replace(graph, attachments={} if beside else graph.attachments)
     assert format.layout is not None
-    return Part(graph, variant.placed(format.layout(held, writing))), casts
+    return Part(graph, graph_variants.placed(format.layout(held, writing), variant.folder, inner)), casts
 
 
 def _mmproj_part(graph: Graph, stem: str, format: Format, options: Options) -> tuple[Part, Cast]:

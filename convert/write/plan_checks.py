@@ -53,7 +53,7 @@ def refuse_graphs(graph: Graph, format: Format, output: Path) -> None:
     models."""
     if model_files.whole_of(graph) is not None:
         why = f"the model is {counted(len(graph.parts), 'model')}, each with files of its own: {', '.join(graph.parts)}"
-        hint = "convert writes all into a directory: DIR --to safetensors; or name one of the models"
+        hint = "convert writes all into a directory: DIR --to safetensors or onnx; or name one of the models"
         raise UsageError("E-OUT-GRAPHS", output, why, hint=hint)
     if graph.parts and not format.graphs:
         first = next(iter(graph.parts.values()))

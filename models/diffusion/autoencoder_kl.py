@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import HF, Architecture, Config, Key, Task
+from ...runtime.contract.architecture import HF, Architecture, Component, Config, Key, Task
 from ...runtime.contract.hyperparameter import COUNT, POSITIVE, REAL, Choice, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
@@ -14,6 +14,15 @@ from ..layers.diffusion.residual_block import group_norm, output_conv, residual_
 from ..layers.image.conv import conv, pointwise
 from ..layers.image.image_net import ImageNet
 from ..layers.image.resize import enlarged
+from ..pipelines.diffusion.component_autoencoder import (
+    COMPONENT_DECODER,
+    COMPONENT_ENCODER,
+    LATENT_PARAMETERS,
+    LATENT_SAMPLE,
+    LOGVAR_RANGE,
+    SAMPLE,
+    ComponentAutoencoder,
+)
 from ..pipelines.image.autoencoder_model import AUTOENCODER, DECODER, ENCODER, AutoencoderModel
 from ..pipelines.image.image_tasks import image_graph
 from ..schema.network_hyperparameters import WIDTHS
@@ -52,8 +61,23 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
 def encode(net: ImageNet) -> None:
     """The mean and the logarithm of the variance of latents [batch, channels, height / f, width / f], of pixels in
     -1 .. 1; f is 2 to the power of the number of stages less one."""
+    moments = _moments(net, net.pixels("encoder.conv_in.weight"))
+    mean, variance = net.split(moments, [net.config.latent_channels] * 2, axis=1)
+    net.output("mean", mean)
+    net.output("logvar", net.Clip(variance, *LOGVAR_RANGE))
+
+
+def encode_component(net: ImageNet) -> None:
+    """Mean and unlimited logarithm of the variance as one output [batch, 2 x channels, height / f, width / f]."""
+    channels = net.tensor("encoder.conv_in.weight").shape[1]
+    pixels = net.input(SAMPLE, "f32", ("batch", channels, "height", "width"))
+    net.output(LATENT_PARAMETERS, _moments(net, pixels))
+
+
+def _moments(net: ImageNet, pixels: Value) -> Value:
+    """Mean and unlimited logarithm of the variance of the latents of pixels."""
     last = len(net.config.widths) - 1
-    x = conv(net, net.pixels("encoder.conv_in.weight"), "encoder.conv_in")
+    x = conv(net, pixels, "encoder.conv_in")
     for i in range(last + 1):
         for j in range(net.config.depth):
             x = residual_block(net, x, f"encoder.down_blocks.{i}.resnets.{j}", EPS)
@@ -62,15 +86,22 @@ def encode(net: ImageNet) -> None:
     x = output_conv(net, _middle(net, x, "encoder.mid_block"), "encoder.", EPS, "silu")
     if net.config.quant:
         x = conv(net, x, "quant_conv")
-    mean, variance = net.split(x, [net.config.latent_channels] * 2, axis=1)
-    net.output("mean", mean)
-    net.output("logvar", net.Clip(variance, -30.0, 20.0))
+    return x
 
 
 def decode(net: ImageNet) -> None:
     """Pictures [batch, channels, height x f, width x f] of latents."""
+    _decode(net, "latents")
+
+
+def decode_component(net: ImageNet) -> None:
+    """As `decode`, with Optimum's name of the input."""
+    _decode(net, LATENT_SAMPLE)
+
+
+def _decode(net: ImageNet, taken: str) -> None:
     last = len(net.config.widths) - 1
-    x = net.input("latents", "f32", ("batch", net.config.latent_channels, "height", "width"))
+    x = net.input(taken, "f32", ("batch", net.config.latent_channels, "height", "width"))
     if net.config.post_quant:
         x = conv(net, x, "post_quant_conv")
     x = _middle(net, conv(net, x, "decoder.conv_in"), "decoder.mid_block")
@@ -79,7 +110,7 @@ def decode(net: ImageNet) -> None:
             x = residual_block(net, x, f"decoder.up_blocks.{i}.resnets.{j}", EPS)
         if i < last:
             x = conv(net, enlarged(net, x, 2), f"decoder.up_blocks.{i}.upsamplers.0.conv")
-    net.output("sample", output_conv(net, x, "decoder.", EPS, "silu"))
+    net.output(SAMPLE, output_conv(net, x, "decoder.", EPS, "silu"))
 
 
 def _middle(net: ImageNet, x: Value, name: str) -> Value:
@@ -111,6 +142,10 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=(),
         ignored=(),
+        component=Component(
+            {COMPONENT_ENCODER: image_graph(encode_component), COMPONENT_DECODER: image_graph(decode_component)},
+            ComponentAutoencoder,
+        ),
         modules=tuple(map(Module, ("encoder", "decoder", "quant_conv", "post_quant_conv"))),
     ),
 )

@@ -3,10 +3,11 @@ then blocks in which they share all weights; from diffusers' files and from the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task, Weight
+from ...runtime.contract.architecture import COMPONENT, MODEL, Architecture, Component, Config, Key, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, Only, checked, flag
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -26,7 +27,7 @@ from ..layers.diffusion.layer_weights import SCALE_FIRST, affine, fused, paramet
 from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import head_norm
-from ..pipelines.diffusion.denoiser import Denoiser
+from ..pipelines.diffusion.denoiser import COMPONENT_OUTPUT, SAMPLE, Denoiser, run_component
 from ..schema.fused_weight_layout import RowShare
 from ..schema.hyperparameters import LAYERS
 from ..schema.network_hyperparameters import Stated
@@ -195,8 +196,10 @@ def _condition(net: Net, pooled: Value) -> Value:
     return total
 
 
-def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
-    """The prediction ``sample`` [batch, patches, patch x patch x out_channels] of packed latents [batch, patches,
+def build(
+    graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool, output: str = SAMPLE
+) -> None:
+    """The prediction `output` [batch, patches, patch x patch x out_channels] of packed latents [batch, patches,
     channels] at timesteps [batch] of 0 to 1, from embeddings of the text's tokens [batch, tokens, text_width] and of
     the text [batch, pooled]; models with guidance embeddings take its scale [batch]. ``img_ids`` [patches, axes] and
     ``txt_ids`` [tokens, axes] are positions."""
@@ -218,7 +221,7 @@ def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, 
     _, x = split_text(net, both, context)
     scale, shift = modulation(net, condition, "norm_out.linear", 2)
     normed = modulated(net, plain_norm(net, x, config.heads * config.head_dim), shift, scale)
-    net.output("sample", linear(net, normed, "proj_out"))
+    net.output(output, linear(net, normed, "proj_out"))
 
 
 def original_sizes(source: Mapping[str, Any], weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
@@ -255,6 +258,7 @@ ARCHITECTURES = (
         implied=ImpliedDenoiser(NAME, CLASS, MARKS, original_sizes),
         prefixes=(PREFIX,),
         ignored=(),
+        component=Component({COMPONENT: functools.partial(build, output=COMPONENT_OUTPUT)}, run_component),
         wide_activations=True,
     ),
 )

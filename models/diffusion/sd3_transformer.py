@@ -3,11 +3,12 @@ latent patches, with adaptive layer norms."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import MODEL, Architecture, Config, Key, Task, Weight
+from ...runtime.contract.architecture import COMPONENT, MODEL, Architecture, Component, Config, Key, Task, Weight
 from ...runtime.contract.hyperparameter import COUNT, Choice, Integer, Listed
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -26,7 +27,7 @@ from ..layers.diffusion.layer_weights import SCALE_FIRST, When, affine, fused, p
 from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import rms_norm
-from ..pipelines.diffusion.denoiser import Denoiser
+from ..pipelines.diffusion.denoiser import COMPONENT_OUTPUT, SAMPLE, Denoiser, run_component
 from ..schema.hyperparameters import LAYERS
 from ..schema.network_hyperparameters import Stated
 
@@ -218,8 +219,10 @@ def table_width(net: Net) -> int:
     return int(net.config.heads * net.config.head_dim)
 
 
-def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
-    """The prediction ``sample`` [batch, out_channels, height, width] of latents with that shape at timesteps [batch] of
+def build(
+    graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool, output: str = SAMPLE
+) -> None:
+    """The prediction `output` [batch, out_channels, height, width] of latents with that shape at timesteps [batch] of
     0 to 1,000, from embeddings of the text's tokens [batch, tokens, text_width] and of the text [batch, pooled]."""
     net = Net(graph, config, weights)
     latents = net.input("hidden_states", "f32", ("batch", config.channels, "height", "width"))
@@ -245,7 +248,7 @@ def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, 
     sizes = net.Concat([0], rows, columns, [patch, patch, config.out_channels], axis=0)
     pixels = net.Transpose(net.Reshape(x, sizes), perm=[0, 5, 1, 3, 2, 4])
     height, breadth = net.Mul(rows, [patch]), net.Mul(columns, [patch])
-    net.output("sample", net.Reshape(pixels, net.Concat([0], [config.out_channels], height, breadth, axis=0)))
+    net.output(output, net.Reshape(pixels, net.Concat([0], [config.out_channels], height, breadth, axis=0)))
 
 
 def original_sizes(source: Mapping[str, Any], weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
@@ -282,5 +285,6 @@ ARCHITECTURES = (
         implied=ImpliedDenoiser(NAME, CLASS, MARKS, original_sizes),
         prefixes=(PREFIX,),
         ignored=(),
+        component=Component({COMPONENT: functools.partial(build, output=COMPONENT_OUTPUT)}, run_component),
     ),
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import HF, MODEL, Architecture, Row, Task
+from ...runtime.contract.architecture import COMPONENT, HF, MODEL, Architecture, Component, Row, Task
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ..layers.diffusion.residual_block import output_conv
@@ -14,7 +14,7 @@ from ..layers.diffusion.unet_encoder import Condition, block, conditions, descen
 from ..layers.image.conv import conv
 from ..layers.image.image_net import ImageNet
 from ..layers.image.resize import nearest, size_of
-from ..pipelines.diffusion.denoiser import CONTROLLED, DOWN_RESIDUALS, MIDDLE_RESIDUAL, Denoiser
+from ..pipelines.diffusion.denoiser import CONTROLLED, DOWN_RESIDUALS, MIDDLE_RESIDUAL, Denoiser, run_component
 from ..pipelines.image.image_tasks import image_graph
 from ..schema.diffusion.unet_keys import DEFAULTS, KEYS, REFUSED, UP_KEYS, refused
 from ..schema.diffusion.unet_stages import settle_unet, skip_channels, up_stages
@@ -43,9 +43,14 @@ def denoise_controlled(net: ImageNet) -> None:
     _denoise(net, controlled=True)
 
 
-def _denoise(net: ImageNet, *, controlled: bool) -> None:
+def denoise_at_once(net: ImageNet) -> None:
+    """As `denoise`, with one ``timestep`` [] of all latents, as Optimum exports UNets."""
+    _denoise(net, controlled=False, one_time=True)
+
+
+def _denoise(net: ImageNet, *, controlled: bool, one_time: bool = False) -> None:
     sample = latents(net)
-    condition = conditions(net)
+    condition = conditions(net, one_time=one_time)
     x, skips = descend(net, conv(net, sample, "conv_in"), condition)
     x = middle(net, x, condition)
     if controlled:
@@ -107,5 +112,6 @@ ARCHITECTURES = (
         ignored=(),
         modules=tuple(map(Module, MODULES)),
         defaults={NAME: DEFAULTS},
+        component=Component({COMPONENT: image_graph(denoise_at_once)}, run_component),
     ),
 )

@@ -140,6 +140,17 @@ class Encoder(Net):
         return value
 
 
+class UnpaddedEncoder(Encoder):
+    """An encoder without the input ``attention_mask``: all positions are tokens."""
+
+    def begin(self, *, types: bool = False) -> None:
+        """Declare the inputs."""
+        self.ids = self.input("input_ids", "i64", SHAPE)
+        self.mask = self.Expand([1], self.Shape(self.ids))
+        if types:
+            self.types = self.input("token_type_ids", "i64", SHAPE)
+
+
 def bert_embeddings(net: Encoder, positions: Value) -> Value:
     """The sum of token, position and segment embeddings, normalized. A model without ``token_type_ids`` has one
     segment."""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import (
+    COMPONENT,
     FEATURE_EXTRACTION,
     MODEL,
     TEXT_CLASSIFICATION,
+    Component,
     Config,
     GraphBuilder,
     RunOptions,
@@ -18,7 +20,7 @@ from ...runtime.contract.architecture import (
 )
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
-from ..layers.encoder import Encoder, classify_tokens, find_answers, hidden_states
+from ..layers.encoder import Encoder, UnpaddedEncoder, classify_tokens, find_answers, hidden_states
 from ..layers.packed_encoder import PACKED, PackedEncoder, packed_hidden_states
 from ..schema.encoder_hyperparameters import QUESTION_ANSWERING, TOKEN_CLASSIFICATION
 from ..schema.encoder_weights import CLASSIFIER, SPANS
@@ -69,6 +71,15 @@ def encoder_tasks(build: Callable[[Encoder], Value], heads: Sequence[Head]) -> t
         )
         for head in heads
     )
+
+
+def encoder_component(build: Callable[[Encoder], Value], add: Callable[[Encoder, Value], None]) -> Component:
+    """An encoder of prompts in a pipeline of diffusers, whose only input is ``input_ids``."""
+
+    def run(graphs: Mapping[str, Graph], options: RunOptions) -> EncoderModel:
+        return run_encoder({MODEL: graphs[COMPONENT]}, options)
+
+    return Component({COMPONENT: _graph(build, add, UnpaddedEncoder)}, run)
 
 
 def _graph(

@@ -25,13 +25,13 @@ from ...runtime.contract.hyperparameter import (
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.attention import Scores
-from ..layers.encoder import Encoder
+from ..layers.encoder import Encoder, hidden_states
 from ..layers.linear import embedding
 from ..layers.mlp import gated, plain
 from ..layers.net import Net
 from ..layers.norm import norm
 from ..layers.relative_position import position_bias
-from ..pipelines.encoder_tasks import TOKENS, encoder_tasks
+from ..pipelines.encoder_tasks import TOKENS, encoder_component, encoder_tasks
 from ..schema.activation import activation
 from ..schema.encoder_hyperparameters import CLASSES_OF_TASKS
 from ..schema.hyperparameters import LAYERS, Fixed, Vocabulary
@@ -420,5 +420,6 @@ ARCHITECTURES = (
         prefixes=PREFIXES,
         ignored=IGNORED,
         wide_activations=True,
+        component=encoder_component(encode, hidden_states),
     ),
 )

@@ -8,13 +8,15 @@ from ...runtime.ir.graph import Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.encoder import Encoder, pre_norm_encoder, tower_outputs
 from ..pipelines.diffusion.text_to_image import TEXT_CONDITIONING
-from ..pipelines.encoder_tasks import Head, encoder_tasks
+from ..pipelines.encoder_tasks import Head, encoder_component, encoder_tasks
 from ..schema.clip.towers import text_keys, text_weights
 from ..schema.network_hyperparameters import image_act
 from ..schema.weight_layout import TRANSPOSED
 
 LEGACY_END = 2
 """The `eos_token_id` of the first checkpoints, whose end token has the largest id of the vocabulary."""
+LEADING = ("text_embeds", "last_hidden_state", "pooler_output")
+"""The first outputs of an encoder that is a component of a pipeline."""
 KEYS = (
     *text_keys("CLIPTextModel", FEATURE_EXTRACTION, hidden=512, layers=12, heads=8, vocab=49408, context=77, eps=1e-5),
     image_act("quick_gelu"),
@@ -64,6 +66,14 @@ def conditioning(net: Encoder, x: Value) -> None:
     vectors(net, x)
 
 
+def component_outputs(net: Encoder, x: Value) -> None:
+    """The outputs of `conditioning`, as Optimum orders them: a projected text is the first one."""
+    conditioning(net, x)
+    outputs = {value.name: value for value in net.graph.outputs}
+    leading = [outputs.pop(name) for name in LEADING if name in outputs]
+    net.graph.outputs = [*leading, *outputs.values()]
+
+
 ARCHITECTURES = (
     Architecture(
         "clip_text",
@@ -78,5 +88,6 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=("text_model.",),
         ignored=(r"position_ids$",),
+        component=encoder_component(build, component_outputs),
     ),
 )

@@ -355,6 +355,24 @@ class Task:
     variants: Mapping[str, GraphBuilder] = field(default_factory=dict)
 
 
+COMPONENT = "component"
+"""How names of the graphs of a `Component` begin."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """A model as a component of a pipeline of diffusers: the graphs that Optimum exports of it.
+
+    Attributes:
+        graphs: the builder of each graph, by name: `COMPONENT` and what Optimum appends to the component's name for the
+            folder of the graph, such as ``component_encoder`` for the folder ``vae_encoder``.
+        run: as of `Task`, from the graphs by the same names.
+    """
+
+    graphs: Mapping[str, GraphBuilder]
+    run: Callable[[Mapping[str, Any], RunOptions], Any]
+
+
 @dataclass(frozen=True)
 class Below:
     """How files of transformers name the weights of a part.
@@ -454,6 +472,7 @@ class Architecture:
         parts: models that it is made of, by name. `keys`, `weights` and `tasks` are those of the whole alone where a
             family declares it; a registered architecture has those of its parts too, as far as no file decides them.
         mmproj: how llama.cpp stores models of several parts in two files, for each of its projectors.
+        component: what Optimum exports of a model that is a component of a pipeline; None if it is none.
     """
 
     name: str
@@ -478,6 +497,7 @@ class Architecture:
     exported_files: Callable[[Graph, Config], dict[str, Any]] | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)
     mmproj: tuple[Mmproj, ...] = ()
+    component: Component | None = None
 
     def task(self, name: str | None = None) -> Task:
         """The task of a name or alias, the first one for None. KeyError where the architecture does not have it."""

@@ -33,14 +33,14 @@ def latents(net: ImageNet) -> Value:
     return net.input("sample", "f32", ("batch", net.config.channels, "height", "width"))
 
 
-def conditions(net: ImageNet) -> Condition:
-    """Declare the inputs ``timestep`` f32 [batch] and ``encoder_hidden_states`` f32 [batch, tokens, width], and where
-    the configuration has them ``timestep_cond`` f32 [batch, width] (LCM), ``class_labels`` i64 [batch] or f32 [batch,
-    width], ``text_embeds`` f32 [batch, width] and ``time_ids`` f32 [batch, ids] (SDXL)."""
+def conditions(net: ImageNet, *, one_time: bool = False) -> Condition:
+    """Declare the inputs ``timestep`` f32 [batch], f32 [] if `one_time`, and ``encoder_hidden_states`` f32 [batch,
+    tokens, width], and where the configuration has them ``timestep_cond`` f32 [batch, width] (LCM), ``class_labels``
+    i64 [batch] or f32 [batch, width], ``text_embeds`` f32 [batch, width] and ``time_ids`` f32 [batch, ids] (SDXL)."""
     config = net.config
-    timestep = net.input("timestep", "f32", ("batch",))
+    timestep = net.input("timestep", "f32", () if one_time else ("batch",))
     text = net.input("encoder_hidden_states", "f32", ("batch", "tokens", text_width(config)))
-    y = frequencies(net, timestep, config.widths[0])
+    y = frequencies(net, net.Reshape(timestep, [1]) if one_time else timestep, config.widths[0])
     if config.values.get("guidance_width"):
         guidance = net.input("timestep_cond", "f32", ("batch", config.guidance_width))
         y = net.Add(y, linear(net, guidance, "time_embedding.cond_proj"))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....runtime.base.errors import UsageError
 from ....runtime.base.out_of_memory import memory_limited
-from ....runtime.contract.architecture import MODEL, RunOptions
+from ....runtime.contract.architecture import COMPONENT, MODEL, RunOptions
 from ....runtime.ir.graph import Graph
 from ....runtime.session import Session
 from ...postprocess.finite_results import finite
@@ -18,6 +18,8 @@ from ..task_model import opened
 
 SAMPLE, TIMESTEP = "sample", "timestep"
 """The prediction, and the input that one value may stand for all rows of."""
+COMPONENT_OUTPUT = "out_hidden_states"
+"""The prediction of a transformer, as Optimum names it."""
 CONTROLLED = "controlled"
 """The variant of a UNet's graph that takes residuals of a ControlNet."""
 DOWN_RESIDUALS, MIDDLE_RESIDUAL = "down_block_additional_residuals", "mid_block_additional_residual"
@@ -56,7 +58,13 @@ class Denoiser:
         controlled = inputs.get(DOWN_RESIDUALS) is not None or inputs.get(MIDDLE_RESIDUAL) is not None
         graph, session = self._controlled if controlled else (self.graph, self.session)
         names = [value.name for value in graph.outputs]
-        return {SAMPLE: finite(session.run(names, feeds(graph, inputs)), names, masked=False)[0]}
+        found = finite(session.run(names, feeds(graph, inputs)), names, masked=False)[0]
+        return {SAMPLE: found.astype(np.float32, copy=False)}
+
+
+def run_component(graphs: Mapping[str, Graph], options: RunOptions) -> Denoiser:
+    """The graph that Optimum exports of a denoising network, as a `Denoiser`."""
+    return Denoiser({MODEL: graphs[COMPONENT]}, options)
 
 
 def feeds(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -65,13 +73,23 @@ def feeds(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
     given = {name: item for name, item in inputs.items() if item is not None}
     skips = given.pop(DOWN_RESIDUALS, ())
     given |= {f"{DOWN_RESIDUALS}.{i}": item for i, item in enumerate(skips)}
-    integers = {value.name for value in graph.inputs if value.dtype is not None and value.dtype.kind == "int"}
-    found = {name: np.asarray(item, np.int64 if name in integers else np.float32) for name, item in given.items()}
+    dtypes = {value.name: value.dtype.as_numpy() for value in graph.inputs if value.dtype is not None}
+    found = {name: np.asarray(item, dtypes.get(name, np.float32)) for name, item in given.items()}
     first = graph.inputs[0].name
-    if TIMESTEP in found and found[TIMESTEP].size == 1 and first in found:
-        found[TIMESTEP] = np.broadcast_to(found[TIMESTEP].reshape(1), found[first].shape[:1])
+    if TIMESTEP in found and first in found:
+        found[TIMESTEP] = _times(found[TIMESTEP], graph, len(found[first]))
     _check_shapes(graph, found)
     return found
+
+
+def _times(times: np.ndarray, graph: Graph, count: int) -> np.ndarray:
+    """Timesteps of `count` rows, or the only one for a graph that takes one. UsageError for several."""
+    declared = next((value.shape for value in graph.inputs if value.name == TIMESTEP), None)
+    if declared == ():
+        if times.size == 0 or (times != times.flat[0]).any():
+            raise UsageError("E-RUN-INPUT", None, "the model takes one timestep for all rows", found=times.tolist())
+        return times.reshape(-1)[0]
+    return np.broadcast_to(times.reshape(1), (count,)) if times.size == 1 else times
 
 
 def _check_shapes(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:

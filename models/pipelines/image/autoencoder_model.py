@@ -59,4 +59,6 @@ class AutoencoderModel(TaskModel):
         if name not in self._sessions:
             self._sessions[name] = opened(graph, self.options)
         names = [value.name for value in graph.outputs]
-        return dict(zip(names, finite(self._sessions[name].run(None, {taken.name: given}), names), strict=True))
+        dtype = np.dtype(np.float32) if taken.dtype is None else taken.dtype.as_numpy()
+        found = finite(self._sessions[name].run(None, {taken.name: given.astype(dtype, copy=False)}), names)
+        return dict(zip(names, found, strict=True))
