@@ -7,11 +7,16 @@ import dataclasses
 
 from ...runtime.ir.graph import Graph
 from ..mmproj.join import joined
+from ..open.diffusion import picture_gguf
 from . import legacy_llama, whisper_names
 from .text_part import outer_names, text_part
 from .wrapper_names import plain_names, unwrapped
 
-FAMILIES = ((legacy_llama.gguf_names, legacy_llama.origins), (whisper_names.transformers_names, whisper_names.origins))
+FAMILIES = (
+    (legacy_llama.gguf_names, legacy_llama.origins),
+    (whisper_names.transformers_names, whisper_names.origins),
+    (picture_gguf.picture_names, picture_gguf.origins),
+)
 """For files of one family: what renames them, and the names that their weights had."""
 
 

@@ -137,6 +137,7 @@ def translated(
     from ..load.canonical_names import canonical_names
     from ..load.recognise import described, stated
     from ..load.wrapper_names import unwrapped
+    from .diffusion.to_picture_gguf import picture_gguf, to_picture_gguf
     from .held_files import add_files, lacking_files
     from .reranker import ranker, refuse_ranker
 
@@ -182,6 +183,8 @@ def translated(
     if wanted == HF and model.architecture.modules and (lost := _nameless(model, HF)):
         why = f"transformers' {model.architecture.title} has no place for {list_names(lost)}"
         return _untranslated(graph, wanted, why, weights_only)
+    if wanted == GGUF and (picture := picture_gguf(model)) is not None:
+        return to_picture_gguf(graph, model, picture)
     if wanted == GGUF and not model.architecture.gguf:
         return _untranslated(
             graph, wanted, f"GGUF has no architecture for {model.architecture.title} models", weights_only

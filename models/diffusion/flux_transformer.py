@@ -28,6 +28,7 @@ from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import head_norm
 from ..pipelines.diffusion.denoiser import COMPONENT_OUTPUT, SAMPLE, Denoiser, run_component
+from ..pipelines.diffusion.picture_gguf import PictureGguf
 from ..schema.fused_weight_layout import RowShare
 from ..schema.hyperparameters import LAYERS
 from ..schema.network_hyperparameters import Stated
@@ -262,3 +263,4 @@ ARCHITECTURES = (
         wide_activations=True,
     ),
 )
+PICTURE_GGUF = (PictureGguf("flux", NAME),)

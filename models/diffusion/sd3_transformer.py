@@ -28,6 +28,7 @@ from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import rms_norm
 from ..pipelines.diffusion.denoiser import COMPONENT_OUTPUT, SAMPLE, Denoiser, run_component
+from ..pipelines.diffusion.picture_gguf import PictureGguf
 from ..schema.hyperparameters import LAYERS
 from ..schema.network_hyperparameters import Stated
 
@@ -288,3 +289,4 @@ ARCHITECTURES = (
         component=Component({COMPONENT: functools.partial(build, output=COMPONENT_OUTPUT)}, run_component),
     ),
 )
+PICTURE_GGUF = (PictureGguf("sd3", NAME),)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from ..pipelines.diffusion.picture_gguf import PictureGguf
 from ..pipelines.diffusion.single_file import Config, FilePart, SingleFile
 from ..schema.diffusion import autoencoder_names, unet_names
 from ..schema.diffusion.clip_names import BLOCK, clip_config, open_clip_config
@@ -93,6 +94,20 @@ def _index(kind: str, *encoders: str) -> dict[str, Any]:
     }
 
 
+def is_first(config: Any) -> bool:
+    """Whether a UNet is that of Stable Diffusion 1 or 2, which has no sizes of pictures as inputs."""
+    return not config.addition
+
+
+def is_xl(config: Any) -> bool:
+    """Whether a UNet is that of XL."""
+    return not is_first(config)
+
+
+PICTURE_GGUF = (
+    PictureGguf("sd1", "unet_2d_condition", UNET, is_first),
+    PictureGguf("sdxl", "unet_2d_condition", UNET, is_xl),
+)
 FIRST, SECOND = "cond_stage_model.transformer.", "cond_stage_model.model."
 XL_FIRST, XL_SECOND = "conditioner.embedders.0.transformer.", "conditioner.embedders.1.model."
 INPUT = "model.diffusion_model.input_blocks.0.0.weight"

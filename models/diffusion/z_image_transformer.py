@@ -20,6 +20,7 @@ from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import head_norm, norm
 from ..pipelines.diffusion.patch_denoiser import PatchDenoiser
+from ..pipelines.diffusion.picture_gguf import PictureGguf
 from ..schema.hyperparameters import FREQUENCY_BASE, LAYERS, OWN_HEAD_DIM
 from ..schema.network_hyperparameters import Stated
 
@@ -213,3 +214,4 @@ ARCHITECTURES = (
         wide_activations=True,
     ),
 )
+PICTURE_GGUF = (PictureGguf("lumina2", NAME),)

@@ -9,11 +9,14 @@ from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.contract.architecture import HF, ORIGINAL
+from ....runtime.contract.weight_binding import find_architecture
 from ....runtime.ir.graph import Graph
 from ....runtime.tensor.stored_tensor import StoredTensor
 
 PREFIX = "model.diffusion_model."
 """How names of a denoising network begin in files that have the whole pipeline, and in those of some tools."""
+UNSTATED = ("names", "path", "parts")
+"""Values of a `Config` that are no hyper-parameters."""
 UNKNOWN = 1
 """In place of a length that a tensor does not have: binding then refuses the shape of that tensor."""
 
@@ -51,11 +54,18 @@ class ImpliedDenoiser:
     conventions = frozenset({ORIGINAL})
 
     def __call__(self, source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-        """The convention and the configuration; None for other models."""
-        if source.get("_class_name") == self.kind:
-            return HF, {**source, "model_type": self.kind}
+        """The convention and the configuration; None for other models. A config.json of diffusers may describe weights
+        with the authors' names."""
+        named = source.get("_class_name") == self.kind
         for prefix in ("", PREFIX):
             if all(prefix + mark in graph.weights for mark in self.marks):
                 weights = {name.removeprefix(prefix): tensor for name, tensor in graph.weights.items()}
-                return ORIGINAL, {"general.architecture": self.name, **self.sizes(source, weights)}
-        return None
+                sizes = self.sizes({} if named else source, weights)
+                return ORIGINAL, {"general.architecture": self.name, **sizes, **(self._stated(source) if named else {})}
+        return (HF, {**source, "model_type": self.kind}) if named else None
+
+    def _stated(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        """The hyper-parameters in a config.json of diffusers, by our names."""
+        source = {**source, "model_type": self.kind}
+        values = find_architecture(HF, source).config(HF, source).values
+        return {name: value for name, value in values.items() if name not in UNSTATED}
