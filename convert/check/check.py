@@ -24,7 +24,8 @@ from ..console.progress import NoProgress, Progress
 from ..open import prequantized
 from ..open.detect_format import detect, refuse_unwritten
 from ..open.model_directory import INDEX
-from ..open.open_model import open_model
+from ..open.model_files import MODEL_INDEX
+from ..open.open_model import networks, open_model
 from .finding import Located, WatchedSource, counts, table
 
 TELLING = 1024
@@ -73,15 +74,36 @@ def check(
     offline: bool = False,
     progress: Progress | None = None,
 ) -> Checked:
-    """Check a model file, index, directory or hub repository; arguments as for `open`.
+    """Check a model file, index, directory (of diffusers with all parts) or hub repository; arguments as for `open`.
 
     Raises:
         Error: the file breaks a rule without which it cannot be read at all.
     """
     options, progress = options or ReadOptions(), progress or NoProgress()
+    pipeline = (Path(path) / MODEL_INDEX).is_file()
     graph = open_model(
-        path, options, format=format, revision=revision, offline=offline, upgraded=False, dequantized=False
+        path,
+        options,
+        format=format,
+        revision=revision,
+        offline=offline,
+        upgraded=False,
+        dequantized=False,
+        parts=pipeline,
     )
+    if not pipeline:
+        return _checked(graph, options, format, progress)
+    each = [_checked(part, options, format, progress) for part in networks(graph)]
+    return Checked(
+        [file for found in each for file in found.files],
+        sum(found.tensors for found in each),
+        sum(found.nbytes for found in each),
+        [*(finding for found in each for finding in found.findings), *_companions(Path(path), graph)],
+    )
+
+
+def _checked(graph: Graph, options: ReadOptions, format: str | None, progress: Progress) -> Checked:
+    """What is found in a model that is not made of others."""
     refuse_unwritten(graph)
     graph.weights = collect_weights(graph)
     checked = Checked([*graph.files, *graph.external_files], len(graph), graph.nbytes)

@@ -105,7 +105,7 @@ def open_model(
         from .prequantized import unpack
 
         unpack(graph)
-    for each in _networks(graph):
+    for each in networks(graph):
         if upgraded and not each.newest:
             from ...runtime.ir.opset_upgrade import upgrade
 
@@ -113,9 +113,9 @@ def open_model(
     return graph
 
 
-def _networks(graph: Graph) -> list[Graph]:
+def networks(graph: Graph) -> list[Graph]:
     """The graphs that a model consists of, without the models in which they are."""
-    return [each for part in graph.parts.values() for each in _networks(part)] or [graph]
+    return [each for part in graph.parts.values() for each in networks(part)] or [graph]
 
 
 def _opened(local: Path, options: ReadOptions, format: str | None, parts: bool) -> Graph:
