@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from .execute.run_options import OnTap, RunOptions
 from .ir.function import inline, nodes_below
 from .ir.graph import Graph, Value
 from .ir.shape_inference import check_types, kept_inferences
-from .session_options import SessionOptions
+from .session_options import SessionKeywords, SessionOptions
 from .tensor.storage import Held
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .execute.replay import Replay
     from .execute.timing import Clock
     from .passes.pattern.stage import Pass
-    from .session_options import SessionKeywords
 
 MIN_COMPILED_NODES = 8
 """Smaller graphs with little data run in NumPy, which is faster than compiling kernels."""
@@ -89,7 +88,10 @@ class Session:
         fed = {value.name for value in graph.inputs}
         self._defaults = {name: tensor for name, tensor in graph.weights.items() if name in fed}
         passes = PipelineOptions(chosen.activations)
-        self._unoptimized = made = _apply_passes(graph, required(self._backend.name, passes))
+        self._chosen = chosen
+        self._with_inputs: Session | None = None
+        fixed = self._defaults if chosen.constant_defaults else {}
+        self._unoptimized = made = _apply_passes(graph, required(self._backend.name, passes), fixed)
         if chosen.simplify or (chosen.simplify is None and self._large):
             made = _apply_passes(made, simplifying(self._backend.name, passes))
         self.program: Any = self._backend.program(made)
@@ -122,6 +124,8 @@ class Session:
 
         Raises UsageError for missing or unknown inputs, and for wrong dtypes or shapes.
         """
+        if self._overrides(feeds):
+            return self._overridable().run(names, feeds, clock=clock)
         arrays = list(map(feeds.get, self._names)) if len(feeds) == len(self._names) else self._with_defaults(feeds)
         signature = tuple([(array.dtype, array.shape) if type(array) is np.ndarray else None for array in arrays])
         run = self._checked_runs.get(signature)
@@ -139,6 +143,8 @@ class Session:
         """
         if not feeds.keys() >= set(self._names):
             return None
+        if self._overrides(feeds):
+            return self._overridable().repeated(name, feeds)
         names = [value.name for value in self.graph.outputs]
         fitting = self._program_inputs([feeds[name] for name in self._names])
         return self._backend.repeated(self.program, fitting, self._options(fitting), names.index(name))
@@ -150,6 +156,8 @@ class Session:
         """
         if not self._backend.reruns_directly or current().chosen:
             return None
+        if self._defaults and self._chosen.constant_defaults:
+            return self._overridable().replay(feeds)
         from .execute.replay import replay
 
         fitting = self._program_inputs(list(feeds))
@@ -171,6 +179,9 @@ class Session:
         """Plan a run for the dtypes and shapes of `feeds`; compile these and expected kernels; CPU only."""
         from .feeds import checked
 
+        if self._overrides(feeds):
+            self._overridable().prepare(feeds)
+            return
         arrays = self._program_inputs(checked(self.graph, feeds, self._defaults))
         self._backend.prepare(self.program, arrays, self._options(arrays))
 
@@ -215,6 +226,8 @@ class Session:
         """
         from .feeds import checked
 
+        if self._overrides(feeds):
+            return self._overridable().run_on_device(feeds, move=move)
         arrays = checked(self.graph, feeds, self._defaults)
         return self._backend.run_on_device(self.program, self._program_inputs(self._on_backend(arrays, feeds)), move)
 
@@ -230,10 +243,13 @@ class Session:
         from .base.untrusted.regex import compiled
         from .feeds import checked
 
+        if self._overrides(feeds):
+            return self._overridable().run_with_taps(feeds, taps, on_tap)
         arrays = checked(self.graph, feeds, self._defaults)
         if self._tap_program is None:
             self._tap_program = self._backend.program(self._unoptimized)
-        return self._results(self._tap_program, self._on_backend(arrays, feeds), compiled(taps), on_tap)
+        fitting = self._program_inputs(self._on_backend(arrays, feeds), self._tap_program)
+        return self._results(self._tap_program, fitting, compiled(taps), on_tap)
 
     def _results(
         self,
@@ -258,11 +274,23 @@ class Session:
             arrays, {position: self._defaults[name] for position, name in enumerate(self._names) if name in left}
         )
 
-    def _program_inputs(self, arrays: list[Any]) -> list[Any]:
-        """The arrays of inputs that the optimized graph still has."""
-        if len(self.program.inputs) == len(arrays):
+    def _overrides(self, feeds: Mapping[str, Any]) -> bool:
+        """Whether an input is fed whose default the program has as a constant."""
+        return bool(self._defaults) and self._chosen.constant_defaults and not self._defaults.keys().isdisjoint(feeds)
+
+    def _overridable(self) -> Session:
+        """A session of the same graph whose inputs with defaults are inputs."""
+        if self._with_inputs is None:
+            options = {field: getattr(self._chosen, field) for field in SessionKeywords.__annotations__}
+            self._with_inputs = Session(self.graph, self.threads, **{**options, "constant_defaults": False})
+        return self._with_inputs
+
+    def _program_inputs(self, arrays: list[Any], program: Any = None) -> list[Any]:
+        """The arrays of inputs that a program, by default the optimized one, still has."""
+        inputs = (program or self.program).inputs
+        if len(inputs) == len(arrays):
             return arrays
-        left = {value.name for value in self.program.inputs}
+        left = {value.name for value in inputs}
         return [array for value, array in zip(self.graph.inputs, arrays, strict=True) if value.name in left]
 
     def _compiled(self, arrays: Sequence[Any]) -> bool:
@@ -279,11 +307,12 @@ class Session:
         return [by_name[name] for name in names]
 
 
-def _apply_passes(graph: Graph, passes: Sequence[Pass]) -> Graph:
-    """A copy of a graph with passes applied."""
+def _apply_passes(graph: Graph, passes: Sequence[Pass], constant: Collection[str] = ()) -> Graph:
+    """A copy of a graph, some inputs of which are constants, with passes applied."""
     from .ir.clone import copied_graph
 
     made = copied_graph(graph, {}, typed=True)
+    made.inputs = [value for value in made.inputs if value.name not in constant]
     with kept_inferences():
         for each in passes:
             each.run(made)

@@ -319,6 +319,26 @@ def test_inputs_with_defaults_are_fed_or_not():
             session.run(None, {"w": twos})
 
 
+def test_defaults_are_constants_until_they_are_fed():
+    weights = {"w": RNG.normal(size=(32, 4, 3, 3)).astype(np.float32), "b": RNG.normal(size=32).astype(np.float32)}
+    model = made(
+        [helper.make_node("Conv", ["x", "w", "b"], ["c"]), helper.make_node("Relu", ["c"], ["y"])],
+        [("x", TensorProto.FLOAT, [1, 4, 12, 12])],
+        ["y"],
+        weights,
+    )
+    model.graph.input.extend(helper.make_tensor_value_info(name, 1, array.shape) for name, array in weights.items())
+    session, peer = Session(graph_of(model), native=True), onnxruntime.InferenceSession(model.SerializeToString())
+    feeds = {"x": RNG.normal(size=(1, 4, 12, 12)).astype(np.float32)}
+    for changes in ({}, {"b": weights["b"] + 1}, {"w": 2 * weights["w"], "b": weights["b"]}, {}):
+        (expected,) = peer.run(None, feeds | changes)
+        np.testing.assert_allclose(session.run(None, feeds | changes)[0], expected, rtol=1e-5, atol=1e-5)
+        tapped = {}
+        session.run_with_taps(feeds | changes, "^y$", tapped.__setitem__)
+        np.testing.assert_allclose(tapped["y"], expected, rtol=1e-5, atol=1e-5)
+    assert [value.name for value in session.program.inputs] == ["x"]
+
+
 def test_new_shapes_pack_no_weight_again():
     weights = {
         "one": RNG.normal(size=(64, 96)).astype(np.float32),

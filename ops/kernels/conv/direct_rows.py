@@ -189,36 +189,37 @@ def _split_row(source: Any, begin: Any, width: Any, target: Any, stride: Any, wi
 
 @range_kernel
 def direct_rows(
-    conv: Convolution, taps: Address, block_columns: int, wide: int, pitch: int, part: int, parts: int
+    conv: Convolution, taps: Address, block_columns: int, wide: int, pitch: int, apart: int, part: int, parts: int
 ) -> None:
     """Kernels are [groups, outputs / HEIGHT, taps, HEIGHT]; slices are rows of a block, whose input rows have `wide`
-    elements for each phase; channels of a block are `pitch` bytes apart."""
+    elements for each phase; channels of a block are `pitch` bytes apart, its rows `apart` rows."""
     groups, channels, outputs, height, width = conv.groups, conv.channels, conv.outputs, conv.height, conv.width
     out_height, out_width, stride, block_rows = conv.out_height, conv.out_width, conv.stride_x, conv.slices
     low, high = np.float32(conv.epilogue.low), np.float32(conv.epilogue.high)
     depth, plane, row_bytes = channels * conv.kernel_y * conv.kernel_x, 4 * out_height * out_width, 4 * stride * wide
     padded = conv.scratch + part * (channels * pitch + 4 * LINE)
-    across, down = (out_width + block_columns - 1) // block_columns, (out_height + block_rows - 1) // block_rows
-    first, last = share(conv.images * groups * down * across, part, parts)
+    across, down = (out_width + block_columns - 1) // block_columns, ((out_height + apart - 1) // apart + block_rows - 1) // block_rows
+    first, last = share(conv.images * groups * apart * down * across, part, parts)
     panels = (outputs + HEIGHT - 1) // HEIGHT
     for unit in range(first, last):
-        left, top = unit % across * block_columns, unit // across % down * block_rows
-        image, group = unit // across // down // groups, unit // across // down % groups
-        columns, rows = min(block_columns, out_width - left), min(block_rows, out_height - top)
+        left, strip = unit % across * block_columns, unit // across
+        top = strip % down * block_rows * apart + strip // down % apart
+        image, group = strip // down // apart // groups, strip // down // apart % groups
+        columns, rows = min(block_columns, out_width - left), min(block_rows, (out_height - top + apart - 1) // apart)
         begin_x, begin_y = left * stride - conv.pad_x, top * conv.stride_y - conv.pad_y
         tall = (rows - 1) * conv.stride_y + (conv.kernel_y - 1) * conv.dilation_y + 1
         for channel in range(channels):
             source = conv.source + 4 * ((image * groups + group) * channels + channel) * height * width
             band = padded + channel * pitch
             for row in range(tall):
-                at = begin_y + row
+                at = begin_y + row * apart
                 if at < 0 or at >= height:
                     fill(band + row * row_bytes, stride * wide, np.float32(0))
                 else:
                     _split_row(source + 4 * at * width, begin_x, width, band + row * row_bytes, stride, wide)
         made = conv.target + (image * groups + group) * outputs * plane + 4 * (top * out_width + left)
         for row in range(rows):
-            source, target, output = padded + row * conv.stride_y * row_bytes, made + 4 * row * out_width, 0
+            source, target, output = padded + row * conv.stride_y * row_bytes, made + 4 * row * apart * out_width, 0
             while output < outputs:
                 size, whole, half = _tile_size(min(HEIGHT - output % HEIGHT, outputs - output))
                 weights = conv.weights + 4 * HEIGHT * depth * (group * panels + output // HEIGHT)
@@ -294,14 +295,16 @@ def plan_direct_rows(problem: Problem) -> ConvPlan | None:
         return None
     if not _is_faster(problem):
         return None
-    stride, reach, reach_y = strides[2], (kernel[2] - 1) * dilations[2], (kernel[1] - 1) * dilations[1] + 1
+    dense, apart = problem.by_dilated_rows()
+    down = dense.geometry[13]
+    stride, reach, reach_y = strides[2], (kernel[2] - 1) * dilations[2], (kernel[1] - 1) * down + 1
     longest = BLOCK_BYTES // (4 * stride * problem.channels * reach_y) - reach // stride
     longest = min(max(longest, MIN_COLUMNS), MAX_COLUMNS)
     columns = _block_columns(out[2], longest)
     wide = columns + reach // stride
     row_bytes = 4 * stride * wide
     rows = max(1, (BLOCK_BYTES // (problem.channels * row_bytes) - reach_y) // strides[1] + 1)
-    rows = max(1, min(rows, problem.images * problem.groups * out[1] // (BLOCKS_PER_THREAD * step.threads), out[1]))
+    rows = max(1, min(rows, problem.images * problem.groups * out[1] // (BLOCKS_PER_THREAD * step.threads), -(-out[1] // apart)))
     tall = (rows - 1) * strides[1] + reach_y
     pitch = 4 * LINE * (-(-tall * row_bytes // (4 * LINE)) | 1)
     panels = -(-problem.outputs // HEIGHT)
@@ -310,10 +313,10 @@ def plan_direct_rows(problem: Problem) -> ConvPlan | None:
     across = np.arange(kernel[2]) * dilations[2]
     taps = (
         pitch * np.arange(problem.channels)[:, None, None]
-        + row_bytes * (np.arange(kernel[1]) * dilations[1])[:, None]
+        + row_bytes * (np.arange(kernel[1]) * down)[:, None]
         + 4 * (across % stride * wide + across // stride)
     )
-    units = problem.images * problem.groups * -(-out[1] // rows) * -(-out[2] // columns)
+    units = problem.images * problem.groups * apart * -(-out[1] // (apart * rows)) * -(-out[2] // columns)
     parts = problem.parts(units, problem.work)
     weights = step.packed(1, ("rows", HEIGHT, problem.groups), functools.partial(pack_rows, problem.groups))
     offsets = step.constant_buffer(taps.reshape(-1))
@@ -323,11 +326,12 @@ def plan_direct_rows(problem: Problem) -> ConvPlan | None:
         return Launch(
             direct_rows,
             parts,
-            conv=problem.arguments(problem.x, weights, result, problem.bias, rows, scratch, epilogue),
+            conv=dense.arguments(problem.x, weights, result, problem.bias, rows, scratch, epilogue),
             taps=offsets,
             block_columns=columns,
             wide=wide,
             pitch=pitch,
+            apart=apart,
         )
 
     return [], launch

@@ -74,7 +74,7 @@ def pad_input(
         for z in range(min(depth, deep - conv.pad_z)):
             plane = target + 4 * (conv.pad_z + z) * tall * wide
             source = conv.source + 4 * (channel * depth + z) * height * width
-            copy_rows(source, height, width, -conv.pad_y, tall, conv.pad_x * block, plane, wide)
+            copy_rows(source, height, width, -conv.pad_y, 1, tall, conv.pad_x * block, plane, wide)
 
 
 def indirection(problem: Problem) -> Indirection:

@@ -154,6 +154,14 @@ class Problem:
         """A vector of `PANEL` zeros."""
         return self.step.constant_buffer(np.zeros(PANEL, np.float32))
 
+    def by_dilated_rows(self) -> tuple[Problem, int]:
+        """The same kernel without dilation down, and how many input rows its rows are apart: output rows that far
+        apart read the same rows. 1 where output rows have a stride."""
+        kernel, stride, apart = self.geometry[7], self.geometry[10], self.geometry[13]
+        if kernel == 1 or stride > 1 or apart == 1:
+            return self, 1
+        return replace(self, geometry=(*self.geometry[:13], 1, *self.geometry[14:])), apart
+
     def padded_bias(self) -> Buffer:
         """Zero-padded biases [groups, panels x PANEL]; needs constant biases."""
         made = np.zeros((self.groups, -(-self.outputs // PANEL) * PANEL), np.float32)

@@ -80,7 +80,7 @@ def _channels(value: Value | None) -> int:
     if shape is None or value is None or value.dtype is not F32 or len(shape) != 4 or not isinstance(shape[1], int):
         return 0
     channels, gains = shape[1], shape[2:] != (1, 1)
-    return channels if gains and channels and BLOCK * _blocks(channels) <= MAX_PADDING * channels else 0
+    return channels if gains and channels >= BLOCK and BLOCK * _blocks(channels) <= MAX_PADDING * channels else 0
 
 
 def _whole(value: Value | None) -> bool:

@@ -16,6 +16,8 @@ CASES = {
     "patches": ((1, 3, 68, 70), (17, 3, 4, 4), [4, 4], [1, 1], [0, 0, 0, 0], 1),
     "strides along one axis": ((1, 1, 20, 201), (6, 1, 7, 7), [1, 3], [1, 1], [3, 2, 3, 2], 1),
     "dilations": ((1, 4, 30, 90), (9, 4, 3, 3), [2, 2], [3, 5], [4, 9, 2, 3], 1),
+    "rows apart": ((2, 3, 21, 50), (7, 3, 3, 3), [1, 2], [5, 2], [5, 2, 4, 1], 1),
+    "more rows apart than there are": ((1, 2, 4, 40), (5, 2, 3, 1), [1, 1], [7, 1], [7, 0, 8, 0], 1),
     "groups": ((2, 6, 20, 50), (14, 3, 3, 3), [1, 1], [1, 1], [1, 1, 1, 1], 2),
     "nothing but padding": ((1, 2, 4, 20), (3, 2, 3, 3), [1, 1], [1, 1], [5, 30, 6, 40], 1),
     "blocks of a row": ((1, 3, 5000), (5, 3, 11), [2], [2], [9, 12], 1),
@@ -61,5 +63,6 @@ def test_the_rule(shape, monkeypatch):
     rng = np.random.default_rng(1)
     for kernel, expected in RULE[shape].items():
         x, w, b = (rng.standard_normal(each).astype(np.float32) for each in (shape, kernel, kernel[:1]))
+        w /= np.sqrt(np.prod(kernel[1:]), dtype=np.float32)
         sides = [length // 2 for length in kernel[2:]] * 2
         assert planned(monkeypatch, Example((x, w, b), {"pads": sides}))[1] == expected, kernel
