@@ -12,6 +12,7 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.dot4_u8s8 import PATH
+from ..kernels.gemm.byte_dots import COLUMN_QUADS, column_dots
 from ..kernels.gemm.byte_pairs.byte_panels import BytePanels, byte_panels
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
 from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, TILE_QUADS, TILES, TileColumn, tile_column
@@ -161,7 +162,14 @@ def _product_kernel(functions: TileColumn) -> Any:
     return product_of_bytes
 
 
-product_of_bytes = product_by(PATH)
+def column_product_by(path: str) -> Multiplier:
+    """The kernels of products with a single column, by a row of `INTEGERS`."""
+    dots = column_dots(path)
+    kernel = _product_kernel(TileColumn(_nothing, dots.column, _nothing))
+    return Multiplier(kernel, kernel, COLUMN_QUADS, dots)
+
+
+product_of_bytes, product_with_column = product_by(PATH), column_product_by(PATH)
 
 
 @dataclass(frozen=True)
@@ -241,7 +249,13 @@ def _scalar(buffer: Buffer | None) -> bool:
     return buffer is None or buffer.count == 1
 
 
-def product(step: Step, y: Buffer, factors: Factors, multiplier: Multiplier = product_of_bytes) -> list[Launch] | None:
+def product(
+    step: Step,
+    y: Buffer,
+    factors: Factors,
+    multiplier: Multiplier = product_of_bytes,
+    with_column: Multiplier = product_with_column,
+) -> list[Launch] | None:
     """Launches of a product; None where the right factor is not constant, or scales are for something else than
     columns."""
     a, matrix = factors.a, step.inputs[factors.b]
@@ -260,9 +274,11 @@ def product(step: Step, y: Buffer, factors: Factors, multiplier: Multiplier = pr
         or y.count != a.count // depth * columns
     ):
         return None
+    if columns == 1:
+        multiplier = with_column
     panels = step.packed(
         factors.b,
-        ("bytes", factors.transposed, multiplier.quads),
+        ("bytes", factors.transposed, multiplier.quads, columns == 1),
         lambda array: multiplier.panels.pack(array.T if factors.transposed else array, multiplier.quads),
     )
     sums = step.derived_constant(

@@ -138,7 +138,10 @@ def plan_banded_gemm(problem: Problem) -> ConvPlan | None:
         return None
     weights, bias = step.packed(1, *layout), problem.padded_bias()
     offsets, taps = step.constant_buffer(windows.offsets), step.constant_buffer(windows.taps)
-    parts = min(PARTS_PER_THREAD * step.threads, problem.parts(problem.images * apart * -(-out[1] // (apart * band)), problem.work))
+    parts = min(
+        PARTS_PER_THREAD * step.threads,
+        problem.parts(problem.images * apart * -(-out[1] // (apart * band)), problem.work),
+    )
     scratch = step.scratch(parts * (planes * pitch + results_bytes(out[2])))
 
     def launch(epilogue: Epilogue, result: Buffer) -> Launch:

@@ -51,9 +51,9 @@ def fill(target: Any, count: Any, value: Any) -> None:
 def copy_rows(
     source: Any, height: Any, width: Any, first: Any, apart: Any, rows: Any, pad: Any, target: Any, wide: Any
 ) -> None:
-    """Copy rows of a plane, `apart` rows from each other, from `first` on, `pad` elements after the row starts of a target of zeros; rows outside the
-    plane are zeros too. The end of a row is stored as a full vector, zeros of which reach into the rows after it: these
-    are copied later."""
+    """Copy rows of a plane, `apart` rows from each other, from `first` on, `pad` elements after the row starts of a
+    target of zeros; rows outside the plane are zeros too. The end of a row is stored as a full vector, zeros of which
+    reach into the rows after it: these are copied later."""
     held = max(0, min(width, wide - pad))
     whole = held - held % LANES
     rest = (1 << (held - whole)) - 1

@@ -198,7 +198,10 @@ def direct_rows(
     low, high = np.float32(conv.epilogue.low), np.float32(conv.epilogue.high)
     depth, plane, row_bytes = channels * conv.kernel_y * conv.kernel_x, 4 * out_height * out_width, 4 * stride * wide
     padded = conv.scratch + part * (channels * pitch + 4 * LINE)
-    across, down = (out_width + block_columns - 1) // block_columns, ((out_height + apart - 1) // apart + block_rows - 1) // block_rows
+    across, down = (
+        (out_width + block_columns - 1) // block_columns,
+        ((out_height + apart - 1) // apart + block_rows - 1) // block_rows,
+    )
     first, last = share(conv.images * groups * apart * down * across, part, parts)
     panels = (outputs + HEIGHT - 1) // HEIGHT
     for unit in range(first, last):
@@ -304,7 +307,10 @@ def plan_direct_rows(problem: Problem) -> ConvPlan | None:
     wide = columns + reach // stride
     row_bytes = 4 * stride * wide
     rows = max(1, (BLOCK_BYTES // (problem.channels * row_bytes) - reach_y) // strides[1] + 1)
-    rows = max(1, min(rows, problem.images * problem.groups * out[1] // (BLOCKS_PER_THREAD * step.threads), -(-out[1] // apart)))
+    rows = max(
+        1,
+        min(rows, problem.images * problem.groups * out[1] // (BLOCKS_PER_THREAD * step.threads), -(-out[1] // apart)),
+    )
     tall = (rows - 1) * strides[1] + reach_y
     pitch = 4 * LINE * (-(-tall * row_bytes // (4 * LINE)) | 1)
     panels = -(-problem.outputs // HEIGHT)

@@ -31,7 +31,11 @@ def way_of(path):
 def path(request, monkeypatch):
     """Each way to multiply bytes that the processor has."""
     way = way_of(request.param)
-    monkeypatch.setattr(matmul_integer_kernel.product, "__defaults__", (matmul_integer_kernel.product_by(way),))
+    monkeypatch.setattr(
+        matmul_integer_kernel.product,
+        "__defaults__",
+        (matmul_integer_kernel.product_by(way), matmul_integer_kernel.column_product_by(way)),
+    )
     monkeypatch.setattr(
         conv_integer_kernel.launch_convolution, "__defaults__", (conv_integer_kernel.window_kernel(way), way)
     )
@@ -39,7 +43,9 @@ def path(request, monkeypatch):
 
 @pytest.mark.parametrize("left", TYPES)
 @pytest.mark.parametrize("right", TYPES)
-@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 1, 1), (3, 7, 33), (130, 70, 31), (17, 128, 96)])
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns"), [(1, 1, 1), (3, 7, 33), (130, 70, 31), (17, 128, 96), (107, 200, 1)]
+)
 def test_matmul_integer(path, left, right, rows, depth, columns):
     rng = np.random.default_rng(rows)
     a, b = whole(rng, left, rows, depth), whole(rng, right, depth, columns)

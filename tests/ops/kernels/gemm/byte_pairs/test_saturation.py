@@ -19,7 +19,11 @@ def by_pairs(monkeypatch):
     """Products by AVX2 on every processor that has it."""
     if not dict(isa.INTEGERS.variants)[PATH] <= isa.features():
         pytest.skip("the processor has no AVX2")
-    monkeypatch.setattr(matmul_integer_kernel.product, "__defaults__", (matmul_integer_kernel.product_by(PATH),))
+    monkeypatch.setattr(
+        matmul_integer_kernel.product,
+        "__defaults__",
+        (matmul_integer_kernel.product_by(PATH), matmul_integer_kernel.product_with_column),
+    )
 
 
 def multiplied(a, b):
