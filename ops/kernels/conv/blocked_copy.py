@@ -64,14 +64,13 @@ def copy_to_blocks(
 
 
 def plan_blocked_copy(problem: Problem) -> ConvPlan | None:
-    """Launches of a convolution with constant kernels whose channels fill blocks; None if others are faster, and for
-    AVX-512, where the copy has not been measured."""
+    """Launches of a convolution with constant kernels whose channels fill blocks; None if others are faster, as in
+    plain layout for 1 x 1 kernels and AVX-512."""
     if (
-        WIDE
+        (WIDE and problem.pointwise)
         or problem.blocked
         or not problem.constant
         or problem.groups > 1
-        or problem.pointwise
         or not problem.x.count
     ):
         return None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ....runtime.jit.range_kernel import inner
 from ....runtime.simd.llvm_vector import I64, Code
 from ..gemm.microkernel_f32 import HEIGHTS, LAST_ROWS, NARROW, NARROW_HEIGHTS, ROWS, WIDE, vector_groups
@@ -15,6 +17,9 @@ from ..gemm.register_tile import FLOATS, PANEL, VECTOR, Columns, Lines, accumula
 
 LINE = 64
 """Bytes of a line of memory, which holds a block of sixteen channels."""
+PIECE_DEPTH, WHOLE_DEPTH = 128, 1024 if WIDE else 128
+"""Elements of the common dimension whose panel stays in the first cache while all rows are computed, and those up to
+which it is not cut: registers of AVX-512 hold twice as many sums for each element of a panel."""
 CHUNK = 48
 """Rows that are computed at a time, while the input of the next ones is asked for."""
 
@@ -32,7 +37,9 @@ class WindowTile(NamedTuple):
     c: Any
     c_row: Any
     vector_step: Any
-    columns: Any
+    start: Any
+    start_row: Any
+    start_step: Any
     ahead: Any
     low: float
     high: float
@@ -55,7 +62,12 @@ def _tiles(vectors: int, heights: tuple[int, ...], blocked: bool, apart: int) ->
                 found = accumulate(code, tile.depth, sums, windows, Columns(at, group, tile.ahead))
                 return [build.add(at, build.mul(tile.depth, code.word(4 * PANEL))), *found]
 
-            starts = [code.load(tile.columns, FLOATS, VECTOR * half) for half in group] * rows
+            places = [build.add(tile.start, build.mul(tile.start_row, code.word(row))) for row in range(rows)]
+            starts = [
+                code.load(build.add(place, build.mul(tile.start_step, code.word(half))), FLOATS)
+                for place in places
+                for half in group
+            ]
             found = code.repeat(tile.count, [tile.b, *starts], tap)[1:]
             limit_and_store(code, found, group, (tile.c, tile.c_row, tile.vector_step), tile.low, tile.high)
 
@@ -87,7 +99,7 @@ def microkernel_column(blocked: bool, apart: int) -> Any:
         distance: Any,
         following: Any,
     ) -> None:
-        """Rows of a panel of outputs.
+        """Rows of a panel of outputs; a deep panel is cut into pieces, each of which all rows go through.
 
         Args:
             a: address of the input.
@@ -102,17 +114,25 @@ def microkernel_column(blocked: bool, apart: int) -> Any:
             distance: prefetch distance, as in `column_of_tiles`.
             following: bytes to the panel that is needed next, which the second tile asks for; 0 for none.
         """
-        row = 0
-        while row < rows:
-            left, at, to = rows - row, offsets + 8 * row, c + row * c_row
-            ahead = distance if row == 0 else following if row == ROWS else 0
-            if width == NARROW:
-                row += narrow(
-                    left, a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, ahead, low, high
-                )
-            else:
-                row += wide(
-                    left, a, at, taps, count, depth, a_step, b, to, c_row, vector_step, columns, ahead, low, high
-                )
+        piece = max(1, count if count * depth <= WHOLE_DEPTH else PIECE_DEPTH // depth)
+        for first in range(0, max(1, count), piece):
+            some, end = min(piece, count - first), first + piece >= count
+            least, most = (low, high) if end else (np.float32(-np.inf), np.float32(np.inf))
+            part, panel = taps + 8 * first, b + 4 * PANEL * depth * first
+            row = 0
+            while row < rows:
+                left, at, to = rows - row, offsets + 8 * row, c + row * c_row
+                ahead = distance if row == 0 else following if row == ROWS else 0
+                start, start_row, start_step = (columns, 0, VECTOR) if first == 0 else (to, c_row, vector_step)
+                if width == NARROW:
+                    row += narrow(
+                        left, a, at, part, some, depth, a_step, panel, to, c_row, vector_step,
+                        start, start_row, start_step, ahead, least, most,
+                    )  # fmt: skip
+                else:
+                    row += wide(
+                        left, a, at, part, some, depth, a_step, panel, to, c_row, vector_step,
+                        start, start_row, start_step, ahead, least, most,
+                    )  # fmt: skip
 
     return column_of_windows

@@ -15,6 +15,8 @@ CASES = {
     "batch": ((2, 64, 9, 16), (144, 64, 3, 3), [2, 2], [0, 0, 1, 1]),
     "one axis": ((1, 64, 203), (256, 64, 3), [2], [2, 5]),
     "nothing but padding": ((1, 64, 3, 5), (192, 64, 3, 3), [2, 3], [7, 2, 1, 9]),
+    "1 x 1": ((1, 128, 9, 14), (160, 128, 1, 1), [1, 1], [0, 0, 0, 0]),
+    "deep": ((1, 256, 5, 9), (144, 256, 3, 3), [1, 1], [1, 1, 1, 1]),
     "rows that are left out": ((1, 64, 20, 40), (256, 64, 2, 2), [3, 2], [0, 0, 0, 0]),
 }
 
@@ -25,7 +27,7 @@ def test_convolutions(name, monkeypatch):
     rng, plans, plan = np.random.default_rng(0), [], blocked_copy.plan_blocked_copy
     monkeypatch.setattr(conv_kernel, "plan_blocked_copy", lambda problem: plans.append(plan(problem)) or plans[-1])
     monkeypatch.setattr(blocked_copy, "WIDE", False)
-    for earlier in ("plan_banded_gemm", "plan_direct_rows"):
+    for earlier in ("plan_winograd", "plan_banded_gemm", "plan_direct_rows"):
         monkeypatch.setattr(conv_kernel, earlier, lambda problem: None)
     x, w, b = (rng.standard_normal(each).astype(np.float32) for each in (shape, kernel, kernel[:1]))
     w /= np.sqrt(np.prod(kernel[1:]), dtype=np.float32)
