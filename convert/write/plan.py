@@ -35,9 +35,9 @@ from ..open.mmproj_file import PREFIX, paired
 from ..open.open_model import attachments, merged, open_model
 from ..open.prequantized import note_stored_quantized
 from ..open.shard_set import whole_models
+from ..translate.diffusion.component_graphs import component_graphs
 from ..translate.translate import Rules, TranslationOptions, graph_names, name_file_type, translated
 from . import graph_variants
-from .component_graphs import component_graphs
 from .conversion_options import Options, check_dtypes
 from .merged_adapters import merge_adapters
 from .model_folder import CONFIG, beside_parts, configs, laid_out, merge_whole, stem_of

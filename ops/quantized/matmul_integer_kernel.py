@@ -12,7 +12,7 @@ from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.dot4_u8s8 import PATH
-from ..kernels.gemm.byte_dots import COLUMN_QUADS, column_dots
+from ..kernels.gemm.byte_pairs.byte_dots import COLUMN_QUADS, column_dots
 from ..kernels.gemm.byte_pairs.byte_panels import BytePanels, byte_panels
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
 from ..kernels.gemm.microkernel_u8s8 import SIGN_OFFSET, TILE_QUADS, TILES, TileColumn, tile_column

@@ -1,1 +1,1 @@
-"""Translation of denoising networks."""
+"""Translation of pipelines of diffusion models and of their denoising networks."""

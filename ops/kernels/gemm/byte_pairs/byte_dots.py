@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.jit.range_kernel import inner
-from ....runtime.simd.dot4_u8s8 import LANES, WORDS, dot
-from ....runtime.simd.llvm_vector import I32, Code
-from .byte_pairs.byte_panels import BytePanels
-from .microkernel_u8s8 import ZERO, ByteTile, pack_panels_u8
-from .register_tile import PANEL, tiles_by_rows
+from .....runtime.jit.range_kernel import inner
+from .....runtime.simd.dot4_u8s8 import LANES, WORDS, dot
+from .....runtime.simd.llvm_vector import I32, Code
+from ..microkernel_u8s8 import ZERO, ByteTile, pack_panels_u8
+from ..register_tile import PANEL, tiles_by_rows
+from .byte_panels import BytePanels
 
 COLUMN_QUADS = LANES
 """Words of four elements of the common dimension that are multiplied at a time."""
@@ -31,8 +31,8 @@ def column_dots(path: str) -> BytePanels:
         def step(_: Any, held: list[Any]) -> list[Any]:
             offset, *totals = held
             column = code.load(build.add(tile.b, offset), WORDS)
-            fours = [code.load(build.add(line, offset), WORDS) for line in lines]
-            sums = [dot(code, path, total, column, four) for total, four in zip(totals, fours, strict=True)]
+            words = [code.load(build.add(line, offset), WORDS) for line in lines]
+            sums = [dot(code, path, total, column, word) for total, word in zip(totals, words, strict=True)]
             return [build.add(offset, nbytes), *sums]
 
         count = build.sdiv(tile.quads, code.word(COLUMN_QUADS))

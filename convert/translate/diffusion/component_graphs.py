@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...runtime.base.errors import UnsupportedError
-from ...runtime.contract.architecture import COMPONENT
-from ...runtime.ir.graph import Graph
-from ..load.canonical_names import canonical_names
-from ..load.recognise import identified
+from ....runtime.base.errors import UnsupportedError
+from ....runtime.contract.architecture import COMPONENT
+from ....runtime.ir.graph import Graph
+from ...load.canonical_names import canonical_names
+from ...load.recognise import identified
 
 
 def component_graphs(whole: Graph) -> dict[str, tuple[str, Graph]]:
