@@ -37,8 +37,8 @@ def large(tmp_path_factory):
     graph = helper.make_graph(nodes, "g", info[:1], info[1:], weights)
     path = tmp_path_factory.mktemp("large") / "in.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
-    # loads what a command loads
-    assert run(["quantize", str(path), str(path.with_name("unused.onnx")), "int8", "-q", "--max-memory", "16MB"]) == 0
+    for kind in ("int8", "f16"):  # loads what commands load
+        assert run(["quantize", str(path), str(path.with_name("unused.onnx")), kind, "-qf", "--max-memory", "16MB"]) == 0
     return path
 
 
