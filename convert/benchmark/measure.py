@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.base import out_of_memory
 from ...runtime.base.compile_progress import Stopwatch, on_compile
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FileAccessError
+from ...runtime.base.errors import Error, FileAccessError, UnsupportedError, printable
 from ..console.child_process import start
 from ..console.memory import peak_rss
-from .engines import ENGINES, Runner
+from .engines import ENGINES, OURS, Runner
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -172,7 +172,14 @@ def _serve(
         pipe.send(peak_rss())
     except Exception as error:  # whatever the engine raises is the caller's to see
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the caller has ended
-            pipe.send(error)
+            pipe.send(error if engine == OURS or isinstance(error, Error) else _refused(engine, error))
+
+
+def _refused(engine: str, error: Exception) -> UnsupportedError:
+    """The error where another engine cannot run a model."""
+    text = printable(str(error).strip().partition("\n")[0])[:200]
+    hint = f"Leave out --against {engine}"
+    return UnsupportedError("E-BENCH-PEER", None, f"{engine} cannot run the model: {text}", hint=hint)
 
 
 def _seconds(runner: Runner, feeds: Mapping[str, Any]) -> float:

@@ -2,10 +2,13 @@
 
 import time
 
+import numpy as np
 import pytest
 from candle_convert.convert.benchmark import measure
 from candle_convert.runtime.base import compile_progress
+from candle_convert.runtime.base.errors import UnsupportedError
 from candle_convert.tests.builders import spinning_engine
+from onnx import TensorProto, helper
 
 
 def test_no_engine_runs_in_the_turns_of_others(tmp_path, monkeypatch):
@@ -50,3 +53,17 @@ def test_an_engine_neither_reports_compiling_nor_is_charged_for_it(monkeypatch):
     assert load < 0.3
     assert first < 0.3
     assert heard == []
+
+
+def test_a_model_that_another_engine_cannot_run(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    ends = [helper.make_tensor_value_info(name, TensorProto.INT32, [2]) for name in "xy"]
+    made = helper.make_graph([helper.make_node("Selu", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(
+        helper.make_model(made, opset_imports=[helper.make_opsetid("", 22)], ir_version=10).SerializeToString()
+    )
+    with pytest.raises(Exception, match="INVALID"):
+        onnxruntime.InferenceSession(path)
+    with pytest.raises(UnsupportedError, match=r"onnxruntime cannot run the model: .*INVALID"):
+        measure.measure(["onnxruntime"], str(path), {"x": np.zeros(2, np.int32)}, runs=1, warmup=0, threads=1)

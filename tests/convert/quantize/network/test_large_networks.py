@@ -38,7 +38,9 @@ def large(tmp_path_factory):
     path = tmp_path_factory.mktemp("large") / "in.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
     for kind in ("int8", "f16"):  # loads what commands load
-        assert run(["quantize", str(path), str(path.with_name("unused.onnx")), kind, "-qf", "--max-memory", "16MB"]) == 0
+        assert (
+            run(["quantize", str(path), str(path.with_name("unused.onnx")), kind, "-qf", "--max-memory", "16MB"]) == 0
+        )
     return path
 
 
