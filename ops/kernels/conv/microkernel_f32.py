@@ -62,16 +62,31 @@ def _tiles(vectors: int, heights: tuple[int, ...], blocked: bool, apart: int) ->
                 found = accumulate(code, tile.depth, sums, windows, Columns(at, group, tile.ahead))
                 return [build.add(at, build.mul(tile.depth, code.word(4 * PANEL))), *found]
 
-            places = [build.add(tile.start, build.mul(tile.start_row, code.word(row))) for row in range(rows)]
-            starts = [
-                code.load(build.add(place, build.mul(tile.start_step, code.word(half))), FLOATS)
-                for place in places
-                for half in group
-            ]
-            found = code.repeat(tile.count, [tile.b, *starts], tap)[1:]
+            found = code.repeat(tile.count, [tile.b, *_starts(code, tile, rows, group)], tap)[1:]
             limit_and_store(code, found, group, (tile.c, tile.c_row, tile.vector_step), tile.low, tile.high)
 
     return tiles_by_rows(heights, WindowTile, write, LAST_ROWS if apart == 1 and vectors > 1 else ())
+
+
+def _starts(code: Code, tile: WindowTile, rows: int, group: range) -> list[Any]:
+    """Initial values of the sums of some vectors of each row; those of all rows are loaded once where they are the
+    same."""
+    build, ends = code.builder, []
+
+    def loaded(row: int) -> list[Any]:
+        place = build.add(tile.start, build.mul(tile.start_row, code.word(row)))
+        return [code.load(build.add(place, build.mul(tile.start_step, code.word(half))), FLOATS) for half in group]
+
+    with build.if_else(build.icmp_signed("==", tile.start_row, code.word(0))) as (same, different):
+        with same:
+            ends.append((loaded(0) * rows, build.block))
+        with different:
+            ends.append(([value for row in range(rows) for value in loaded(row)], build.block))
+    values = [build.phi(FLOATS) for _ in range(rows * len(group))]
+    for found, block in ends:
+        for value, each in zip(values, found, strict=True):
+            value.add_incoming(each, block)
+    return values
 
 
 def microkernel_column(blocked: bool, apart: int) -> Any:
