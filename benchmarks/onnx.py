@@ -21,7 +21,8 @@ from engines import ENGINES, installed, machine, open_session
 from synthetic_onnx import light_models
 
 HERE = Path(__file__).resolve().parent
-sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]  # this file would hide the package onnx
+# Last, since this file would hide the package onnx; processes of engines import it again with this path.
+sys.path[:] = [*(folder for folder in sys.path if Path(folder).resolve() != HERE), str(HERE)]
 
 WARMUP = 2
 """Untimed runs."""
@@ -55,8 +56,6 @@ def model_inputs(session, path, arguments):
     if not arguments.trained:
         return synthetic_inputs(session, dict(arguments.dim))
     import candle_convert as cc
-
-    sys.path.append(str(HERE))
     from real_models import inputs
 
     return inputs(cc.open(path), Path(path))
