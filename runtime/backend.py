@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from .execute.run_options import RunOptions
 from .ir.graph import Graph
-from .tensor.stored_tensor import StoredTensor
 
 
 class Backend(Protocol):
@@ -26,8 +25,8 @@ class Backend(Protocol):
     def program(self, graph: Graph) -> Any:
         """A program that runs a graph."""
 
-    def accept(self, arrays: list[Any], defaults: Mapping[int, StoredTensor]) -> list[Any]:
-        """The arrays moved to where the program needs them; `defaults`: tensors of unfed inputs, by position."""
+    def accept(self, arrays: list[Any]) -> list[Any]:
+        """The arrays moved to where the program needs them."""
 
     def run(self, program: Any, arrays: list[Any], options: RunOptions) -> list[Any]:
         """Outputs on the host."""

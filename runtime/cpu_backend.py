@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from .base.errors import UsageError
@@ -10,7 +10,6 @@ from .execute.program import Program
 from .execute.run_options import RunOptions
 from .ir.graph import Graph
 from .region.region import region_of
-from .tensor.stored_tensor import StoredTensor
 
 
 class CpuBackend:
@@ -27,7 +26,7 @@ class CpuBackend:
     def program(self, graph: Graph) -> Program:
         return Program(region_of(graph, self.packed, self.inplace_inputs), specialized=True)
 
-    def accept(self, arrays: list[Any], defaults: Mapping[int, StoredTensor]) -> list[Any]:
+    def accept(self, arrays: list[Any]) -> list[Any]:
         return [array.numpy() if getattr(array, "on_device", False) else array for array in arrays]
 
     def run(self, program: Program, arrays: list[Any], options: RunOptions) -> list[Any]:

@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .base.errors import UsageError
-from .ir.graph import Graph, Value
+from .ir.graph import Value
 from .tensor.dtype import STRING
 from .tensor.stored_tensor import StoredTensor
 
 HINT = "get_inputs() lists names, dtypes and shapes"
 
 
-def checked(graph: Graph, feeds: Mapping[str, Any], defaults: Mapping[str, StoredTensor]) -> list[Any]:
-    """Feeds in the order of the graph's inputs; UsageError where one is missing, unknown, or has another dtype, rank or
-    length.
-    """
-    if len(feeds) > len(graph.inputs) or not all(any(value.name == name for value in graph.inputs) for name in feeds):
-        unknown = [name for name in feeds if all(value.name != name for value in graph.inputs)]
-        if unknown:
-            raise UsageError(
-                "E-RUN-INPUT",
-                None,
-                f"no input named {unknown[0]!r}",
-                expected=", ".join(repr(value.name) for value in graph.inputs),
-                hint=HINT,
-            )
-    found = []
-    for value in graph.inputs:
-        if value.name in feeds:
-            found.append(fitting(value, feeds[value.name]))
-        elif value.name in defaults:
-            found.append(defaults[value.name].numpy())
-        else:
+def checked(inputs: Sequence[Value], feeds: Mapping[str, Any]) -> list[Any]:
+    """Feeds in the order of inputs; UsageError where one is missing, unknown, or has another dtype, rank or length."""
+    names = {value.name for value in inputs}
+    unknown = [name for name in feeds if name not in names]
+    if unknown:
+        raise UsageError(
+            "E-RUN-INPUT",
+            None,
+            f"no input named {unknown[0]!r}",
+            expected=", ".join(repr(value.name) for value in inputs),
+            hint=HINT,
+        )
+    for value in inputs:
+        if value.name not in feeds:
             raise UsageError(
                 "E-RUN-INPUT", None, f"input {value.name!r} is missing", hint="Name every input that get_inputs() lists"
             )
-    return found
+    return [fitting(value, feeds[value.name]) for value in inputs]
 
 
 def array_of(fed: Any) -> Any:

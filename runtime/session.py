@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,6 @@ MIN_COMPILED_NODES = 8
 """Smaller graphs with little data run in NumPy, which is faster than compiling kernels."""
 MAX_CHECKED_SIGNATURES = 64
 """Input signatures (dtypes, shapes) remembered as valid."""
-UNUSED_DEFAULT = np.zeros(0, np.uint8)
-"""Placeholder for a default input that the program never reads."""
 MIN_COMPILED_ELEMENTS = 1 << 14
 """Elements of weights or inputs from which kernels are compiled."""
 
@@ -85,19 +84,18 @@ class Session:
             len(nodes) >= MIN_COMPILED_NODES
             or sum(tensor.count for tensor in graph.weights.values()) >= MIN_COMPILED_ELEMENTS
         )
-        fed = {value.name for value in graph.inputs}
-        self._defaults = {name: tensor for name, tensor in graph.weights.items() if name in fed}
+        held = graph.weights.keys() - set(chosen.fed_defaults)
+        self._inputs = [value for value in graph.inputs if value.name not in held]
+        self._defaults = {value.name for value in graph.inputs} & held
         passes = PipelineOptions(chosen.activations)
-        self._chosen = chosen
-        self._with_inputs: Session | None = None
-        fixed = self._defaults if chosen.constant_defaults else {}
-        self._unoptimized = made = _apply_passes(graph, required(self._backend.name, passes), fixed)
+        self._chosen, self._lock = chosen, threading.Lock()
+        self._others: dict[frozenset[str], Session] = {}
+        self._unoptimized = made = _apply_passes(graph, required(self._backend.name, passes), self._defaults)
         if chosen.simplify or (chosen.simplify is None and self._large):
             made = _apply_passes(made, simplifying(self._backend.name, passes))
         self.program: Any = self._backend.program(made)
-        self._names = [value.name for value in self.graph.inputs]
+        self._names = [value.name for value in self._inputs]
         self._input_positions = self._program_inputs(list(range(len(self._names))))
-        self._default_arrays: dict[str, np.ndarray] | None = None
         self._checked_runs: dict[Any, Any] = {}
         self._tap_program = self.program if made is self._unoptimized else None
 
@@ -124,9 +122,9 @@ class Session:
 
         Raises UsageError for missing or unknown inputs, and for wrong dtypes or shapes.
         """
-        if self._overrides(feeds):
-            return self._overridable().run(names, feeds, clock=clock)
-        arrays = list(map(feeds.get, self._names)) if len(feeds) == len(self._names) else self._with_defaults(feeds)
+        if self._defaults and not self._defaults.isdisjoint(feeds):
+            return self._feeding(feeds).run(names, feeds, clock=clock)
+        arrays = list(map(feeds.get, self._names)) if len(feeds) == len(self._names) else []
         signature = tuple([(array.dtype, array.shape) if type(array) is np.ndarray else None for array in arrays])
         run = self._checked_runs.get(signature)
         if run is None or clock is not None or current().chosen:
@@ -141,10 +139,10 @@ class Session:
 
         `run` must have accepted these arrays before. One thread at a time may call the function.
         """
+        if not self._defaults.isdisjoint(feeds):
+            return self._feeding(feeds).repeated(name, feeds)
         if not feeds.keys() >= set(self._names):
             return None
-        if self._overrides(feeds):
-            return self._overridable().repeated(name, feeds)
         names = [value.name for value in self.graph.outputs]
         fitting = self._program_inputs([feeds[name] for name in self._names])
         return self._backend.repeated(self.program, fitting, self._options(fitting), names.index(name))
@@ -152,12 +150,10 @@ class Session:
     def replay(self, feeds: Sequence[np.ndarray]) -> Replay | None:
         """Runs on arrays that stay, None where the plan is not native code alone.
 
-        `run` must have accepted arrays like `feeds`, which are in the order of the graph's inputs.
+        `run` must have accepted arrays like `feeds`, which are in the order of `get_inputs`.
         """
         if not self._backend.reruns_directly or current().chosen:
             return None
-        if self._defaults and self._chosen.constant_defaults:
-            return self._overridable().replay(feeds)
         from .execute.replay import replay
 
         fitting = self._program_inputs(list(feeds))
@@ -171,7 +167,8 @@ class Session:
         from .feeds import checked
 
         def arrays(first: Sequence[Any]) -> Iterable[Sequence[Any]]:
-            return (self._program_inputs(checked(self.graph, each, self._defaults)) for each in others())
+            fitting = (each for each in others() if self._defaults.isdisjoint(each))
+            return (self._program_inputs(checked(self._inputs, each)) for each in fitting)
 
         self._backend.expect(self.program, arrays, imminent)
 
@@ -179,39 +176,22 @@ class Session:
         """Plan a run for the dtypes and shapes of `feeds`; compile these and expected kernels; CPU only."""
         from .feeds import checked
 
-        if self._overrides(feeds):
-            self._overridable().prepare(feeds)
+        if not self._defaults.isdisjoint(feeds):
+            self._feeding(feeds).prepare(feeds)
             return
-        arrays = self._program_inputs(checked(self.graph, feeds, self._defaults))
+        arrays = self._program_inputs(checked(self._inputs, feeds))
         self._backend.prepare(self.program, arrays, self._options(arrays))
-
-    def _with_defaults(self, feeds: Mapping[str, Any]) -> list[Any]:
-        """Feeds and defaults in input order, without defaults the program never reads; empty if an input is missing."""
-        held = self._default_arrays
-        if held is None or len(feeds) + len(held) != len(self._names) or not held.keys().isdisjoint(feeds):
-            return []
-        return [held[name] if name in held else feeds.get(name) for name in self._names]
 
     def _checked_run(self, feeds: Mapping[str, Any], clock: Clock | None, signature: tuple[Any, ...]) -> list[Any]:
         """Check feeds and run; remember the signature, so that equal signatures skip the check."""
         from .feeds import checked
 
-        arrays = checked(self.graph, feeds, self._defaults)
-        fitting = self._program_inputs(self._on_backend(arrays, feeds))
+        arrays = checked(self._inputs, feeds)
+        fitting = self._program_inputs(self._backend.accept(arrays))
         found = self._results(self.program, fitting, clock=clock)
         if not self._backend.reruns_directly:
             return found
-        fed = [
-            (feeds.get(name), array)
-            for name, array in zip(self._names, arrays, strict=True)
-            if name in feeds or name not in self._defaults
-        ]
-        as_fed = all(one is array for one, array in fed)
-        if self._defaults and self._default_arrays is None:
-            asked = {self._names[position] for position in self._input_positions}
-            self._default_arrays = {
-                name: tensor.numpy() if name in asked else UNUSED_DEFAULT for name, tensor in self._defaults.items()
-            }
+        as_fed = all(feeds.get(name) is array for name, array in zip(self._names, arrays, strict=True))
         if signature and None not in signature and as_fed:
             if len(self._checked_runs) >= MAX_CHECKED_SIGNATURES:
                 self._checked_runs = {}
@@ -226,10 +206,10 @@ class Session:
         """
         from .feeds import checked
 
-        if self._overrides(feeds):
-            return self._overridable().run_on_device(feeds, move=move)
-        arrays = checked(self.graph, feeds, self._defaults)
-        return self._backend.run_on_device(self.program, self._program_inputs(self._on_backend(arrays, feeds)), move)
+        if not self._defaults.isdisjoint(feeds):
+            return self._feeding(feeds).run_on_device(feeds, move=move)
+        arrays = self._backend.accept(checked(self._inputs, feeds))
+        return self._backend.run_on_device(self.program, self._program_inputs(arrays), move)
 
     def run_with_taps(self, feeds: Mapping[str, Any], taps: str, on_tap: Callable[[str, Any], None]) -> list[Any]:
         """Compute all outputs, and pass intermediate values whose name matches the pattern `taps` to `on_tap`.
@@ -243,12 +223,12 @@ class Session:
         from .base.untrusted.regex import compiled
         from .feeds import checked
 
-        if self._overrides(feeds):
-            return self._overridable().run_with_taps(feeds, taps, on_tap)
-        arrays = checked(self.graph, feeds, self._defaults)
+        if not self._defaults.isdisjoint(feeds):
+            return self._feeding(feeds).run_with_taps(feeds, taps, on_tap)
+        arrays = self._backend.accept(checked(self._inputs, feeds))
         if self._tap_program is None:
             self._tap_program = self._backend.program(self._unoptimized)
-        fitting = self._program_inputs(self._on_backend(arrays, feeds), self._tap_program)
+        fitting = self._program_inputs(arrays, self._tap_program)
         return self._results(self._tap_program, fitting, compiled(taps), on_tap)
 
     def _results(
@@ -267,23 +247,15 @@ class Session:
     def _options(self, arrays: Sequence[Any]) -> RunOptions:
         return RunOptions(self.threads, self._compiled(arrays))
 
-    def _on_backend(self, arrays: list[Any], feeds: Mapping[str, Any]) -> list[Any]:
-        """The arrays of all inputs, moved to where the backend needs them."""
-        left = self._defaults.keys() - feeds.keys()
-        return self._backend.accept(
-            arrays, {position: self._defaults[name] for position, name in enumerate(self._names) if name in left}
-        )
-
-    def _overrides(self, feeds: Mapping[str, Any]) -> bool:
-        """Whether an input is fed whose default the program has as a constant."""
-        return bool(self._defaults) and self._chosen.constant_defaults and not self._defaults.keys().isdisjoint(feeds)
-
-    def _overridable(self) -> Session:
-        """A session of the same graph whose inputs with defaults are inputs."""
-        if self._with_inputs is None:
-            options = {field: getattr(self._chosen, field) for field in SessionKeywords.__annotations__}
-            self._with_inputs = Session(self.graph, self.threads, **{**options, "constant_defaults": False})
-        return self._with_inputs
+    def _feeding(self, feeds: Mapping[str, Any]) -> Session:
+        """A session of the same graph whose runs feed the defaults that are fed here."""
+        fed = frozenset(self._defaults.intersection(feeds))
+        with self._lock:
+            if fed not in self._others:
+                options = {field: getattr(self._chosen, field) for field in SessionKeywords.__annotations__}
+                options |= {"fed_defaults": fed.union(self._chosen.fed_defaults), "shares_weights_with": self}
+                self._others[fed] = Session(self.graph, self.threads, **options)
+            return self._others[fed]
 
     def _program_inputs(self, arrays: list[Any], program: Any = None) -> list[Any]:
         """The arrays of inputs that a program, by default the optimized one, still has."""
@@ -291,7 +263,7 @@ class Session:
         if len(inputs) == len(arrays):
             return arrays
         left = {value.name for value in inputs}
-        return [array for value, array in zip(self.graph.inputs, arrays, strict=True) if value.name in left]
+        return [array for value, array in zip(self._inputs, arrays, strict=True) if value.name in left]
 
     def _compiled(self, arrays: Sequence[Any]) -> bool:
         if self._native is None and not self._large:

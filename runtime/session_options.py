@@ -31,8 +31,8 @@ class SessionOptions:
         device: ``cpu``, ``cuda`` or ``cuda:1``; operators without a CUDA path run on the host.
         inplace_inputs: inputs a run may overwrite (KV caches); an output that updates rows of such an input is the same
             array.
-        constant_defaults: whether inputs with defaults are constants until a run feeds one of them, which prepares the
-            graph once more.
+        fed_defaults: inputs with defaults that every run feeds. Other defaults are constants; a run that feeds one
+            prepares the graph once more.
         shares_weights_with: a session of the same graph whose packed weights are reused.
         device_memory: byte limit of all sessions on the device together, None for its free memory.
         gpu_layers: number of layers on the device, ``auto`` for as many as fit with their state, None for all.
@@ -46,7 +46,7 @@ class SessionOptions:
     activations: str = "f32"
     device: str = "cpu"
     inplace_inputs: Collection[str] = ()
-    constant_defaults: bool = True
+    fed_defaults: Collection[str] = ()
     shares_weights_with: HoldsPackedWeights | None = None
     device_memory: int | None = None
     gpu_layers: int | str | None = None
@@ -75,7 +75,7 @@ class SessionKeywords(TypedDict, total=False):
     activations: str
     device: str
     inplace_inputs: Collection[str]
-    constant_defaults: bool
+    fed_defaults: Collection[str]
     shares_weights_with: HoldsPackedWeights | None
     device_memory: int | None
     gpu_layers: int | str | None

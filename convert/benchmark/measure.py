@@ -177,7 +177,7 @@ def _serve(
 
 def _refused(engine: str, error: Exception) -> UnsupportedError:
     """The error where another engine cannot run a model."""
-    text = printable(str(error).strip().partition("\n")[0])[:200]
+    text = printable((str(error).strip() or type(error).__name__).partition("\n")[0])[:200]
     hint = f"Leave out --against {engine}"
     return UnsupportedError("E-BENCH-PEER", None, f"{engine} cannot run the model: {text}", hint=hint)
 

@@ -25,9 +25,9 @@ FOLDERS = ("safetensors", "pytorch")
 """Formats of weights in which models that are made of several are written."""
 
 
-def holds_parts(format: Format) -> bool:
-    """Whether models that are made of several are written in a format."""
-    return format.name in FOLDERS or format.graphs
+def _holds_parts(graph: Graph, format: Format) -> bool:
+    """Whether a model that is made of several is written in a format: as graphs, pipelines are."""
+    return format.name in FOLDERS or (format.graphs and model_files.MODEL_INDEX in graph.attachments)
 
 
 def laid_out(graph: Graph, format: Format, output: Path, beside: bool) -> Graph:
@@ -36,7 +36,7 @@ def laid_out(graph: Graph, format: Format, output: Path, beside: bool) -> Graph:
     Args:
         beside: whether the output is a model directory.
     """
-    folder = beside and holds_parts(format)
+    folder = beside and _holds_parts(graph, format)
     if folder:
         graph = single_file.split(graph)
     elif model_files.MODEL_INDEX in graph.attachments and not format.graphs:

@@ -278,7 +278,7 @@ def product(
         multiplier = with_column
     panels = step.packed(
         factors.b,
-        ("bytes", factors.transposed, multiplier.quads, columns == 1),
+        ("bytes", factors.transposed, multiplier.quads),
         lambda array: multiplier.panels.pack(array.T if factors.transposed else array, multiplier.quads),
     )
     sums = step.derived_constant(

@@ -58,7 +58,7 @@ def process_cache(
 def process_cache(
     function: Callable[..., Any] | None = None, /, *, maxsize: int | None = None, kept: Kept = RESULTS
 ) -> Any:
-    """`functools.lru_cache` of a function, which `reset` empties."""
+    """`functools.lru_cache` of a function, which `reset` empties unless it is kept for the process."""
 
     def made(function: Callable[..., Result]) -> _lru_cache_wrapper[Result]:
         cached = functools.lru_cache(maxsize)(function)
@@ -69,7 +69,7 @@ def process_cache(
 
 
 def owned(container: C, kept: Kept = RESULTS) -> C:
-    """A container at module level, which `reset` empties."""
+    """A container at module level, which `reset` empties unless it is kept for the process."""
     _containers.append((kept, container))
     return container
 

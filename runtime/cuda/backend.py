@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..execute.run_options import RunOptions
 from ..ir.function import nodes_below
 from ..ir.graph import Graph, Node
 from ..region.region import Region
-from ..tensor.stored_tensor import StoredTensor
 from .device.device import device_index
 from .execute.layer_offload import OffloadedProgram, offload_layers
 from .execute.program import Program
@@ -70,8 +69,8 @@ class CudaBackend:
             pool,
         )
 
-    def accept(self, arrays: list[Any], defaults: Mapping[int, StoredTensor]) -> list[Any]:
-        return [defaults.get(index, array) for index, array in enumerate(arrays)] if defaults else arrays
+    def accept(self, arrays: list[Any]) -> list[Any]:
+        return arrays
 
     def run(self, program: Program | OffloadedProgram, arrays: list[Any], options: RunOptions) -> list[Any]:
         keep = (

@@ -42,13 +42,13 @@ def _kernel(blocked: bool, apart: int) -> Any:
         tap_step: int,
         blocks_out: int,
         reach_width: int,
-        apart: int,
+        row_step: int,
         pitch: int,
         part: int,
         parts: int,
     ) -> None:
         """Kernels are packed panels, biases are padded, slices are rows of a band; offsets and taps are those of
-        `Indirection` in a band, whose channels are `pitch` bytes apart; rows of a band are `apart` rows apart."""
+        `Indirection` in a band, whose channels are `pitch` bytes apart; rows of a band are `row_step` rows apart."""
         images, outputs, band, in_blocks = conv.images, conv.outputs, conv.slices, blocks_out != 0
         height, width, out_height, out_width = conv.height, conv.width * block, conv.out_height, conv.out_width
         low, high = np.float32(conv.epilogue.low), np.float32(conv.epilogue.high)
@@ -57,19 +57,20 @@ def _kernel(blocked: bool, apart: int) -> Any:
         results, reach = padded + planes * pitch, (conv.kernel_y - 1) * conv.dilation_y + 1
         fill(padded, planes * pitch // 4, np.float32(0))
         count, made_block = (outputs + PANEL - 1) // PANEL, NARROW if in_blocks else 1
-        bands = ((out_height + apart - 1) // apart + band - 1) // band
+        phases = min(row_step, out_height)
+        bands = ((out_height + row_step - 1) // row_step + band - 1) // band
         step = 4 * made_block * out_height * out_width
-        first, last = share(images * apart * bands, part, parts)
+        first, last = share(images * phases * bands, part, parts)
         for unit in range(first, last):
-            image, begin = unit // bands // apart, unit % bands * band * apart + unit // bands % apart
-            rows = min(band, (out_height - begin + apart - 1) // apart)
+            image, begin = unit // bands // phases, unit % bands * band * row_step + unit // bands % phases
+            rows = min(band, (out_height - begin + row_step - 1) // row_step)
             for plane in range(planes):
                 copy_rows(
                     conv.source + 4 * (image * planes + plane) * height * width,
                     height,
                     width,
                     begin * conv.stride_y - conv.pad_y,
-                    apart,
+                    row_step,
                     (rows - 1) * conv.stride_y + reach,
                     conv.pad_x * block,
                     padded + plane * pitch,
@@ -79,7 +80,9 @@ def _kernel(blocked: bool, apart: int) -> Any:
                 top = panel * PANEL
                 most = min(PANEL, outputs - top)
                 for row in range(rows):
-                    place = 4 * out_width * (out_height * (image * outputs + top) + made_block * (begin + apart * row))
+                    place = (
+                        4 * out_width * (out_height * (image * outputs + top) + made_block * (begin + row_step * row))
+                    )
                     target = conv.target + place
                     prefetch_rows(
                         conv.epilogue, conv.target, place, step, most // made_block, 4 * made_block * out_width
@@ -125,11 +128,11 @@ def plan_banded_gemm(problem: Problem) -> ConvPlan | None:
     if 4 * PANEL * -(-problem.outputs // PANEL) * problem.depth > MAX_WEIGHT_BYTES:
         return None
     (_, _, wide), out, stride = reach_of(problem), problem.lengths, geometry[10]
-    rows, apart = problem.by_dilated_rows()
+    rows, row_step = problem.without_row_dilation()
     planes, lane_bytes = (problem.channels // LINE, 4 * LINE) if problem.blocks_in else (problem.channels, 4)
     reach = (geometry[7] - 1) * rows.geometry[13] + 1
     band = max(1, (BAND_BYTES // (planes * lane_bytes * wide) - reach) // stride + 1)
-    band = min(band, max(1, problem.images * out[1] // (BANDS_PER_THREAD * step.threads)), -(-out[1] // apart))
+    band = min(band, max(1, problem.images * out[1] // (BANDS_PER_THREAD * step.threads)), -(-out[1] // row_step))
     tall = (band - 1) * stride + reach
     pitch = 4 * LINE * (tall * wide if problem.blocks_in else -(-tall * wide // LINE) | 1)
     windows = windows_of(rows, problem.x, (1, tall, wide), (1, band, out[2]), pitch)
@@ -140,7 +143,7 @@ def plan_banded_gemm(problem: Problem) -> ConvPlan | None:
     offsets, taps = step.constant_buffer(windows.offsets), step.constant_buffer(windows.taps)
     parts = min(
         PARTS_PER_THREAD * step.threads,
-        problem.parts(problem.images * apart * -(-out[1] // (apart * band)), problem.work),
+        problem.parts(problem.images * min(row_step, out[1]) * -(-out[1] // (row_step * band)), problem.work),
     )
     scratch = step.scratch(parts * (planes * pitch + results_bytes(out[2])))
 
@@ -156,7 +159,7 @@ def plan_banded_gemm(problem: Problem) -> ConvPlan | None:
             tap_step=windows.step,
             blocks_out=int(problem.blocks_out),
             reach_width=wide,
-            apart=apart,
+            row_step=row_step,
             pitch=pitch,
         )
 

@@ -64,8 +64,8 @@ def copy_to_blocks(
 
 
 def plan_blocked_copy(problem: Problem) -> ConvPlan | None:
-    """Launches of a convolution with constant kernels whose channels fill blocks; None if others are faster, as in
-    plain layout for 1 x 1 kernels and AVX-512."""
+    """Launches of a convolution with constant kernels whose channels fill blocks; None where others are faster, such
+    as those of 1 x 1 kernels by AVX-512, which read plain layout."""
     if (
         (WIDE and problem.pointwise)
         or problem.blocked

@@ -49,9 +49,9 @@ def fill(target: Any, count: Any, value: Any) -> None:
 
 @inner
 def copy_rows(
-    source: Any, height: Any, width: Any, first: Any, apart: Any, rows: Any, pad: Any, target: Any, wide: Any
+    source: Any, height: Any, width: Any, first: Any, row_step: Any, rows: Any, pad: Any, target: Any, wide: Any
 ) -> None:
-    """Copy rows of a plane, `apart` rows from each other, from `first` on, `pad` elements after the row starts of a
+    """Copy rows of a plane, `row_step` rows from each other, from `first` on, `pad` elements after the row starts of a
     target of zeros; rows outside the plane are zeros too. The end of a row is stored as a full vector, zeros of which
     reach into the rows after it: these are copied later."""
     held = max(0, min(width, wide - pad))
@@ -59,7 +59,7 @@ def copy_rows(
     rest = (1 << (held - whole)) - 1
     zeros = splat(np.float32(0))
     for index in range(rows):
-        at, line = first + apart * index, target + 4 * (index * wide + pad)
+        at, line = first + row_step * index, target + 4 * (index * wide + pad)
         row, end = source + 4 * at * width, zeros
         if at < 0 or at >= height:
             for j in range(0, whole, LANES):

@@ -189,10 +189,10 @@ def _split_row(source: Any, begin: Any, width: Any, target: Any, stride: Any, wi
 
 @range_kernel
 def direct_rows(
-    conv: Convolution, taps: Address, block_columns: int, wide: int, pitch: int, apart: int, part: int, parts: int
+    conv: Convolution, taps: Address, block_columns: int, wide: int, pitch: int, row_step: int, part: int, parts: int
 ) -> None:
     """Kernels are [groups, outputs / HEIGHT, taps, HEIGHT]; slices are rows of a block, whose input rows have `wide`
-    elements for each phase; channels of a block are `pitch` bytes apart, its rows `apart` rows."""
+    elements for each phase; channels of a block are `pitch` bytes apart, its rows `row_step` rows."""
     groups, channels, outputs, height, width = conv.groups, conv.channels, conv.outputs, conv.height, conv.width
     out_height, out_width, stride, block_rows = conv.out_height, conv.out_width, conv.stride_x, conv.slices
     low, high = np.float32(conv.epilogue.low), np.float32(conv.epilogue.high)
@@ -200,29 +200,33 @@ def direct_rows(
     padded = conv.scratch + part * (channels * pitch + 4 * LINE)
     across, down = (
         (out_width + block_columns - 1) // block_columns,
-        ((out_height + apart - 1) // apart + block_rows - 1) // block_rows,
+        ((out_height + row_step - 1) // row_step + block_rows - 1) // block_rows,
     )
-    first, last = share(conv.images * groups * apart * down * across, part, parts)
+    phases = min(row_step, out_height)
+    first, last = share(conv.images * groups * phases * down * across, part, parts)
     panels = (outputs + HEIGHT - 1) // HEIGHT
     for unit in range(first, last):
         left, strip = unit % across * block_columns, unit // across
-        top = strip % down * block_rows * apart + strip // down % apart
-        image, group = strip // down // apart // groups, strip // down // apart % groups
-        columns, rows = min(block_columns, out_width - left), min(block_rows, (out_height - top + apart - 1) // apart)
+        top = strip % down * block_rows * row_step + strip // down % phases
+        image, group = strip // down // phases // groups, strip // down // phases % groups
+        columns, rows = (
+            min(block_columns, out_width - left),
+            min(block_rows, (out_height - top + row_step - 1) // row_step),
+        )
         begin_x, begin_y = left * stride - conv.pad_x, top * conv.stride_y - conv.pad_y
         tall = (rows - 1) * conv.stride_y + (conv.kernel_y - 1) * conv.dilation_y + 1
         for channel in range(channels):
             source = conv.source + 4 * ((image * groups + group) * channels + channel) * height * width
             band = padded + channel * pitch
             for row in range(tall):
-                at = begin_y + row * apart
+                at = begin_y + row * row_step
                 if at < 0 or at >= height:
                     fill(band + row * row_bytes, stride * wide, np.float32(0))
                 else:
                     _split_row(source + 4 * at * width, begin_x, width, band + row * row_bytes, stride, wide)
         made = conv.target + (image * groups + group) * outputs * plane + 4 * (top * out_width + left)
         for row in range(rows):
-            source, target, output = padded + row * conv.stride_y * row_bytes, made + 4 * row * apart * out_width, 0
+            source, target, output = padded + row * conv.stride_y * row_bytes, made + 4 * row * row_step * out_width, 0
             while output < outputs:
                 size, whole, half = _tile_size(min(HEIGHT - output % HEIGHT, outputs - output))
                 weights = conv.weights + 4 * HEIGHT * depth * (group * panels + output // HEIGHT)
@@ -298,7 +302,7 @@ def plan_direct_rows(problem: Problem) -> ConvPlan | None:
         return None
     if not _is_faster(problem):
         return None
-    dense, apart = problem.by_dilated_rows()
+    dense, row_step = problem.without_row_dilation()
     down = dense.geometry[13]
     stride, reach, reach_y = strides[2], (kernel[2] - 1) * dilations[2], (kernel[1] - 1) * down + 1
     longest = BLOCK_BYTES // (4 * stride * problem.channels * reach_y) - reach // stride
@@ -309,7 +313,9 @@ def plan_direct_rows(problem: Problem) -> ConvPlan | None:
     rows = max(1, (BLOCK_BYTES // (problem.channels * row_bytes) - reach_y) // strides[1] + 1)
     rows = max(
         1,
-        min(rows, problem.images * problem.groups * out[1] // (BLOCKS_PER_THREAD * step.threads), -(-out[1] // apart)),
+        min(
+            rows, problem.images * problem.groups * out[1] // (BLOCKS_PER_THREAD * step.threads), -(-out[1] // row_step)
+        ),
     )
     tall = (rows - 1) * strides[1] + reach_y
     pitch = 4 * LINE * (-(-tall * row_bytes // (4 * LINE)) | 1)
@@ -322,7 +328,13 @@ def plan_direct_rows(problem: Problem) -> ConvPlan | None:
         + row_bytes * (np.arange(kernel[1]) * down)[:, None]
         + 4 * (across % stride * wide + across // stride)
     )
-    units = problem.images * problem.groups * apart * -(-out[1] // (apart * rows)) * -(-out[2] // columns)
+    units = (
+        problem.images
+        * problem.groups
+        * min(row_step, out[1])
+        * -(-out[1] // (row_step * rows))
+        * -(-out[2] // columns)
+    )
     parts = problem.parts(units, problem.work)
     weights = step.packed(1, ("rows", HEIGHT, problem.groups), functools.partial(pack_rows, problem.groups))
     offsets = step.constant_buffer(taps.reshape(-1))
@@ -337,7 +349,7 @@ def plan_direct_rows(problem: Problem) -> ConvPlan | None:
             block_columns=columns,
             wide=wide,
             pitch=pitch,
-            apart=apart,
+            row_step=row_step,
         )
 
     return [], launch

@@ -25,7 +25,12 @@ CHUNK = 48
 
 
 class WindowTile(NamedTuple):
-    """A tile of windows, as `microkernel_column` says."""
+    """A tile of windows, as `microkernel_column` says.
+
+    Attributes:
+        start, start_row, start_step: address of the initial sums, bytes from one row of them to the next (0 where all
+            rows have the same), and from one vector to the next.
+    """
 
     a: Any
     offsets: Any

@@ -154,13 +154,13 @@ class Problem:
         """A vector of `PANEL` zeros."""
         return self.step.constant_buffer(np.zeros(PANEL, np.float32))
 
-    def by_dilated_rows(self) -> tuple[Problem, int]:
-        """The same kernel without dilation down, and how many input rows its rows are apart: output rows that far
-        apart read the same rows. 1 where output rows have a stride."""
-        kernel, stride, apart = self.geometry[7], self.geometry[10], self.geometry[13]
-        if kernel == 1 or stride > 1 or apart == 1:
+    def without_row_dilation(self) -> tuple[Problem, int]:
+        """The convolution of every `row_step`-th row, whose windows have neighbouring ones of these rows, and
+        `row_step`; the convolution itself and 1 where output rows have a stride."""
+        kernel, stride, row_step = self.geometry[7], self.geometry[10], self.geometry[13]
+        if kernel == 1 or stride > 1 or row_step == 1:
             return self, 1
-        return replace(self, geometry=(*self.geometry[:13], 1, *self.geometry[14:])), apart
+        return replace(self, geometry=(*self.geometry[:13], 1, *self.geometry[14:])), row_step
 
     def padded_bias(self) -> Buffer:
         """Zero-padded biases [groups, panels x PANEL]; needs constant biases."""

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 diffusers = pytest.importorskip("diffusers")
 single_file = pytest.importorskip("diffusers.loaders.single_file_utils")
+embeddings = pytest.importorskip("diffusers.models.embeddings")
 
 VARIANTS = {
     "dev": {},
@@ -29,9 +30,21 @@ VARIANTS = {
 HIDDEN = 64
 
 
-def close(sample, expected):
+def close(sample, expected, moved=0.0):
     assert sample.shape == expected.shape
-    np.testing.assert_allclose(sample, expected, atol=2e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(sample, expected, atol=2e-5 * np.abs(expected).max() + moved)
+
+
+def moved_by_a_bit(model, inputs, monkeypatch):
+    """How far the prediction moves where the frequencies of timesteps and guidance are one bit larger: angles have
+    thousands of radians, and torch's exp rounds differently from processor to processor."""
+    expected, exp = builders.predicted(model, inputs), torch.exp
+    with monkeypatch.context() as patch:
+        patch.setattr(embeddings.torch, "exp", lambda x: torch.nextafter(exp(x), torch.tensor(torch.inf)))
+        found = builders.predicted(model, inputs)
+    moved = np.abs(found - expected).max()
+    assert 0 < moved < 1e-3 * np.abs(expected).max()
+    return moved
 
 
 def converted_by_diffusers(weights):
@@ -96,12 +109,13 @@ def test_weights_of_two_bytes(tmp_path, dtype):
     close(sample, builders.predicted(reference, inputs))
 
 
-def test_graph_in_onnxruntime(dev, folder, tmp_path):
+def test_graph_in_onnxruntime(dev, folder, tmp_path, monkeypatch):
     cc.convert(folder, tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     for rows, batch in ((4, 2), (5, 1)):
         inputs = builders.flux_inputs(dev, rows, rows=rows, batch=batch)
-        close(session.run(["sample"], inputs)[0], builders.predicted(dev, inputs))
+        moved = moved_by_a_bit(dev, inputs, monkeypatch)
+        close(session.run(["sample"], inputs)[0], builders.predicted(dev, inputs), moved)
 
 
 def test_names_of_the_authors(dev, folder, file):
