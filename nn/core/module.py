@@ -425,7 +425,10 @@ class LayerVariants(Module):
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__()
+        bases = cls.__mro__[1:]
         for name, value in settings.items():
+            if not any(name in vars(base) or name in vars(base).get("__annotations__", {}) for base in bases):
+                raise TypeError(f"{cls.__name__}: no base class has an attribute {name!r}")
             setattr(cls, name, value)
 
 

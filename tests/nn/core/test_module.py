@@ -5,6 +5,7 @@ import candle_convert.nn as nn
 import numpy as np
 import pytest
 import torch
+from candle_convert.nn.core.module import LayerVariants
 
 
 def network(m):
@@ -156,6 +157,23 @@ def trained(m, wrap, net):
 
     step = wrap(step)
     return [step(x, y).item() for x, y in zip(xs, ys, strict=True)]
+
+
+def test_keywords_of_a_layer_class_are_attributes_of_its_bases():
+    """Python's own: a class refuses keywords that its base does not take."""
+
+    class Base(LayerVariants):
+        dims = 0
+        kind: str
+
+    class Flat(Base, dims=1, kind="max"):
+        pass
+
+    assert (Flat.dims, Flat.kind, Base.dims) == (1, "max", 0)
+    with pytest.raises(TypeError, match="Deep: no base class has an attribute 'dim'"):
+
+        class Deep(Base, dim=3):
+            pass
 
 
 @pytest.mark.parametrize("jitted", [False, True])
