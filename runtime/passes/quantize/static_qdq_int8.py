@@ -23,7 +23,7 @@ from ...tensor.stored_tensor import StoredTensor
 from ..pattern.replace_nodes import constant, graphs, output_axis, rewrite
 from ..pattern.shared_constants import SharedConstants
 from .dynamic_int8 import quantize_8bit
-from .stored_codes import stored_codes
+from .stored_codes import dequantizing, stored_codes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +94,7 @@ class StaticInt8:
             self._uses.update(value for node in inner.nodes for value in node.inputs if value is not None)
             self._uses.update(inner.outputs)
             self._want(inner)
+            self._note_steps(inner)
             followers = [node for node in inner.nodes if role_of(node.op) is Role.FOLLOWER and self.selected(node)]
             self._followed.update(
                 node.inputs[0]
@@ -101,6 +102,19 @@ class StaticInt8:
                 if node.inputs[0] is not None and node.outputs[0].name in self.ranges
             )
         return rewrite(graph, self._replace)
+
+    def _note_steps(self, graph: Graph) -> None:
+        """Note the scales of stored weights: those of a DequantizeLinear, and a single one that later nodes keep."""
+        for node in graph.nodes:
+            first = node.inputs[0] if node.inputs else None
+            if first is None or self._stored.isdisjoint(node.outputs):
+                continue
+            if node.op in dequantizing():
+                scale = constant(graph, node.inputs[1])
+                if scale is not None and scale.dtype.name == "f32":
+                    self._steps[node.outputs[0]] = scale.numpy().reshape(() if scale.count == 1 else scale.shape)
+            elif role_of(node.op) is Role.MOVING and first in self._steps and not self._steps[first].ndim:
+                self._steps[node.outputs[0]] = self._steps[first]
 
     def _want(self, graph: Graph) -> None:
         """Note the values that nodes computed in integers read, at once or behind nodes that pass them on."""
@@ -145,6 +159,8 @@ class StaticInt8:
         if weight is None and node.op is onnx.MatMul and (weight := constant(build.graph, first)) is not None:
             first = second
         if weight is None:
+            if node.op is onnx.MatMul and first in self._stored:
+                first, second = second, first
             return (second in self._stored or self._is_known(second)) and self._is_known(first)
         return weight.dtype.name == "f32" and 0 not in weight.shape and self._is_known(first)
 
@@ -227,7 +243,9 @@ class StaticInt8:
         if scaled or left not in self._steps or right not in self._steps:
             return node.inputs[2]
         steps = (self._steps[left] * self._steps[right]).astype(numpy.float32)
-        if steps.shape not in ((), bias.shape) or not steps.all():
+        if steps.shape not in ((), bias.shape) or not steps.all() or not numpy.isfinite(steps).all():
+            return node.inputs[2]
+        if steps.ndim and not self._is_by_output(node, right, build):
             return node.inputs[2]
         with numpy.errstate(over="ignore"):
             scaled_bias = bias / steps
@@ -237,4 +255,14 @@ class StaticInt8:
         parts = (codes, steps, numpy.zeros(steps.shape, numpy.int32))
         return build.add(
             "DequantizeLinear", [build.constant(part) for part in parts], {"axis": 0} if steps.ndim else {}
+        )
+
+    def _is_by_output(self, node: Node, weight: Value, build: Builder) -> bool:
+        """Whether the scales of a dequantized weight are those of output channels."""
+        made = weight.producer
+        codes = None if made is None else constant(build.graph, made.inputs[0])
+        return (
+            made is not None
+            and codes is not None
+            and (made.attributes.get("axis", 1) - output_axis(node)) % len(codes.shape) == 0
         )

@@ -49,6 +49,39 @@ def save(path, kind, plain=True, transposed=False):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
 
 
+def save_images(path, behind=False, channels=True):
+    """Write ``y = flattened convolution @ float weight``; the convolution's weight is codes, its bias floats.
+
+    Args:
+        behind: whether a Transpose is between the DequantizeLinear and the convolution.
+        channels: whether each output channel has a scale.
+    """
+    codes = np.random.default_rng(8).integers(-127, 128, (6, 4, 3, 3)).astype(np.int8)
+    stored = codes.transpose(1, 0, 2, 3) if behind else codes
+    weights = {
+        "codes": stored,
+        "scales": np.linspace(0.004, 0.008, 6, dtype=np.float32) if channels else np.float32(0.006),
+        "b": np.linspace(-3, 3, 6, dtype=np.float32),
+        "float": RANDOM.standard_normal((6 * 16, 64)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["codes", "scales"], ["d" if behind else "w"], axis=int(behind)),
+        *([helper.make_node("Transpose", ["d"], ["w"], perm=[1, 0, 2, 3])] if behind else []),
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], name="conv", pads=[1] * 4),
+        helper.make_node("Flatten", ["c"], ["f"]),
+        helper.make_node("MatMul", ["f", "float"], ["y"], name="product"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 64])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return codes
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -111,6 +144,68 @@ def test_static_ranges_quantize_what_a_stored_weight_multiplies(capsys):
     assert (kinds.count("QuantizeLinear"), kinds.count("DequantizeLinear")) == (1, 2)
     (right,), (y,) = computed("m.onnx", False), computed("out.onnx", False)
     assert 0 < np.abs(right - y).max() < 0.02 * np.abs(right).max()
+
+
+LEFT = [
+    (kind, activation, form)
+    for kind in ("int8", "uint8")
+    for activation in ("int8", "uint8")
+    for form in ("qdq", "qoperator")
+]
+
+
+@pytest.mark.parametrize(("kind", "activation", "form"), LEFT)
+def test_static_ranges_quantize_what_a_stored_weight_on_the_left_multiplies(kind, activation, form, capsys):
+    codes = CODES[kind].reshape(48, 32)
+    zero = np.asarray(0 if kind == "int8" else 128, codes.dtype)
+    weights = {"codes": codes, "scale": np.float32(0.015), "zero": zero}
+    nodes = [
+        helper.make_node("DequantizeLinear", list(weights), ["w"]),
+        helper.make_node("MatMul", ["w", "x"], ["y"], name="product"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [32, "n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [48, "n"])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), "m.onnx")
+    np.savez("calib.npz", x=X.T)
+    words = ["int8", "--calib", "calib.npz", "--activation-type", activation, "--quant-format", form]
+    code, _ = told(capsys, "quantize", "m.onnx", "out.onnx", *words)
+    assert code == 0
+    assert [node.op_type for node in onnx.load("out.onnx").graph.node].count("QuantizeLinear") == 1
+    assert any(np.array_equal(item, codes) for item in arrays("out.onnx"))
+    right, y = (exact_session(onnx.load(path)).run(None, {"x": X.T})[0] for path in ("m.onnx", "out.onnx"))
+    assert 0 < np.abs(right - y).max() < 0.02 * np.abs(right).max()
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+@pytest.mark.parametrize(("behind", "channels"), [(False, True), (False, False), (True, False), (True, True)])
+def test_static_biases_have_the_scales_of_a_stored_weight(behind, channels, form, capsys):
+    """int32 in units of the product of both scales, which QLinearConv requires; not for the scales of channels whose
+    axis a Transpose moves."""
+    save_images("m.onnx", behind=behind, channels=channels)
+    x = np.random.default_rng(9).standard_normal((5, 4, 4, 4)).astype(np.float32)
+    np.savez("calib.npz", x=x)
+    words = ["int8", "--calib", "calib.npz", "--nodes", "conv", "--quant-format", form]
+    code, _ = told(capsys, "quantize", "m.onnx", "out.onnx", *words)
+    assert code == 0
+    model = onnx.load("out.onnx")
+    held = {item.name: numpy_helper.to_array(item) for item in model.graph.initializer}
+    whole = [item for item in held.values() if item.dtype == np.int32 and item.any()]
+    assert len(whole) == (0 if behind and channels else 1)
+    right, y = (exact_session(onnx.load(path)).run(None, {"x": x})[0] for path in ("m.onnx", "out.onnx"))
+    assert 0 < np.abs(right - y).max() < 0.03 * np.abs(right).max()
+    if form == "qoperator":
+        assert [node.op_type for node in model.graph.node].count("QLinearConv") == (not behind)
+    elif whole:
+        steps = [held[node.input[1]] for node in model.graph.node if node.op_type == "DequantizeLinear"]
+        (bias,) = (node for node in model.graph.node if held.get(node.input[0], X).dtype == np.int32)
+        scales = held[bias.input[1]]
+        first = next(held[node.input[1]] for node in model.graph.node if node.op_type == "QuantizeLinear")
+        assert any(np.allclose(first * step, scales, rtol=1e-6, atol=0) for step in steps)
 
 
 def test_half_precision_keeps_codes(capsys):
