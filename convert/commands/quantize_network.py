@@ -76,15 +76,15 @@ def _quantized(before: Graph, graph: Graph, request: Request, values: dict[str, 
     Args:
         before: the same graph once more, which is simplified.
     """
-    quantize_network.simplified(before, request.again)
-    quantize_network.simplified(graph, request.again)
+    quantize_network.simplified(before, request)
+    quantize_network.simplified(graph, request)
     data, ranges = _calibrated(graph, values)
     allowed = size(values["max_memory"])
     if request.type == "f16":
         request = dataclasses.replace(request, wide=_too_wide(before, allowed))
     outcome = quantize_network.quantize(graph, request, ranges)
     found, why = _measured(before, graph, None if data is None else (data, image_options.look(values)), allowed)
-    _show(outcome, found, why)
+    _show(outcome, found, why, request)
     payload = {**outcome.to_json(), "loss": [loss.to_json() for loss in found], "not_measured": why}
     return payload, f"{request!r} {sorted(ranges.items())!r}"
 
@@ -146,7 +146,7 @@ def _measured(
         return [], f"{error.why}"
 
 
-def _show(outcome: quantize_network.Outcome, found: list[Loss], why: str | None) -> None:
+def _show(outcome: quantize_network.Outcome, found: list[Loss], why: str | None, request: Request) -> None:
     say = current().say
     ratio = outcome.before / max(outcome.after, 1)
     say(
@@ -157,7 +157,8 @@ def _show(outcome: quantize_network.Outcome, found: list[Loss], why: str | None)
         name, codes = next(iter(outcome.stored.items()))
         count = counted(len(outcome.stored), "weight", verb="is")
         example = f"{printable(name)} ({codes.name})"
-        say(f" kept     {count} already quantized, such as {example}; --allow-requantize does it again")
+        again = "" if request.allow_requantize else "; --allow-requantize does it again"
+        say(f" kept     {count} already quantized, such as {example}{again}")
     for item in outcome.kept[:SHOWN]:
         say(f" kept     {item.operator} {printable(item.node)}: {item.why}")
     if len(outcome.kept) > SHOWN:

@@ -13,6 +13,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.block_codec import codec_of
 from ...runtime.tensor.dtype import DTYPES, BlockType, DType
 from ..translate import gguf_file_type
+from .network.request import REQUANTIZE_HINT
 from .recipe.choose_type import Choice, Chooser, needs_importance
 from .recipe.imatrix import Importance
 from .recipe.request import Quantization
@@ -57,13 +58,8 @@ def refuse(
         raise UnsupportedError("E-QUANT-NOTHING", model, _nothing(choices), hint=COPYING)
     again = [choice for choice in changed if choice.weight.dtype.kind == "block"]
     if again and not request.allow_requantize:
-        why = f"{counted(len(again), 'tensor')} already quantized, such as {_named(again[0])}"
-        raise UnsafeFileError(
-            "E-QUANT-AGAIN",
-            None,
-            why,
-            hint="Start from the original model, or use --allow-requantize, which loses more quality",
-        )
+        why = f"{counted(len(again), 'tensor', verb='is')} already quantized, such as {_named(again[0])}"
+        raise UnsafeFileError("E-QUANT-AGAIN", None, why, hint=REQUANTIZE_HINT)
     fallen = [choice for choice in choices if choice.fallback]
     if fallen and (request.no_fallback or recipe.on_fallback == "error"):
         first = fallen[0]

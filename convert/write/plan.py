@@ -232,7 +232,9 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         dtype = graph_dtype(graph, options)
     if whole is not None and format.graphs:
         if options.dtypes:
-            raise UsageError("E-OPTION", output, "--dtypes is for models of one folder", hint="Use --dtype")
+            raise UsageError(
+                "E-OPTION", output, "--dtypes does not apply to a pipeline of several models", hint="Use --dtype"
+            )
         named = component_graphs(graph)
         sources = {folder: source for folder, (_, source) in named.items()}
     else:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from ..base.dataclass import dataclass
 from ..ir.function import inline
-from ..ir.graph import Graph
-from ..ir.op import Op
+from ..ir.graph import Graph, Node
 from ..ir.shape_inference import kept_inferences
 from ..plugin.discovery import below
 from .fuse import __name__ as fuse
@@ -52,7 +51,7 @@ class Simplify:
         opset: of ai.onnx, the last one whose operators may be brought in; None for any.
         told: is given a line for each pass that changed something.
         deferred: whether large constants that are folded are computed again whenever they are read, rather than held.
-        unfolded: operators whose nodes are not folded.
+        unfolded: whether a node with constant inputs is not folded.
     """
 
     max_fold: int = 1 << 20
@@ -60,7 +59,7 @@ class Simplify:
     opset: int | None = None
     told: Callable[[str], object] = lambda line: None
     deferred: bool = False
-    unfolded: frozenset[Op] = frozenset()
+    unfolded: Callable[[Node], bool] = lambda node: False
 
     def run(self, graph: Graph) -> bool:
         """Return whether anything changed. The graph is verified before, and after every pass."""

@@ -148,7 +148,7 @@ def request(type_name: str | None, values: dict[str, Any]) -> Request:
         values["exclude_nodes"],
         values["no_fallback"],
         values["reduce_range"],
-        again=values["allow_requantize"],
+        allow_requantize=values["allow_requantize"],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -22,7 +23,7 @@ from ....runtime.passes.quantize.stored_codes import dequantizing, stored_codes
 from ....runtime.passes.simplification import Simplify
 from ....runtime.passes.simplify.loop_invariant import HoistLoopInvariants
 from ....runtime.tensor.dtype import DTYPES, DType
-from .request import Request
+from .request import REQUANTIZE_HINT, Request
 
 Ranges = Mapping[str, tuple[float, float]]
 WEIGHTS = {
@@ -33,7 +34,6 @@ WEIGHTS = {
 """Operators whose weights a kind of quantization takes; float8 takes those of every operator that declares weights."""
 BITS = {"int8": 8, "uint8": 8, "int4": 4, "fp8": 8}
 """Bits of a code by type."""
-AGAIN = "Start from the original model, or use --allow-requantize, which loses more quality"
 BYTES = ("dynamic", "static")
 """Kinds whose activations are bytes."""
 SATURATES = (
@@ -78,7 +78,7 @@ class Outcome:
         }
 
 
-def simplified(graph: Graph, again: bool = False) -> Graph:
+def simplified(graph: Graph, request: Request | None = None) -> Graph:
     """The graph with constants folded and dtypes inferred, as calibration and quantizing both see it; changed in place.
     Inputs whose defaults are weights, as exporters of 2019 made of all of them, become constants, as in onnxruntime's
     quantization.
@@ -86,15 +86,37 @@ def simplified(graph: Graph, again: bool = False) -> Graph:
     What is made of large weights is computed when it is read, here and in quantizing, so that no more than one of them
     is in memory at once.
 
-    Args:
-        again: whether weights that are dequantized become constants, which are quantized again.
+    Weights that are dequantized keep their codes, except those that `request` quantizes again: these become constants.
     """
     graph.inputs = [value for value in graph.inputs if value.name not in graph.weights]
     HoistLoopInvariants().run(graph)
-    unfolded = dequantizing() if not again else frozenset()
-    Simplify(skip=frozenset({"patterns"}), deferred=True, unfolded=unfolded).run(graph)
+    dequantize = dequantizing()
+    simplify = Simplify(skip=frozenset({"patterns"}), deferred=True, unfolded=lambda node: node.op in dequantize)
+    simplify.run(graph)
+    if request is not None and request.allow_requantize:
+        again = _dequantized_for(graph, request)
+        dataclasses.replace(simplify, unfolded=lambda node: node.op in dequantize and node not in again).run(graph)
     infer(graph)
     return graph
+
+
+def _dequantized_for(graph: Graph, request: Request) -> set[Node]:
+    """The nodes that compute, of stored codes, what nodes to be quantized read."""
+    codes = stored_codes(graph)
+    pending = [
+        value
+        for inner in graphs(graph)
+        for node in inner.nodes
+        if request.names(node) and (request.kind == "half" or _supports(request.kind, node))
+        for value in node.inputs
+    ]
+    found: set[Node] = set()
+    while pending:
+        value = pending.pop()
+        if value is not None and value in codes and value.producer is not None and value.producer not in found:
+            found.add(value.producer)
+            pending += value.producer.inputs
+    return found
 
 
 def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Outcome:
@@ -105,20 +127,21 @@ def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Ou
         UnsafeFileError: a node stays in floating point, or a weight has codes of more bits than asked for, and the
             request does not allow it.
     """
-    before, stored = _nbytes(graph), {} if request.again else _stored(graph, request)
-    _refuse_wider(stored, request)
+    before, stored = _nbytes(graph), _stored(graph, request)
+    if stored and not request.allow_requantize:
+        _refuse_wider(_stored(graph, request, supported=True), request)
     fixed = {value.name for value in stored_codes(graph)}
     ranges = {name: span for name, span in (ranges or {}).items() if name not in fixed}
     changed, rewritten = _run(graph, request, ranges)
     RemoveDeadCode().run(graph)
     outcome = Outcome(list(dict.fromkeys(changed)), before, _nbytes(graph), _kept(graph, request), stored)
-    if stored and not changed and not rewritten:
+    unchanged = not changed and not rewritten
+    if stored and unchanged and not request.allow_requantize:
         name, codes = next(iter(stored.items()))
-        why = (
-            f"nothing to quantize: {counted(len(stored), 'weight')} already quantized, such as {name!r} ({codes.name})"
-        )
-        raise UsageError("E-QUANT-NODES", None, why, hint=AGAIN)
-    if not changed and not stored:
+        count = counted(len(stored), "weight", verb="is")
+        why = f"nothing to quantize: {count} already quantized, such as {name!r} ({codes.name})"
+        raise UsageError("E-QUANT-NODES", None, why, hint=REQUANTIZE_HINT)
+    if unchanged or not (changed or stored):
         why = "no selected node has a constant weight that can be quantized"
         if outcome.kept:
             first = outcome.kept[0]
@@ -142,14 +165,21 @@ def quantize(graph: Graph, request: Request, ranges: Ranges | None = None) -> Ou
     return outcome
 
 
-def _stored(graph: Graph, request: Request) -> dict[str, DType]:
-    """Dequantized weights of selected nodes, with the dtypes of their codes."""
+def _stored(graph: Graph, request: Request, *, supported: bool = False) -> dict[str, DType]:
+    """Dequantized weights of selected nodes, with the dtypes of their codes.
+
+    Args:
+        supported: only those that this kind of quantization would take if they were floats.
+    """
     codes = stored_codes(graph)
     found = {}
     for inner in graphs(graph):
         for node in inner.nodes:
             if node.op.weights and not node.op.domain and request.names(node):
-                sides = node.inputs[:2] if node.op is onnx.MatMul else [node.inputs[min(node.op.weights)]]
+                if supported and not _supports(request.kind, node):
+                    continue
+                both = node.op is onnx.MatMul and (request.kind in BYTES or not supported)
+                sides = node.inputs[:2] if both else [node.inputs[min(node.op.weights)]]
                 found.update({value.name: codes[value] for value in sides if value is not None and value in codes})
     return found
 
@@ -161,10 +191,10 @@ def _refuse_wider(stored: dict[str, DType], request: Request) -> None:
     if wider:
         name, dtype = wider[0]
         why = (
-            f"{counted(len(wider), 'weight')} already quantized, such as {name!r} ({dtype.name}), "
+            f"{counted(len(wider), 'weight', verb='is')} already quantized, such as {name!r} ({dtype.name}), "
             f"which {request.type} would round again"
         )
-        raise UnsafeFileError("E-QUANT-AGAIN", None, why, hint=AGAIN)
+        raise UnsafeFileError("E-QUANT-AGAIN", None, why, hint=REQUANTIZE_HINT)
 
 
 def _run(graph: Graph, request: Request, ranges: Ranges) -> tuple[list[str], bool]:
@@ -204,6 +234,12 @@ def _operators(kind: str) -> list[str]:
     return sorted(WEIGHTS.get(kind, declared if kind == "float8" else ()))
 
 
+def _supports(kind: str, node: Node) -> bool:
+    """Whether a kind of quantization takes the weights of a node's operator."""
+    declared = bool(node.op.weights) and not node.op.domain
+    return declared and (kind == "float8" or node.op.name in WEIGHTS.get(kind, ()))
+
+
 def _nbytes(graph: Graph) -> int:
     return sum(inner.nbytes for inner in graphs(graph))
 
@@ -235,7 +271,7 @@ def _kept(graph: Graph, request: Request) -> list[Kept]:
 
 
 def _why(node: Node, dtype: DType, shape: tuple[int, ...], request: Request) -> str:
-    if request.kind in WEIGHTS and node.op.name not in WEIGHTS[request.kind]:
+    if request.kind in WEIGHTS and not _supports(request.kind, node):
         return f"{request.kind} quantization does not support {node.op.name}"
     if dtype.name != "f32" and not (dtype.name == "f16" and request.kind in ("blocks", "float8")):
         return f"its weight is {dtype.name}"

@@ -6,6 +6,9 @@ from ....runtime.base.dataclass import dataclass
 from ....runtime.base.untrusted.regex import compiled
 from ....runtime.ir.graph import Node
 
+REQUANTIZE_HINT = "Start from the original model, or use --allow-requantize, which loses more quality"
+"""Where weights are quantized already, also those of models without a graph."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -21,7 +24,7 @@ class Request:
         reduce_range: whether 8-bit weights use 7 bits.
         no_fallback: whether a selected node that stays in floating point is an error.
         wide: values that the type cannot hold; nodes that make or read them stay as they are.
-        again: whether weights that the file holds quantized are quantized again.
+        allow_requantize: whether weights that the file holds quantized are quantized again.
     """
 
     type: str
@@ -36,7 +39,7 @@ class Request:
     no_fallback: bool = False
     reduce_range: bool = False
     wide: frozenset[str] = frozenset()
-    again: bool = False
+    allow_requantize: bool = False
 
     def selects(self, node: Node) -> bool:
         """Whether the name of a node, or of its first output, is among those asked for, and its values have room."""

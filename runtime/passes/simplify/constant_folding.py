@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...base.dataclass import dataclass
 from ...base.errors import Error
 from ...ir.evaluate import compute_node
 from ...ir.graph import Graph, Node, Value
-from ...ir.op import Op
 from ...ir.shape_inference import Facts, infer
 from ...tensor.dtype import I64
 from ...tensor.recomputed import tensors
@@ -37,12 +37,12 @@ class FoldConstants:
     Attributes:
         budget: bytes that a result may have beyond those of the node's inputs.
         deferred: whether large results are computed again whenever they are read, rather than held.
-        kept: operators whose nodes stay.
+        unfolded: whether a node stays.
     """
 
     budget: int = 1 << 20
     deferred: bool = False
-    kept: frozenset[Op] = frozenset()
+    unfolded: Callable[[Node], bool] = lambda node: False
 
     def run(self, graph: Graph) -> bool:
         """Return whether any were folded."""
@@ -74,7 +74,7 @@ class FoldConstants:
         return changed
 
     def _made(self, graph: Graph, node: Node, facts: Facts, left: int) -> list[StoredTensor | None] | None:
-        if node.op in self.kept or not node.op.repeatable or node.subgraphs:
+        if self.unfolded(node) or not node.op.repeatable or node.subgraphs:
             return None
         if node.op.asks or node.op.compute is None:
             return None

@@ -230,11 +230,34 @@ def test_fewer_bits_are_refused(transposed, capsys):
     assert (code, found["quantized"], found["already_quantized"]) == (0, ["float"], {})
 
 
+@pytest.mark.parametrize("words", [[], ["--allow-requantize"]])
+def test_codes_of_operators_that_a_type_does_not_take_stay(words, capsys):
+    """int4 is for products: it neither refuses the bytes of a convolution nor makes floats of them."""
+    codes = save_images("m.onnx")
+    code, found = told(capsys, "quantize", "m.onnx", "out.onnx", "int4", *words)
+    assert (code, found["quantized"], found["already_quantized"]) == (0, ["float"], {"w": "i8"})
+    assert any(np.array_equal(item, codes) for item in arrays("out.onnx"))
+    x = np.random.default_rng(9).standard_normal((5, 4, 4, 4)).astype(np.float32)
+    right, y = (exact_session(onnx.load(path)).run(None, {"x": x})[0] for path in ("m.onnx", "out.onnx"))
+    assert 0 < np.abs(right - y).max() < 0.2 * np.abs(right).max()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_codes_of_skipped_nodes_stay(transposed, capsys):
+    save("m.onnx", "int8", transposed=transposed)
+    words = ["int4", "--allow-requantize", "--exclude-nodes", "first"]
+    code, found = told(capsys, "quantize", "m.onnx", "out.onnx", *words)
+    assert (code, found["quantized"], found["already_quantized"]) == (0, ["float"], {})
+    assert any(np.array_equal(item, arrays("m.onnx")[0]) for item in arrays("out.onnx"))
+    assert not any(item.dtype == np.float32 and item.size == CODES["int8"].size for item in arrays("out.onnx"))
+    assert np.array_equal(computed("m.onnx", True)[1], computed("out.onnx", True)[1])
+
+
 def test_nothing_else_to_quantize(capsys):
     save("m.onnx", "int8", plain=False)
     code, found = told(capsys, "quantize", "m.onnx", "out.onnx", "int8")
     assert (code, found["error"]["code"]) == (2, "E-QUANT-NODES")
-    assert "1 weight already quantized, such as 'w' (i8)" in found["error"]["message"]
+    assert "1 weight is already quantized, such as 'w' (i8)" in found["error"]["message"]
 
 
 def test_one_line(capsys):

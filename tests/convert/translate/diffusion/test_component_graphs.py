@@ -192,7 +192,7 @@ def test_refusals(made, tmp_path, capsys):
     assert run(["convert", str(tmp_path / "controlled"), str(tmp_path / "a"), "--to", "onnx"]) == 4
     assert "controlnet is a" in capsys.readouterr().err
     assert run(["convert", str(folder), str(tmp_path / "a"), "--to", "onnx", "--dtypes", "f32,q8"]) == 2
-    assert "--dtypes is for models of one folder" in capsys.readouterr().err
+    assert "--dtypes does not apply to a pipeline of several models" in capsys.readouterr().err
     assert run(["convert", str(folder), str(tmp_path / "a.onnx")]) == 2
     assert not list(tmp_path.glob("a*"))
     shutil.copytree(out, tmp_path / "swapped")
