@@ -36,7 +36,7 @@ class Staging:
         self.files = files
         self.fingerprint = fingerprint
         self.single = len(files) == 1
-        self.partial = folder / f"{files[0].name if self.single else name}.partial"
+        self.partial = folder / f"{Path(files[0].name).name if self.single else name}.partial"
         self.journal_path = self.partial.with_name(self.partial.name + ".journal")
         self.state: Callable[[], object] = dict
         """What else a run that goes on needs to know of the jobs on record, as JSON; nothing unless it is set."""

@@ -239,3 +239,12 @@ def test_memory_stays_bounded(tmp_path):
     )
     os.unlink(tmp_path / "o.safetensors")
     assert int(done.stdout) < 250e6
+
+
+def test_one_file_in_a_folder_of_the_output(tmp_path):
+    """A variant of one network, as Transformers.js finds it."""
+    network = Path(cc.__file__).parent / "examples" / "digits.onnx"
+    cc.convert(network, tmp_path / "out", to="onnx", dtypes=("f16",))
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == [
+        tmp_path / "out" / "onnx" / "model_fp16.onnx"
+    ]
