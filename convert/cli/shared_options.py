@@ -208,6 +208,9 @@ ALLOW_OVERFLOW = click.option(
     is_flag=True,
     help="Write tensors even if over 0.1 % of their elements exceed the range of the new dtype.",
 )
+ALLOW_REQUANTIZE = click.option(
+    "--allow-requantize", is_flag=True, help="Quantize weights that are already quantized, which loses quality."
+)
 WEIGHTS_ONLY = click.option(
     "--weights-only", is_flag=True, help="Write the tensors even if OUT cannot express the model's architecture."
 )

@@ -34,7 +34,7 @@ Examples
     shared_options.CHOOSING,
     shared_options.SHARDING,
     shared_options.GRAPHS,
-    (shared_options.VARIANTS,),
+    (shared_options.VARIANTS, shared_options.ALLOW_REQUANTIZE),
     shared_options.CARRYING,
     shared_options.PLACING,
     shared_options.READING,
@@ -54,6 +54,9 @@ def run(inputs: list[str], output: str, values: dict[str, Any]) -> None:
     if values.get("quantize") is not None:
         _quantize(inputs, output, values)
         return
+    if values.get("allow_requantize") and not values["dtypes"]:
+        why = "--allow-requantize has nothing to quantize again"
+        raise UsageError("E-OPTION", None, why, hint="Add --quantize TYPE or --dtypes, which quantize")
     from ..write.plan import plan
 
     run_plan(plan(inputs, output, shared_options.convert_options(values)), values)
@@ -87,7 +90,8 @@ def _quantize(inputs: list[str], output: str, values: dict[str, Any]) -> None:
     )
     noted = len(graph.notes)
     current().warn(graph.notes)
-    made = plan(graph, output, Quantization(type=values["quantize"], wishes=Wishes(wanted)), options, inputs)
+    request = Quantization(type=values["quantize"], wishes=Wishes(wanted), allow_requantize=values["allow_requantize"])
+    made = plan(graph, output, request, options, inputs)
     quantize.run_plan(made, values, noted)
 
 

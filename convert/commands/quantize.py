@@ -86,9 +86,7 @@ CARE = (
         help="Use no importance for tensors whose name contains TEXT.",
     ),
     click.option("--no-fallback", is_flag=True, help="Fail if the shape of a tensor does not fit its type (exit 5)."),
-    click.option(
-        "--allow-requantize", is_flag=True, help="Quantize weights that are already quantized, which loses quality."
-    ),
+    shared_options.ALLOW_REQUANTIZE,
     click.option(
         "--nan",
         default="error",

@@ -250,5 +250,7 @@ def quantize(
     wanted = recipe if isinstance(recipe, Recipe) else Recipe(recipe or DEFAULT)
     if imatrix is not None:
         wanted = dataclasses.replace(wanted, imatrix=imatrix)
+    if settings.allow_requantize:
+        wanted = dataclasses.replace(wanted, allow_requantize=True)
     plan = QuantizationPlan(model, wanted, settings, measure=measure, output=output)
     return plan.execute(output, progress=progress)

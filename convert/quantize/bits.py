@@ -41,12 +41,8 @@ def quantize_network(
         return None
     graph = model if isinstance(model, Graph) else open_model(whole_model(model), parts=True)
     if graph.nodes or graph.parts:
-        from .network.quantize_network import quantize, simplified
-
-        request = VARIANTS[NETWORKS[bits]].request
-        assert request is not None
         for each in graph.parts.values() or (graph,):
-            quantize(simplified(each), request)
+            VARIANTS[NETWORKS[bits]].apply(each, options.allow_requantize, named=False)
     else:
         options = dataclasses.replace(options, dtypes=(NETWORKS[bits],))
     return pipeline.execute(plan_graph(graph, output, options), progress)

@@ -37,6 +37,7 @@ class Changes(TypedDict, total=False):
     metadata: dict[str, object]
     nan: str
     allow_overflow: bool
+    allow_requantize: bool
     weights_only: bool
     names: str | None
     keep_branches: bool
@@ -88,6 +89,7 @@ class Options:
         metadata: keys to set (None removes one).
         allow_overflow: whether more than a thousandth of a cast tensor's values may be beyond the range of the new
             dtype.
+        allow_requantize: whether weights that are quantized already may be quantized again.
         weights_only: whether a model goes out as tensors alone where the output cannot say which model they are.
         names: the library whose names weights get (hf, timm, torchvision), None for the output's own; keep_branches:
             whether parallel branches of convolutions stay apart in ONNX files; with_preprocessing: whether ONNX files
@@ -119,6 +121,7 @@ class Options:
     metadata: dict[str, object] = field(default_factory=dict)
     nan: str = "error"
     allow_overflow: bool = False
+    allow_requantize: bool = False
     weights_only: bool = False
     names: str | None = None
     keep_branches: bool = False
@@ -136,6 +139,11 @@ class Options:
     threads: int | None = None
     revision: str | None = None
     offline: bool = False
+
+    def __repr__(self) -> str:
+        """The options that differ from their defaults."""
+        held = [(each.name, getattr(self, each.name), _default(each)) for each in dataclasses.fields(self)]
+        return f"{type(self).__name__}({', '.join(f'{name}={own!r}' for name, own, usual in held if own != usual)})"
 
     @property
     def blocks(self) -> bool:

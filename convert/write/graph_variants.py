@@ -11,7 +11,6 @@ from typing import Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.base.nearest_name import did_you_mean
-from ...runtime.base.units import counted
 from ...runtime.contract.format import FileLayout, Format
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.dtype import F16
@@ -48,16 +47,22 @@ class Variant:
     folder: str = FOLDER
     f32_borders: bool = True
 
-    def apply(self, graph: Graph) -> None:
-        """Quantize the nodes of an export in place; UsageError if no node can be quantized."""
+    def apply(self, graph: Graph, allow_requantize: bool = False, *, named: bool = True) -> None:
+        """Quantize the nodes of an export in place, and note what stays as it is.
+
+        Args:
+            allow_requantize: whether weights that are quantized already may be quantized again.
+            named: whether the notes name the variant.
+
+        Raises:
+            UsageError: no node can be quantized.
+            UnsafeFileError: weights are quantized already, to more bits.
+        """
         if self.request is not None:
             from ..quantize.network.quantize_network import quantize, simplified
 
-            outcome = quantize(simplified(graph), self.request)
-            if outcome.kept:
-                first, count = outcome.kept[0], counted(len(outcome.kept), "node")
-                where = f"{first.operator} {first.node!r}: {first.why}"
-                graph.event("W-ONNX-KEPT", f"{self.name}: {count} stay in floating point, such as {where}")
+            request = dataclasses.replace(self.request, allow_requantize=allow_requantize)
+            quantize(simplified(graph, request), request).note(graph, self.name if named else "")
 
 
 VARIANTS = {

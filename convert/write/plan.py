@@ -325,7 +325,7 @@ def _part(
         from .graph_dtypes import retype
 
         retype(graph, casts, built=built, f32_borders=variant.f32_borders)
-        variant.apply(graph)
+        variant.apply(graph, options.allow_requantize)
     else:
         casts.run(graph)
     if rules:

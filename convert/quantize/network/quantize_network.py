@@ -67,6 +67,17 @@ class Outcome:
     kept: list[Kept] = field(default_factory=list)
     stored: dict[str, DType] = field(default_factory=dict)
 
+    def note(self, graph: Graph, name: str = "") -> None:
+        """Add to the notes of a graph what stays as it is; `name` is that of a variant."""
+        prefix = f"{name}: " if name else ""
+        if self.kept:
+            first, count = self.kept[0], counted(len(self.kept), "node", verb="remains")
+            where = f"{first.operator} {first.node!r}: {first.why}"
+            graph.event("W-ONNX-KEPT", f"{prefix}{count} in floating point, such as {where}")
+        if self.stored:
+            (weight, codes), count = next(iter(self.stored.items())), counted(len(self.stored), "weight", verb="keeps")
+            graph.event("W-ONNX-STORED", f"{prefix}{count} stored codes, such as {weight!r} ({codes.name})")
+
     def to_json(self) -> dict[str, Any]:
         """Its fields."""
         kept = [vars(item) for item in self.kept]

@@ -20,6 +20,7 @@ import pytest
 from candle_convert import models
 from candle_convert.convert.check.check import check
 from candle_convert.convert.write.conversion_options import Changes, Options
+from candle_convert.runtime.contract.format import ReadOptions
 from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.runtime.ir.graph import Graph
 from candle_convert.runtime.tensor.stored_tensor import StoredTensor
@@ -144,6 +145,10 @@ def test_reprs_are_short(path, network, folder):
         assert not text.endswith(f"object at {hex(id(each))}>"), text
     assert len(str(cc.plan(path, folder / "o2.gguf")).splitlines()) <= 5
     assert "115 K parameters" in repr(cc.open(path))
+    assert repr(Options(dtype="f16", read=ReadOptions(key="model"))).startswith(
+        "Options(read=ReadOptions(key='model', "
+    )
+    assert repr(Options()) == "Options()"
 
 
 @pytest.mark.parametrize("name", PUBLIC)

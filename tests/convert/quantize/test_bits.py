@@ -3,6 +3,7 @@
 import candle_convert as cc
 import gguf
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from candle_convert import models
@@ -45,3 +46,69 @@ def test_onnx(bits, operator, least, vectors, tmp_path):
 def test_other_numbers_are_refused(options, tmp_path):
     with pytest.raises(cc.UsageError, match="E-OPTION"):
         cc.quantize(minilm(), tmp_path / "m.gguf", **options)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A network of two products, the first of which has bytes as its weight."""
+    random = np.random.default_rng(3)
+    arrays = {
+        "codes": random.integers(-127, 128, (32, 48)).astype(np.int8),
+        "scale": np.array(0.01, np.float32),
+        "float": random.standard_normal((48, 64)).astype(np.float32),
+    }
+    nodes = [
+        onnx.helper.make_node("DequantizeLinear", ["codes", "scale"], ["w"]),
+        onnx.helper.make_node("MatMul", ["x", "w"], ["h"], name="first"),
+        onnx.helper.make_node("MatMul", ["h", "float"], ["y"], name="second"),
+    ]
+    feeds = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 32])]
+    results = [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 64])]
+    weights = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = onnx.helper.make_graph(nodes, "g", feeds, results, weights)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, tmp_path / "stored.onnx")
+    return tmp_path / "stored.onnx"
+
+
+def notes(report):
+    return [note.message for note in report.notes if note.code == "W-ONNX-STORED"]
+
+
+def kinds(path):
+    return sorted(node.op_type for node in onnx.load(path).graph.node)
+
+
+def output(path):
+    x = np.random.default_rng(4).standard_normal((5, 32)).astype(np.float32)
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+
+
+def test_weights_that_are_quantized_already(stored, tmp_path):
+    kept = cc.quantize(stored, tmp_path / "kept.onnx", bits=8)
+    assert notes(kept) == ["1 weight keeps stored codes, such as 'w' (i8)"]
+    with pytest.raises(cc.UnsafeFileError, match="E-QUANT-AGAIN"):
+        cc.quantize(stored, tmp_path / "again.onnx", bits=4)
+    again = cc.quantize(stored, tmp_path / "again.onnx", bits=4, allow_requantize=True)
+    assert (notes(again), kinds(tmp_path / "again.onnx")) == ([], ["MatMulNBits"] * 2)
+    right = output(stored)
+    for name, least in (("kept", 0.02), ("again", 0.2)):
+        assert 0 < np.abs(output(tmp_path / f"{name}.onnx") - right).max() < least * np.abs(right).max()
+
+
+def test_variants_of_weights_that_are_quantized_already(stored, tmp_path):
+    kept = cc.convert(stored, tmp_path / "kept", to="onnx", dtypes=("q8",))
+    assert notes(kept) == ["q8: 1 weight keeps stored codes, such as 'w' (i8)"]
+    with pytest.raises(cc.UnsafeFileError, match="E-QUANT-AGAIN"):
+        cc.convert(stored, tmp_path / "again", to="onnx", dtypes=("q4",))
+    cc.convert(stored, tmp_path / "again", to="onnx", dtypes=("q4",), allow_requantize=True)
+    (path,) = (tmp_path / "again" / "onnx").glob("*_q4.onnx")
+    assert kinds(path) == ["MatMulNBits"] * 2
+
+
+def test_recipes_take_the_same_argument(tmp_path):
+    cc.quantize(minilm(), tmp_path / "m.gguf", "q8_0")
+    with pytest.raises(cc.UnsafeFileError, match="E-QUANT-AGAIN"):
+        cc.quantize(tmp_path / "m.gguf", tmp_path / "again.gguf", bits=4)
+    cc.quantize(tmp_path / "m.gguf", tmp_path / "again.gguf", bits=4, allow_requantize=True)
+    assert "Q4_K" in {tensor.tensor_type.name for tensor in gguf.GGUFReader(tmp_path / "again.gguf").tensors}

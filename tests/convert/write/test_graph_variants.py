@@ -174,6 +174,7 @@ def test_external_data_is_told_to_transformers_js(tmp_path):
         (["out.onnx", "--dtypes", "f32,q4"], "--dtypes writes a file for each variant"),
         (["out", "-t", "onnx", "--dtypes", "q5"], "unknown variant 'q5'"),
         (["out", "-t", "onnx", "--dtypes", "q4", "--dtype", "f16"], "contradict each other"),
+        (["out.onnx", "--allow-requantize"], "--allow-requantize has nothing to quantize again"),
         (["out", "-t", "safetensors", "--dtypes", "f32"], "--dtypes is for graphs"),
     ],
 )
