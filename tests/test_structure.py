@@ -151,7 +151,7 @@ OWN_CACHES = {
     "ops/kernels/gemm/grouped_gemm.py": 2,
     "ops/kernels/gemm/packed_gemm.py": 2,
     "ops/linalg/gemv_cuda.py": 1,
-    "runtime/base/process_cache.py": 3,
+    "runtime/base/process_cache.py": 2,
 }
 """Caches of functions and containers at module level that `runtime/base/process_cache.py` does not own yet."""
 CONTAINERS = {"Counter", "OrderedDict", "WeakKeyDictionary", "WeakSet", "WeakValueDictionary", "defaultdict", "deque",
@@ -315,9 +315,19 @@ def test_operators_that_code_names_exist():
                 assert id(node) in inside, f"{path}:{node.lineno} keeps an operator that may not be imported yet"
 
 
+def _inside_functions(tree):
+    """The nodes of the bodies of functions."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [node for function in functions for statement in function.body for node in ast.walk(statement)]
+
+
 def _own_caches(tree):
-    """Uses of `functools.cache` and `lru_cache`, and containers at module level that are empty at first."""
+    """Uses of `functools.cache` and `lru_cache` outside functions, whose caches are freed with what they return, and
+    containers at module level that are empty at first."""
+    inside = {id(node) for node in _inside_functions(tree)}
     for node in ast.walk(tree):
+        if id(node) in inside:
+            continue
         named = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) and not node.level else set()
         if named & {"cache", "lru_cache"} or ast.unparse(node) in ("functools.cache", "functools.lru_cache"):
             yield node
@@ -333,6 +343,21 @@ def _own_caches(tree):
 def test_one_registry_owns_the_caches_of_the_process():
     own = {str(path): len([*_own_caches(ast.parse((ROOT / path).read_text()))]) for path in _modules()}
     assert {path: count for path, count in own.items() if count} == OWN_CACHES
+
+
+def test_no_function_registers_a_cache():
+    """The registry holds a cache, and what its function refers to, until the process ends."""
+    for path in _modules():
+        tree = ast.parse((ROOT / path).read_text())
+        registering = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("process_cache")
+            for alias in node.names
+        } & {"process_cache", "owned"}
+        for node in _inside_functions(tree) if registering else ():
+            registers = isinstance(node, ast.Name) and node.id in registering
+            assert not registers, f"{path}:{node.lineno} registers a cache; functools.cache is freed with the function"
 
 
 @pytest.mark.parametrize("folder", sorted({str(path.parent) for path in _modules()}))

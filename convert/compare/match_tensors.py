@@ -18,7 +18,6 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error
-from ...runtime.base.process_cache import process_cache
 from ...runtime.contract.architecture import GRAPH, HF, Key, weight_slots
 from ...runtime.contract.weight_binding import named_model_type, split_weight
 from ...runtime.ir.graph import Graph
@@ -206,7 +205,7 @@ def _by_name(
 ) -> Iterator[Pair]:
     """The tensors of `a`, then those that only `b` has."""
 
-    @process_cache
+    @functools.cache
     def canonical() -> Mapping[str, tuple[StoredTensor, StoredTensor]]:
         try:
             x, y = identify_weights(a, chosen_a), identify_weights(b, chosen_b)

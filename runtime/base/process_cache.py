@@ -4,7 +4,8 @@
     @process_cache(kept=FILES)              ... of one that reads files of the package
     _plans: dict[Key, Plan] = owned({})     a container at module level
 
-This module imports no other one of the package.
+A function inside another one has `functools.cache`, which is freed with it: the registry would hold it, and what it
+refers to, until the process ends. This module imports no other one of the package.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ python encoder_streams.py CASE
 import dataclasses
 import gc
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
@@ -152,7 +153,18 @@ def short():
         assert error.code == "E-DEVICE-MEMORY"
 
 
-CASES = {"bytes": bytes_, "bounded": bounded, "failing": failing, "short": short}
+def freed():
+    """Lanes, with the codecs that use them."""
+    lanes = stream_lanes.Lanes("cuda")
+    codec_for = device_encoder.on_device(lanes)
+    assert codec_for(DTYPES["q8_0"]).encoder.lanes is lanes
+    left = weakref.ref(lanes)
+    del lanes, codec_for
+    gc.collect()
+    assert left() is None
+
+
+CASES = {"bytes": bytes_, "bounded": bounded, "failing": failing, "short": short, "freed": freed}
 
 if __name__ == "__main__":
     CASES[sys.argv[1]]()

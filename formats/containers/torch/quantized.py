@@ -5,12 +5,12 @@ Source: torch's quantized tensor documentation; the roundings were found by comp
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.base.process_cache import process_cache
 from ....runtime.tensor.dtype import DTYPES, F32, DType
 from ....runtime.tensor.storage import Derived, Storage
 from ....runtime.tensor.stored_tensor import StoredTensor
@@ -125,7 +125,7 @@ def _per_tensor(scale: float, zero: int) -> Formula:
 def _per_channel(
     scales: StoredTensor | list[float], zeros: StoredTensor | list[float], length: int, inner: int
 ) -> Formula:
-    @process_cache
+    @functools.cache
     def read() -> tuple[np.ndarray, np.ndarray]:
         import numpy
 

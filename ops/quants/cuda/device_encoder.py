@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ....runtime.base.process_cache import process_cache
 from ....runtime.tensor.block_codec import Codec, Encoder, codec_of
 from ....runtime.tensor.dtype import BlockType
 from .encode import READS, encode
@@ -62,7 +62,7 @@ def _seen(address: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
 def on_device(lanes: Lanes) -> Callable[[BlockType], Codec]:
     """`codec_of` with encoders for the lanes of a device."""
 
-    @process_cache
+    @functools.cache
     def found(dtype: BlockType) -> Codec:
         codec = codec_of(dtype)
         return codec if codec.encoder is None else dataclasses.replace(codec, encoder=DeviceEncoder(codec, lanes))

@@ -6,11 +6,11 @@ to 8 bits; that is left out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
 
-from ....runtime.base.process_cache import process_cache
 from ....runtime.contract.quantization_scheme import BAND, Checkpoint, Scheme, Unpacked, computed
 from ....runtime.tensor.stored_tensor import StoredTensor
 
@@ -81,7 +81,7 @@ def _rounded(weight: StoredTensor) -> StoredTensor:
 def _mean_magnitude(weight: StoredTensor) -> Callable[[], np.float32]:
     """One by the mean magnitude of a matrix, which is read once, when it is needed."""
 
-    @process_cache
+    @functools.cache
     def scale() -> np.float32:
         count, columns = weight.shape
         band = max(1, BAND // max(1, columns))

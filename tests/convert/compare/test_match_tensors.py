@@ -1,7 +1,9 @@
 """Models whose names follow two conventions are compared by their architecture; damaged weights are found by both
 names."""
 
+import gc
 import json
+import weakref
 
 import candle_convert as cc
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.convert.compare.certificate import verify
 from candle_convert.convert.compare.diff import diff
-from candle_convert.convert.compare.match_tensors import NamesError
+from candle_convert.convert.compare.match_tensors import NamesError, counterparts
 from candle_convert.convert.open.open_model import open_model
 from candle_convert.tests.builders.decoder_cases import DECODERS, WITHOUT_GGUF
 from candle_convert.tests.builders.legacy_llama import FILES, transformers_llama
@@ -303,3 +305,14 @@ def test_scalars_and_empty_tensors_on_one_side():
     other = both | {"b": StoredTensor.of(np.float32(1)), "c": StoredTensor.of(np.zeros((0, 3), np.float32))}
     statuses = [row.status for row in verify(Graph(weights=other), Graph(weights=both)).tensors]
     assert statuses == ["equal", "missing", "missing"]
+
+
+def test_models_are_freed(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.ones((2, 3), np.float32))
+    one, other = open_model(tmp_path / "a.npz"), open_model(tmp_path / "a.npz")
+    found = counterparts(one, other, one.weights, other.weights)
+    assert [pair.canonical() for pair in found.pairs] == [None]
+    storages = [weakref.ref(graph.weights["x"].storage) for graph in (one, other)]
+    del one, other, found
+    gc.collect()
+    assert [storage() for storage in storages] == [None, None]

@@ -42,7 +42,7 @@ def test_bytes_are_the_same():
     assert set(run_script(DEVICE_SCRIPTS / "block_encoders.py", *names).split()) == set(names)
 
 
-@pytest.mark.parametrize("case", ["bytes", "bounded", "failing", "short"])
+@pytest.mark.parametrize("case", ["bytes", "bounded", "failing", "short", "freed"])
 def test_lanes(case):
     assert run_script(DEVICE_SCRIPTS / "encoder_streams.py", case).split() == [case]
 

@@ -1,6 +1,8 @@
 """BitNet checkpoints, packed, in floats and rounded on reading, against the layers of transformers."""
 
+import gc
 import json
+import weakref
 
 import candle_convert as cc
 import numpy as np
@@ -92,3 +94,15 @@ def test_scales_that_are_zero_are_refused(tmp_path):
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(cc.FormatError, match="E-PACKED"):
         cc.open(tmp_path)
+
+
+def test_a_model_is_freed(tmp_path):
+    written(tmp_path, "online", "autobitlinear", "online")
+    graph = cc.open(tmp_path)
+    name = next(name for name in graph.weights if name.endswith("q_proj.weight"))
+    assert graph.weights[name].numpy().any()
+    source = weakref.ref(graph.weights["model.embed_tokens.weight"].storage.source)
+    assert source() is not None
+    del graph
+    gc.collect()
+    assert source() is None
