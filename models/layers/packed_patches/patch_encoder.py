@@ -56,13 +56,15 @@ def window_side(pixels: int, merge: int, patch: int) -> int:
 
 
 def window_tables(rows: int, columns: int, merge: int, side: int) -> tuple[np.ndarray, np.ndarray]:
-    """`WINDOWS` and `SLOTS` of a frame of rows and columns of patches, in the order of squares of `merge` x `merge`."""
+    """`WINDOWS` and `SLOTS` of a frame of rows and columns of patches, in the order of squares of `merge` x `merge`. A
+    window is at most as high and as wide as the frame, so that tables have less than 4 entries per patch."""
     squares = np.arange(rows * columns).reshape(rows // merge, columns // merge, merge, merge)
     patches = squares.transpose(0, 2, 1, 3).reshape(rows, columns)
-    down, across = -(-rows // side), -(-columns // side)
-    whole = np.full((down * side, across * side), rows * columns)
+    height, width = min(side, rows), min(side, columns)
+    down, across = -(-rows // height), -(-columns // width)
+    whole = np.full((down * height, across * width), rows * columns)
     whole[:rows, :columns] = patches
-    table = whole.reshape(down, side, across, side).transpose(0, 2, 1, 3).reshape(down * across, side * side)
+    table = whole.reshape(down, height, across, width).transpose(0, 2, 1, 3).reshape(down * across, height * width)
     flat = table.ravel()
     slots = np.zeros(rows * columns, np.int64)
     slots[flat[flat < rows * columns]] = np.flatnonzero(flat < rows * columns)
@@ -103,10 +105,10 @@ class PatchEncoder(Net):
         """Which patches see each other: those of one window of `size` x `size` patches."""
         if not self.config.values.get("one_frame"):
             return self.grid.same_window(size)
-        return self.once(("windows", size), lambda: self._windows(size))
+        return self.once("windows", self._windows)
 
-    def _windows(self, size: int) -> Windows:
-        patches = self.input(WINDOWS, "i64", ("windows", size * size))
+    def _windows(self) -> Windows:
+        patches = self.input(WINDOWS, "i64", ("windows", "window_area"))
         slots = self.input(SLOTS, "i64", ("patches",))
         seen = self.Less(patches, self.Shape(self.pixels, start=0, end=1))
         return Windows(patches, slots, self.Unsqueeze(seen, [1, 2]))

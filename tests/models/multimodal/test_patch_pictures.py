@@ -199,7 +199,29 @@ def test_frames_of_pictures(case, loaded):
     assert not [shape for shape in shapes if shape.count("patches") > 1]
 
 
-@pytest.mark.parametrize(("rows", "columns", "merge", "side"), [(4, 6, 2, 4), (8, 4, 2, 2), (2, 2, 2, 8), (3, 5, 1, 2)])
+@pytest.mark.parametrize("window", [8192, (1 << 31) - 1])
+def test_a_window_larger_than_the_picture(window, tmp_path):
+    """transformers pads pictures to whole windows: it gets one that is larger than all pictures, too, but not 2^31."""
+    model, processor = patch_folder("qwen2_5_vl", tmp_path)
+    model.model.visual.window_size = 8192
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["vision_config"] |= {"window_size": window}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    whole = ("qwen2_5_vl", model, processor, tmp_path)
+    inputs = processed(whole, "a", "large", "tiny")
+    arrays = {name: inputs[name].numpy() for name in ("input_ids", "pixel_values", "image_grid_thw")}
+    with torch.no_grad():
+        want = model(**inputs).logits.numpy()
+    assert close(cc.models.load(tmp_path, threads=1, activations="f32")(**arrays)["logits"], want)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "merge", "side"),
+    [
+        (4, 6, 2, 4), (8, 4, 2, 2), (2, 2, 2, 8), (3, 5, 1, 2), (6, 10, 2, 8), (2, 400, 2, 1 << 31), (400, 2, 2, 398),
+        (28, 28, 2, 1170),
+    ],
+)  # fmt: skip
 def test_window_tables(rows, columns, merge, side):
     """Patches of one window are those of one square of the picture, whose order the squares of patches give."""
     table, slots = window_tables(rows, columns, merge, side)
@@ -215,3 +237,4 @@ def test_window_tables(rows, columns, merge, side):
         want.setdefault((row // side, column // side), set()).add(patch)
     assert [set(window) - {rows * columns} for window in table.tolist()] == [want[key] for key in sorted(want)]
     assert table.ravel()[slots].tolist() == list(range(rows * columns))
+    assert table.size < 4 * rows * columns
