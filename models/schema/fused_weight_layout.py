@@ -8,6 +8,7 @@ import numpy as np
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import Config, Moved, Whole
+from ...runtime.tensor.element_packing import exact_nbytes
 from ...runtime.tensor.storage import Derived
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ...runtime.tensor.transposed import transposed
@@ -24,10 +25,12 @@ class FusedRows(Moved):
         return [whole]
 
     def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
-        """The tensor with all rows; in f32 where pieces differ in dtype."""
-        if len({piece.dtype for piece in pieces}) > 1:
-            pieces = [piece.cast("f32") if piece.qtype is None else piece.dequantize().cast("f32") for piece in pieces]
-        if pieces[0].shape[1:]:
+        """The tensor with all rows; in f32 where pieces differ in dtype, or are vectors of a dtype whose single
+        elements fill no bytes."""
+        vectors = not pieces[0].shape[1:]
+        if len({piece.dtype for piece in pieces}) > 1 or (vectors and exact_nbytes(pieces[0].dtype, (1,)) is None):
+            pieces = [piece.dequantize() for piece in pieces]
+        if not vectors:
             return concatenated(pieces, 0)
         columns = [StoredTensor(piece.dtype, (piece.shape[0], 1), piece.storage) for piece in pieces]
         joined = concatenated(columns, 0)
@@ -149,11 +152,7 @@ class Latent(Moved):
 
     def together(self, pieces: Sequence[StoredTensor]) -> StoredTensor:
         """The fused matrix of keys and values."""
-        alike = (
-            pieces
-            if len({piece.dtype for piece in pieces}) == 1
-            else [piece.dequantize("f32").cast("f32") for piece in pieces]
-        )
+        alike = pieces if len({piece.dtype for piece in pieces}) == 1 else [piece.dequantize() for piece in pieces]
         both = concatenated(alike, 1)
         return StoredTensor(both.dtype, (both.shape[0] * both.shape[1], both.shape[2]), both.storage)
 
