@@ -3,9 +3,10 @@ layers, between BOS and the text of Phi 1.5."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...runtime.base.units import counted
 from ...runtime.contract.architecture import MODEL, Architecture, Below, Config, Key, Part, Task
 from ...runtime.contract.hyperparameter import COUNT, EVEN, Integer
 from ...runtime.ir.graph import Graph, Value
@@ -78,7 +79,7 @@ def pictures(config: Config) -> dict[str, Any]:
 
 def exported_files(graph: Graph, config: Config) -> dict[str, Any]:
     """Files by which Transformers.js runs the graphs: Phi's configuration in transformers' keys, and ``<image>``, a
-    token with an id that the model does not use, for each row of features; a note where all ids are used."""
+    token with an id that the model does not use, for each row of features; a note where no id is left for it."""
     said, tokens = settings(graph, CONFIG), settings(graph, TOKENIZER)
     sizes = {
         "num_hidden_layers": config.values["text.layers"],
@@ -91,28 +92,44 @@ def exported_files(graph: Graph, config: Config) -> dict[str, Any]:
     found: dict[str, Any] = {CONFIG: {**said, "phi_config": phi}}
     if not stated_settings(graph):
         found[PICTURES] = pictures(config)
-    free = unused_id(tokens)
-    if free is None or free >= config.values["text.vocab"]:
-        graph.event(
-            "W-ONNX-TRANSFORMERS-JS", "Transformers.js has no token for pictures: all ids of the model are used"
-        )
+    added, vocabulary = added_tokens(tokens), vocabulary_of(tokens)
+    own = [token.get("id") for token in added if token.get("content") == MARKER]
+    index = own[0] if own else placeholder_id(added, vocabulary)
+    count, why = config.values["text.vocab"], ""
+    if not own and not vocabulary:
+        why = f"{TOKENIZER} is missing or has no vocabulary of ids by token"
+    elif type(index) is not int or not 0 <= index < count:
+        why = f"{MARKER} has no id among the model's {counted(count, 'id')}"
+    if why:
+        graph.event("W-ONNX-TRANSFORMERS-JS", f"Transformers.js has no token for pictures: {why}")
         return found
-    added = {"id": free, "content": MARKER, "normalized": False, "special": True}
-    plain = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
-    found[TOKENIZER] = {**tokens, "added_tokens": [*tokens.get("added_tokens", ()), {**added, **plain}]}
-    found[CONFIG]["image_token_index"] = free
+    if not own:
+        named = {"id": index, "content": MARKER, "normalized": False, "special": True}
+        plain = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        found[TOKENIZER] = {**tokens, "added_tokens": [*added, {**named, **plain}]}
+    found[CONFIG]["image_token_index"] = index
     return found
 
 
-def unused_id(tokens: Mapping[str, Any]) -> int | None:
-    """The first id behind those of a tokenizer.json, None without its vocabulary."""
+def added_tokens(tokens: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The added tokens of a tokenizer.json, without entries that are no objects."""
+    stated = tokens.get("added_tokens")
+    return [token for token in stated if isinstance(token, Mapping)] if isinstance(stated, list) else []
+
+
+def vocabulary_of(tokens: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ids of the model of a tokenizer.json by token; empty where it states none, or in another form."""
     model = tokens.get("model")
     vocabulary = model.get("vocab") if isinstance(model, Mapping) else None
-    if not isinstance(vocabulary, Mapping) or not vocabulary:
-        return None
-    stated = (token.get("id") for token in tokens.get("added_tokens", ()) if isinstance(token, Mapping))
-    ids = [token for token in (*vocabulary.values(), *stated) if isinstance(token, int)]
-    return max(ids, default=-1) + 1
+    return vocabulary if isinstance(vocabulary, Mapping) else {}
+
+
+def placeholder_id(added: Sequence[Mapping[str, Any]], vocabulary: Mapping[str, Any]) -> Any:
+    """The id of `MARKER` in a vocabulary, or the first id after all others."""
+    if MARKER in vocabulary:
+        return vocabulary[MARKER]
+    ids = (*vocabulary.values(), *(token.get("id") for token in added))
+    return max((index for index in ids if isinstance(index, int)), default=-1) + 1
 
 
 ARCHITECTURES = (

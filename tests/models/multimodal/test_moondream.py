@@ -222,4 +222,74 @@ def test_an_export_names_a_placeholder(tmp_path):
     (tmp_path / "full").mkdir()
     moondream_folder(tmp_path / "full")
     report = cc.convert(tmp_path / "full", tmp_path / "other", to="onnx")
-    assert [note.code for note in report.notes if "token for pictures" in note.message] == ["W-ONNX-TRANSFORMERS-JS"]
+    assert [note.message for note in report.notes if note.code == "W-ONNX-TRANSFORMERS-JS"] == [
+        f"Transformers.js has no token for pictures: <image> has no id among the model's {count} ids"
+    ]
+
+
+def exported(tmp_path, change):
+    """The folder of an export of a model with 8 unused ids and another tokenizer.json, and its notes on
+    Transformers.js; `change` returns what the file holds, None for no file."""
+    source = tmp_path / "source"
+    source.mkdir()
+    moondream_folder(source, spare=8)
+    path = source / "tokenizer.json"
+    changed_tokens = change(json.loads(path.read_text()))
+    path.unlink() if changed_tokens is None else path.write_text(json.dumps(changed_tokens))
+    report = cc.convert(source, tmp_path / "onnx", to="onnx")
+    return tmp_path / "onnx", [note.message for note in report.notes if note.code == "W-ONNX-TRANSFORMERS-JS"]
+
+
+def with_image(tokens, index):
+    """A tokenizer.json with a token ``<image>`` of its own."""
+    added = {**tokens["added_tokens"][0], "id": index, "content": "<image>"}
+    return {**tokens, "added_tokens": [*tokens["added_tokens"], added]}
+
+
+def in_vocabulary(tokens, index):
+    tokens["model"]["vocab"]["<image>"] = index
+    return tokens
+
+
+@pytest.mark.parametrize(
+    ("change", "offset"), [(lambda tokens, index: tokens, 0), (with_image, 0), (with_image, 1), (in_vocabulary, 0)]
+)
+def test_the_placeholder_is_one_token(change, offset, tmp_path):
+    """Of the tokenizer's own id if it has one, as the tokenizers library reads it."""
+    want = tokenizer().get_vocab_size() + offset
+    folder, notes = exported(tmp_path, lambda tokens: change(tokens, want))
+    written = json.loads((folder / "tokenizer.json").read_text())
+    assert [token["id"] for token in written["added_tokens"] if token["content"] == "<image>"] == [want]
+    assert json.loads((folder / "config.json").read_text())["image_token_index"] == want
+    if not offset:  # the library numbers tokens itself
+        assert Tokenizer.from_file(str(folder / "tokenizer.json")).encode("a<image>").ids[-1] == want
+    assert not notes
+
+
+MISSING, FULL = "tokenizer.json is missing or has no vocabulary of ids by token", "<image> has no id among the model's"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda tokens: None, MISSING),
+        (lambda tokens: {**tokens, "model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 0}}, MISSING),
+        (lambda tokens: with_image(tokens, 1 << 40), FULL),
+        (lambda tokens: with_image(tokens, -1), FULL),
+        (lambda tokens: with_image(tokens, None), FULL),
+        (lambda tokens: in_vocabulary(tokens, 1 << 40), FULL),
+    ],
+)
+def test_why_an_export_has_no_placeholder(change, why, tmp_path):
+    folder, notes = exported(tmp_path, change)
+    assert len(notes) == 1
+    assert notes[0].startswith(f"Transformers.js has no token for pictures: {why}")
+    assert "image_token_index" not in json.loads((folder / "config.json").read_text())
+
+
+@pytest.mark.parametrize("added", [None, 5, {}, [None, 5]])
+def test_added_tokens_that_are_no_list_of_objects(added, tmp_path):
+    folder, notes = exported(tmp_path, lambda tokens: {**tokens, "added_tokens": added})
+    token = json.loads((folder / "config.json").read_text())["image_token_index"]
+    assert Tokenizer.from_file(str(folder / "tokenizer.json")).token_to_id("<image>") == token
+    assert not notes
