@@ -144,9 +144,9 @@ class Net(Builder):
         input at all if `shape` is None, where `compute` gets the old one."""
         graph = self.graph
         old = graph.values.pop(name)
-        place = graph.inputs.index(old)
+        index = graph.inputs.index(old)
         new = old if shape is None else Value(name, old.dtype, tuple(shape))
-        graph.inputs[place : place + 1] = [] if shape is None else [new]
+        graph.inputs[index : index + 1] = [] if shape is None else [new]
         old.name = graph.fresh(f"{name}_computed")
         graph.values |= {old.name: old} if shape is None else {old.name: old, name: new}
         nodes, self.nodes = self.nodes, []

@@ -4,16 +4,17 @@ column."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import Architecture, Config, Key, Weight
-from ...runtime.contract.hyperparameter import Choice
+from ...runtime.contract.architecture import Architecture, Config, Weight
 from ...runtime.contract.mmproj import Mmproj
 from ...runtime.contract.part_graph import add_part
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.net import Net
+from ..layers.packed_patches.patch_encoder import GRID as ENCODER_GRID
 from ..pipelines.multimodal.exported_files import ExportedFiles
 from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
 from ..pipelines.multimodal.prompts.patch_pictures import PatchRules, patch_pictures
@@ -45,18 +46,21 @@ FEATURES_LEFT_OUT = "passes no deepstack_features, which the decoder takes: othe
 STACKED = "vision.deepstack_layers"
 
 
-def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
+def vision_encoder(
+    graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool, grid: str
+) -> None:
     """``image_features`` [tokens, hidden of the text] of patches, and ``deepstack_features.J`` of encoders that have
-    them."""
+    them; `grid`: the name of the input of grids."""
     net = Net(graph, config, weights)
     features = add_part(graph, in_one_frame(config, fixed), weights, VISION)
+    net.rename_input(ENCODER_GRID, grid)
     net.output("image_features", features.pop("pooler_output"))
     for name, value in features.items():
         net.output(name, value)
 
 
 def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
-    """Tell the language model behind how many layers it adds features."""
+    """Tell the language model after how many layers it adds features."""
     config.values["text.deepstack"] = len(config.values.get("vision.deepstack") or ())
 
 
@@ -127,15 +131,21 @@ def patch_sizes(rules: PatchRules) -> dict[str, int]:
     return {"patch_size": rules.patch, "temporal_patch_size": rules.frames, "merge_size": rules.merge}
 
 
-def _grid_input(kind: str) -> Key:
-    """Hyper-parameter: what the encoder of a family calls its grids, which Transformers.js names differently."""
-    name = "grid_thw" if kind == "qwen2_vl" else GRID
-    return Key("vision.grid_input", (), (), name, Choice((name,)))
-
-
 def _architecture(
-    kind: str, title: str, cls: str, rope: MultimodalRope, rules: PatchRules, mmproj: Mmproj
+    kind: str,
+    title: str,
+    cls: str,
+    rope: MultimodalRope,
+    rules: PatchRules,
+    mmproj: Mmproj,
+    *,
+    grid: str = GRID,
+    config_json: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    deviation: str = "",
 ) -> Architecture:
+    """A family; `grid`: Transformers.js' name of the encoder's input of grids; `config_json`, `deviation` as `model`,
+    `deviation` of `ExportedFiles`."""
+    encoder = functools.partial(vision_encoder, grid=grid)
     processor = patch_pictures(rules, "<|vision_start|>", "<|vision_end|>")
     prompts = PromptRules((Modality(arrays=("pixel_values", GRID), encode=encoded_by_grid),), processor, grid_positions)
     return Architecture(
@@ -143,24 +153,23 @@ def _architecture(
         title,
         (kind,),
         (),
-        (Stated("architectures", [f"{cls}ForConditionalGeneration"]), *vision_keys(151652), rope, _grid_input(kind)),
+        (Stated("architectures", [f"{cls}ForConditionalGeneration"]), *vision_keys(151652), rope),
         (),
-        (multimodal_task({VISION_ENCODER: vision_encoder}, prompts), TEXT_FEATURES),
+        (multimodal_task({VISION_ENCODER: encoder}, prompts), TEXT_FEATURES),
         accepts=writes_text,
         settle=settle,
         mmproj=(mmproj,),
         exported_files=ExportedFiles(
-            f"{cls}Processor",
-            usual=lambda config: patch_sizes(rules),
-            model=flat if kind == "qwen2_vl" else None,
-            deviation=FEATURES_LEFT_OUT if kind == "qwen3_vl" else "",
+            f"{cls}Processor", usual=lambda config: patch_sizes(rules), model=config_json, deviation=deviation
         ),
         parts={VISION: visual(f"{kind}_vision"), TEXT: language_model(None if rope.interleaved else f"{kind}_text")},
     )
 
 
 ARCHITECTURES = (
-    _architecture("qwen2_vl", "Qwen2-VL", "Qwen2VL", PLAIN, PatchRules(), QWEN2),
+    _architecture("qwen2_vl", "Qwen2-VL", "Qwen2VL", PLAIN, PatchRules(), QWEN2, grid=ENCODER_GRID, config_json=flat),
     _architecture("qwen2_5_vl", "Qwen2.5-VL", "Qwen2_5_VL", PLAIN, PatchRules(), QWEN2_5),
-    _architecture("qwen3_vl", "Qwen3-VL", "Qwen3VL", INTERLEAVED, PatchRules(patch=16), QWEN3),
+    _architecture(
+        "qwen3_vl", "Qwen3-VL", "Qwen3VL", INTERLEAVED, PatchRules(patch=16), QWEN3, deviation=FEATURES_LEFT_OUT
+    ),
 )

@@ -1,5 +1,5 @@
 """Image encoder of Qwen3-VL (Bai et al. 2025, arXiv:2511.21631): interpolated learned positions besides rotary ones,
-and features of several layers, which the language model adds behind its first layers (DeepStack)."""
+and features of several layers, which the language model adds after its first layers (DeepStack)."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def vectors(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *
     net = PatchEncoder(graph, config, weights, config.merge)
     side = math.isqrt(config.positions)
     x = net.Add(net.embedded(), net.grid.interpolated(net.vector("positions.weight"), side, align_corners=True))
-    behind = list(net.layers(x, patch_norm, lambda i: net.in_frames()))
-    net.output("pooler_output", net.merged(behind[-1], "merger", patch_norm))
+    hidden = list(net.layers(x, patch_norm, lambda i: net.in_frames()))
+    net.output("pooler_output", net.merged(hidden[-1], "merger", patch_norm))
     for j, i in enumerate(config.deepstack):
-        net.output(f"{DEEPSTACK}.{j}", net.merged(behind[i], f"deepstack.{j}", patch_norm, norm_first=False))
+        net.output(f"{DEEPSTACK}.{j}", net.merged(hidden[i], f"deepstack.{j}", patch_norm, norm_first=False))
 
 
 ARCHITECTURES = (

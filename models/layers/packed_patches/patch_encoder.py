@@ -24,7 +24,7 @@ from ..rope import inverse
 from .patch_grid import PatchGrid
 
 GRID = "grid_thw"
-"""The input's name, unless the hyper-parameter `grid_input` says otherwise."""
+"""The input i64 [pictures, 3]: frames, rows and columns of the patches of each picture."""
 WINDOWS, SLOTS = "window_patches", "window_slots"
 """Inputs i64 [windows, patches of a window], with the number of patches where a window has fewer, and i64 [patches]:
 the index of each patch among those."""
@@ -90,7 +90,7 @@ class PatchEncoder(Net):
         super().__init__(graph, config, weights)
         width = config.channels * config.values.get("frames", 1) * config.patch**2
         self.pixels = self.input("pixel_values", "f32", ("patches", width))
-        self.sizes = self.input(config.values.get("grid_input", GRID), "i64", ("pictures", 3))
+        self.sizes = self.input(GRID, "i64", ("pictures", 3))
         self.grid = self.grid_of(merge)
 
     def grid_of(self, merge: int) -> PatchGrid:
