@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.units import counted
 from ....runtime.tensor.stored_tensor import StoredTensor
 from .module_names import Pair, below
 
@@ -92,9 +93,14 @@ def autoencoder_config(
 
 
 def autoencoder_shape(weights: Mapping[str, StoredTensor]) -> AutoencoderShape:
-    """The structure that original names show."""
+    """The structure that original names show. ValueError for other files."""
     stages = _count(weights, "encoder.down.{}.block.0.conv1.weight")
-    return AutoencoderShape(stages, _count(weights, "encoder.down.0.block.{}.conv1.weight"))
+    depth = _count(weights, "encoder.down.0.block.{}.conv1.weight")
+    if stages * depth > len(weights):
+        raise ValueError(
+            f"{counted(stages, 'stage')} of {counted(depth, 'block')} for {counted(len(weights), 'weight')}"
+        )
+    return AutoencoderShape(stages, depth)
 
 
 def _count(weights: Mapping[str, StoredTensor], name: str) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.units import counted
 from ....runtime.tensor.stored_tensor import StoredTensor
 from .module_names import Pair, below
 
@@ -94,10 +95,12 @@ def stated_modules(config: Mapping[str, Any]) -> list[Pair]:
 
 
 def unet_shape(weights: Mapping[str, StoredTensor]) -> UNetShape:
-    """The structure that original names show. KeyError for other files."""
+    """The structure that original names show. KeyError or ValueError for other files."""
     halving = sorted(int(name.split(".")[1]) for name in weights if name.endswith(".0.op.weight"))
     blocks = 1 + max(int(name.split(".")[1]) for name in weights if name.startswith("input_blocks."))
     step = halving[0] if halving else blocks
+    if not 0 < step <= blocks <= len(weights):
+        raise ValueError(f"{counted(blocks, 'block')} in stages of {step:,} for {counted(len(weights), 'weight')}")
     return UNetShape(
         step - 1,
         tuple(_layers(weights, f"input_blocks.{start + 1}.1") for start in range(0, blocks, step)),
@@ -114,7 +117,7 @@ def _layers(weights: Mapping[str, StoredTensor], transformer: str) -> int:
 
 
 def unet_config(weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
-    """The config.json of diffusers for weights by their original names. KeyError for other files."""
+    """The config.json of diffusers for weights by their original names. KeyError or ValueError for other files."""
     shape = unet_shape(weights)
     step = shape.depth + 1
     widths = [weights[f"input_blocks.{step * i + 1}.0.out_layers.3.weight"].shape[0] for i in range(len(shape.layers))]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.builders.diffusion_transformers import FLUX_MODULES, original
+from candle_convert.tests.builders.limited_memory import run_limited
 from candle_convert.tests.builders.text_to_image import flux, stable_diffusion, stable_diffusion_3
 
 torch = pytest.importorskip("torch")
@@ -177,25 +178,51 @@ def test_shapes_that_do_not_fit(name, shape, why, made, tmp_path, capsys):
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("word", ["sd1", "flux", "sd3"])
-def test_files_without_a_tensor_or_of_another_kind(word, made, tmp_path, capsys):
+def stored(path, word, tensors):
+    """A file of that architecture with tensors of another one."""
+    writer = gguf.GGUFWriter(path, word)
+    for name, data in tensors:
+        writer.add_tensor(name, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_numbers_of_blocks_take_no_memory(tmp_path):
+    path = stored(tmp_path / "x.gguf", "sd1", [("input_blocks.4000000000.0.weight", np.zeros(32, np.float32))])
+    code, said = run_limited("convert", path, f"{tmp_path}/out/", "--to", "safetensors")
+    assert code == 3, said
+    assert "✗ E-GGUF-PICTURE " in said
+    assert "not those of the architecture sd1" in said
+
+
+KEPT = {"half": lambda tensors: tensors[len(tensors) // 2 :], "all": list, "first": lambda tensors: tensors[:1]}
+INCOMPLETE, OTHER = "✗ E-ARCH-MISSING ", "✗ E-GGUF-PICTURE "
+DAMAGED = [
+    ("sd1", "half", "sd1", 3, OTHER, "the weights are not those of the architecture sd1"),
+    ("sd1", "first", "sd1", 3, INCOMPLETE, "missing a weight of a unet_2d_condition model: conv_in.weight"),
+    ("sd1", "all", "sdxl", 0, "", ""),
+    ("flux", "half", "flux", 3, INCOMPLETE, "of a flux_transformer model: "),
+    ("flux", "first", "flux", 3, INCOMPLETE, "missing 66 weights of a flux_transformer model"),
+    ("flux", "all", "sdxl", 3, OTHER, "the weights are not those of the architecture sdxl"),
+    ("sd3", "half", "sd3", 3, INCOMPLETE, "of a sd3_transformer model: "),
+    ("sd3", "first", "sd3", 3, INCOMPLETE, "missing 67 weights of a sd3_transformer model"),
+    ("sd3", "all", "sdxl", 3, OTHER, "the weights are not those of the architecture sdxl"),
+]
+"""Whose tensors a file has, which of them, its architecture, and the exit code, the code and the message."""
+
+
+@pytest.mark.parametrize(("word", "kept", "named", "code", "error", "why"), DAMAGED)
+def test_files_without_a_tensor_or_of_another_kind(word, kept, named, code, error, why, made, tmp_path, capsys):
     _, folder, path = made(word)
-    part = BUILDERS[word][1]
-    tensors = list(gguf.GGUFReader(path).tensors)
-    for number, (kept, named) in enumerate(
-        ((tensors[len(tensors) // 2 :], word), (tensors, "sdxl"), (tensors[:1], word))
-    ):
-        writer = gguf.GGUFWriter(tmp_path / "x.gguf", named)
-        for tensor in kept:
-            writer.add_tensor(tensor.name, tensor.data.copy())
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        copy = with_denoiser(folder, part, tmp_path / "x.gguf", tmp_path / f"copy{number}")
-        code = run(
-            ["draw", str(copy), "-p", "a", "-o", str(tmp_path / f"{number}.png"), "--steps", "1", "--size", "32x32"]
-        )
-        said = capsys.readouterr().err
-        assert code in (3, 4) or (kept is tensors and code == 0)
-        assert "Traceback" not in said
+    tensors = KEPT[kept]([(tensor.name, tensor.data.copy()) for tensor in gguf.GGUFReader(path).tensors])
+    copy = with_denoiser(folder, BUILDERS[word][1], stored(tmp_path / "x.gguf", named, tensors), tmp_path / "copy")
+    out = tmp_path / "a.png"
+    assert run(["draw", str(copy), "-p", "a", "-o", str(out), "--steps", "1", "--size", "32x32"]) == code
+    said = capsys.readouterr().err
+    assert error in said
+    assert why in said
+    assert "Traceback" not in said
+    assert out.exists() == (code == 0)

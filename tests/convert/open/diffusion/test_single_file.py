@@ -11,6 +11,7 @@ from candle_convert.convert.open.diffusion.single_file import split
 from candle_convert.models.diffusion.stable_diffusion_file import XL_FIRST, XL_SECOND
 from candle_convert.models.schema.diffusion import autoencoder_names, unet_names
 from candle_convert.models.schema.diffusion.module_names import renamed, swapped
+from candle_convert.tests.builders.limited_memory import run_limited
 from candle_convert.tests.builders.text_to_image import stable_diffusion
 
 torch = pytest.importorskip("torch")
@@ -121,4 +122,17 @@ def test_incomplete_files_are_refused(first, tmp_path, capsys):
     safetensors.save_file(kept, path)
     assert run(["convert", str(path), f"{tmp_path}/out/", "--to", "safetensors"]) == 3
     assert "weights of vae are not those of a Stable Diffusion 1 file" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_numbers_of_blocks_take_no_memory(first, tmp_path):
+    """A name may hold any number, and a reader may not make as many modules."""
+    weights = safetensors.load_file(first[2])
+    path = tmp_path / "far.safetensors"
+    weights["model.diffusion_model.input_blocks.4000000000.0.weight"] = torch.zeros(1)
+    safetensors.save_file(weights, path)
+    code, said = run_limited("convert", path, f"{tmp_path}/out/", "--to", "safetensors")
+    assert code == 3, said
+    assert "✗ E-SINGLE-FILE " in said
+    assert "weights of unet are not those of a Stable Diffusion 1 file" in said
     assert not (tmp_path / "out").exists()

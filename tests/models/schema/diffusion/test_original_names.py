@@ -90,3 +90,31 @@ def test_autoencoder(stages, depth, quant):
     config = autoencoder_names.autoencoder_config(weights, made.config.scaling_factor)
     assert all(list(np.atleast_1d(made.config[name])) == list(np.atleast_1d(value)) for name, value in config.items()
                if name not in ("_class_name", "sample_size", "shift_factor"))  # fmt: skip
+
+
+FAR = 4_000_000_000
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"input_blocks.{FAR}.0.weight"],
+        ["input_blocks.0.0.weight", f"input_blocks.{FAR}.0.op.weight"],
+        ["input_blocks.0.0.weight", f"output_blocks.{FAR}.0.op.weight"],
+        ["input_blocks.0.0.weight", "input_blocks.0.0.op.weight"],
+    ],
+    ids=["blocks", "last-stage", "depth", "empty-stages"],
+)
+def test_numbers_in_names_of_unets_are_bounded(names):
+    with pytest.raises(ValueError, match=r"blocks? in stages of"):
+        unet_names.unet_shape(dict.fromkeys(names, StoredTensor.of(np.zeros(1, np.float32))))
+
+
+def test_numbers_in_names_of_autoencoders_are_bounded():
+    """1,000 stages and 1,000 blocks of the first one would be 4,000,000 modules."""
+    names = [
+        f"encoder.down.{a}.block.{b}.conv1.weight"
+        for a, b in [*((i, 0) for i in range(1000)), *((0, i) for i in range(1000))]
+    ]
+    with pytest.raises(ValueError, match="1,000 stages of 1,000 blocks"):
+        autoencoder_names.autoencoder_shape(dict.fromkeys(names, StoredTensor.of(np.zeros(1, np.float32))))
