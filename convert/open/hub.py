@@ -25,15 +25,17 @@ def is_uri(path: str | os.PathLike[str]) -> bool:
     return isinstance(path, str) and path.startswith("hf://")
 
 
-def beside(uri: str, revision: str | None = None) -> dict[str, str]:
+def folder_files(uri: str, revision: str | None = None) -> dict[str, str]:
     """The addresses, by name, of the other files in the folder of a hub address's file; empty for a repository, and
     where the hub's client is offline. FileAccessError if the repository cannot be listed."""
     match = _URI.fullmatch(uri)
     huggingface_hub = optional_package("huggingface_hub", "hf://")
-    if match is None or match["file"] is None or huggingface_hub.constants.is_offline_mode():
+    if match is None or match["file"] is None:
         return {}
     folder, slash, own = match["file"].rpartition("/")
-    with _refused(uri, match["repo"]):
+    with hub_errors(uri, match["repo"]):
+        if optional_package("huggingface_hub.constants", "hf://").HF_HUB_OFFLINE:
+            return {}
         entries = huggingface_hub.HfApi().list_repo_tree(
             match["repo"], folder or None, revision=match["revision"] or revision
         )
@@ -45,7 +47,7 @@ def beside(uri: str, revision: str | None = None) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _refused(uri: str, repo: str) -> Iterator[None]:
+def hub_errors(uri: str, repo: str) -> Iterator[None]:
     """Raises FileAccessError for errors of the hub's client."""
     errors = optional_package("huggingface_hub.errors", "hf://")
     kinds = (errors.HTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError, ValueError)
@@ -71,7 +73,7 @@ def resolve(uri: str, revision: str | None = None, offline: bool = False) -> Pat
         raise UsageError("E-HUB-URI", None, why, hint="For example hf://owner/repo/model.safetensors")
     huggingface_hub = optional_package("huggingface_hub", "hf://")
     repo, file, revision = match["repo"], match["file"], match["revision"] or revision
-    with _refused(uri, repo):
+    with hub_errors(uri, repo):
         if file is None:
             return _snapshot(repo, revision, offline)
         if file.endswith(INDEX) or SHARD.search(file):

@@ -47,7 +47,7 @@ def fetch_mmproj(graph: Graph, uri: str, revision: str | None) -> None:
     if not takes_mmproj(graph):
         return
     try:
-        others = hub.beside(uri, revision)
+        others = hub.folder_files(uri, revision)
     except FileAccessError as error:
         graph.event("W-HUB-MMPROJ", f"no mmproj file was looked for: {error.why}")
         return
