@@ -371,6 +371,7 @@ def open_input(
     from ..open.open_model import open_model
     from ..open.shard_set import whole_model
 
+    mmproj = values.get("mmproj")
     graph = open_model(
         whole_model(path) if whole or running else path,
         read_options(values),
@@ -380,11 +381,12 @@ def open_input(
         upgraded=upgraded,
         dequantized=dequantized,
         parts=parts or running,
+        encoder=mmproj is None,
     )
-    if values.get("mmproj") is not None:
+    if mmproj is not None:
         from ..open.mmproj_file import with_encoder
 
-        graph = with_encoder(graph, open_model(values["mmproj"], read_options(values)))
+        graph = with_encoder(graph, open_model(mmproj, read_options(values)))
     if running:
         from ..load.canonical_names import canonical_names
 

@@ -74,6 +74,7 @@ def open_model(
     upgraded: bool = True,
     dequantized: bool = True,
     parts: bool = False,
+    encoder: bool = True,
 ) -> Graph:
     """The graph of a model file, ``*.index.json``, directory, or ``hf://owner/repo[@revision][/file]``.
 
@@ -90,6 +91,7 @@ def open_model(
             are numbers, computed when they are read, or the tensors that the file has.
         parts: whether a directory of an exported model with several graphs is opened, as one with `Graph.parts`, or
             refused with the names of its files; and whether the GGUF file of a language model gets its `Graph.mmproj`.
+        encoder: whether that is looked for next to the file, or left to the caller.
 
     Raises:
         Error: with the file, the byte offset and a hint.
@@ -97,7 +99,7 @@ def open_model(
     options = options or ReadOptions()
     local = located(path, revision, offline)
     graph = _opened(local, options, format, parts)
-    if parts:
+    if parts and encoder:
         if not offline and hub.is_uri(path):
             fetch_mmproj(graph, os.fspath(path), revision)
         add_mmproj(graph, local, lambda file: read_file(file, options))

@@ -203,6 +203,27 @@ def test_the_encoder_is_fetched_with_its_language_model(name, files, expected, p
         assert (code, again["text"]) == (0, want["text"])
 
 
+def test_the_encoder_is_not_fetched_where_one_is_given(pair, tmp_path):
+    model, encoder, folder = pair
+    prompt = ["-p", "what is this?", "-n", "4", "--temp", "0", "--image", folder / "a.png"]
+    mine = tmp_path / "my.gguf"
+    mine.write_bytes(encoder)
+    with hub_server({"own.er/vlm": {"m.gguf": model, "mmproj-m.gguf": encoder}}) as (address, fetched):
+        uri = "hf://own.er/vlm/m.gguf"
+        code, answer = run(tmp_path, "generate", uri, "--mmproj", mine, *prompt, HF_ENDPOINT=address)
+    code_of_files, expected = run(tmp_path, "generate", folder / "m.gguf", *prompt)
+    assert (code, code_of_files, answer["text"]) == (0, 0, expected["text"]), answer
+    assert fetched == ["m.gguf"]
+
+
+def test_files_next_to_an_address_where_the_client_is_offline(monkeypatch):
+    """`HF_HUB_OFFLINE` is in each release; `is_offline_mode` came with 1.0."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.delattr(constants, "is_offline_mode", raising=False)
+    assert hub.folder_files("hf://own.er/re-po_1/model.safetensors") == {}
+
+
 def test_what_reads_one_file_fetches_one(pair, tmp_path):
     model, encoder, _ = pair
     with hub_server({"own.er/vlm": {"m.gguf": model, "mmproj-m.gguf": encoder}}) as (address, fetched):
