@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ...models.tokenizer.readers.locate import settings
-from ...runtime.base.errors import FormatError
+from ...runtime.base.errors import Error, FormatError
 from ...runtime.base.untrusted.json import parse
-from ...runtime.contract.architecture import Architecture
+from ...runtime.contract.architecture import COMPONENT, HF, Architecture
+from ...runtime.contract.weight_binding import find_architecture, implied
 from ...runtime.ir.graph import Graph
 from ...runtime.plugin.discovery import Plugins
 from ...runtime.tensor.file import Source, contained
@@ -61,12 +62,29 @@ def models_of(folder: Path) -> dict[str, Path] | None:
     return None
 
 
-def component_folders(model: str, folder: Path) -> dict[str, Path]:
+def component_folders(model: str, folder: Path) -> tuple[dict[str, Path], list[str]]:
     """The folders of the graphs that Optimum exports of a component, such as ``vae_encoder`` and ``vae_decoder``, by
-    what follows the component's name; empty for a component with a folder of its own name."""
+    what follows the component's name; empty for a component with a folder of its own name. And the names of folders
+    that are called alike, of which its architecture says nothing, such as ``vae_decoder_fp16``."""
     names = [] if (folder / model).is_dir() else model_directory.listed(folder)
-    ends = [name.removeprefix(model) for name in names if name.startswith(f"{model}_")]
-    return {end: folder / f"{model}{end}" for end in ends if (folder / f"{model}{end}" / NETWORK).is_file()}
+    alike = [name for name in names if name.startswith(f"{model}_") and (folder / name / NETWORK).is_file()]
+    found = {name.removeprefix(model): folder / name for name in alike}
+    ends = next((ends for path in found.values() if (ends := _declared(path)) is not None), found.keys())
+    kept = {end: path for end, path in found.items() if end in ends}
+    return kept, [path.name for end, path in found.items() if end not in ends]
+
+
+def _declared(folder: Path) -> set[str] | None:
+    """What follows the name of a component in the folders of its graphs, as the architecture in a folder's config.json
+    declares it; None where that is not known."""
+    if not (folder / model_directory.CONFIG).is_file():
+        return None
+    config = _parsed(Source(contained(folder, model_directory.CONFIG, str(folder))))
+    try:
+        component = find_architecture(*(implied(config, Graph()) or (HF, config))).component
+    except Error:
+        return None
+    return None if component is None else {name.removeprefix(COMPONENT) for name in component.graphs}
 
 
 def made_of(parts: Iterable[str], kind: str | None = None) -> Architecture | None:

@@ -255,7 +255,7 @@ def _exported(
 
 def _component(name: str, folder: Path, options: ReadOptions, format: str | None) -> Graph | None:
     """A component of a pipeline whose graphs have a folder each; None for one with a folder of its own."""
-    folders = component_folders(name, folder)
+    folders, others = component_folders(name, folder)
     if not folders:
         return None
     graphs = {f"{COMPONENT}{end}": _opened(path, options, format, False) for end, path in folders.items()}
@@ -266,6 +266,9 @@ def _component(name: str, folder: Path, options: ReadOptions, format: str | None
         whole.files += graph.files
         whole.external_files += graph.external_files
         whole.notes += graph.notes
+    if others:
+        chosen = ", ".join(path.name for path in folders.values())
+        whole.note("W-DIR-COPIES", model_directory.skipped(chosen, others))
     return whole
 
 

@@ -35,7 +35,9 @@ class EncoderModel(TextModel):
 
     def __init__(self, graph: Graph, options: RunOptions) -> None:
         self.graph, self.options = graph, options
-        self._inputs = [value.name for value in graph.inputs]
+        self._inputs = {
+            value.name: np.dtype(np.int64) if value.dtype is None else value.dtype.as_numpy() for value in graph.inputs
+        }
         self._outputs = [value.name for value in graph.outputs]
         self._packed = _packed_session(options)
         self._padded = opened(graph, options) if self._packed is None else None
@@ -66,7 +68,7 @@ class EncoderModel(TextModel):
 
     def prepare(self) -> None:
         """Compile the kernels of texts of all lengths."""
-        feeds = {name: np.ones((1, 8), np.int64) for name in self._inputs}
+        feeds = {name: np.ones((1, 8), dtype) for name, dtype in self._inputs.items()}
         self._session.run(None, feeds)
         self._session.prepare(feeds)
         if self._packed is not None:
@@ -97,10 +99,19 @@ class EncoderModel(TextModel):
                 why = f"the shapes of {name} and input_ids differ"
                 raise UsageError("E-RUN-SHAPE", None, why, expected=list(shape), found=list(array.shape))
         feeds = {
-            name: feeds[name] if name in feeds else np.full(shape, ABSENT[name], np.int64) for name in self._inputs
+            name: _cast(name, feeds[name], dtype) if name in feeds else np.full(shape, ABSENT[name], dtype)
+            for name, dtype in self._inputs.items()
         }
         results = finite(self._session.run(None, feeds), self._outputs)
         return dict(zip(self._outputs, results, strict=True))
+
+
+def _cast(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Integers in the dtype of an input; older exports of Optimum take i32. UsageError for those that do not fit."""
+    cast = array.astype(dtype, copy=False)
+    if (cast != array).any():
+        raise UsageError("E-RUN-INPUT", None, f"{name} has values that {dtype} cannot hold")
+    return cast
 
 
 def _packed_session(options: RunOptions) -> Session | None:

@@ -201,3 +201,117 @@ def test_refusals(made, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "Traceback" not in said
     assert not (tmp_path / "b.png").exists()
+
+
+def test_folders_that_are_called_alike(made, tmp_path, capsys):
+    """Copies of another type next to the component's own."""
+    _, _, out = made("sd1")
+    shutil.copytree(out, tmp_path / "copies")
+    for name in ("vae_decoder_fp16", "vae_a"):
+        shutil.copytree(out / "vae_decoder", tmp_path / "copies" / name)
+    _, ours = settings("sd1", steps=1)
+    expected, found = (cc.models.load(each).draw(PROMPT, **ours) for each in (out, tmp_path / "copies"))
+    assert np.array_equal(np.asarray(found), np.asarray(expected))
+    assert run(["inspect", str(tmp_path / "copies")]) == 0
+    said = "reading vae_decoder, vae_encoder; skipped likely copies of the model: vae_a, vae_decoder_fp16"
+    assert said in capsys.readouterr().err
+
+
+def test_text_encoders_with_ids_of_32_bits(made, tmp_path):
+    """As older releases of Optimum export CLIP."""
+    pipeline, _, out = made("sd1")
+    shutil.copytree(out, tmp_path / "older")
+    path = tmp_path / "older/text_encoder/model.onnx"
+    model = onnx.load(path)
+    (ids,) = model.graph.input
+    wide = f"{ids.name}_i64"
+    for node in model.graph.node:
+        node.input[:] = [wide if name == ids.name else name for name in node.input]
+    ids.type.tensor_type.elem_type = onnx.TensorProto.INT32
+    model.graph.node.insert(0, onnx.helper.make_node("Cast", [ids.name], [wide], to=onnx.TensorProto.INT64))
+    onnx.save(model, path)
+    theirs, ours = settings("sd1")
+    expected = latents_of(pipeline, **theirs)
+    loaded = cc.models.load(tmp_path / "older")
+    assert np.abs(loaded.draw(PROMPT, **ours).latents - expected).max() <= CLOSE * np.abs(expected).max()
+    with pytest.raises(cc.Error, match="input_ids has values that int32 cannot hold"):
+        loaded.parts.loaded("text_encoder")(input_ids=[[2**32]])
+
+
+def vae_encoder(path, change):
+    """Change the graph of an encoder in place."""
+    model = onnx.load(path)
+    change(model.graph)
+    onnx.save(model, path)
+
+
+def sampled(graph):
+    """Latents that the graph draws itself, of no variance, as older releases of Optimum name them."""
+    (old,) = graph.output
+    for node in graph.node:
+        node.output[:] = ["moments" if name == old.name else name for name in node.output]
+    new = onnx.helper.make_tensor_value_info("latent_sample", onnx.TensorProto.FLOAT, ["b", 4, "h", "w"])
+    split = onnx.helper.make_node("Split", ["moments"], [new.name, "variance"], axis=1, num_outputs=2)
+    graph.node.append(split)
+    graph.output.remove(old)
+    graph.output.append(new)
+
+
+def renamed(graph):
+    graph.node.append(onnx.helper.make_node("Identity", [graph.output[0].name], ["latents"]))
+    graph.output[0].name = "latents"
+
+
+def narrowed(graph):
+    sampled(graph)
+    graph.node.append(onnx.helper.make_node("Identity", ["latent_sample"], ["latent_parameters"]))
+    graph.output[0].name = "latent_parameters"
+
+
+def narrowed_without_a_word(graph):
+    narrowed(graph)
+    graph.output[0].type.tensor_type.shape.dim[1].dim_param = "channels"
+
+
+def test_latents_that_the_encoder_draws(made, tmp_path):
+    _, _, out = made("sd1")
+    shutil.copytree(out, tmp_path / "older")
+    vae_encoder(tmp_path / "older/vae_encoder/model.onnx", sampled)
+    session = optimum_components.onnxruntime.InferenceSession(tmp_path / "older/vae_encoder/model.onnx")
+    pixels = np.random.default_rng(3).uniform(-1, 1, (1, 3, 32, 32)).astype(np.float32)
+    (expected,) = session.run(None, {"sample": pixels})
+    found = cc.models.load(tmp_path / "older").parts.loaded("vae").encode(pixels)
+    assert np.abs(found["mean"] - expected).max() <= CLOSE * np.abs(expected).max()
+    assert np.exp(found["logvar"] / 2).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (renamed, "the graph has no output latent_parameters or latent_sample"),
+        (narrowed, "latent_parameters has another shape"),
+        (narrowed_without_a_word, "latent_parameters has another shape"),
+    ],
+)
+def test_encoders_with_other_outputs(change, why, made, tmp_path, capsys):
+    _, _, out = made("sd1")
+    shutil.copytree(out, tmp_path / "other")
+    vae_encoder(tmp_path / "other/vae_encoder/model.onnx", change)
+    Image.effect_noise((32, 32), 60).convert("RGB").save(tmp_path / "a.png")
+    words = [
+        "draw",
+        tmp_path / "other",
+        "-p",
+        "a",
+        "--image",
+        tmp_path / "a.png",
+        "-o",
+        tmp_path / "b.png",
+        "--steps",
+        "2",
+    ]
+    assert run(list(map(str, words))) == 3
+    said = capsys.readouterr().err
+    assert "✗ E-ARCH-SHAPE" in said
+    assert why in said
+    assert not (tmp_path / "b.png").exists()
