@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
-from ...runtime.contract.architecture import HF, MISSHAPEN, MODEL, Architecture, Config, Task
+from ...runtime.contract.architecture import HF, MISSHAPEN, MODEL, Architecture, Config, Task, weight_slots
 from ...runtime.contract.naming import WatchedWeights, check_used
 from ...runtime.contract.part_rows import part_config, part_weights
 from ...runtime.contract.weight_binding import bind
@@ -56,6 +56,11 @@ class Model:
             why = f"the model does not support the task {name!r}{lacks}"
             raise UsageError("E-ARCH-TASK", path, why, expected=known)
         return dataclasses.replace(self, config=Config({**self.config.values, "task": task.name}))
+
+    def nameless(self, names: str) -> list[str]:
+        """The weights that files of a convention do not store."""
+        slots = weight_slots(self.architecture, self.config)
+        return [ours for row, _, ours in slots if ours in self.weights and not row.stored(names)]
 
     def _lacks(self, task: Task) -> list[str]:
         """What the file would call the weights of a task's head that it does not have."""

@@ -180,7 +180,7 @@ def translated(
     _tell_left_out(graph, model)
     if options.names is not None and wanted == options.names:
         _check_convention(graph, model, wanted, directory)
-    if wanted == HF and model.architecture.modules and (lost := _nameless(model, HF)):
+    if wanted == HF and model.architecture.modules and (lost := model.nameless(HF)):
         why = f"transformers' {model.architecture.title} has no place for {list_names(lost)}"
         return _untranslated(graph, wanted, why, weights_only)
     if wanted == GGUF and (picture := picture_gguf(model)) is not None:
@@ -242,7 +242,7 @@ def _check_convention(graph: Graph, model: Model, wanted: str, directory: bool) 
         why = f"{title} models have no names of {wanted}"
         hint = f"Known: {', '.join(sorted(known))}" if known else "Leave out --names"
         raise UnsupportedError("E-OUT-NAMES", path, why, hint=hint)
-    lost = _nameless(model, wanted)
+    lost = model.nameless(wanted)
     if lost:
         raise UnsupportedError(
             "E-OUT-NAMES", path, f"{wanted} has no names for {', '.join(lost[:3])} of {title} models"
@@ -302,12 +302,6 @@ def without_place(graph: Graph, model: Model) -> list[str]:
     if poolers and len(poolers) == len(lost):
         graph.event("W-GGUF-POOLER", f"GGUF has no place for {', '.join(poolers)}: hidden states are not affected")
     return [name for name in lost if name not in poolers]
-
-
-def _nameless(model: Model, names: str) -> list[str]:
-    """The weights that files of a convention do not store."""
-    slots = weight_slots(model.architecture, model.config)
-    return [ours for row, _, ours in slots if ours in model.weights and not row.stored(names)]
 
 
 def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:

@@ -11,6 +11,7 @@ from ..pipelines.diffusion.single_file import Config, FilePart, SingleFile
 from ..schema.diffusion import autoencoder_names, unet_names
 from ..schema.diffusion.clip_names import BLOCK, clip_config, open_clip_config
 from ..schema.diffusion.module_names import Pair
+from ..schema.diffusion.unet_stages import unet_settings
 
 UNET = FilePart("model.diffusion_model.", unet_names.unet_config, unet_names.unet_modules, unet_names.stated_modules)
 SCALING, XL_SCALING = 0.18215, 0.13025
@@ -105,8 +106,8 @@ def is_xl(config: Any) -> bool:
 
 
 PICTURE_GGUF = (
-    PictureGguf("sd1", "unet_2d_condition", UNET, is_first),
-    PictureGguf("sdxl", "unet_2d_condition", UNET, is_xl),
+    PictureGguf("sd1", "unet_2d_condition", UNET, is_first, unet_names.bound_modules, unet_settings),
+    PictureGguf("sdxl", "unet_2d_condition", UNET, is_xl, unet_names.bound_modules, unet_settings),
 )
 FIRST, SECOND = "cond_stage_model.transformer.", "cond_stage_model.model."
 XL_FIRST, XL_SECOND = "conditioner.embedders.0.transformer.", "conditioner.embedders.1.model."

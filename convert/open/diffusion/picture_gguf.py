@@ -19,11 +19,11 @@ CONFIG = "config.json"
 MOST_DIMS = 8
 
 
-def kinds(word: str | None = None) -> list[PictureGguf]:
-    """All kinds of files, or those of one architecture; other families are not imported."""
-    quoted = None if word is None else [f'"{word}"']
-    families = [name for name in KINDS.names() if quoted is None or KINDS.contains(name, quoted)]
-    return [each for name in families for each in KINDS.load(name) if word in (None, each.name)]
+def kinds(word: str) -> list[PictureGguf]:
+    """The kinds of files of the families that mention a word, such as the name of an architecture; other families are
+    not imported."""
+    families = [name for name in KINDS.names() if KINDS.contains(name, [f'"{word}"'])]
+    return [each for name in families for each in KINDS.load(name)]
 
 
 def picture_names(graph: Graph) -> Graph:
@@ -64,7 +64,7 @@ def _kind(graph: Graph) -> PictureGguf | None:
     word = graph.metadata.get(ARCHITECTURE)
     if graph.format != "gguf" or graph.nodes or graph.parts or not isinstance(word, str):
         return None
-    found = next(iter(kinds(word)), None)
+    found = next((each for each in kinds(word) if each.name == word), None)
     whole = found is not None and found.part is not None and any(n.startswith(found.part.prefix) for n in graph.weights)
     return None if whole else found
 

@@ -12,8 +12,10 @@ from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.units import counted
+from ....runtime.contract.architecture import Config
 from ....runtime.tensor.stored_tensor import StoredTensor
 from .module_names import Pair, below
+from .unet_stages import down_stages, middle_stage
 
 RESIDUAL = (
     ("in_layers.0", "norm1"),
@@ -94,6 +96,16 @@ def stated_modules(config: Mapping[str, Any]) -> list[Pair]:
     return modules_of(UNetShape(config["layers_per_block"], attended, each[-1]))
 
 
+def bound_modules(config: Config) -> list[Pair]:
+    """The modules by both names, for bound hyper-parameters. ValueError for stages of unequal depths."""
+    stages = down_stages(config)
+    depths = {len(stage.channels) for stage in stages}
+    if len(depths) > 1:
+        raise ValueError("its stages have unequal numbers of residual blocks (layers_per_block)")
+    (middle, *_) = middle_stage(config).transformers or (0,)
+    return modules_of(UNetShape(depths.pop(), tuple(stage.transformers[0] for stage in stages), middle))
+
+
 def unet_shape(weights: Mapping[str, StoredTensor]) -> UNetShape:
     """The structure that original names show. KeyError or ValueError for other files."""
     halving = sorted(int(name.split(".")[1]) for name in weights if name.endswith(".0.op.weight"))
@@ -119,7 +131,7 @@ def _layers(weights: Mapping[str, StoredTensor], transformer: str) -> int:
 def unet_config(weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
     """The config.json of diffusers for weights by their original names. KeyError or ValueError for other files."""
     shape = unet_shape(weights)
-    step = shape.depth + 1
+    step, layers = shape.depth + 1, [*shape.layers[:-1], shape.layers[-1] or shape.middle]
     widths = [weights[f"input_blocks.{step * i + 1}.0.out_layers.3.weight"].shape[0] for i in range(len(shape.layers))]
     keys = next(name for name in weights if name.endswith(".attn2.to_k.weight"))
     projection = next(weights[name] for name in weights if name.endswith(".1.proj_in.weight"))
@@ -132,7 +144,7 @@ def unet_config(weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
         "layers_per_block": shape.depth,
         "down_block_types": ["CrossAttnDownBlock2D" if layers else "DownBlock2D" for layers in shape.layers],
         "up_block_types": ["CrossAttnUpBlock2D" if layers else "UpBlock2D" for layers in reversed(shape.layers)],
-        "transformer_layers_per_block": [max(layers, 1) for layers in shape.layers],
+        "transformer_layers_per_block": [max(count, 1) for count in layers],
         "cross_attention_dim": weights[keys].shape[1],
         "attention_head_dim": [max(width // HEAD_DIM, 1) for width in widths] if linear else HEADS,
         "use_linear_projection": linear,

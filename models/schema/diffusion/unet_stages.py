@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError
 from ....runtime.base.units import counted
-from ....runtime.contract.architecture import Config
+from ....runtime.contract.architecture import HF, Config
 from ....runtime.tensor.stored_tensor import StoredTensor
 from .unet_keys import (
     CROSS_DOWN,
     CROSS_MIDDLE,
     CROSS_UP,
+    KEYS,
     PLAIN_MIDDLE,
     PROJECTION,
     REVERSED,
     TRANSFORMERS,
+    UP_KEYS,
     UP_STAGE_KEYS,
     check,
     invalid,
@@ -26,6 +29,8 @@ from .unet_keys import (
 )
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
+IDLE = ("sample_size", "upcast")
+"""Parameters that do not change what is computed of an input."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,25 @@ def check_shapes(shapes: Shapes, weights: Mapping[str, StoredTensor], path: str 
         if found != shape:
             why = f"{name} of the shape {list(found)} does not fit the configuration"
             raise FormatError("E-ARCH-SHAPE", path, why, expected=list(shape), hint="Is the config.json this model's?")
+
+
+def unet_settings(config: Config) -> dict[str, Any]:
+    """What decides what a UNet computes, by the keys of config.json: one value, a list and a default that mean the same
+    are the same."""
+    down, middle, up = down_stages(config), middle_stage(config), up_stages(config)
+    values = {key.keys(HF)[0]: config.values.get(key.name) for key in (*KEYS, *UP_KEYS) if key.name not in IDLE}
+    attended = [stage for stage in (*down, middle, *up) if any(stage.transformers)]
+    values |= {
+        "layers_per_block": [len(stage.channels) for stage in down],
+        TRANSFORMERS: [stage.transformers for stage in (*down, middle)],
+        REVERSED: [stage.transformers for stage in up],
+        "attention_head_dim": [stage.heads for stage in attended],
+        "only_cross_attention": [stage.only_cross for stage in attended],
+        "cross_attention_dim": text_width(config),
+        "time_embedding_dim": time_width(config),
+    }
+    conditions = {"addition_time_embed_dim": config.addition, "projection_class_embeddings_input_dim": config.addition}
+    return {key: value for key, value in values.items() if conditions.get(key, True)}
 
 
 def encoder_shapes(config: Config) -> Shapes:
