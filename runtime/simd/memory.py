@@ -3,7 +3,7 @@
 # mypy: disable-error-code="misc, untyped-decorator"
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -238,32 +238,28 @@ def nearest(build: Any, x: Any) -> Any:
     return _function(build, f"llvm.rint.v{LANES}f32", _FLOATS, [x])
 
 
-@emitted(lambda: types.float32(kinds.F32))
-def lane_sum(build: Any, vector: Any) -> Any:
-    """The sum of all lanes, added pairwise."""
-    value = vector
+def _folded(build: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
+    """One value of all lanes: the halves of a vector are joined until one lane is left."""
     width = LANES
     while width > 1:
         width //= 2
         low, high = (
             ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(start, start + width))) for start in (0, width)
         )
-        value = build.fadd(build.shuffle_vector(value, value, low), build.shuffle_vector(value, value, high))
-    return build.extract_element(value, ir.Constant(ir.IntType(32), 0))
+        vector = join(build.shuffle_vector(vector, vector, low), build.shuffle_vector(vector, vector, high))
+    return build.extract_element(vector, ir.Constant(ir.IntType(32), 0))
+
+
+@emitted(lambda: types.float32(kinds.F32))
+def lane_sum(build: Any, vector: Any) -> Any:
+    """The sum of all lanes, added pairwise."""
+    return _folded(build, vector, build.fadd)
 
 
 @emitted(lambda: types.float32(kinds.F32))
 def lane_max(build: Any, vector: Any) -> Any:
     """The maximum of all lanes; NaN if a lane is NaN."""
-    value = vector
-    width = LANES
-    while width > 1:
-        width //= 2
-        low, high = (
-            ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(start, start + width))) for start in (0, width)
-        )
-        value = _maximum(build, build.shuffle_vector(value, value, low), build.shuffle_vector(value, value, high))
-    return build.extract_element(value, ir.Constant(ir.IntType(32), 0))
+    return _folded(build, vector, lambda low, high: _maximum(build, low, high))
 
 
 def _maximum(builder: Any, a: Any, b: Any) -> Any:
