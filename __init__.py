@@ -15,6 +15,7 @@ from . import models as models
 from . import nn as nn
 from . import ops as ops
 from .runtime.base import __version__ as __version__
+from .runtime.plugin.after_import import after_import as _after_import
 from .runtime.plugin.second_names import provide_second_names as _provide_second_names
 from .torch_compat import names as _second_names
 
@@ -24,7 +25,9 @@ _EXPORTS = {
     "convert.compare.diff": ("diff",),
     "convert.api.custom_op": ("register_op",),
     "convert.api.tensor_files": ("load", "save"),
+    "convert.cluster.handle": ("cluster",),
     "convert.api.inference_session": ("InferenceSession",),
+    "convert.api.onnx_model": ("OnnxModel",),
     "convert.write.conversion_options": ("Options",),
     "convert.console.progress": ("RichProgress",),
     "convert.quantize.array_api": ("decode", "encode"),
@@ -44,7 +47,8 @@ _EXPORTS = {
     "runtime.base.limits": ("limits",),
     "runtime.tensor.stored_tensor": ("StoredTensor",),
     "training.callbacks.callback": ("Callback",),
-    "training.keras.model": ("Model", "Sequential"),
+    "training.keras.fit.model": ("Model", "Sequential"),
+    "training.lightning.cli.lightning_cli": ("LightningCLI",),
     "training.lightning.data_module": ("LightningDataModule",),
     "training.lightning.lightning_module": ("LightningModule",),
     "training.lightning.trainer": ("Trainer",),
@@ -57,7 +61,9 @@ _MODULES = {
     "autograd": "tensors.autograd.public",
     "random": "tensors.random",
     "distributions": "tensors.distributions",
+    "fft": "tensors.complex.fourier",
     "func": "nn.func",
+    "keras": "training.keras",
     "linalg": "tensors.linalg",
     "callbacks": "training.callbacks",
     "data": "training.data",
@@ -70,6 +76,10 @@ _provide_second_names(
         for name, module in {**_MODULES, **_second_names.MODULES, **_second_names.SUBMODULES}.items()
         if name not in ("convert", "optim")
     }
+)
+_after_import(
+    "einops._backends",
+    lambda module: importlib.import_module(".torch_compat.neighbours.einops_backend", __name__).register(module),
 )
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 _FORMER = {"LazyTensor": "Tensor"}
@@ -84,6 +94,10 @@ nn.PROVIDED.provide("write_graph", lambda: importlib.import_module(".convert.api
 models.PROVIDED.provide_classes(
     lambda name: importlib.import_module(".convert.trainable.front", __name__).model_class(name),
     lambda: importlib.import_module(".convert.trainable.class_names", __name__).class_names(),
+)
+models.PROVIDED.provide_classes(
+    lambda name: importlib.import_module(".convert.trainable.pretrained_tokenizer", __name__).tokenizer_class(name),
+    lambda: importlib.import_module(".convert.trainable.tokenizer_names", __name__).tokenizer_names(),
 )
 ops.PROVIDED.provide("missing", lambda: importlib.import_module(".convert.run.operator_coverage", __name__).missing_of)
 

@@ -2,11 +2,12 @@
 
     python benchmarks/cuda.py [MODEL.onnx ...] [--device cuda:0] [--runs 20] [--parts copies,products] [--json]
 
-Prints a table for BENCHMARKS.md. Default models: the light ones of the onnx package. onnxruntime-gpu and torch are
-measured too if they are installed and see the GPU. Times are medians of runs, synchronized before and after. Quantized
-GEMV and generated tokens are given as a share of the measured bandwidth of copies on the GPU, quantized GEMM and
-prompts as a share of the bf16 GEMM rate. Without a GPU it prints one line and exits with status 1. `--tiny` runs every
-part once on sizes that the simulator (NUMBA_ENABLE_CUDASIM=1) can compute; its times mean nothing.
+Prints a table for docs/benchmarks/cuda.md. Default models: the light ones of the onnx package. onnxruntime-gpu and
+torch are measured too if they are installed and see the GPU. Times are medians of runs, synchronized before and
+after. Quantized GEMV and generated tokens are given as a share of the measured bandwidth of copies on the GPU,
+quantized GEMM and prompts as a share of the bf16 GEMM rate. Without a GPU it prints one line and exits with status 1.
+`--tiny` runs every part once on sizes that the simulator (NUMBA_ENABLE_CUDASIM=1) can compute; its times mean
+nothing.
 """
 
 import argparse

@@ -1,6 +1,8 @@
 """Inference sessions of candle-convert and its peers with the same settings, and the machine that they run on."""
 
 import importlib.util
+import json
+import time
 
 ENGINES = {"candle-convert": "candle_convert", "onnxruntime": "onnxruntime"}
 """Name and package of each engine."""
@@ -33,6 +35,21 @@ def open_session(engine, path, threads):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 4
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def timed_rounds(processes, rounds, pause=0.1):
+    """What each process that serves an engine measures, `rounds` times, by turns; they end then."""
+    found = {engine: [] for engine in processes}
+    for _ in range(rounds):
+        for engine, process in processes.items():
+            time.sleep(pause)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            found[engine].append(json.loads(process.stdout.readline()))
+    for process in processes.values():
+        process.stdin.close()
+        process.wait()
+    return found
 
 
 class OpenVino:

@@ -24,6 +24,9 @@ sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE] 
 
 import numpy as np  # noqa: E402
 
+sys.path.append(str(HERE))
+from engines import timed_rounds  # noqa: E402
+
 OURS, TORCH, ONNX = "candle-convert", "transformers", "onnxruntime"
 CASES = {
     **{f"clip-{kind}-{batch}": (OURS, ONNX, TORCH) for kind in ("pictures", "texts") for batch in (1, 32)},
@@ -193,16 +196,7 @@ def compare(case, folder, arguments):
         )
         if not processes[engine].stdout.readline():
             raise SystemExit(f"{engine} failed; run it with: {' '.join(command)}")
-    found = {engine: [] for engine in processes}
-    for _ in range(arguments.rounds):
-        for engine, process in processes.items():
-            time.sleep(0.1)
-            process.stdin.write("\n")
-            process.stdin.flush()
-            found[engine].append(json.loads(process.stdout.readline()))
-    for process in processes.values():
-        process.stdin.close()
-        process.wait()
+    found = timed_rounds(processes, arguments.rounds)
     seconds = {engine: statistics.median(run["seconds"] for run in runs) for engine, runs in found.items()}
     reference = np.load(f"{folder}/{TORCH}-{case}.npy")
     for engine, runs in found.items():

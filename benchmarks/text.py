@@ -28,6 +28,9 @@ sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE] 
 
 import numpy as np  # noqa: E402
 
+sys.path.append(str(HERE))
+from engines import timed_rounds  # noqa: E402
+
 SENTENCES = 1000
 KINDS = {
     "f32": ("candle-convert", "onnxruntime", "CTranslate2", "sentence-transformers"),
@@ -228,16 +231,7 @@ def started(engine, kind, source, folder, arguments):
 def compare(kind, source, folder, arguments):
     """Print a table of the engines of a kind."""
     processes = {engine: started(engine, kind, source, folder, arguments) for engine in KINDS[kind]}
-    found = {engine: [] for engine in processes}
-    for _ in range(arguments.rounds):
-        for engine, process in processes.items():
-            time.sleep(0.1)
-            process.stdin.write("\n")
-            process.stdin.flush()
-            found[engine].append(json.loads(process.stdout.readline()))
-    for process in processes.values():
-        process.stdin.close()
-        process.wait()
+    found = timed_rounds(processes, arguments.rounds)
     rates = {engine: SENTENCES / statistics.median(run["seconds"] for run in runs) for engine, runs in found.items()}
     best = max(rate for engine, rate in rates.items() if engine != OURS)
     reference = np.load(f"{folder}/sentence-transformers-f32.npy")

@@ -30,6 +30,9 @@ sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE] 
 
 import numpy as np  # noqa: E402
 
+sys.path.append(str(HERE))
+from engines import timed_rounds  # noqa: E402
+
 NETWORKS = {
     "resnet50": ("timm", "resnet50", 224),
     "vit-b16": ("timm", "vit_base_patch16_224", 224),
@@ -152,7 +155,6 @@ def status(name):
 
 def serve(engine, network, batch, arguments):
     """Run the network for each line of standard input; print milliseconds and peak bytes."""
-    sys.path.append(str(HERE))
     before, run = runner(engine, network, batch, arguments)
     found = run()
     if found is not None:
@@ -186,16 +188,7 @@ def measure(network, batch, arguments):
     """Milliseconds, and peak bytes, of each engine."""
     begun = {engine: started(engine, network, batch, arguments) for engine in arguments.engines}
     processes = {engine: process for engine, process in begun.items() if process is not None}
-    found = {engine: [] for engine in processes}
-    for _ in range(arguments.runs):
-        for engine, process in processes.items():
-            time.sleep(PAUSE)
-            process.stdin.write("\n")
-            process.stdin.flush()
-            found[engine].append(json.loads(process.stdout.readline()))
-    for process in processes.values():
-        process.stdin.close()
-        process.wait()
+    found = timed_rounds(processes, arguments.runs, PAUSE)
     times = {engine: statistics.median(run["ms"] for run in runs) for engine, runs in found.items()}
     return times, {engine: max(run["peak"] for run in runs) for engine, runs in found.items()}
 
@@ -300,7 +293,6 @@ def main():
     if arguments.make:
         return
     speed, found, columns = rates(), [], heads(arguments.engines)
-    sys.path.append(str(HERE))
     import engines
 
     print(f"{engines.machine()}, {arguments.threads} threads")

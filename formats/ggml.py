@@ -3,7 +3,7 @@
 Magic and version, seven hyper-parameters, the vocabulary (with scores from ``ggmf`` on), then tensors; ``ggjt`` aligns
 their data to 32. Tokens are kept as stored, with spaces and raw bytes instead of SentencePiece's escapes. Quantized
 tensors of ``ggjt`` 3 have current types; older ones have block types of their own. (Unversioned Q4_1 files from before
-17 March 2023 stored the scales of a row separately; they cannot be told apart.) Larger models were split, one file for
+17 March 2023 stored the scales of a row separately; they look alike.) Larger models were split, one file for
 each of Meta's, into ``x.bin``, ``x.bin.1`` and so on: matrices by rows or by columns. Sources: llama.cpp's loader, its
 convert.py and migrate-ggml-2023-03-30-pr613.py, pull requests 613, 1405, 1508.
 """

@@ -81,6 +81,13 @@ def _fill(graph: Graph, header: Header) -> None:
         graph.event("W-GGUF-ENDIAN", "the file is big-endian; it is read, and written again, in little-endian order")
 
 
+def _without_settings(graph: Graph) -> bool:
+    """Whether a file names an architecture and none of its hyper-parameters: llama.cpp's files have them, those of
+    diffusion models do not."""
+    word = graph.metadata.get("general.architecture")
+    return isinstance(word, str) and not any(key.startswith(f"{word}.") for key in graph.metadata)
+
+
 def _fill_weights(graph: Graph, header: Header) -> None:
     for info in header.tensors:
         if info.name in graph.weights:
@@ -90,7 +97,7 @@ def _fill_weights(graph: Graph, header: Header) -> None:
             )
         graph.weights[info.name] = header.tensor(info)
     long = [info.name for info in header.tensors if len(info.name.encode()) > MAX_NAME]
-    if long:
+    if long and not _without_settings(graph):
         graph.note(
             "W-GGUF-NAME",
             f"{counted(len(long), 'tensor name', verb='is')} longer than the {MAX_NAME} bytes that llama.cpp reads",

@@ -207,7 +207,7 @@ def _version_0(head: bytes) -> _Header:
 
 
 def _fault(header: _Header) -> str | None:
-    """What is wrong with the sizes, or None."""
+    """The contradiction among the sizes, or None."""
     for name, size in header.sizes.items():
         if not 0 < size <= MAX_SIZE:
             return f"{name} is {size:,}"

@@ -34,6 +34,8 @@ EDGE = 1 << 16
 SYSTEM_MEMBER = "sys_info"
 PICKLE_SUFFIXES = (".pkl", ".pickle")
 WIDE = 1 << 40
+STEM = "pytorch_model"
+"""What transformers' and diffusers' names of files end with, but for their suffix."""
 
 
 def sniff(source: Source) -> bool:
@@ -94,8 +96,9 @@ def _checkpoint(source: Source, options: ReadOptions) -> Checkpoint:
 
 
 def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
-    """One archive, or shards with an index."""
-    return sharded(graph, graph.weights.items(), options, (".pth", ".bin"), file)
+    """One archive, or shards with an index. In directories of transformers and diffusers both end with ``.bin``."""
+    single = ".bin" if options.stem.endswith(STEM) else ".pth"
+    return sharded(graph, graph.weights.items(), options, (single, ".bin"), file)
 
 
 def check(source: Source, options: ReadOptions) -> Iterator[Finding]:
@@ -120,7 +123,7 @@ FORMAT = Format(
     read=read,
     layout=layout,
     dtypes=frozenset(BY_TORCH.values()),
-    stem="pytorch_model",
+    stem=STEM,
     check=check,
     scan=scan_file,
 )

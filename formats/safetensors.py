@@ -177,7 +177,7 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
 
 
 def ordered(weights: dict[str, StoredTensor]) -> list[tuple[str, StoredTensor]]:
-    """By dtype, widest first, so that every tensor is aligned; then by name."""
+    """Sort by dtype, widest first, so that every tensor is aligned, then by name."""
     return sorted(weights.items(), key=lambda item: (WIDEST_FIRST.index(str(item[1].dtype.safetensors)), item[0]))
 
 

@@ -85,7 +85,9 @@ class GraphFunction:
         for node in trace.nodes:
             self._apply(node, found)
         wanted = (
-            self.graph.outputs if outputs is None else [each for each in self.graph.outputs if each.name in outputs]
+            self.graph.outputs
+            if outputs is None
+            else [output for output in self.graph.outputs if output.name in outputs]
         )
         return {value.name: Tensor(found[value]) for value in wanted}
 

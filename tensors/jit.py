@@ -54,7 +54,7 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*arguments, **options)
         tensors: list[Tensor] = []
         structure = flattened((arguments, options), tensors)
-        types = [(each.expression.type, each.expression.needs_grad) for each in tensors]
+        types = [(tensor.expression.type, tensor.expression.needs_grad) for tensor in tensors]
         key = (structure, tuple(types), GRAD_MODE.enabled, AUTOCAST.dtype)
         try:
             known = traces.get(key)
@@ -75,7 +75,7 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Source:
-    """What an input of a trace's plan is.
+    """The source of an input of a trace's plan.
 
     Attributes:
         array: gives the elements for a run whose arguments are these tensors.
@@ -91,7 +91,7 @@ class Source:
 
 
 class Trace:
-    """What one call of a function computed, and from what.
+    """A traced call: the plan of its values, and where the plan's inputs come from.
 
     Attributes:
         sources: what the inputs of its graph are.
@@ -99,8 +99,8 @@ class Trace:
     """
 
     def __init__(self, function: Callable[..., Any], structure: Any, tensors: Sequence[Tensor]) -> None:
-        realize([each.expression for each in tensors])
-        given = [_argument(each) for each in tensors]
+        realize([tensor.expression for tensor in tensors])
+        given = [_argument(tensor) for tensor in tensors]
         start = given[0].expression.order if given else placeholder(_NOTHING).order
         changes = Changes()
         try:
@@ -110,8 +110,8 @@ class Trace:
             results: list[Tensor] = []
             self._structure = flattened(result, results)
             outputs = [each.expression for each in results]
-            values = [(each, each.expression) for each in changes.values]
-            grads = [(each, each.grad) for each in changes.grads]
+            values = [(value, value.expression) for value in changes.values]
+            grads = [(grad, grad.grad) for grad in changes.grads]
         except BaseException:
             changes.restore_counts()
             raise
@@ -131,8 +131,8 @@ class Trace:
         self._grads = [(each, now is not None) for each, now in grads]
         outputs += [now for _, now in values]
         outputs += [now.expression for _, now in grads if now is not None]
-        outputs = [apply(op_named("Identity"), [each]) if each.signature is None else each for each in outputs]
-        self._arguments = {each: place for place, each in enumerate(given)}
+        outputs = [apply(op_named("Identity"), [output]) if output.signature is None else output for output in outputs]
+        self._arguments = {each: index for index, each in enumerate(given)}
         self._settings = changes.settings
         self._before = [
             (each, before is None)
@@ -196,7 +196,7 @@ class Trace:
             else:
                 assert array is not None
                 self.sources.append(Source(functools.partial(_same_array, array)))
-        where = {slot: place for place, slot in enumerate(self._plan.wanted)}
+        where = {slot: index for index, slot in enumerate(self._plan.wanted)}
         self._places = [where[structure.slots[item]] for item in outputs]
 
     def applies(self) -> bool:
@@ -234,7 +234,7 @@ class Trace:
     def _computed(self, tensors: Sequence[Tensor]) -> Any:
         """As `run`, of a call that is counted."""
         if self._resident is not None:
-            fed = [(place, self.sources[place].array(tensors)) for place in self._fed]
+            fed = [(index, self.sources[index].array(tensors)) for index in self._fed]
             try:
                 found = self._resident.run(fed, self._places[: count(self._structure)])
             finally:
@@ -245,7 +245,7 @@ class Trace:
         else:
             drawn = {}
         arrays = [
-            drawn[place] if place in drawn else source.array(tensors) for place, source in enumerate(self.sources)
+            drawn[index] if index in drawn else source.array(tensors) for index, source in enumerate(self.sources)
         ]
         result = self._run_plan(arrays, tensors)
         if self._runs == 1:
@@ -259,7 +259,7 @@ class Trace:
             found = self._plan.run(given)
         except StepError as error:
             raise located(error, self._lines[error.step.first]) from error.__cause__
-        arrays = iter([found[place] for place in self._places])
+        arrays = iter([found[index] for index in self._places])
         results = iter([Tensor(leaf(next(arrays))) for _ in range(count(self._structure))])
         values: list[tuple[Tensor, Expression]] = []
         for target, needs_grad in self._changed:
@@ -324,7 +324,7 @@ class Trace:
         """The plan as a graph: inputs are those of `sources`, outputs the results, then the values of `changed`."""
         graph = self._plan.graph()
         outputs = count(self._structure) + len(self._changed)
-        graph.outputs = [graph.outputs[place] for place in self._places[:outputs]]
+        graph.outputs = [graph.outputs[index] for index in self._places[:outputs]]
         return graph
 
     def _target(self, tensor: Tensor, tensors: Sequence[Tensor]) -> Tensor:
@@ -401,7 +401,7 @@ def _argument_array(place: int, tensors: Sequence[Tensor]) -> np.ndarray:
 
 
 def _drawn_array(draw: Callable[[], np.ndarray], traced: list[Any], tensors: Sequence[Tensor]) -> np.ndarray:
-    """What was drawn while tracing, for the first run, or a new draw."""
+    """The random numbers drawn while tracing, for the first run; later runs draw anew."""
     found: np.ndarray = traced.pop() if traced else draw()
     return found
 

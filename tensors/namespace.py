@@ -17,7 +17,7 @@ from .kernel import kernel
 from .public_function import public_function
 from .signature import with_signature
 
-for _folder in ("operations", "writes", "autograd", "special", "linalg"):
+for _folder in ("operations", "complex", "autograd", "special", "linalg", "writes", "candle_names"):
     for _module in module_files(f"tensors.{_folder}"):
         importlib.import_module(f"{ROOT}.{_module}")
 _HERE = (

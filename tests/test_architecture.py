@@ -8,21 +8,11 @@ from pathlib import Path
 import candle_convert
 import pytest
 from candle_convert.tests.builders.paths import EXAMPLES
+from candle_convert.tests.builders.wings import WINGS
 
 ROOT = Path(candle_convert.__file__).parent
 FOLDERS = ("convert", "formats", "models", "nn", "ops", "optim", "runtime", "tensors", "torch_compat", "training")
-ALLOWED = {
-    "runtime": {"runtime"},
-    "ops": {"ops", "runtime"},
-    "formats": {"formats", "runtime"},
-    "tensors": {"tensors", "ops", "runtime"},
-    "nn": {"nn", "tensors", "ops", "runtime"},
-    "training": {"training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
-    "optim": {"optim", "tensors", "ops", "runtime"},
-    "torch_compat": {"torch_compat", "training", "optim", "nn", "tensors", "ops", "formats", "runtime"},
-    "models": {"models", "tensors", "ops", "runtime"},
-    "convert": {"convert", "training", "optim", "nn", "formats", "models", "tensors", "ops", "runtime", ""},
-}
+ALLOWED = {**WINGS, "convert": WINGS["convert"] | {""}}
 HEAVY = {"numba", "onnx", "torch"}
 NUMBA_FILES = ("ops/", "runtime/")
 NUMBA_AT_ONCE = {f"runtime/jit/kernel_{part}.py" for part in ("compiler", "library", "typing")} | {

@@ -7,7 +7,7 @@ from candle_convert.tests.builders.paths import REPOSITORY
 
 DOCUMENTS = (
     *("README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/KERNELS.md", "docs/FORMATS.md"),
-    *(f"docs/guide/{path.name}" for path in sorted((REPOSITORY / "docs" / "guide").glob("*.md"))),
+    *(str(path.relative_to(REPOSITORY)) for path in sorted((REPOSITORY / "docs").glob("*/*.md"))),
 )
 WINGS = (
     "runtime", "ops", "formats", "tensors", "nn", "optim", "torch_compat", "training", "models", "convert", "tests",

@@ -15,11 +15,13 @@ from candle_convert.tests.builders import typed_script
 from candle_convert.tests.builders.make_stubs import FOLDER, STUBS, stub
 from candle_convert.tests.builders.paths import EXAMPLES
 from candle_convert.torch_compat.names import MODULES, OBJECTS
+from candle_convert.training.keras.public_modules import MODULES as KERAS_MODULES
 from transformers.models.auto import modeling_auto
 
 SHOWN = [
     "callbacks", "convert", "data", "distributions", "func", "linalg", "loggers", "models", "nn", "nn.functional",
-    "nn.init", "nn.utils", "onnx", "ops", "optim", "optim.lr_scheduler", "random", "autograd", *MODULES,
+    "nn.init", "nn.utils", "onnx", "ops", "optim", "optim.lr_scheduler", "random", "autograd", "keras",
+    *(f"keras.{name}" for name in KERAS_MODULES), *MODULES,
 ]  # fmt: skip
 
 
@@ -48,8 +50,8 @@ def test_dir_lists_what_can_be_used_and_nothing_else(path):
 
 def test_the_package_lists_no_folder_that_is_not_for_users():
     assert {name for name, item in ((name, getattr(cc, name)) for name in dir(cc)) if isinstance(item, ModuleType)} == {
-        "autograd", "callbacks", "convert", "data", "distributions", "func", "linalg", "loggers", "models", "nn",
-        "onnx", "ops", "optim", "random",
+        "autograd", "callbacks", "convert", "data", "distributions", "fft", "func", "keras", "linalg", "loggers",
+        "models", "nn", "onnx", "ops", "optim", "random",
     }  # fmt: skip
     assert not {*dir(cc)} & {*MODULES, *OBJECTS, "runtime", "tensors", "training", "formats", "LazyTensor"}
 

@@ -9,19 +9,22 @@ import shutil
 import subprocess
 import sys
 
+import click
 import pytest
-from candle_convert.convert.cli.main import GROUPS
+from candle_convert.convert.cli.main import GROUPS, cli
 from candle_convert.runtime.contract.architecture import TEXT_GENERATION
 from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.runtime.cuda.plan.kernel_api import cpu_reason
 from candle_convert.runtime.ir import registry
+from candle_convert.runtime.ir.domain import COMPLEX
 from candle_convert.runtime.plugin.discovery import COMMAND_GROUPS, COMMANDS
 from candle_convert.tests.builders.packaged_models import minilm
 from candle_convert.tests.builders.paths import DOCS, EXAMPLES, REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 GUIDE = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DOCS / "guide").glob("*.md"))}
-PAGES = {"README": README, **GUIDE}
+COMING_FROM = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DOCS / "from").glob("*.md"))}
+PAGES = {"README": README, **GUIDE, **COMING_FROM}
 MOST_BYTES = 8000
 """Of the README, which is to be read in a minute."""
 SHOWN = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -87,8 +90,8 @@ def _try_commands(text, folder):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_print_what_is_shown_and_python_runs(page, folder):
-    if page in GUIDE:
-        _try_commands(GUIDE[page], folder)
+    if page != "README":
+        _try_commands(PAGES[page], folder)
     for program, shown in PYTHON.findall(PAGES[page]):
         done = _run(["-c", program], folder)
         assert done.returncode == 0, done.stderr
@@ -98,10 +101,23 @@ def test_commands_print_what_is_shown_and_python_runs(page, folder):
 def test_the_readme_is_short_and_names_every_page():
     assert len(README.encode()) < MOST_BYTES
     assert set(re.findall(r"\(docs/guide/(\w+)\.md\)", README)) == set(GUIDE)
+    assert set(re.findall(r"\(\.\./from/(\w+)\.md\)", GUIDE["compare"])) == set(COMING_FROM)
+
+
+@pytest.mark.parametrize("page", COMING_FROM)
+def test_commands_beside_those_of_other_tools_have_their_options(page):
+    for shown in re.findall(r"`candle-convert ([^`]+)`", COMING_FROM[page]):
+        command = cli
+        words = shlex.split(shown)
+        if words[0] not in COMMANDS:
+            words.insert(0, "convert")
+        while isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), words.pop(0))
+        command.make_parser(click.Context(command)).parse_args([word for word in words if word != "--help"])
 
 
 def test_figures_are_those_of_the_registries():
-    operators = list(registry.operators().values())
+    operators = [each for each in registry.operators().values() if each.domain != COMPLEX]
     on_device = sum(cpu_reason(each) is None for each in operators)
     decoders = [each for each in architectures() if each.task().name == TEXT_GENERATION]
     (least,) = re.findall(r"^More than (\d+) decoder architectures", GUIDE["generate"], re.MULTILINE)

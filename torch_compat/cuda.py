@@ -1,4 +1,5 @@
-"""What scripts ask of CUDA before they choose a device: tensors are on the CPU, so there is none for them."""
+"""The part of `torch.cuda` that scripts query before they choose a device; tensors are on the CPU, so no device is
+available."""
 
 from __future__ import annotations
 

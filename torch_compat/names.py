@@ -8,6 +8,8 @@ MODULES = {
     "backends": "torch_compat.backends",
     "cuda": "torch_compat.cuda",
     "distributed": "torch_compat.distributed",
+    "signal": "torch_compat.signal",
+    "special": "torch_compat.special",
     "utils": "torch_compat.utils",
     "version": "torch_compat.version",
 }
@@ -42,6 +44,7 @@ SUBMODULES = {
     "nn.parameter": "nn.core.parameter",
     "optim.optimizer": "optim.core.optimizer",
     "optim.swa_utils": "training.averaging",
+    "signal.windows": "tensors.operations.numeric.windows",
     "utils.checkpoint": "tensors.autograd.checkpoint",
     "utils.data": "training.data",
     "utils.data.dataloader": "training.data",
@@ -64,14 +67,20 @@ _FUNCTIONS_OF_NETWORKS = (
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear",
     "binary_cross_entropy_with_logits", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
     "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout",
-    "group_norm", "hinge_embedding_loss", "kl_div", "layer_norm", "margin_ranking_loss", "max_pool1d", "max_pool2d",
-    "max_pool3d", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "rms_norm", "rrelu",
-    "threshold", "triplet_margin_loss",
+    "embedding_bag", "group_norm", "hinge_embedding_loss", "kl_div", "layer_norm", "margin_ranking_loss",
+    "max_pool1d", "max_pool2d", "max_pool3d", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle",
+    "poisson_nll_loss", "rms_norm", "rrelu", "threshold", "triplet_margin_loss",
 )  # fmt: skip
 """Functions of `nn.functional` that PyTorch has in its root, too, with arguments in this order."""
+_IN_ANOTHER_ORDER = (
+    "batch_norm", "constant_pad_nd", "embedding", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d",
+    "instance_norm",
+)  # fmt: skip
+"""Functions of layers whose arguments have another order in PyTorch's root."""
 OBJECTS = {
     **dict.fromkeys(_SETTINGS, "torch_compat.settings"),
     **dict.fromkeys(_TYPED_TENSORS, "torch_compat.typed_tensors"),
     **dict.fromkeys(_FUNCTIONS_OF_NETWORKS, "nn.functional"),
+    **dict.fromkeys(_IN_ANOTHER_ORDER, "torch_compat.layer_functions"),
 }
 """Functions, classes and constants: the module that has each under the same name."""

@@ -79,7 +79,7 @@ class AveragedModel(Module):
         self.use_buffers = use_buffers
 
     def forward(self, *arguments: Any, **options: Any) -> Any:
-        """What the copy returns."""
+        """Call the averaged copy."""
         return self.module(*arguments, **options)
 
     @no_grad()
@@ -122,7 +122,7 @@ def renewed_statistics(model: Module) -> Iterator[bool]:
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the running statistics of all batch norms anew from batches, of which lists and tuples have the input
+    """Recompute the running statistics of all batch norms from batches, of which lists and tuples have the input
     first."""
     with renewed_statistics(model) as is_needed:
         for batch in loader if is_needed else ():

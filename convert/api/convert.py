@@ -15,7 +15,7 @@ from ...runtime.ir.graph import Graph, ValueTable
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..load.stated_architecture import architecture_name
 from ..open import open_model
-from ..write.conversion_options import Changes, Options, takes_options
+from ..write.conversion_options import Options, takes_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..quantize.api import QuantizationPlan, Recipe
     from ..write import pipeline
     from ..write import plan as planning
+    from ..write.option_changes import Changes
 
 PathLike = str | os.PathLike[str]
 
@@ -72,7 +73,7 @@ def plan(
     options: Options | None = None,
     **changes: Unpack[Changes],
 ) -> planning.Plan | QuantizationPlan:
-    """What `convert` would do, from headers alone; with a `Recipe` in place of the output, what quantizing would do.
+    """Plan a conversion from headers alone, or, with a `Recipe` as the output, a quantization.
 
     Args:
         inputs: a path or hub address, several of them, or with a `Recipe` an open model.
@@ -105,6 +106,7 @@ def convert(
     options: Options | None = None,
     *,
     progress: Progress | None = None,
+    cluster: Any = None,
     **changes: Unpack[Changes],
 ) -> pipeline.Report:
     """Convert models to another format, dtype, sharding or naming; the format is that of the output's suffix.
@@ -118,6 +120,7 @@ def convert(
         options: how to convert; keyword arguments are fields of `Options` and win over it, sizes may be text such as
             "2GiB".
         progress: the callback that gets the share of bytes written, such as `RichProgress`.
+        cluster: workers that compute and write the tensors, with the same bytes: what `cluster` returns.
 
     Raises:
         UsageError: options that are unknown or contradict each other.
@@ -126,8 +129,11 @@ def convert(
         Error: others, with the file, the byte offset and a hint.
     """
     from ..write import pipeline
+    from ..write.write import crew_of
 
-    return pipeline.execute(plan(inputs, output, options, **changes), progress)
+    made = plan(inputs, output, options, **changes)
+    crew = None if cluster is None else crew_of(cluster, made, made.inputs, output, made.options)
+    return pipeline.execute(made, progress, crew)
 
 
 @memory_limited

@@ -68,7 +68,7 @@ def register_op(
 
 
 def _arrays(result: Any) -> Any:
-    """What an operator returned, with arrays in place of tensors."""
+    """The results of an operator, tensors as arrays."""
     if isinstance(result, tuple | list):
         return type(result)(map(_arrays, result))
     return result.numpy(force=True) if isinstance(result, Tensor) else result

@@ -39,7 +39,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a model says of itself, with the names of ONNX Runtime's ModelMetadata."""
+    """Metadata of a model, with the names of ONNX Runtime's ModelMetadata."""
 
     producer_name: str = ""
     graph_name: str = ""
@@ -98,11 +98,11 @@ class InferenceSession:
         )
 
     def get_inputs(self) -> list[Argument]:
-        """What has to be fed."""
+        """The inputs of the graph."""
         return [_argument(value) for value in self._session.get_inputs()]
 
     def get_outputs(self) -> list[Argument]:
-        """What comes out."""
+        """The outputs of the graph."""
         return [_argument(value) for value in self._session.get_outputs()]
 
     def get_overridable_initializers(self) -> list[Argument]:
@@ -111,7 +111,7 @@ class InferenceSession:
         return [_argument(value) for value in graph.inputs if value.name in graph.weights]
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the model says of itself."""
+        """Metadata of the model."""
         graph = self._session.graph
         said = graph.carried or {}
         keys = {"producer_name": "producer_name", "domain": "domain", "description": "doc_string"}

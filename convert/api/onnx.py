@@ -125,7 +125,7 @@ def export(
         opset: of ai.onnx; None for the lowest from 17 on that fits.
 
     Raises UsageError for functions that need values of their arguments, UnsupportedError for functions that draw random
-    numbers or change tensors, or whose batch cannot be of any length.
+    numbers, compute with complex ones or change tensors, or whose batch cannot be of any length.
     """
     from ...training.export.function_graph import graph_of
 

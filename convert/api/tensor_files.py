@@ -21,6 +21,7 @@ from .convert import load_file, save_file
 
 ROOT = "candle_convert.root"
 """The name of what is saved alone: a tensor, or a list."""
+SAFETENSORS = ".safetensors"
 
 
 def save(tensors: Any, path: str | os.PathLike[str] | IO[bytes], metadata: Mapping[str, str] | None = None) -> None:
@@ -31,7 +32,8 @@ def save(tensors: Any, path: str | os.PathLike[str] | IO[bytes], metadata: Mappi
             None, as of ``{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}``; or a tensor,
             or a list of all that. With the suffix .pt, .pth, .bin or .ckpt they are written as PyTorch writes them, for
             torch.load(weights_only=True); with any other suffix as safetensors with a structure in its metadata.
-        path: or a file that is open for writing, or an `io.BytesIO`, which gets safetensors.
+        path: or a file that is open for writing, by the suffix of its name if that is .safetensors or one of PyTorch's;
+            any other, as an `io.BytesIO`, gets what torch.load reads, or safetensors where `metadata` is given.
         metadata: strings by name; for flat dictionaries of tensors alone.
 
     Raises UsageError for anything else, such as a module.
@@ -40,7 +42,7 @@ def save(tensors: Any, path: str | os.PathLike[str] | IO[bytes], metadata: Mappi
 
     if not isinstance(path, str | os.PathLike):
         with tempfile.TemporaryDirectory() as folder:
-            target = Path(folder, "tensors.safetensors")
+            target = Path(folder, "tensors").with_suffix(_suffix(path) or (".pt" if metadata is None else SAFETENSORS))
             save(tensors, target, metadata)
             path.write(target.read_bytes())
         return
@@ -52,12 +54,21 @@ def save(tensors: Any, path: str | os.PathLike[str] | IO[bytes], metadata: Mappi
     if not isinstance(tensors, Mapping):
         why = f"{type(tensors).__name__} is not a dictionary of tensors"
         raise UsageError("E-TENSOR-SAVE", None, why, hint="Save state_dict() of a module or an optimizer")
-    if metadata is None and not all(hasattr(each, "__array__") for each in tensors.values()):
+    if metadata is None and not all(hasattr(tensor, "__array__") for tensor in tensors.values()):
         from ...training.checkpoint.nested_file import save_nested
 
         save_nested(tensors, path)
     else:
         save_file(dict(tensors), path, metadata=None if metadata is None else dict(metadata))
+
+
+def _suffix(file: IO[bytes]) -> str | None:
+    """The suffix of the name of an open file if it is .safetensors or one of PyTorch's, else None."""
+    from ...training.checkpoint.torch_file import SUFFIXES
+
+    name = getattr(file, "name", None)
+    suffix = Path(os.fsdecode(name)).suffix.lower() if isinstance(name, str | bytes) else ""
+    return suffix if suffix in SUFFIXES or suffix == SAFETENSORS else None
 
 
 def load(path: str | os.PathLike[str] | IO[bytes], map_location: Any = None, weights_only: bool = True) -> Any:
@@ -87,7 +98,8 @@ def load(path: str | os.PathLike[str] | IO[bytes], map_location: Any = None, wei
         found: dict[str, Any] = mapped(
             load_nested(path), lambda item: from_numpy(item) if isinstance(item, np.ndarray) else item
         )
-        return found[ROOT][0] if list(found) == [ROOT] else found
+        alone = found.get(ROOT) if len(found) == 1 else None
+        return alone[0] if isinstance(alone, list) and len(alone) == 1 else found
     if is_torch(path):
         try:
             return load_torch(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import Hashable, Iterable, Iterator
@@ -9,11 +10,14 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from ...models.tokenizer.readers.locate import NO_TOKENIZER, first_of, read
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, UnsupportedError
 from ...runtime.base.units import counted
 from ...runtime.base.untrusted.json import parse
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_CLASSIFICATION, TEXT_GENERATION, TEXT_RANKING
 from ...runtime.contract.format import ReadOptions
+from ...runtime.contract.weight_binding import find_architecture
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.element_packing import unpack
@@ -21,6 +25,7 @@ from ...runtime.tensor.file import Source
 from ...runtime.tensor.storage import Region
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.progress import NoProgress, Progress
+from ..load.recognise import stated
 from ..open import prequantized
 from ..open.detect_format import detect, refuse_unwritten
 from ..open.model_directory import INDEX
@@ -31,11 +36,16 @@ from .finding import Located, WatchedSource, counts, table
 TELLING = 1024
 """Bytes from which on it is worth saying that two tensors hold the same values."""
 NAMED = 5
+NOT_JSON = "E-JSON"
+MERGES = "merges.txt"
+VOCABULARIES = ("vocab.json", "vocab.txt")
+"""Names of tokenizer files that lists of labels, and vocabularies of speech models and proteins, have too."""
+TEXT_TASKS = frozenset((FEATURE_EXTRACTION, TEXT_CLASSIFICATION, TEXT_GENERATION, TEXT_RANKING))
 
 
 @dataclass
 class Checked:
-    """What `check` found. The exit code is 1 when any finding is an error or a danger."""
+    """The findings of `check`. The exit code is 1 when any finding is an error or a danger."""
 
     files: list[str]
     tensors: int
@@ -103,7 +113,7 @@ def check(
 
 
 def _checked(graph: Graph, options: ReadOptions, format: str | None, progress: Progress) -> Checked:
-    """What is found in a model that is not made of others."""
+    """The findings in a model that is not made of others."""
     refuse_unwritten(graph)
     graph.weights = collect_weights(graph)
     checked = Checked([*graph.files, *graph.external_files], len(graph), graph.nbytes)
@@ -127,6 +137,8 @@ def _checked(graph: Graph, options: ReadOptions, format: str | None, progress: P
     finally:
         progress.finish()
     found += _companions(Path(graph.files[0]).parent, graph)
+    if not any(finding.code == NOT_JSON for finding in found):
+        found += _tokenizer(graph)
     return checked
 
 
@@ -213,6 +225,29 @@ def _read(tensor: StoredTensor, progress: Progress) -> tuple[bytes, int, int]:
     return digest.digest(), nans, infinities
 
 
+def _tokenizer(graph: Graph) -> Iterator[Located]:
+    """Whether the tokenizer next to the weights, or in their file, can be read."""
+    named = first_of(graph)
+    if named is not None and named[0] in VOCABULARIES and MERGES not in graph.attachments and not _takes_text(graph):
+        return
+    try:
+        read(graph)
+    except Error as error:
+        if error.code != NO_TOKENIZER:
+            path = graph.files[0] if named is None else str(Path(graph.files[0]).parent / named[0])
+            severity = "warning" if isinstance(error, UnsupportedError) else "error"
+            yield dataclasses.replace(Located.of_error(path, error), severity=severity, member=None)
+
+
+def _takes_text(graph: Graph) -> bool:
+    """Whether the files state an architecture whose inputs are texts."""
+    try:
+        said = stated(graph)
+        return said is not None and any(task.name in TEXT_TASKS for task in find_architecture(*said).tasks)
+    except UnsupportedError:
+        return False
+
+
 def _companions(folder: Path, graph: Graph) -> Iterator[Located]:
     """The JSON files of a model directory, and what its index promises."""
     names = [name for name in graph.attachments if name.endswith(".json") and (folder / name).is_file()]
@@ -222,7 +257,7 @@ def _companions(folder: Path, graph: Graph) -> Iterator[Located]:
         try:
             source = Source(path)
             source.budget.charge(source.size, name)
-            value = parse(source.read(0, source.size), source, 0, "E-JSON")
+            value = parse(source.read(0, source.size), source, 0, NOT_JSON)
         except Error as error:
             yield Located.of_error(path, error)
             continue

@@ -40,8 +40,8 @@ class _Run(NamedTuple):
 
 
 def findings(source: Source, options: ReadOptions) -> Iterator[Finding]:
-    """What an unrecognised file holds: pickles and archives that begin anywhere in it, or in the members of the archive
-    that it is."""
+    """Pickles and archives inside an unrecognised file, that begin anywhere in it or in the members of the archive that
+    it is."""
     if not looks_like(source):
         yield from _search(Region(source, 0, source.size), source, source.path, options)
         return

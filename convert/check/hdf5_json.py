@@ -29,7 +29,7 @@ def is_hdf5(source: Source) -> bool:
 
 
 def findings(source: Source, look: Callable[[Any], Iterator[Finding]]) -> Iterator[Finding]:
-    """What `look` finds in the JSON objects of an HDF5 file, and what of the file could not be looked into."""
+    """Findings of `look` in the JSON objects of an HDF5 file, and the parts of the file that could not be scanned."""
     stop = 0
     for at, what in _places(source):
         if what == "heap":

@@ -53,7 +53,7 @@ BUILTINS = (
 
 
 def code_in(item: dict[str, Any], member: str | None) -> Iterator[Finding]:
-    """What one object of a configuration makes Keras run or import, if it is one that names a class."""
+    """The code that an object of a configuration makes Keras run or import, if it names a class."""
     kind, module, registered = (item.get(key) for key in ("class_name", "module", "registered_name"))
     if not isinstance(kind, str) or not ("config" in item or module is not None or registered is not None):
         return

@@ -230,7 +230,7 @@ def report() -> dict[str, Any]:
 
 
 def verdicts(found: dict[str, Any]) -> list[Verdict]:
-    """What is good, what is scarce and what is wrong, each with what to do."""
+    """Verdicts on the machine: good, scarce or wrong, each with advice."""
     lines = []
     cuda = found["hardware"]["cuda"]
     may_run = cuda["driver"] is not None or cuda["simulator"]

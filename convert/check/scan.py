@@ -36,7 +36,7 @@ DEPTH = 4
 """Archives within archives that are looked into."""
 PACKED = (".gz", ".bz2", ".xz", ".lzma", ".lz4", ".z", ".zlib")
 CONFIGURED = (".json", ".h5", ".hdf5", ".pb", ".pbtxt")
-"""Members of zip archives that are looked at as files of their own, beside the search for pickles in all of them."""
+"""Members of zip archives that are looked at as files of their own, besides the search for pickles in all of them."""
 CHUNK = 1 << 20
 TEXT = 16 * 2**20
 """Bytes up to which a file is looked at as text."""
@@ -64,7 +64,7 @@ class Scanned:
 
 @dataclass
 class Scan:
-    """What was scanned and found. Errors are files that could not be read whole."""
+    """The result of a scan. Errors are files that could not be read whole."""
 
     files: list[Scanned] = field(default_factory=list)
     findings: list[Located] = field(default_factory=list)
@@ -171,7 +171,7 @@ def _size(path: Path) -> int:
 
 
 def _file(result: Scan, path: str, options: ReadOptions, advance: Callable[[int], object]) -> None:
-    """Everything about one file; findings that two looks agree on are told once."""
+    """Everything about one file; findings that two looks agree on are reported once."""
     try:
         source = WatchedSource(path, advance)
     except Error as error:
@@ -200,7 +200,7 @@ def _content(source: Source, path: str, options: ReadOptions, depth: int = 0) ->
 
 
 def _placed(finding: Finding | Located, source: Source, path: str) -> Located:
-    """A finding of `source` with its place in the file `path`, of which `source` may be a member."""
+    """A finding of `source` with its position in the file `path`, of which `source` may be a member."""
     found = finding if isinstance(finding, Located) else Located.of(source.path, finding)
     if found.path == path:
         return found
@@ -232,7 +232,7 @@ def _looks_within(source: Source, path: str, options: ReadOptions, depth: int) -
 
 
 def _inner(source: Source) -> Iterator[Source]:
-    """What lies in a file, as files of their own."""
+    """The files inside a file."""
     kind = compressed.compression(source.head(1024))
     if kind is not None:
         name = Path(source.path.rpartition("!")[2]).name
@@ -262,7 +262,7 @@ def _member(archive: Archive, name: str, member: Member) -> Source:
 
 
 def _told_once(found: Sequence[Located]) -> Iterable[Located]:
-    """The first finding of each code at each place; one that does not know its member is the same as one that does."""
+    """The first finding of each code at each position; one without a member equals one that has it."""
     members: dict[Any, dict[str | None, Located]] = {}
     for finding in found:
         place = (finding.code, finding.message if finding.offset is None else finding.offset)
@@ -329,7 +329,7 @@ def _look_unknown(source: Source, text: bool, options: ReadOptions) -> Iterator[
 
 
 def _look_name(source: Source, text: str | None) -> Iterator[Finding | Located]:
-    """What a file's name makes of it: Python code, a template, a configuration."""
+    """The kind of a file by its name: Python code, a template, a configuration."""
     suffix = Path(source.path).suffix.lower()
     if suffix in (".py", ".pyc", ".pyx", ".ipynb"):
         yield Finding("W-SCAN-PYTHON", "warning", "Python code, which trust_remote_code would run")

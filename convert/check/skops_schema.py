@@ -23,7 +23,7 @@ LOADERS_OF_CODE = (
 
 
 def code_in(item: dict[str, Any], member: str | None) -> Iterator[Finding]:
-    """What a node of a schema makes skops import, if it is none of the usual packages'."""
+    """The code that a node of a schema makes skops import, if it is none of the usual packages'."""
     loader, module, kind = (item.get(key) for key in ("__loader__", "__module__", "__class__"))
     if not (isinstance(loader, str) and isinstance(module, str) and isinstance(kind, str)):
         return

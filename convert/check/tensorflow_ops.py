@@ -23,7 +23,7 @@ WINDOW, OVERLAP = 1 << 20, 64
 _NODE = re.compile(
     b"|".join(rb"\x12%s%s(?=[\x1a\x22\x2a\x32])" % (re.escape(bytes([len(name)])), name.encode()) for name in DANGERS)
 )
-"""The field `op` of a NodeDef, with the beginning of the field behind it."""
+"""The field `op` of a NodeDef, with the beginning of the field after it."""
 _TEXT = re.compile(rb'\bop\s*:\s*["\'](%s)["\']' % b"|".join(name.encode() for name in DANGERS))
 
 

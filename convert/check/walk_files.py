@@ -9,6 +9,7 @@ from pathlib import Path
 from ...runtime.base import limits
 from ...runtime.base.errors import Error, FileAccessError
 from ...runtime.base.limits import Budget
+from ...runtime.base.system_error import read_error
 from ...runtime.tensor.file import contained
 
 
@@ -35,7 +36,7 @@ def files(path: Path) -> Iterator[tuple[Path, Error | None]]:
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            yield folder, FileAccessError("E-IO-OPEN", folder, f"cannot be listed: {error.strerror}")
+            yield folder, read_error(folder, error, "E-IO-OPEN", "listed")
             continue
         budget.entry(len(entries) + 1, "files")
         pending += [Path(entry.path) for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]

@@ -148,7 +148,7 @@ def _run(arguments: list[str] | None) -> int:
     try:
         if named or len(words) > 1:
             check_start()
-        result: Any = cli.main(args=arguments, prog_name=PROGRAM, standalone_mode=False)
+        result: Any = cli.main(args=arguments, prog_name=PROGRAM, standalone_mode=False, obj=words)
     except OutputError as error:
         return error.exit_code
     except Error as error:

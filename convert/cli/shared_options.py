@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+from ...models.generation.batching.proposed_tokens import MAX_PROPOSED
 from ...runtime.base import limits
 from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.plugin import discovery
 from ..console.output import current
 from ..console.stdio import STREAM
+from ..write.conversion_options import FIELDS, Options
 
 if TYPE_CHECKING:
     from ...runtime.contract.format import ReadOptions
     from ...runtime.ir.graph import Graph
     from ...runtime.passes.weights.select import Select
     from ..console.progress import Progress
-    from ..write.conversion_options import Options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PROGRESS_STYLES = ("auto", "bar", "plain", "json", "none")
@@ -65,6 +66,32 @@ class TextPath(click.Path):
 
 
 TEXT_OUT = TextPath(readable=False)
+
+
+TYPES = {"format": FORMAT, "dtype": DTYPE, "path": PATH}
+"""Types that declarations of conversion options name."""
+
+
+def click_options(*names: str) -> tuple[Decorator[Any], ...]:
+    """The command line's options of some fields of `Options`."""
+    return tuple(_click_option(FIELDS[name].metadata) for name in names)
+
+
+def _click_option(option: Mapping[str, Any]) -> Decorator[Any]:
+    arguments, default = dict(option["click_arguments"]), option["default"]
+    if isinstance(default, str):
+        arguments["default"] = default
+    if isinstance(default, bool):
+        arguments["is_flag"] = True
+    if "type" in arguments:
+        arguments["type"] = TYPES[arguments["type"]]
+    if option["minimum"] is not None:
+        arguments["type"] = click.IntRange(option["minimum"])
+    if option["choices"] is not None:
+        arguments["type"] = click.Choice(option["choices"])
+    if "/" in option["flags"][0]:
+        arguments["default"] = default
+    return click.option(*option["flags"], **arguments)
 
 
 def _flag(attribute: str) -> Callable[[click.Context, click.Parameter, bool], None]:
@@ -127,9 +154,7 @@ COMMON = (
     ),
 )
 READING = (
-    click.option(
-        "--from", "source_format", metavar="FMT", type=FORMAT, help="Input format (default: detected by content)."
-    ),
+    *click_options("source_format"),
     click.option(
         "--key",
         metavar="NAME",
@@ -142,8 +167,7 @@ READING = (
         help="Pickle name to read as an inert record; it is never called.",
     ),
     click.option("--npz-void", metavar="DTYPE", type=DTYPE, help="Dtype of npy entries of type '1-byte void'."),
-    click.option("--revision", metavar="REV", help="Revision of an hf:// repository."),
-    click.option("--offline", is_flag=True, help="hf:// from the cache only."),
+    *click_options("revision", "offline"),
 )
 PROGRESS = (
     click.option(
@@ -157,45 +181,42 @@ DEVICE = (
         "--gpu-layers", metavar="N|auto", help="Layers that run on the GPU; auto for as many as fit (default: all)."
     ),
 )
-RUNNING = (
-    click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores)."),
+THREADS = click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
+MAX_MEMORY = click.option(
+    "--max-memory",
+    metavar="SIZE",
+    expose_value=False,
+    callback=memory,
+    help="Maximum memory, weights included (default: what is free).",
+)
+RUNNING = (THREADS, MAX_MEMORY)
+(FORCE,) = click_options("force")
+SPECULATION = (
     click.option(
-        "--max-memory",
-        metavar="SIZE",
-        expose_value=False,
-        callback=memory,
-        help="Maximum memory, weights included (default: what is free).",
+        "--draft",
+        metavar="MODEL",
+        type=PATH,
+        help="Small model of the same vocabulary that proposes tokens (speculative decoding; same output).",
+    ),
+    click.option(
+        "--speculate",
+        type=click.IntRange(0, MAX_PROPOSED),
+        metavar="N",
+        help="Tokens proposed per step: by --draft (default 4), or by looking up earlier text; 0 for none.",
     ),
 )
 PLACING = (
-    click.option("-f", "--force", is_flag=True, help="Replace an existing output."),
-    click.option("--resume", is_flag=True, help="Continue an interrupted run."),
+    *click_options("force", "resume"),
     click.option("--dry-run", is_flag=True, help="Show the plan with sizes, memory and disk; write nothing."),
-    click.option(
-        "--verify",
-        default="sample",
-        type=click.Choice(["none", "sample", "full"]),
-        help="How much of the output is read back and compared.",
-    ),
-    click.option("--max-memory", default="2GiB", metavar="SIZE", help="Maximum memory for data (default 2GiB)."),
-    click.option("--threads", type=click.IntRange(1), help="Writer threads (default: the number of cores, at most 4)."),
+    *click_options("verify", "max_memory", "threads"),
     *PROGRESS,
 )
-SHARDING = (
-    click.option(
-        "--shard-size",
-        "--split-max-size",
-        "--max-shard-size",
-        metavar="SIZE",
-        help="Maximum size of an output file: 5GB.",
-    ),
-    click.option(
-        "--shard-tensors", type=click.IntRange(1), metavar="N", help="Maximum number of tensors in an output file."
-    ),
-)
+SHARDING = click_options("shard_nbytes", "shard_tensors")
+INCLUDE = click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches.")
+EXCLUDE = click.option("--exclude", multiple=True, metavar="RE", help="Skip tensors whose name matches.")
 CHOOSING = (
-    click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches."),
-    click.option("--exclude", multiple=True, metavar="RE", help="Skip tensors whose name matches."),
+    INCLUDE,
+    EXCLUDE,
     click.option(
         "--rename", multiple=True, metavar="RE=REPL", help="Rename by regular expression: 'model\\.(.*)=\\1'."
     ),
@@ -203,98 +224,27 @@ CHOOSING = (
         "--map", "map_file", metavar="FILE.toml", type=PATH, help="Rename tensors by a TOML table of old = new."
     ),
 )
-ALLOW_OVERFLOW = click.option(
-    "--allow-overflow",
-    is_flag=True,
-    help="Write tensors even if over 0.1 % of their elements exceed the range of the new dtype.",
+ALLOW_OVERFLOW, ALLOW_REQUANTIZE, WEIGHTS_ONLY, VARIANTS = click_options(
+    "allow_overflow", "allow_requantize", "weights_only", "dtypes"
 )
-ALLOW_REQUANTIZE = click.option(
-    "--allow-requantize", is_flag=True, help="Quantize weights that are already quantized, which loses quality."
+VALUES = click_options(
+    "dtype",
+    "tensor_types",
+    "keep_quantized",
+    "nan",
+    "allow_overflow",
+    "weights_only",
+    "names",
+    "keep_branches",
+    "with_preprocessing",
+    "tied",
 )
-WEIGHTS_ONLY = click.option(
-    "--weights-only", is_flag=True, help="Write the tensors even if OUT cannot express the model's architecture."
-)
-NAMES = (
-    click.option(
-        "--names",
-        type=click.Choice(["hf", "timm", "torchvision", "original"]),
-        help="Name the weights of an image or audio model as this library does (original: as its authors do).",
-    ),
-    click.option(
-        "--keep-branches", is_flag=True, help="Keep the branches of RepVGG, MobileOne and FastViT apart in ONNX files."
-    ),
-    click.option(
-        "--with-preprocessing",
-        is_flag=True,
-        help="Make an ONNX image model take raw pixels, and resize and normalize them.",
-    ),
-)
-VALUES = (
-    click.option(
-        "--dtype",
-        "--outtype",
-        metavar="DTYPE",
-        type=DTYPE,
-        help="Dtype of float weights: f32, f16, bf16, f8_e4m3 ..., auto (16 bits).",
-    ),
-    click.option("--tensor-type", multiple=True, metavar="RE=DTYPE", help="Dtype of weights whose name matches."),
-    click.option(
-        "--keep-quantized/--no-keep-quantized",
-        default=None,
-        help="Keep GPTQ, AWQ, bitsandbytes ... weights as stored, or dequantize them.",
-    ),
-    click.option(
-        "--nan",
-        default="error",
-        type=click.Choice(["error", "warn", "keep"]),
-        help="How to treat NaN in a cast weight.",
-    ),
-    ALLOW_OVERFLOW,
-    WEIGHTS_ONLY,
-    *NAMES,
-    click.option(
-        "--tied",
-        default="clone",
-        type=click.Choice(["clone", "dedupe", "error"]),
-        help="How to treat names that share storage.",
-    ),
-)
-MERGING = (
-    click.option(
-        "--lora",
-        multiple=True,
-        metavar="DIR[:STRENGTH]",
-        type=PATH,
-        help="Merge a LoRA adapter of PEFT into the weights (repeatable).",
-    ),
-)
-VARIANTS = click.option(
-    "--dtypes",
-    metavar="DTYPE,...",
-    help="Write ONNX in several precisions into OUT/onnx: f32, f16, q8, int8, uint8, q4, q4f16.",
-)
-GRAPHS = (
-    click.option(
-        "--external-data",
-        default="auto",
-        type=click.Choice(["auto", "never", "always"]),
-        help="Write ONNX tensors to separate files.",
-    ),
-    click.option(
-        "--opset",
-        type=click.IntRange(1),
-        metavar="N",
-        help="ONNX opset to write (default: the lowest that fits, at least 17).",
-    ),
-)
+MERGING = click_options("lora")
+GRAPHS = click_options("external_data", "opset")
 CARRYING = (
-    click.option("--metadata", multiple=True, metavar="K=V", help="Set a metadata key."),
+    *click_options("metadata"),
     click.option("--metadata-file", metavar="FILE.json", type=PATH, help="Metadata keys from a JSON object."),
-    click.option(
-        "--tokenizer", metavar="DIR", type=PATH, help="Copy tokenizer and config files from another directory."
-    ),
-    click.option("--no-tokenizer", is_flag=True, help="Do not copy tokenizer and config files."),
-    click.option("--chat-template", metavar="FILE", type=PATH, help="Read the chat template from a file."),
+    *click_options("tokenizer", "attachments", "chat_template"),
 )
 PREPROCESSOR = click.option(
     "--preprocessor",
@@ -317,7 +267,7 @@ DIM = click.option(
     help="Length of a symbolic dimension of random inputs (default: one that fits).",
 )
 OUTPUT = (
-    click.option("-t", "--to", metavar="FMT", type=FORMAT, help="Output format (default: by the suffix of OUT)."),
+    *click_options("to"),
     click.option(
         "--report", metavar="FILE.json", type=PATH, callback=_report, help="Also write the JSON report to a file."
     ),
@@ -395,6 +345,19 @@ def open_input(
     return decoder_of(graph) if running else graph
 
 
+def open_network(
+    path: str, values: dict[str, Any], refused: Callable[[Graph], UsageError | None] | None = None
+) -> Graph:
+    """Open a network that is to be run. UsageError for a file that holds weights only; `refused` makes one that says
+    more where it returns one."""
+    graph = open_input(path, values)
+    if graph.nodes:
+        return graph
+    hint = f"Export it first: {shlex.join(['candle-convert', 'convert', path, 'network/', '--to', 'onnx'])}"
+    error = None if refused is None else refused(graph)
+    raise error or UsageError("E-RUN-NODES", path, "holds weights only, there is nothing to run", hint=hint)
+
+
 def template(path: str) -> str:
     """The text of a chat template's file."""
     from ...runtime.tensor.file import Source
@@ -442,6 +405,13 @@ def load_model(path: str, values: dict[str, Any]) -> Any:
     return load(open_input(path, values, running=True), threads=values["threads"], **device(values))
 
 
+def load_draft(path: str, values: dict[str, Any]) -> Any:
+    """The language model of ``--draft``, as `load_model`. UsageError for models of other kinds."""
+    from ..load.load_model import load_language_model
+
+    return load_language_model(open_input(path, values, running=True), threads=values["threads"], **device(values))
+
+
 def device(values: dict[str, Any]) -> dict[str, Any]:
     """Where a model runs, as options of `Session`.
 
@@ -469,9 +439,7 @@ def device(values: dict[str, Any]) -> dict[str, Any]:
 def convert_options(values: dict[str, Any]) -> Options:
     """All writing options as plain data, by the names of their fields; those that a command does not have keep their
     defaults."""
-    from ..write.conversion_options import Options
-
-    named = {each.name: values[each.name] for each in dataclasses.fields(Options) if each.name in values}
+    named = {each.name: values[each.name] for each in FIELDS.values() if each.name in values}
     made: dict[str, Any] = {
         "read": read_options(values),
         "dtypes": tuple(filter(None, (values.get("dtypes") or "").split(","))),

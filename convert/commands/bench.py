@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ...runtime.base.errors import UsageError, printable
+from ...runtime.base.errors import printable
 from ..benchmark.engines import OURS, PEERS
 from ..cli import shared_options
 from ..console.output import current, human_size
@@ -45,9 +45,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     from ..run.feeds import dims, feeds, hint_at_shapes
 
     placed = shared_options.device(values)
-    graph = shared_options.open_input(model, values)
-    if not graph.nodes:
-        raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
+    graph = shared_options.open_network(model, values)
     fed, generated = feeds(graph, values["inputs"], 0, dims(values["dims"]))
     engines = [OURS, *dict.fromkeys(values["against"])]
     with hint_at_shapes(graph, generated):

@@ -98,7 +98,7 @@ def warm(
     from ...runtime.jit import compile_cost, isa
 
     if level is not None and level != isa.level().name:
-        raise SystemExit(_at_level(level))
+        raise click.exceptions.Exit(_at_level(level))
     from ..kernels.kernel_cache import usage, warm_library, warm_model
     from ..run.feeds import dims
 
@@ -129,7 +129,7 @@ def _at_level(level: str) -> int:
     from ...runtime.jit import isa
 
     return subprocess.run(
-        [sys.executable, "-m", "candle_convert.convert", *sys.argv[1:]],
+        [sys.executable, "-m", "candle_convert.convert", *click.get_current_context().obj],
         env={**os.environ, isa.VARIABLE: level},
         check=False,
     ).returncode

@@ -42,7 +42,7 @@ Examples
     help="Output file of the ranges.",
 )
 @click.option("--resume", is_flag=True, help="Add to the histograms that the output already holds.")
-@click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
+@shared_options.FORCE
 @shared_options.options(image_options.IMAGES, shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **values: Any) -> None:  # noqa: N802
     """Run MODEL on data and save the ranges of its activations.

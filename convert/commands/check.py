@@ -37,7 +37,7 @@ def COMMAND(paths: tuple[str, ...], strict: bool, **values: Any) -> int:  # noqa
     code is the largest of theirs. A directory of separate models is checked model by model.
     """
     models = [each for path in paths for each in _models(path, values)]
-    reports = [_report(each, strict, values, alone=len(models) == 1) for each in models]
+    reports = [_report(model, strict, values, alone=len(models) == 1) for model in models]
     code = max(report["exit_code"] for report in reports)
     if len(reports) == 1:
         del reports[0]["exit_code"], reports[0]["path"]

@@ -85,8 +85,8 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
         for picture, each in zip(given, votes, strict=True)
     ]
     rows = [
-        (each["input"], each["label"], f"{each['score']:.3f}", f"{each['cosine']:.3f}", each["nearest"])
-        for each in results
+        (result["input"], result["label"], f"{result['score']:.3f}", f"{result['cosine']:.3f}", result["nearest"])
+        for result in results
     ]
     if rows:
         current().table(("picture", "label", "score", "cosine", "nearest"), rows, right=(2, 3))

@@ -154,7 +154,7 @@ def decode(model: str, inputs: tuple[str, ...], output: str, **values: Any) -> i
 
 
 def _loaded(verb: str, model: str, values: dict[str, Any]) -> CodecModel:
-    """The model. UsageError for one that is no codec."""
+    """The model. UsageError for one that is not a codec."""
     try:
         found: CodecModel = shared_options.load_for(verb, model, values)
     except UsageError as error:

@@ -8,10 +8,12 @@ import click
 
 from ...runtime.base.errors import UsageError
 from ..cli import output_path, shared_options
+from ..cluster import cluster_option
 from ..console.output import current, notes_json
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
 
 if TYPE_CHECKING:
+    from ..cluster.conversion import ClusterCrew
     from ..write.plan import Plan
 
 GROUP = "Convert"
@@ -37,6 +39,7 @@ Examples
     (shared_options.VARIANTS, shared_options.ALLOW_REQUANTIZE),
     shared_options.CARRYING,
     shared_options.PLACING,
+    cluster_option.CLUSTER,
     shared_options.READING,
 )
 def COMMAND(inputs: tuple[str, ...], output: str, **values: Any) -> None:  # noqa: N802
@@ -59,7 +62,10 @@ def run(inputs: list[str], output: str, values: dict[str, Any]) -> None:
         raise UsageError("E-OPTION", None, why, hint="Add --quantize TYPE or --dtypes, which quantize")
     from ..write.plan import plan
 
-    run_plan(plan(inputs, output, shared_options.convert_options(values)), values)
+    options = shared_options.convert_options(values)
+    with cluster_option.cluster(values) as cluster:
+        made = plan(inputs, output, options)
+        run_plan(made, values, cluster_option.crew(cluster, made, inputs, output, options))
 
 
 def _quantize(inputs: list[str], output: str, values: dict[str, Any]) -> None:
@@ -92,14 +98,20 @@ def _quantize(inputs: list[str], output: str, values: dict[str, Any]) -> None:
     current().warn(graph.notes)
     request = Quantization(type=values["quantize"], wishes=Wishes(wanted), allow_requantize=values["allow_requantize"])
     made = plan(graph, output, request, options, inputs)
-    quantize.run_plan(made, values, noted)
+    with cluster_option.cluster(values) as cluster:
+        quantize.run_plan(
+            made,
+            values,
+            noted,
+            cluster_option.crew(cluster, made.plan, inputs, output, options, made.explicit(request)),
+        )
 
 
-def run_plan(made: Plan, values: dict[str, Any]) -> None:
+def run_plan(made: Plan, values: dict[str, Any], workers: ClusterCrew | None = None) -> None:
     """Show a plan, and unless it is a dry run, carry it out."""
     from ..write.pipeline import execute
 
-    show_plan(made)
+    show_plan(made, workers)
     if values["dry_run"]:
         current().warn(made.graph.notes)
         current().say(" nothing written")
@@ -107,7 +119,8 @@ def run_plan(made: Plan, values: dict[str, Any]) -> None:
         return
     shared_options.refuse_report(values)
     current().resumes()
-    report = execute(made, shared_options.progress(values))
+    cluster_option.start(workers)
+    report = execute(made, shared_options.progress(values), workers)
     show_report(report, made)
     payload = report_json(report, made) if current().json or values.get("report") else {}
     shared_options.write_report(values.get("report"), payload)

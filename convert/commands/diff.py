@@ -32,8 +32,8 @@ SHOWN = 60
 @click.option(
     "--rtol", type=Number(min=0), default=0.0, metavar="X", help="See --atol. With a tolerance, dtypes may also differ."
 )
-@click.option("--include", multiple=True, metavar="RE", help="Only tensors whose name matches.")
-@click.option("--exclude", multiple=True, metavar="RE", help="Skip tensors whose name matches.")
+@shared_options.INCLUDE
+@shared_options.EXCLUDE
 @click.option("--rename", multiple=True, metavar="RE=REPL", help="Map names of A to names of B: 'model\\.(.*)=\\1'.")
 @click.option("--names-only", is_flag=True, help="Compare names, dtypes and shapes; read no values.")
 @click.option("--metadata/--no-metadata", default=True, help="Compare metadata and tokenizer files (default: yes).")

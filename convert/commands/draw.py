@@ -22,7 +22,7 @@ GROUP = "Run"
 EPILOG = """\b
 Examples
   candle-convert draw sd_dir -p "a red fox in snow" -o fox.png
-  candle-convert draw sdxl_dir -p "a boat" -o boat.png --steps 30 --seed 7
+  candle-convert draw xl.safetensors -p "a boat" -o b.png --steps 30 --seed 7
   candle-convert draw sd3_dir -p "a hut" -o hut.png --size 768x512 --batch 4
 """
 SETTINGS = (
@@ -30,6 +30,8 @@ SETTINGS = (
     "control_strength",
 )  # fmt: skip
 """Options that are passed on as they are."""
+RECIPE = ("prompt", "negative", "steps", "guidance", "seed", "size", "scheduler", "noise")
+"""Options that a recipe stands for."""
 SIZE = re.compile(r"(\d{1,6})[xX](\d{1,6})")
 
 
@@ -43,23 +45,45 @@ def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
     return int(match[1]), int(match[2])
 
 
-def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
-    """The model with the LoRA files of the options merged."""
-    if not values["lora"]:
+def _of_recipe(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the file --recipe that no option overrides."""
+    if values["recipe"] is None:
+        return {}
+    from ..pictures.read_recipe import recipe_of
+
+    recipe = recipe_of(values["recipe"])
+    settings = {name: getattr(recipe, name) for name in RECIPE}
+    settings |= {name: settings[name] or None for name in ("negative", "scheduler")}
+    if values["image"] is not None:
+        settings["strength"] = recipe.strength
+    return {name: setting for name, setting in settings.items() if values[name] is None}
+
+
+def _prepared(values: dict[str, Any], graph: Graph) -> Graph:
+    """The model with the LoRA files of the options merged, and with the words of the embeddings."""
+    if not values["lora"] and not values["embedding"]:
         return graph
     from ..open.diffusion.picture_lora import merge_files
     from ..open.diffusion.single_file import split
+    from ..open.diffusion.textual_inversion import add_embeddings
 
     graph = split(graph)
     before = len(graph.notes)
     merge_files(graph, values["lora"], offline=values["offline"])
+    add_embeddings(graph, values["embedding"], offline=values["offline"])
     current().warn(graph.notes[before:])
     return graph
 
 
 @click.command("draw", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
-@click.option("-p", "--prompt", required=True, metavar="TEXT", help="Prompt; - reads standard input.")
+@click.option("-p", "--prompt", metavar="TEXT", help="Prompt; - reads standard input.")
+@click.option(
+    "--recipe",
+    metavar="FILE",
+    type=shared_options.PATH,
+    help="Take prompt and settings from a PNG with a recipe, or from its text; other options override it.",
+)
 @click.option(
     "-o",
     "--output",
@@ -73,7 +97,9 @@ def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
 @click.option("--guidance", type=Number(0), metavar="X", help="Classifier-free guidance scale; 1 turns it off.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help="Random seed (default: random).")
 @click.option("--size", metavar="WxH", callback=_size, help="Width and height in pixels (default: the model's).")
-@click.option("--scheduler", metavar="NAME", help="Scheduler, such as ddim, euler or dpmpp-2m (default: the model's).")
+@click.option(
+    "--scheduler", metavar="NAME", help="Scheduler, such as euler or 'DPM++ 2M Karras' (default: the model's)."
+)
 @click.option(
     "--batch",
     type=click.IntRange(1, 64),
@@ -81,9 +107,7 @@ def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
     metavar="N",
     help="Number of images; their seeds count up from --seed.",
 )
-@click.option(
-    "--noise", type=click.Choice(["torch", "numpy"]), default="torch", help="Random numbers (default: PyTorch's)."
-)
+@click.option("--noise", type=click.Choice(["torch", "numpy"]), help="Random numbers (default: PyTorch's).")
 @click.option(
     "--image", metavar="FILE", type=shared_options.PATH, help="Input image for image-to-image and inpainting."
 )
@@ -114,6 +138,13 @@ def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
     help="LoRA file in kohya's or diffusers' names (repeatable).",
 )
 @click.option(
+    "--embedding",
+    multiple=True,
+    metavar="FILE[=WORD]",
+    type=shared_options.PATH,
+    help="Textual inversion: vectors of a new word of the prompt (repeatable).",
+)
+@click.option(
     "--preview", is_flag=True, help="Show the picture while it is drawn, and keep OUT.preview.png up to date."
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing output.")
@@ -121,9 +152,9 @@ def _with_loras(values: dict[str, Any], graph: Graph) -> Graph:
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Draw pictures of a text with a diffusion model.
 
-    MODEL is a diffusers directory (model_index.json) of Stable Diffusion 1, 2, XL, Turbo, 3 or FLUX.1. The same seed
-    gives the same picture on any number of threads, and with --noise torch the one that diffusers draws. The settings
-    are stored in the picture's metadata, where other tools look for them.
+    MODEL is a diffusers directory (model_index.json) or a single file of Stable Diffusion 1, 2, XL, Turbo, 3 or FLUX.1.
+    The same seed gives the same picture on any number of threads, and with --noise torch the one that diffusers draws.
+    The settings are stored in the picture's metadata, where other tools look for them.
     """
     from ...models.pipelines.diffusion.prompt_encoder import LongPromptWarning
     from ..console.atomic_replace import refuse_existing
@@ -138,8 +169,13 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     paths = numbered_paths(output, values["batch"])
     for path in paths:
         refuse_existing(path, force=force)
+    values = {**values, **_of_recipe(values)}
     prompt = sys.stdin.read().strip() if values["prompt"] == STREAM else values["prompt"]
-    found = shared_options.load_for("draw", model, values, prepare=functools.partial(_with_loras, values))
+    if prompt is None:
+        raise UsageError(
+            "E-OPTION", None, "missing option -p / --prompt", hint="Pass a prompt, or --recipe PICTURE.png"
+        )
+    found = shared_options.load_for("draw", model, values, prepare=functools.partial(_prepared, values))
     settings = {name: values[name] for name in (*SETTINGS, "size") if values[name] is not None}
     if values["controlnet"] is not None:
         settings["controlnet"] = shared_options.load_model(values["controlnet"], values)

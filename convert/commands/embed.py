@@ -9,6 +9,7 @@ import click
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ..cli import shared_options
+from ..cluster import cluster_option
 from ..console.output import current, notes_json
 from ..console.status_line import busy
 
@@ -58,7 +59,7 @@ OPTIONS = ("batch", "normalize", "prompt_name", "pooling", "dim", "preprocessor"
 )
 @shared_options.PREPROCESSOR
 @click.option("--force", is_flag=True, help="Replace an existing output.")
-@shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
+@cluster_option.running
 def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa: N802
     """Compute vectors of texts, pictures or sounds.
 
@@ -77,7 +78,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     from ..console.atomic_replace import refuse_existing
     from ..inputs.input_kind import kind_of
     from ..run.counter import Counter
-    from ..run.readable_files import over_readable
+    from ..run.readable_files import over_rows
     from ..run.text_lines import cut_texts, texts_of
     from ..run.vectors import check_suffix, write_vectors
 
@@ -86,7 +87,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     if output is not None:
         check_suffix(output)
         refuse_existing(output, force=values["force"])
-    found = shared_options.load_for("embed", model, values)
+    found = cluster_option.load_for("embed", model, values)
     kind = kind_of(found)
     given = given if kind.files is None else kind.files(given)
     if output is not None:
@@ -110,12 +111,8 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
         if kind.files is None:
             vectors = found.embed(given, **options, progress=counter)
         else:
-            readable = over_readable(
-                given,
-                options.get("batch", kind.batch),
-                lambda some: found.embed([kind.input(each) for each in some], **options),
-                counter,
-            )
+            batch = options.get("batch", kind.batch)
+            readable = over_rows(found, "embed", given, batch, options, kind.input, counter)
             failed, code = readable.errors_json(given), readable.exit_code
             short = failed.pop("warnings", [])
             given = [given[row] for row in readable.rows]

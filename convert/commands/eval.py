@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.base.errors import FileAccessError, UsageError
+from ...runtime.base.errors import Error, FileAccessError, UsageError
 from ...runtime.base.units import counted
 from ..cli import shared_options
+from ..cluster import cluster_option
 from ..console.output import current
 from ..quantize.calibration import image_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...runtime.ir.graph import Graph
     from ..evaluate.dataset import Source
     from ..evaluate.evaluate import Figure
+    from ..evaluate.perplexity import Scores
 
 GROUP = "Run"
 EPILOG = """\b
@@ -75,8 +82,11 @@ TEXTS = (
     help="Samples per run (default: the batch size of the model, or 32).",
 )
 @click.option("--samples", type=click.IntRange(1), metavar="N", help="Only the first N samples.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
-@shared_options.options(PICTURES, TEXTS, shared_options.DEVICE, shared_options.PROGRESS, shared_options.READING)
+@shared_options.THREADS
+@shared_options.options(
+    PICTURES, TEXTS, shared_options.DEVICE, shared_options.PROGRESS, cluster_option.CLUSTER, shared_options.READING
+)
+@cluster_option.connected
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Score a network on data, or a language model on a text.
 
@@ -90,6 +100,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     if set(values["metrics"]) & set(TEXT_METRICS):
         _on_texts(model, values)
     else:
+        cluster_option.refuse_cluster(values, "workers score language models on a text")
         _on_samples(model, values)
 
 
@@ -140,7 +151,10 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
     )
     assert language is not None
     cut = text_corpus.pieces(language.tokenizer, [values["data"]], values["context"], values["chunks"])
-    scores = score(language, cut, other, shared_options.progress(values))
+    if values["cluster"] is None:
+        scores = score(language, cut, other, shared_options.progress(values))
+    else:
+        scores = _by_workers(model, cut, values, placed)
     found = scores.estimates()
     current().table(
         ("metric", "value", "± error"),
@@ -157,15 +171,38 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
     current().emit({"inputs": [model, *([against] if against else [])], "data": values["data"], **said})
 
 
+def _by_workers(model: str, cut: Sequence[Any], values: dict[str, Any], placed: dict[str, Any]) -> Scores:
+    """The scores of the pieces of a text, by the workers of a cluster."""
+    from ..cluster.text_pieces import Scoring, scores_on
+
+    paths = [model, *([values["against"]] if values["against"] else [])]
+    openings = [cluster_option.opening(path, values) for path in paths]
+    cluster_option.check(values["cluster"], paths)
+    work = Scoring(openings[0], openings[1] if values["against"] else None, placed)
+    return scores_on(values["cluster"], work, cut, shared_options.progress(values))
+
+
 def _error(error: float | None) -> str:
     return "" if error is None else f"{error:.3g}"
 
 
-def _open(path: str, values: dict[str, Any]) -> Any:
-    graph = shared_options.open_input(path, values)
-    if not graph.nodes:
-        raise UsageError("E-RUN-NODES", path, "holds weights only, there is nothing to run", hint="Run an .onnx file")
-    return graph
+def _open(path: str, values: dict[str, Any]) -> Graph:
+    return shared_options.open_network(path, values, lambda graph: _needs_metric(path, graph, values["data"]))
+
+
+def _needs_metric(path: str, graph: Graph, data: str) -> UsageError | None:
+    """The error for a language model, whose metrics have to be named; None for other weights."""
+    from ...runtime.contract.architecture import TEXT_GENERATION
+    from ..load.bind import bind_model
+    from ..load.canonical_names import canonical_names
+
+    task: str | None = None
+    with contextlib.suppress(Error, KeyError):
+        task = bind_model(canonical_names(graph, text_only=True)).task.name
+    if task != TEXT_GENERATION:
+        return None
+    words = shlex.join(["candle-convert", "eval", path, "-d", data, "--metric", "ppl"])
+    return UsageError("E-EVAL-METRIC", path, "is a language model, which is scored on a text", hint=f"Use {words}")
 
 
 def _source(values: dict[str, Any]) -> Source:
@@ -203,4 +240,4 @@ def _show(figures: list[Figure]) -> None:
             for row, each in zip(rows, figures, strict=True)
         ]
     current().table(columns, rows, right=(1, 3, 4))
-    current().say(f"{figures[0].samples} samples")
+    current().say(counted(figures[0].samples, "sample"))

@@ -11,12 +11,15 @@ from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ..cli import shared_options
+from ..cluster import cluster_option
+from ..console.atomic_replace import refuse_existing, replacing
 from ..console.output import current, notes_json
 from ..console.status_line import PROMPT, busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...models.generation.batching.grammar import Grammar
     from ...models.generation.generate import Generation, Timing
     from ...models.generation.language_model import LanguageModel
     from ...models.generation.sampling import Sampling
@@ -29,16 +32,32 @@ EPILOG = """\b
 Examples
   candle-convert generate model.gguf -p "Once upon a time" --seed 7
   candle-convert generate model_dir -p "What is this?" --chat --image cat.png
-  candle-convert generate t5_dir -p "translate English to German: Hi"
+  candle-convert generate model.gguf -f prompts.jsonl -o answers.jsonl
 """
 BEAMS, LANGUAGES = "beams", ("source_lang", "target_lang")
 """Options of encoder-decoders."""
+SPECULATION = ("draft", "speculate")
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
 
 
 @click.command("generate", epilog=EPILOG)
 @click.argument("model", metavar="MODEL", type=shared_options.PATH)
 @click.option("-p", "--prompt", metavar="TEXT", help="The prompt; - reads standard input. Without it: a conversation.")
+@click.option(
+    "-f",
+    "--file",
+    metavar="FILE",
+    type=shared_options.PATH,
+    help="Prompts to answer together, one JSON object a line with prompt or messages; - for standard input.",
+)
+@click.option("-o", "--output", metavar="OUT", type=shared_options.PATH, help="Where answers of -f go, as JSON lines.")
+@click.option("--force", is_flag=True, help="Replace an existing output.")
+@click.option(
+    "--json-schema", metavar="FILE", type=shared_options.PATH, help="JSON schema that the text follows, as JSON."
+)
+@click.option(
+    "--grammar", metavar="FILE", type=shared_options.PATH, help="Grammar that the text follows, in GBNF or Lark."
+)
 @click.option("--chat", is_flag=True, help="Apply the model's chat template to the prompt as a user message.")
 @click.option(
     "--image",
@@ -132,7 +151,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
     metavar="N",
     help="Context size in tokens, prompt included (default: the model's).",
 )
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
+@shared_options.THREADS
 @click.option(
     "--tensor-parallel",
     type=click.IntRange(1),
@@ -145,14 +164,11 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
     type=click.Choice(["f32", "q8"]),
     help="q8 (default) rounds activations that are multiplied with quantized and 16-bit weights.",
 )
-@click.option(
-    "--max-memory",
-    metavar="SIZE",
-    expose_value=False,
-    callback=shared_options.memory,
-    help="Maximum memory, weights included (default: what is free).",
+@shared_options.MAX_MEMORY
+@shared_options.options(
+    shared_options.SPECULATION, shared_options.DEVICE, cluster_option.CLUSTER, shared_options.READING
 )
-@shared_options.options(shared_options.DEVICE, shared_options.READING)
+@cluster_option.connected
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Continue or translate a text, or chat with a language model.
 
@@ -167,15 +183,23 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     from ...models.generation.sampling import Sampling
     from ...models.seq2seq.encoder_decoder_model import EncoderDecoderModel
     from ..load.load_model import load_text_model
+    from ..run.prompt_rows import read_rows
 
-    chatting = values["prompt"] is None and _is_terminal()
+    chatting = values["prompt"] is None and values["file"] is None and _is_terminal()
+    _check_rows(values)
+    if values["file"] is None or values["tensor_parallel"] > 1:
+        why = "workers answer the prompts of a file" if values["file"] is None else "ranks share one model"
+        cluster_option.refuse_cluster(values, why)
     for option in ("--system", "--chat-template"):
         if values[option[2:].replace("-", "_")] is not None and not (values["chat"] or chatting):
             raise UsageError("E-OPTION", None, f"{option} needs --chat")
     sampling = {name: values[name] for name in SAMPLING if values[name] is not None}
     Sampling(**sampling)
+    if chatting and (values["draft"] is not None or values["speculate"]):
+        raise UsageError("E-OPTION", None, "--draft and --speculate need a prompt with -p or -f")
     placed = shared_options.device(values)
-    prompt = None if chatting else _prompt(values["prompt"])
+    rows = None if values["file"] is None else read_rows(values["file"])
+    prompt = None if chatting or rows is not None else _prompt(values["prompt"])
     if prompt is None and (values["images"] or values["audio"]):
         raise UsageError("E-OPTION", None, "--image and --audio need a prompt", hint="Give a text with -p TEXT")
     watch = Stopwatch()
@@ -198,6 +222,9 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     else:
         found = load_text_model(graph, values["threads"], values["activations"], **placed)
     if isinstance(found, EncoderDecoderModel):
+        for option in ("file", "json_schema", "grammar", *SPECULATION):
+            if values[option] is not None:
+                raise UsageError("E-OPTION", model, f"--{option.replace('_', '-')} needs a language model")
         if values["images"] or values["audio"]:
             raise UsageError("E-LM-MODALITY", model, "the model takes no pictures or audio with a prompt")
         _transform(found, model, prompt, values, sampling, watch)
@@ -205,6 +232,11 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     for option in (BEAMS, *LANGUAGES):
         if values[option] is not None:
             raise UsageError("E-OPTION", None, f"--{option.replace('_', '-')} needs an encoder-decoder")
+    grammar = _grammar(found, model, values)
+    speculation = _speculation(found, model, values)
+    if rows is not None:
+        _answer(found, model, rows, values, sampling, grammar, speculation)
+        return
     if prompt is None:
         _converse(found, model, values, Sampling(**sampling))
         return
@@ -216,12 +248,131 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     notes = _notes(found, ids, prompt, values)
     out.warn(notes)
     timing = Timing()
+    further = {**({} if grammar is None else {"grammar": grammar}), **speculation}
     made = found.generate_batch(
         [given], max_tokens=values["max_tokens"], stop=values["stop"], context=values["context"], timing=timing,
-        on_text=_writer(), **sampling,
+        on_text=_writer(), **further, **sampling,
     )[0]  # fmt: skip
     _end(made, timing, loaded, watch)
     _emit(model, made, timing, loaded, watch, notes)
+
+
+def _check_rows(values: dict[str, Any]) -> None:
+    """UsageError for options that do not go together with those of files of prompts."""
+    if values["output"] is not None and values["file"] is None:
+        raise UsageError("E-OPTION", None, "-o needs prompts with -f FILE")
+    if values["file"] is not None:
+        for option in ("prompt", "images", "audio", "chat"):
+            if values[option]:
+                why = f"-f answers the prompts of a file, without --{option}"
+                raise UsageError("E-OPTION", None, why, hint="Rows with messages use the chat template")
+        if values["output"] is not None:
+            refuse_existing(values["output"], force=values["force"])
+    if values["json_schema"] is not None and values["grammar"] is not None:
+        raise UsageError("E-OPTION", None, "--json-schema and --grammar exclude each other")
+
+
+def _grammar(found: Any, path: str, values: dict[str, Any]) -> Grammar | None:
+    """The compiled grammar of the options."""
+    stated = _grammar_text(values)
+    if stated is None:
+        return None
+    option, text = stated
+    if hasattr(found, "chat_prompt"):
+        raise UsageError("E-OPTION", path, f"--{option.replace('_', '-')} needs a model of text alone")
+    from ...models.generation.batching.grammar import GrammarCompiler
+
+    compiler = GrammarCompiler(found.tokenizer)
+    return compiler.json_schema(text) if option == "json_schema" else compiler.grammar(text)
+
+
+def _speculation(found: Any, path: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The options of speculative decoding, with the loaded draft."""
+    if values["draft"] is None and not values["speculate"]:
+        return {}
+    if hasattr(found, "chat_prompt"):
+        raise UsageError("E-OPTION", path, "--draft and --speculate need a model of text alone")
+    draft = None if values["draft"] is None else shared_options.load_draft(values["draft"], values)
+    return {"draft": draft, "speculate": values["speculate"]}
+
+
+def _answer(
+    found: LanguageModel,
+    path: str,
+    rows: list[dict[str, Any]],
+    values: dict[str, Any],
+    sampling: dict[str, Any],
+    grammar: Grammar | None,
+    speculation: dict[str, Any],
+) -> None:
+    """Answer the prompts of a file."""
+    from ...models.generation.batching.offline import generate_all
+    from ...models.generation.batching.speculation import speculation_of
+    from ...models.generation.generate import Timing
+    from ..run.prompt_rows import answer_lines, requests_of
+
+    if hasattr(found, "chat_prompt"):
+        raise UsageError("E-OPTION", path, "-f needs a model of text alone")
+    if speculation and values["cluster"] is not None:
+        raise UsageError("E-OPTION", path, "--draft and --speculate do not apply to --cluster", hint="Omit them")
+    options = {**sampling, "max_tokens": _count(values), "stop": values["stop"]}
+    timing = Timing()
+    if values["cluster"] is None:
+        made = generate_all(
+            found,
+            requests_of(found, rows, options, grammar),
+            values["context"] or found.context,
+            timing=timing,
+            speculation=speculation_of(**speculation) if speculation else None,
+        )
+    else:
+        made = _by_workers(path, rows, values, options, timing)
+    busy().stop()
+    out, lines = current(), answer_lines(rows, made)
+    if values["output"] is not None:
+        with replacing(values["output"], force=values["force"]) as file:
+            file.write("".join(f"{line}\n" for line in lines).encode())
+    elif not out.json:
+        out.content("\n".join(lines))
+    said = timing.to_json()
+    out.note(
+        f"{counted(len(rows), 'prompt')}, {timing.prompt_tokens:,} prompt tokens at {said['prompt_per_second']:.1f}/s, "
+        f"{timing.generated_tokens:,} generated at {said['generated_per_second']:.1f}/s{_drafted(timing)}"
+    )
+    out.emit({
+        "inputs": [path], "outputs": [] if values["output"] is None else [values["output"]],
+        "results": [{"text": one.text, "tokens": one.tokens, "reason": one.reason} for one in made],
+        "timings": said,
+    })  # fmt: skip
+
+
+def _by_workers(
+    path: str, rows: list[dict[str, Any]], values: dict[str, Any], options: dict[str, Any], timing: Timing
+) -> list[Generation]:
+    """The answers of the workers of a cluster to the prompts of a file."""
+    from ..cluster.prompt_rows import Prompts, answers_on
+
+    loading = {"activations": values["activations"], **shared_options.device(values)}
+    opening = cluster_option.opening(path, values)
+    cluster_option.check(values["cluster"], [path])
+    work = Prompts(opening, options, values["context"], _grammar_text(values), loading)
+    progress = shared_options.progress(values | {"progress_style": "auto"})
+    progress.phase("generating")
+    progress.start(len(rows), unit="prompts")
+    try:
+        return answers_on(values["cluster"], work, rows, timing, progress.advance)
+    finally:
+        progress.finish()
+
+
+def _grammar_text(values: dict[str, Any]) -> tuple[str, str] | None:
+    """The option that has a grammar, and its text."""
+    option = next((name for name in ("json_schema", "grammar") if values[name] is not None), None)
+    if option is None:
+        return None
+    from ..run.text_lines import texts_of
+
+    return option, "\n".join(texts_of((), values[option]))
 
 
 def _transform(
@@ -356,7 +507,7 @@ def _ids(model: LanguageModel, path: str, prompt: str, values: dict[str, Any]) -
 
 
 def _notes(model: LanguageModel, ids: list[int], prompt: str, values: dict[str, Any]) -> list[Note]:
-    """What may be wrong with the prompt."""
+    """Possible problems of the prompt."""
     from ...runtime.ir.graph import Note
 
     unknown = model.tokenizer.unknown_markers(prompt)
@@ -382,6 +533,13 @@ def _count(values: dict[str, Any]) -> int:
     return DEFAULT_TOKENS if values["max_tokens"] is None else int(values["max_tokens"])
 
 
+def _drafted(timing: Timing) -> str:
+    """The tokens of speculation for the line of speeds; empty without any."""
+    if not timing.drafted_tokens:
+        return ""
+    return f", {timing.accepted_tokens:,} of {counted(timing.drafted_tokens, 'proposed token')} accepted"
+
+
 def _end(made: Generation, timing: Timing, loaded: float, watch: Stopwatch) -> None:
     """Say how it ended and how fast it was, apart from the text."""
     busy().stop()
@@ -403,5 +561,6 @@ def _end(made: Generation, timing: Timing, loaded: float, watch: Stopwatch) -> N
     out.note("")
     out.note(
         f"{len(made.prompt):,} prompt tokens at {said['prompt_per_second']:.1f}/s, {len(made.tokens):,} generated at "
-        f"{said['generated_per_second']:.1f}/s ({ends[made.reason]}); loaded in {loaded:.2f} s{compiled}"
+        f"{said['generated_per_second']:.1f}/s ({ends[made.reason]}){_drafted(timing)}; "
+        f"loaded in {loaded:.2f} s{compiled}"
     )

@@ -9,6 +9,7 @@ import click
 from ...runtime.base.errors import Error, UsageError, printable
 from ...runtime.ir.graph import Graph, Note
 from ..cli import shared_options
+from ..cluster import cluster_option
 from ..console.output import current
 from ..open.detect_format import refuse_unwritten
 
@@ -40,7 +41,8 @@ Examples
     "--canonical", is_flag=True, help="Use the names and layouts of the model's architecture, with values as f32."
 )
 @click.option("--file", "whole", is_flag=True, help="SHA-256 of the file bytes, like sha256sum.")
-@shared_options.options(shared_options.READING, shared_options.PROGRESS)
+@shared_options.options(shared_options.READING, shared_options.PROGRESS, cluster_option.CLUSTER)
+@cluster_option.connected
 def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802
     """Print the content hash of models, and of each tensor of one.
 
@@ -54,9 +56,14 @@ def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802
     if (values["check"] or values["write"]) and len(paths) > 1 and not values["whole"]:
         hint = "Use one FILE, or pass --file"
         raise UsageError("E-OPTION", None, "a tensor manifest covers one model", hint=hint)
+    if values["whole"]:
+        cluster_option.refuse_cluster(values, "--file hashes files from their first byte to their last")
     wanted = None if values["check"] is None else manifest.read(values["check"])
     weights, canonical = ({}, False) if values["whole"] else _weights(paths, values)
-    models = {path: _hashed(tensors, values) for path, tensors in weights.items()}
+    if values["cluster"] is not None:
+        models = _hashed_by_workers(weights, canonical, values)
+    else:
+        models = {path: _hashed(tensors, values) for path, tensors in weights.items()}
     lines = _files(paths, values) if values["whole"] else dict(next(iter(models.values())))
     combined = {} if values["whole"] else _combined(models)
     verdicts = [] if wanted is None else manifest.compare(wanted, lines)
@@ -137,6 +144,23 @@ def _hashed(tensors: dict[str, StoredTensor], values: dict[str, Any]) -> dict[st
     progress.start(sum(tensor.nbytes for tensor in tensors.values()))
     try:
         return {name: tensor_hash(tensor, progress.advance) for name, tensor in tensors.items()}
+    finally:
+        progress.finish()
+
+
+def _hashed_by_workers(
+    weights: dict[str, dict[str, StoredTensor]], canonical: bool, values: dict[str, Any]
+) -> dict[str, dict[str, str]]:
+    from ..cluster.tensor_reports import hashes_on
+
+    models = [cluster_option.opening(path, values) for path in weights]
+    cluster_option.check(values["cluster"], [model.path for model in models])
+    progress = shared_options.progress(values)
+    progress.phase("hashing")
+    progress.start(sum(tensor.nbytes for tensors in weights.values() for tensor in tensors.values()))
+    try:
+        found = hashes_on(values["cluster"], models, list(weights.values()), canonical, progress.advance)
+        return dict(zip(weights, found, strict=True))
     finally:
         progress.finish()
 

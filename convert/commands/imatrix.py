@@ -11,6 +11,7 @@ import click
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ..cli import shared_options
+from ..cluster import cluster_option
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -59,9 +60,10 @@ Examples
 @click.option("--chunks", type=click.IntRange(1), metavar="N", help="Only the first N chunks, or windows.")
 @click.option("--process-output", is_flag=True, help="Include output.weight.")
 @click.option("--parse-special", is_flag=True, help="Parse special tokens in the text.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
-@click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
-@shared_options.options(shared_options.DEVICE, shared_options.PROGRESS, shared_options.READING)
+@shared_options.THREADS
+@shared_options.FORCE
+@shared_options.options(shared_options.DEVICE, shared_options.PROGRESS, cluster_option.CLUSTER, shared_options.READING)
+@cluster_option.connected
 def COMMAND(  # noqa: N802
     model: str | None, output: str, data: tuple[str, ...], earlier: tuple[str, ...], **values: Any
 ) -> None:
@@ -118,7 +120,7 @@ def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tupl
     from ...models.schema.audio_hyperparameters import SPEECH_RECOGNITION
     from ...models.tokenizer import read
     from ..evaluate.text_corpus import pieces
-    from ..load.bind import modelled
+    from ..load.bind import bind_model
     from ..load.canonical_names import canonical_names
     from ..quantize.observe_importance import observe
     from ..quantize.observe_speech import heard_pieces
@@ -126,10 +128,18 @@ def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tupl
     placed = shared_options.device(values)
     graph = shared_options.open_input(model, values, whole=True)
     threads, progress = values["threads"], shared_options.progress(values)
-    found = modelled(canonical_names(graph, text_only=True))
+    found = bind_model(canonical_names(graph, text_only=True))
     cut: list[Piece]
     if found.task.name == SPEECH_RECOGNITION:
         cut = [*heard_pieces(shared_options.load_for("transcribe", model, values), data, values["chunks"])]
     else:
         cut = [*pieces(read(graph), data, values["context"], values["chunks"], special=values["parse_special"])]
+    if values["cluster"] is not None:
+        from ..cluster.text_pieces import Observation, observed_on
+        from ..quantize.observe_importance import check_pieces
+
+        check_pieces(found, cut)
+        cluster_option.check(values["cluster"], [model])
+        work = Observation(cluster_option.opening(model, values), values["process_output"], placed)
+        return cut, observed_on(values["cluster"], work, cut, progress)
     return cut, observe(found, cut, output=values["process_output"], threads=threads, progress=progress, placed=placed)

@@ -26,7 +26,7 @@ EXAMPLES = {
     "show": ("show llama", "show model-dir/", "show model.gguf --json"),
 }
 COLUMNS = 80
-"""Width of the list of architectures, also where output is no terminal."""
+"""Width of the list of architectures, also where output is not a terminal."""
 SHOWN = 100
 """Characters of a parameter's value that a table shows."""
 

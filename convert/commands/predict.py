@@ -11,6 +11,7 @@ import click
 from ...runtime.base.errors import UsageError
 from ..cli import shared_options
 from ..cli.number import Number
+from ..cluster import cluster_option
 
 GROUP = "Run"
 EPILOG = """\b
@@ -101,7 +102,7 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, values: Sequence[st
 )
 @shared_options.PREPROCESSOR
 @click.option("--force", is_flag=True, help="Overwrite annotated images.")
-@shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
+@cluster_option.running
 def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa: N802
     """Run a model on text, images or audio and print its predictions.
 
@@ -120,7 +121,7 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
 
     given = texts_of(inputs, values["file"], "INPUT")
     prompt = values["task"] if (values["task"] or "").startswith("<") else None
-    found = shared_options.load_for("predict", model, values, None if prompt else values["task"])
+    found = cluster_option.load_for("predict", model, values, None if prompt else values["task"])
     options = {name: values[name] for name in OPTIONS if values[name] is not None}
     options |= {"task": prompt} if prompt else {}
     kind = kind_of(found)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.base.errors import UsageError, printable
+from ...runtime.base.errors import printable
 from ..cli import shared_options
 from ..console.output import current
 
@@ -34,7 +34,7 @@ WIDEST = 60
 @click.option(
     "--warmup", type=click.IntRange(0), default=3, metavar="N", help="Untimed runs before the timed ones (default 3)."
 )
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
+@shared_options.THREADS
 @click.option(
     "--top",
     type=click.IntRange(1),
@@ -63,9 +63,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     from ..run.profile import profile
 
     placed = shared_options.device(values)
-    graph = shared_options.open_input(model, values)
-    if not graph.nodes:
-        raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
+    graph = shared_options.open_network(model, values)
     session = Session(graph, threads=values["threads"], **placed)
     fed, generated = feeds(graph, values["inputs"], 0, dims(values["dims"]))
     with hint_at_shapes(graph, generated):

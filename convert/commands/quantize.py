@@ -9,12 +9,14 @@ import click
 
 from ..cli import output_path, shared_options
 from ..cli.number import Number
+from ..cluster import cluster_option
 from ..console.output import current, notes_json
 from ..quantize.calibration import image_options
 from ..quantize.network import network_options
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
 
 if TYPE_CHECKING:
+    from ..cluster.conversion import ClusterCrew
     from ..quantize.plan import Quantized
     from ..quantize.recipe.request import Quantization
 
@@ -134,6 +136,7 @@ SHAPE = (
     shared_options.SHARDING,
     shared_options.CARRYING,
     shared_options.PLACING,
+    cluster_option.CLUSTER,
     shared_options.READING,
 )
 def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> None:  # noqa: N802
@@ -155,10 +158,11 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
     refuse_order(source, output, type_name, _types() if values["recipe"] is None and not _is_automatic(values) else ())
     graph = shared_options.open_input(source, values, parts=True, whole=True)
     format = target_format(output, shared_options.convert_options({**values, "tensor_type": ()}))
-    refuse_graphs(graph, format, Path(output))
     if (graph.nodes or graph.parts) and format.graphs:
+        refuse_graphs(graph, format, Path(output))
         from .quantize_network import quantize
 
+        cluster_option.refuse_cluster(values, "ONNX outputs are quantized in one process")
         quantize(graph, source, output, type_name, values)
         return
     network_options.refuse_network_options(values)
@@ -170,18 +174,21 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
             "minute"
         )
     noted = len(graph.notes)
-    made = plan(graph, output, request, shared_options.convert_options({**values, "tensor_type": ()}), [source])
+    options = shared_options.convert_options({**values, "tensor_type": ()})
+    made = plan(graph, output, request, options, [source])
     refuse_inputs(made.plan)
     _save_recipe(made, values)
-    run_plan(made, values, noted)
+    with cluster_option.cluster(values) as cluster:
+        described = [source], output, options, made.explicit(request)
+        run_plan(made, values, noted, cluster_option.crew(cluster, made.plan, *described, merged=False))
 
 
-def run_plan(made: Quantized, values: dict[str, Any], noted: int) -> None:
+def run_plan(made: Quantized, values: dict[str, Any], noted: int, workers: ClusterCrew | None = None) -> None:
     """Show a plan with its types, and unless it is a dry run, carry it out."""
     from ..quantize.compile_encoders import prepare
     from ..write.pipeline import execute
 
-    show_plan(made.plan)
+    show_plan(made.plan, workers)
     if values.get("device", "cpu") == "cpu":
         prepare(made.choices, made.importance, _compiling)
     notes = made.plan.graph.notes
@@ -196,7 +203,8 @@ def run_plan(made: Quantized, values: dict[str, Any], noted: int) -> None:
         _show_table(made, made.sampled())
     shared_options.refuse_report(values)
     current().resumes()
-    report = execute(made.plan, shared_options.progress(values))
+    cluster_option.start(workers)
+    report = execute(made.plan, shared_options.progress(values), workers)
     report.notes += made.block_notes()
     show_report(report, made.plan, ("verify", made.plan.inputs[0], made.plan.target))
     measured = {audit.tensor: found for audit in made.quantize.blocks if (found := audit.errors) is not None}

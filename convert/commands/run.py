@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...runtime.base.compile_progress import Stopwatch
-from ...runtime.base.errors import UsageError, printable
+from ...runtime.base.errors import printable
 from ..cli import shared_options
 from ..console.output import current
 
@@ -37,15 +37,9 @@ Examples
     help="Write the outputs to a file, in any format for weights.",
 )
 @click.option("--taps", metavar="RE", help="Show the intermediate values whose name matches.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads (default: the number of cores).")
-@click.option(
-    "--max-memory",
-    metavar="SIZE",
-    expose_value=False,
-    callback=shared_options.memory,
-    help="Maximum memory, weights included (default: what is free).",
-)
-@click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
+@shared_options.THREADS
+@shared_options.MAX_MEMORY
+@shared_options.FORCE
 @shared_options.options(shared_options.DEVICE, shared_options.READING)
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     """Compute the outputs of MODEL.
@@ -61,9 +55,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
         refuse_stream(values["output"], "outputs")
         refuse_existing(values["output"], force=values["force"])
     placed = shared_options.device(values)
-    graph = shared_options.open_input(model, values)
-    if not graph.nodes:
-        raise UsageError("E-RUN-NODES", model, "holds weights only, there is nothing to run", hint="Run an .onnx file")
+    graph = shared_options.open_network(model, values)
     session = Session(graph, threads=values["threads"], **placed)
     fed, generated = feeds(graph, values["inputs"], values["seed"], dims(values["dims"]))
     out = current()

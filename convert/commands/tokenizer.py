@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.base.errors import FileAccessError, UnsupportedError, printable
+from ...runtime.base.errors import UnsupportedError, printable
 from ...runtime.base.units import counted
 from ..cli import output_path, shared_options
 from ..console.output import current
@@ -288,14 +288,11 @@ def _write_gguf(graph: Graph, output: str, force: bool) -> None:
 
 
 def _write_files(files: dict[str, bytes], folder: Path, force: bool) -> list[str]:
-    from ..console.atomic_replace import refuse_existing, replacing
+    from ..console.atomic_replace import make_folder, refuse_existing, replacing
 
     for name in sorted(files):
         refuse_existing(folder / name, force=force)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileAccessError("E-OUT-WRITE", folder, f"cannot be made: {error.strerror}") from error
+    make_folder(folder)
     for name, content in files.items():
         with replacing(folder / name, force=force) as file:
             file.write(content)

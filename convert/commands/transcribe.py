@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...runtime.base.errors import UsageError
+from ...runtime.base.errors import Error, UsageError
 from ..cli import shared_options
 from ..cli.number import Number
+from ..cluster import cluster_option
 from ..console.output import current
 from ..console.status_line import busy
 
 if TYPE_CHECKING:
     from ...models.pipelines.audio.speech_model import SpeechModel
     from ...models.pipelines.audio.transcription.segments import Segment, Transcript
+    from ..run.readable_files import Group
 
 GROUP = "Run"
 EPILOG = """\b
@@ -94,7 +96,7 @@ STATED = (
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed at temperatures above 0 (default 0).")
 @click.option("--force", is_flag=True, help="Overwrite existing outputs.")
-@shared_options.options(shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, shared_options.READING)
+@cluster_option.running
 def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa: N802
     """Transcribe audio to text or subtitles.
 
@@ -112,9 +114,11 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     kind, paths = _outputs(given, values)
     options = {name: values[name] for name in STATED if values[name] is not None}
     options |= {"word_timestamps": True} if values["word_timestamps"] else {}
-    found = shared_options.load_for("transcribe", model, values)
+    found = cluster_option.load_for("transcribe", model, values)
     if values["vad"] is not None:
         options["vad"] = _speech_finder(values["vad"], values)
+    if values["cluster"] is not None:
+        return _shared(found, model, given, kind, paths, options, values)
 
     def row(path: str) -> dict[str, Any]:
         if len(given) > 1 and not paths:
@@ -126,6 +130,48 @@ def COMMAND(model: str, inputs: tuple[str, ...], **values: Any) -> int:  # noqa:
     readable = over_readable(given, 1, lambda some: [row(path) for path in some])
     busy().stop()
     facts = {"inputs": [model], "results": readable.results, "warnings": []}
+    out.emit({**facts, **readable.errors_json(given)}, ok=not readable.errors)
+    return readable.exit_code
+
+
+def _shared(
+    model: Any,
+    path: str,
+    given: list[str],
+    kind: str,
+    paths: Mapping[str, str],
+    options: dict[str, Any],
+    values: dict[str, Any],
+) -> int:
+    """Transcribe files on the workers of a cluster; each transcript is written in order, as soon as it is there."""
+    from ..run.counter import Counter
+    from ..run.readable_files import collected
+    from ..sounds.sound_inputs import sound_at
+
+    if values["vad"] is not None:
+        options |= {"vad": cluster_option.loading("predict", values["vad"], values)}
+    out = current()
+    counter = Counter(shared_options.progress(values), "transcribing", "files") if paths else None
+
+    def row(source: str, made: Any) -> dict[str, Any]:
+        if len(given) > 1 and not paths:
+            out.say(f"{source}:")
+        if not paths and kind == "txt":
+            for segment in made.segments:
+                out.content(segment.text.strip())
+        _write(made, source, kind, paths, force=values["force"])
+        return {"input": source, **made.to_json(), **({"output": paths[source]} if paths else {})}
+
+    def written(groups: Iterator[Group]) -> Iterator[Group]:
+        for numbers, found in groups:
+            if isinstance(found, Error):
+                yield numbers, found
+            else:
+                yield numbers, [row(given[number], made) for number, made in zip(numbers, found, strict=True)]
+
+    readable = collected(given, written(model.groups(given, 1, options, sound_at, counter)))
+    busy().stop()
+    facts = {"inputs": [path], "results": readable.results, "warnings": []}
     out.emit({**facts, **readable.errors_json(given)}, ok=not readable.errors)
     return readable.exit_code
 

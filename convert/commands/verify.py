@@ -9,6 +9,7 @@ import click
 from ...runtime.base.errors import UsageError, printable
 from ...runtime.base.units import counted
 from ..cli import shared_options
+from ..cluster import cluster_option
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -72,7 +73,10 @@ NETWORKS = (
 @click.option("--all", "all_rows", is_flag=True, help="List all tensors, not only those with the largest errors.")
 @click.option("--threads", type=click.IntRange(1), help="Comparison threads (default: the number of cores, at most 4).")
 @click.option("--from-dst", metavar="FMT", type=shared_options.FORMAT, help="Format of DST; --from is that of SRC.")
-@shared_options.options(NETWORKS, shared_options.CHOOSING, shared_options.PROGRESS, shared_options.READING)
+@shared_options.options(
+    NETWORKS, shared_options.CHOOSING, shared_options.PROGRESS, cluster_option.CLUSTER, shared_options.READING
+)
+@cluster_option.connected
 def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
     """Check that DST matches SRC within the error of its types.
 
@@ -80,8 +84,9 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
     two conventions, as in a Hugging Face directory and a GGUF file, tensors are matched by the architecture of both
     models. Two networks are run on the same inputs, and their outputs compared; so are a checkpoint of an image model
     and a network, with batch norms and branches as the checkpoint has them. With --prompt, both models are run on the
-    same tokens, a network against a checkpoint too. Exits with 1 if a tensor is missing, changed or beyond its bound,
-    if the names cannot be matched, or if outputs differ by a tenth of their power.
+    same tokens, a network against a checkpoint too, and of text-to-image models the first denoising step. Exits with 1
+    if a tensor is missing, changed or beyond its bound, if the names cannot be matched, or if outputs differ by a tenth
+    of their power.
     """
     from ..compare.certificate import verify
 
@@ -93,6 +98,8 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
     if values["level"] == "none" and not asked:
         raise UsageError("E-OPTION", None, "--level none compares outputs only", hint="Add --prompt or --prompt-file")
     pairs = _networks_of(before, after)
+    if pairs or values["level"] == "none":
+        cluster_option.refuse_cluster(values, "the outputs of models are compared in one process")
     if pairs and not asked:
         return _networks(pairs, [source, made], values, placed)
     if placed["device"] != "cpu":
@@ -106,6 +113,7 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
             select=shared_options.selection(values),
             threads=values["threads"],
             progress=shared_options.progress(values),
+            crew=_crew(source, made, values),
         )
         show(found, all_rows=values["all_rows"])
         payload = found.to_json()
@@ -119,13 +127,29 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
     return 0 if ok else 1
 
 
+def _crew(source: str, made: str, values: dict[str, Any]) -> Any:
+    """What compares tensors on the workers of a cluster; None without one."""
+    if values["cluster"] is None:
+        return None
+    from ..cluster.tensor_reports import Comparison, checks_on
+
+    before = cluster_option.opening(source, values)
+    after = cluster_option.opening(made, values | {"source_format": values["from_dst"]})
+    cluster_option.check(values["cluster"], [source, made])
+    return checks_on(values["cluster"], Comparison(before, after, values["level"], shared_options.selection(values)))
+
+
 def _on_prompts(before: Graph, after: Graph, values: dict[str, Any]) -> list[OutputDistance]:
-    """Run both models on the same tokens and show how far their outputs are apart."""
+    """Run both models on the same tokens, or one denoising step of both, and show how far their outputs are apart."""
+    from ..evaluate.same_step import draws, step_distances
     from ..evaluate.same_tokens import output_distances
+    from ..open.diffusion.single_file import split
     from ..run.text_lines import texts_of
 
     prompts = [text for text in texts_of(values["prompts"], values["prompt_file"], "--prompt") if text.strip()]
-    found = output_distances(before, after, prompts, values["threads"])
+    before, after = split(before), split(after)
+    distances = step_distances if draws(before) else output_distances
+    found = distances(before, after, prompts, values["threads"])
     for item in found:
         line = f"NMSE {item.nmse:.2g} ({item.grade}), least cosine {item.cosine:.6f}"
         if item.kld is not None and item.same_top is not None:

@@ -17,6 +17,7 @@ from ...runtime.base import __version__
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.base.units import counted
+from ...runtime.contract.naming import COUNTER
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.select import Select
 from ...runtime.tensor.dtype import BlockType
@@ -34,7 +35,6 @@ from .error_bound import Blocks, Elements
 from .match_tensors import Pair, comparable, counterparts
 
 Model = str | os.PathLike[str] | Graph
-LEVELS = ("full", "sample")
 SAMPLE = 1 << 16
 """Elements at the start, the middle and the end of a tensor that are looked at where only samples are."""
 SCHEMA = "candle-convert/certificate/1"
@@ -45,7 +45,7 @@ SOURCE_COLUMN = "in the source"
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found out about one tensor.
+    """The result of comparing one tensor.
 
     Attributes:
         name: in what was made; in the source where it is missing.
@@ -137,7 +137,7 @@ class Verification:
         return {**verdict, "failed": len(self.failed), "tensors": tensors}
 
     def certificate(self) -> dict[str, Any]:
-        """The same with the files it is about, by their SHA-256; the same files give the same certificate."""
+        """The verdict as JSON, with name, size and SHA-256 of each file; the same files give the same certificate."""
         tool = {"name": "candle-convert", "version": __version__}
         files = {
             side: [_file(path) for path in graph.files]
@@ -157,6 +157,37 @@ def _cells(tensor: Checked) -> tuple[str, ...]:
     return (*shown, used, tensor.status, tensor.source or "", tensor.type or "", tensor.name)
 
 
+@dataclass(eq=False)
+class Paired:
+    """Tensors of a model with those of its source.
+
+    Attributes:
+        architecture: as of `Verification`.
+    """
+
+    source: Graph
+    made: Graph
+    pairs: list[Pair]
+    architecture: str | None
+
+
+def paired(source: Graph, made: Graph, select: Select) -> Paired:
+    """The tensors to compare. NamesError as of `verify`."""
+    left, right = comparable(*alike(source, made))
+    for side in (left, right):
+        refuse_unwritten(side)
+    wanted = dataclasses.replace(left, weights=dict(left.weights))
+    select.run(wanted)
+    found = counterparts(left, right, wanted.weights, right.weights, by_name=bool(select.rename or select.names))
+    network = bool(right.nodes) and not left.nodes
+    pairs = [pair for pair in found.pairs if not (network and _only_one_kind_has(pair, right))]
+    return Paired(left, right, pairs, found.architecture)
+
+
+Crew = Callable[[Paired], Iterator[tuple[int, list[Checked]]]]
+"""What compares pairs in other processes: yields bytes that were compared, and the results of the next pairs."""
+
+
 @memory_limited
 def verify(
     source: Model,
@@ -166,45 +197,55 @@ def verify(
     select: Select | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    crew: Crew | None = None,
 ) -> Verification:
     """Whether `made` is `source` in other types: the same weights, every tensor within the bounds of its type.
 
     Args:
         level: ``full``, or ``sample`` for parts of each tensor.
         select: which tensors of the source, under which names.
+        crew: other processes that compare in place of threads.
 
     Raises:
         NamesError: the names follow two conventions, and it is not known that both models are of one architecture.
     """
-    left, right = alike(*(side if isinstance(side, Graph) else open_model(side, parts=True) for side in (source, made)))
-    left, right = comparable(left, right)
-    select = select or Select()
-    for side in (left, right):
-        refuse_unwritten(side)
-    wanted = dataclasses.replace(left, weights=dict(left.weights))
-    select.run(wanted)
-    found = counterparts(left, right, wanted.weights, right.weights, by_name=bool(select.rename or select.names))
+    before, after = (side if isinstance(side, Graph) else open_model(side, parts=True) for side in (source, made))
+    found = paired(before, after, select or Select())
     progress = progress or NoProgress()
     progress.phase("verifying")
     tensor_values.load()
-    progress.start(sum(_size(pair, level) for pair in found.pairs))
+    progress.start(sum(compared_bytes(pair, level) for pair in found.pairs))
     lock = threading.Lock()
 
     def advance(nbytes: int) -> None:
         with lock:
             progress.advance(nbytes)
 
-    def check(pair: Pair) -> Checked:
-        return _check(pair, level, advance)
-
     try:
-        checked = results(check, found.pairs, threads or min(4, os.cpu_count() or 1))
-        return Verification(left, right, level, checked, found.architecture)
+        if crew is None:
+            workers = threads or min(4, os.cpu_count() or 1)
+            tensors = results(lambda pair: checked(pair, level, advance), found.pairs, workers)
+        else:
+            tensors = []
+            for nbytes, some in crew(found):
+                tensors += some
+                advance(nbytes)
+        return Verification(found.source, found.made, level, tensors, found.architecture)
     finally:
         progress.finish()
 
 
-def _size(pair: Pair, level: str) -> int:
+def _only_one_kind_has(pair: Pair, network: Graph) -> bool:
+    """Whether a tensor is one that checkpoints lack, a constant of the computation such as a shape or a limit, or one
+    that networks lack, a counter of training."""
+    if pair.b is None:
+        return pair.name.endswith(COUNTER)
+    kind, rank = pair.b.dtype.kind, len(pair.b.shape)
+    numbers = pair.b.count == 1 or (rank <= 1 and kind in ("int", "uint", "bool"))
+    return pair.a is None and (numbers or pair.name in network.constants)
+
+
+def compared_bytes(pair: Pair, level: str) -> int:
     """The bytes of both sides to compare."""
     if pair.a is None or pair.b is None or pair.a.shape != pair.b.shape:
         return 0
@@ -226,7 +267,7 @@ def _spans(count: int, level: str) -> Iterator[tuple[int, int]]:
     yield from ((0, SAMPLE), (middle, middle + SAMPLE), (last, count))
 
 
-def _check(pair: Pair, level: str, advance: Callable[[int], object] = ignored) -> Checked:
+def checked(pair: Pair, level: str, advance: Callable[[int], object] = ignored) -> Checked:
     """One pair; values that a file stores after arithmetic may also agree in the architecture's own layout."""
     source, made = pair.a, pair.b
     if source is None or made is None:
@@ -243,12 +284,12 @@ def _check(pair: Pair, level: str, advance: Callable[[int], object] = ignored) -
     )  # fmt: skip
     if source.shape != made.shape:
         return dataclasses.replace(found, status="shape")
-    checked = dataclasses.replace(found, **_measured(source, made, level, advance, pair.computed))
-    canonical = None if checked.ok or pair.canonical is None else pair.canonical()
+    first = dataclasses.replace(found, **_measured(source, made, level, advance, pair.computed))
+    canonical = None if first.ok or pair.canonical is None else pair.canonical()
     if canonical is None:
-        return checked
+        return first
     again = dataclasses.replace(found, **_measured(*canonical, level, ignored, computed=True))
-    return again if again.ok else checked
+    return again if again.ok else first
 
 
 def _measured(

@@ -223,24 +223,24 @@ def diff(
     Select(rename=tuple(rename)).run(renamed)
     weights_a, weights_b = (_chosen(weights, include, exclude) for weights in (renamed.weights, collect_weights(right)))
     matched = counterparts(left, right, weights_a, weights_b, by_name=bool(rename))
-    found = Difference(architecture=matched.architecture)
+    difference = Difference(architecture=matched.architecture)
     progress = progress or NoProgress()
     progress.phase("comparing")
     sides = [(pair.a, pair.b) for pair in matched.pairs if pair.a is not None and pair.b is not None]
     progress.start(sum(a.nbytes + b.nbytes for a, b in sides if a.shape == b.shape) if values else 0)
     try:
-        found.rows = [_row(pair, (atol, rtol), values, progress) for pair in matched.pairs]
+        difference.rows = [_row(pair, (atol, rtol), values, progress) for pair in matched.pairs]
     finally:
         progress.finish()
     if metadata and matched.architecture is not None:
-        found.metadata = [Change(name, "differs", one, other) for name, one, other in matched.settings()]
+        difference.metadata = [Change(name, "differs", one, other) for name, one, other in matched.settings()]
     elif metadata:
-        found.metadata = _metadata(left.metadata, right.metadata)
-        found.files = _files(left.attachments, right.attachments)
+        difference.metadata = _metadata(left.metadata, right.metadata)
+        difference.files = _files(left.attachments, right.attachments)
     parts = [described(side) for side in (left, right)]
     if all(parts):
-        found.graph = _changes(*parts)
-    return found
+        difference.graph = _changes(*parts)
+    return difference
 
 
 def _chosen(

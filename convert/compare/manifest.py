@@ -16,7 +16,7 @@ _UNESCAPED = {escape: character for character, escape in _ESCAPES.items()}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one name: Ok, Changed, Missing (only the manifest has it) or New (only the model has it)."""
+    """The result for one name: Ok, Changed, Missing (only the manifest has it) or New (only the model has it)."""
 
     name: str
     status: str

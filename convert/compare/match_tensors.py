@@ -258,7 +258,7 @@ class _Matching:
         return next((name for name in (ours, self._tied(ours)) if name in found.weights or name in found.stored), None)
 
     def _tied(self, ours: str) -> str | None:
-        """What a model uses that lacks the weight."""
+        """The tensor that a model uses instead of a missing tied weight."""
         return TIED.get(ours) if self.rows[ours][0].optional else None
 
     def _of(self, name: str, held: list[str], sources: list[str | None]) -> Pair:
@@ -278,7 +278,7 @@ class _Matching:
         )
 
     def _names(self, ours: str, name: str, known: list[str]) -> tuple[str, ...]:
-        """What the first file calls the tensors; of several for one weight, the one in `name`'s place."""
+        """The first file's names of the tensors; of several for one weight, the one that stands for `name`."""
         every = [self.x.found.stored[source][1] for source in known if source in self.x.found.stored]
         beside = self.y.found.stored[ours][1]
         if len(every) == 1 and len(every[0]) == len(beside):
@@ -305,7 +305,8 @@ class _Matching:
         return None if x is None or y is None or x.shape != y.shape else (x, y)
 
     def _expected(self, name: str, held: list[str], sources: list[str]) -> StoredTensor:
-        """What the second file should have as `name`; the first file's own tensor where its shape does not fit."""
+        """The tensor that the second file should have as `name`; the first file's own tensor where its shape does not
+        fit."""
         try:
             pieces = [self._pieces(ours, source, name) for ours, source in zip(held, sources, strict=True)]
             if len(pieces) == 1:
@@ -347,7 +348,7 @@ class _Matching:
             yield Pair(name, names, (), whole, None, dtype)
 
     def _spelled(self, ours: str) -> tuple[str, ...]:
-        """What the first file calls the tensors of a weight."""
+        """The first file's names of the tensors of a weight."""
         return tuple(map(self.x.spelled, self.x.found.stored[ours][1] if ours in self.x.found.stored else ()))
 
     def _unknown(self) -> Iterator[Pair]:

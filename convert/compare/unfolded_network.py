@@ -3,16 +3,14 @@ are compared with."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
-from ...models.layers.image.conv import KEEP_NORMS
 from ...models.preprocess.as_nodes import BYTES, take_bytes
 from ...models.preprocess.stated_preparation import letterbox_of, stated_preparation
 from ...runtime.base.errors import UnsupportedError, UsageError
-from ...runtime.contract.architecture import Config
+from ...runtime.contract.architecture import UNFOLDED
 from ...runtime.ir.graph import Graph
-from ..load.bind import Model, modelled
+from ..load.bind import Model, bind_model
 from ..load.recognise import identified
 from ..open.graph_files import stem
 
@@ -22,7 +20,7 @@ def unfolded_networks(checkpoint: Graph, network: Graph) -> dict[str, tuple[Grap
     the names of the latter's files if these are several; they prepare pictures if `network` does. Empty for other
     checkpoints.
 
-    Raises UsageError if the model has no such graph, and what `modelled` raises.
+    Raises UsageError if the model has no such graph, and what `bind_model` raises.
     """
     try:
         architecture, _, _ = identified(checkpoint)
@@ -30,9 +28,7 @@ def unfolded_networks(checkpoint: Graph, network: Graph) -> dict[str, tuple[Grap
         return {}
     if not architecture.modules:
         return {}
-    model = modelled(checkpoint)
-    kept = {"keep_branches": True, KEEP_NORMS: True}
-    model = dataclasses.replace(model, config=Config({**model.config.values, **kept}))
+    model = bind_model(checkpoint).with_settings(UNFOLDED)
     graphs = {stem(name, graph): graph for name, graph in model.graphs().items()}
     found = {}
     for name, part in (network.parts or {"": network}).items():

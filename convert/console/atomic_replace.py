@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from ...formats.containers.whole_file import whole_file
 from ...runtime.base.errors import FileAccessError, UnsafeFileError
 from ...runtime.base.system_error import mode_of, refuse_special, write_error
 from .stdio import STREAM, standard_output
 
 PREFIX = ".candle-convert-"
 """Of the file that is written: its name fits where that of the output does."""
+MAX_NAME = 255
+"""Bytes of a file name on the file systems of Linux."""
+DIGEST = 16
+"""Hexadecimal digits that tell shortened names apart."""
+
+
+def short_name(name: str, room: int) -> str:
+    """`name`, or its start and a digest of the whole where it and `room` more bytes are too long for a file name."""
+    most = MAX_NAME - room
+    encoded = os.fsencode(name)
+    if len(encoded) <= most:
+        return name
+    start = encoded[: most - DIGEST - 1].decode("utf-8", "ignore")
+    return f"{start}-{hashlib.sha256(encoded).hexdigest()[:DIGEST]}"
 
 
 def refuse_existing(path: str | os.PathLike[str], *, force: bool) -> None:
@@ -74,16 +89,8 @@ def replacing(path: str | os.PathLike[str], *, force: bool) -> Iterator[IO[bytes
             with open(target, "wb") as device:
                 device.write(held.getvalue())
             return
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=PREFIX, delete=False) as file:
-            try:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-                os.chmod(file.name, 0o666 & ~_umask())
-                os.replace(file.name, target)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        with whole_file(target, PREFIX) as file:
+            yield file
     except OSError as error:
         raise write_error(target, error) from error
 
@@ -92,9 +99,3 @@ def _is_device(path: str | os.PathLike[str]) -> bool:
     """Whether a path leads to a character device or a pipe, which a file must not replace."""
     mode = mode_of(path)
     return mode is not None and (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -17,8 +17,7 @@ INTERRUPTED = 130
 
 
 def answer(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> None:
-    """What an interrupt does from now on, unless this process was started to ignore it, or another program handles
-    it."""
+    """Set the reaction to an interrupt, unless this process was started to ignore it, or another program handles it."""
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, leave, stop):
         signal.signal(signal.SIGINT, handler)
 
@@ -45,7 +44,7 @@ def end() -> None:
 
 @contextlib.contextmanager
 def too_late() -> Iterator[None]:
-    """Drop a command's interrupts while what they would stop is all but done."""
+    """Ignore Ctrl-C during the block, for the last moments of a command."""
     if signal.getsignal(signal.SIGINT) is not stop:
         yield
         return

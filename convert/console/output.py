@@ -34,7 +34,7 @@ CLEAR_SCREEN = "\x1b[2J\x1b[H"
 
 
 class Output:
-    """Where a command's words go.
+    """Output of a command: text for people, or one JSON object; warnings and errors on standard error.
 
     Attributes:
         command: its name, part of the JSON schema's name.

@@ -17,10 +17,10 @@ BYTES = "bytes"
 
 
 class Progress(Protocol):
-    """What long work reports to."""
+    """A receiver of the progress of long work."""
 
     def phase(self, name: str) -> None:
-        """What is being done now: reading, writing, verifying."""
+        """The current phase: reading, writing, verifying."""
         ...
 
     def start(self, total: int, skipped: int = 0, unit: str = BYTES) -> None:
@@ -41,7 +41,7 @@ class NoProgress:
 
 
 def ignored(nbytes: int) -> None:
-    """What `advance` is where nobody asks for progress."""
+    """An `advance` that does nothing."""
 
 
 class RichProgress:

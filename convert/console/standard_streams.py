@@ -84,7 +84,7 @@ class _Output(_Stream):
 
 
 class _Messages(_Output):
-    """Standard error: with nowhere to report to, what it cannot take is dropped."""
+    """Standard error; writes that fail are dropped, as there is nowhere to report them."""
 
     def write(self, data: Any) -> int:
         try:
@@ -94,8 +94,8 @@ class _Messages(_Output):
 
 
 def guard() -> None:
-    """Replace Python's streams by such ones. The descriptor of a closed stream is taken, so that no file that is opened
-    later gets it, and what is printed with it."""
+    """Replace Python's standard streams by guarded ones. The descriptor of a closed stream is taken, so that no file
+    that is opened later gets it, and what is printed with it."""
     sys.stdin = _guarded(sys.stdin, 0, _Input, io.BufferedReader)
     sys.stdout = _guarded(sys.stdout, 1, _Output, io.BufferedWriter)
     sys.stderr = _guarded(sys.stderr, 2, _Messages, io.BufferedWriter)

@@ -51,7 +51,7 @@ def aligned(
         return []
     kept = {shown.index(column) for column in right if column in shown}
     table = _joined(
-        [[_shortened(line[column], cut[place]) for place, column in enumerate(shown)] for line in lines], cut, kept
+        [[_shortened(line[column], cut[index]) for index, column in enumerate(shown)] for line in lines], cut, kept
     )
     below = [" ".join(row[column] for column in prose if row[column]) for row in cells]
     return [
@@ -78,7 +78,7 @@ def _cut(widths: Sequence[int], fixed: Sequence[bool], width: int) -> list[int] 
     """Widths that fit, the longest cells losing most; None where that would leave too little of them."""
     cut = list(widths)
     while _total(cut) > width:
-        free = [place for place, whole in enumerate(fixed) if not whole and cut[place] > SHORTEST]
+        free = [index for index, whole in enumerate(fixed) if not whole and cut[index] > SHORTEST]
         if not free:
             return None
         cut[max(free, key=cut.__getitem__)] -= 1

@@ -120,7 +120,7 @@ def each(work: Callable[[Item], object], items: Iterable[Item], threads: int) ->
 
 
 def results(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> list[Result]:
-    """What `work` gives for every item, in their order."""
+    """The results of `work` for every item, in order."""
     found: dict[int, Result] = {}
     each(lambda numbered: found.__setitem__(numbered[0], work(numbered[1])), list(enumerate(items)), threads)
     return [found[number] for number in range(len(found))]

@@ -1,7 +1,7 @@
 """Mean average precision of object detectors, as defined by COCO.
 
 Outputs and targets are read by name: ``boxes`` [samples, boxes, 4] as x1, y1, x2, y2; ``scores`` [samples, boxes] or
-[samples, boxes, classes]; ``labels`` [samples, boxes], where a negative number marks a place without a box. Outputs may
+[samples, boxes, classes]; ``labels`` [samples, boxes], where a negative number marks a row without a box. Outputs may
 also come in this order under other names.
 Source: Lin et al. 2014, "Microsoft COCO", evaluation by 10 thresholds from 0.5 to 0.95, precision at 101 levels of
 recall, 100 boxes a picture.
@@ -26,7 +26,7 @@ NAMES = ("boxes", "scores", "labels")
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """What one picture contributes.
+    """The contribution of one image.
 
     Attributes:
         scores, labels: of the boxes found, the surest first.

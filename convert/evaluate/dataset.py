@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 LABELS = ("labels", "label", "targets", "target", "y_true")
 FORM = "An npz with the inputs and labels, a folder of such files, or a folder of images for each class"
 BATCH = 32
-Opened = dict[str, Callable[[int, int], Any]]
 
 
 @dataclass(frozen=True)
@@ -74,18 +73,18 @@ def _batch(source: Source, inputs: Sequence[Value]) -> int:
 
 
 def _read(source: Source, inputs: Sequence[Value], size: int) -> Iterator[Batch]:
-    place = Path(source.path)
-    if not place.exists():
+    path = Path(source.path)
+    if not path.exists():
         raise FileAccessError("E-IO-MISSING", source.path, "is missing", hint=FORM)
-    if not place.is_dir():
-        yield from _arrays(place, source, inputs, size)
+    if not path.is_dir():
+        yield from _arrays(path, source, inputs, size)
         return
-    files = sorted(place.glob("*.npz"))
+    files = sorted(path.glob("*.npz"))
     if files:
-        for each in files:
-            yield from _arrays(each, source, inputs, size)
+        for file in files:
+            yield from _arrays(file, source, inputs, size)
         return
-    pictures = image_files(place, source.classes)
+    pictures = image_files(path, source.classes)
     if not pictures:
         raise UsageError("E-EVAL-DATA", source.path, "contains neither npz files nor folders of images", hint=FORM)
     if len(inputs) != 1:

@@ -52,7 +52,7 @@ class Figure:
 
 @dataclass
 class Scores:
-    """What the samples contributed to one metric."""
+    """The contributions of the samples to one metric."""
 
     metric: Metric
     ours: list[Any] = field(default_factory=list)

@@ -43,7 +43,7 @@ class Estimate:
 
 @dataclass
 class Scores:
-    """What each scored token contributed.
+    """The contribution of each scored token.
 
     Attributes:
         losses: negative log-likelihood of the token that follows, in nats; others: the other model's.
@@ -76,6 +76,11 @@ class Scores:
         self.divergences.append(np.where(likely > 0, likely * (reference - predicted), 0).sum(1, dtype=np.float64))
         self.agreed.append(ours.argmax(1) == other.argmax(1))
         self.shifts.append(np.exp(-self.losses[-1]) - np.exp(-self.others[-1]))
+
+    def extend(self, others: Scores) -> None:
+        """Count the tokens that follow, scored elsewhere."""
+        for name, arrays in vars(others).items():
+            getattr(self, name).extend(arrays)
 
     def estimates(self) -> list[Estimate]:
         """The figures of all tokens."""

@@ -96,7 +96,7 @@ def output_distances(
     if not pairs:
         why = "the models have no output in common"
         raise UsageError("E-VERIFY-OUTPUTS", None, why, hint="Compare models of one task")
-    return [_distance(name, pairs[name]) for name in sorted(pairs)]
+    return [distance(name, pairs[name]) for name in sorted(pairs)]
 
 
 def _outputs(model: Any, ids: Sequence[int]) -> dict[str, np.ndarray]:
@@ -106,7 +106,8 @@ def _outputs(model: Any, ids: Sequence[int]) -> dict[str, np.ndarray]:
     return {**found, WHOLE: model.embed([ids])} if "embed" in model.verbs else found
 
 
-def _distance(name: str, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> OutputDistance:
+def distance(name: str, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> OutputDistance:
+    """How far the second of each pair of outputs [rows, width] is from the first."""
     first, second = (np.concatenate([pair[side] for pair in pairs]).astype(np.float64) for side in (0, 1))
     if not np.isfinite(second).all():
         return OutputDistance(name, len(first), math.inf, 0.0)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...runtime.base.errors import FileAccessError, FormatError, UsageError
+from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.base.system_error import read_error
 from ...runtime.base.units import counted
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _text(path: str) -> str:
     try:
         return Path(path).read_bytes().decode().removesuffix("\n")
     except OSError as error:
-        raise FileAccessError("E-IO-READ", path, f"cannot be read: {error.strerror}") from error
+        raise read_error(path, error) from error
     except UnicodeDecodeError as error:
         raise FormatError(
             "E-EVAL-UTF8", path, "is not valid UTF-8", at=error.start, hint="Use a plain text file"

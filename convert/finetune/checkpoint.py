@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.base.errors import UsageError
 from ...training.checkpoint.nested_file import load_nested, save_nested
 from ...training.checkpoint.run_state import taken_from
+from ..console.atomic_replace import short_name
 
 if TYPE_CHECKING:
     from .examples import Example
     from .loop import Measures
     from .session import Session, Wanted
 
+ENDING = ".checkpoint"
 OUTPUT = ("merge", "dtype")
 """Of `Wanted`: what only the output depends on."""
 TOLERANCE = 1e-3
@@ -33,7 +36,9 @@ class Checkpoint:
     """
 
     def __init__(self, output: str, session: Session, before: Measures) -> None:
-        self.path, self._training, self._before = Path(f"{output}.checkpoint"), session.training, before
+        path = Path(os.path.abspath(output))
+        self.path = path.with_name(f"{short_name(path.name, len(ENDING))}{ENDING}")
+        self._training, self._before = session.training, before
         self._run = _described(session.wanted, session.learned)
 
     def save(self) -> None:
@@ -54,7 +59,7 @@ class Checkpoint:
             raise
 
     def load(self) -> int:
-        """Go on from the file; returns how many steps its run has taken, 0 if there is no file.
+        """Resume from the file; returns the number of steps of its run, 0 without a file.
 
         Raises UsageError if it is of another run, FormatError if it is damaged.
         """
@@ -85,5 +90,5 @@ class Checkpoint:
 def _described(wanted: Wanted, examples: Sequence[Example]) -> dict[str, Any]:
     """The options that training depends on, and a checksum of what is learned."""
     options = {name: value for name, value in dataclasses.asdict(wanted).items() if name not in OUTPUT}
-    learned = [(each.labels, each.ids, each.types, each.picture) for each in examples]
+    learned = [(example.labels, example.ids, example.types, example.picture) for example in examples]
     return {**options, "rows": f"{len(examples)}, {zlib.crc32(repr(learned).encode()):08x}"}

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...models.generation.chat_template import prompt
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import Error, UsageError
+from ...runtime.base.errors import Error, UnsupportedError, UsageError
 from ..trainable.losses import IGNORED
 from .row_formats import alpaca_messages, alpaca_prompt
 from .rows import ALPACA, COMPLETION, MESSAGES, TEXT, Row, Rows
@@ -111,6 +111,10 @@ def language_examples(rows: Rows, tokenizer: Tokenizer, limit: int) -> list[Exam
 
     Raises UsageError if nothing is to be predicted within the first `limit` tokens of any row.
     """
+    if rows.kind == MESSAGES and "default" not in tokenizer.templates:
+        why = f"line {rows.rows[0].line}: holds a chat, and the model lacks a chat template"
+        hint = "Add one to the model: candle-convert convert MODEL OUT --chat-template FILE"
+        raise UnsupportedError("E-TEMPLATE-NONE", rows.path, why, hint=hint)
     made = [_language_example(rows, row, tokenizer, limit) for row in rows.rows]
     kept = [example for example in made if any(label != IGNORED for label in example.labels[1:])]
     if not kept:

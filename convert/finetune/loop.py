@@ -51,7 +51,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Measures:
-    """What a model predicts of examples.
+    """Measures of a model on examples.
 
     Attributes:
         loss: mean cross entropy of a label.
@@ -188,7 +188,7 @@ class Training:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; it is of the same model, examples and settings."""
+        """Restore a state, which is of the same model, examples and settings."""
         with no_grad():
             for tensor, value in zip(self._changing(), state["tensors"], strict=True):
                 tensor.copy_(PUBLIC["from_numpy"](value))

@@ -32,6 +32,7 @@ SHAREGPT = "conversations"
 """The key of ShareGPT rows, which become messages."""
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 SHOWN = 80
+CORRECT = "Correct the row, or leave it out"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Rows:
 
     def wrong(self, row: Row, why: str, **facts: Any) -> FormatError:
         """The error of a row."""
-        return FormatError("E-DATA-ROW", self.path, f"line {row.line}: {why}", **facts)
+        return FormatError("E-DATA-ROW", self.path, f"line {row.line}: {why}", **{"hint": CORRECT, **facts})
 
 
 def read_rows(path: str) -> Rows:
@@ -131,11 +132,11 @@ def _table(text: str, path: str, separator: str) -> Iterator[Row]:
     try:
         for cells in reader:
             if header is None:
-                header = [each.strip() for each in cells]
+                header = [cell.strip() for cell in cells]
             elif cells:
                 if len(cells) != len(header):
                     why = f"line {reader.line_num}: {counted(len(cells), 'cell')}, but the header has {len(header)}"
-                    raise FormatError("E-DATA-ROW", path, why)
+                    raise FormatError("E-DATA-ROW", path, why, hint=CORRECT)
                 yield Row(reader.line_num, dict(zip(header, cells, strict=True)))
     except csv.Error as error:
         raise FormatError("E-DATA-ROW", path, f"line {reader.line_num}: {error}") from error
@@ -153,7 +154,7 @@ def _with_messages(row: Row, path: str) -> Row:
         return row
     messages = sharegpt_messages(row.fields)
     if isinstance(messages, str):
-        raise FormatError("E-DATA-ROW", path, f"line {row.line}: {messages}")
+        raise FormatError("E-DATA-ROW", path, f"line {row.line}: {messages}", hint=CORRECT)
     return Row(row.line, {**row.fields, "messages": messages})
 
 
@@ -163,7 +164,8 @@ def _kind(row: Row, path: str) -> str:
             return kind
     known = " or ".join("+".join(keys) for keys in (*KINDS.values(), (SHAREGPT,)))
     said = ", ".join(list(row.fields)[:8])[:SHOWN]
-    raise FormatError("E-DATA-KEYS", path, f"line {row.line}: has the keys {said or 'of nothing'}", expected=known)
+    why = f"line {row.line}: has the keys {said or 'of nothing'}"
+    raise FormatError("E-DATA-KEYS", path, why, expected=known, hint="Rename the keys of the rows")
 
 
 def _check(rows: Rows, row: Row) -> None:

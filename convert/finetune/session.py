@@ -43,7 +43,7 @@ FULL_RATE, ADAPTER_RATE = 2e-5, 2e-4
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run is asked for.
+    """The request of a run.
 
     Attributes:
         rank: of adapters, 0 to train all weights.
@@ -113,7 +113,7 @@ class Session:
             heads = (
                 ()
                 if self.labels is None
-                else tuple(sorted({each.rpartition(".")[0] for each in self.model.opened.heads}))
+                else tuple(sorted({head.rpartition(".")[0] for head in self.model.opened.heads}))
             )
             self.model.add_adapters(
                 wanted.rank, alpha=wanted.alpha, dropout=wanted.dropout, targets=wanted.targets, saved=heads
@@ -123,7 +123,7 @@ class Session:
         self.training = Training(self.model, self.learned, wanted.settings, self.limit, self._assemble)
 
     def _take_preprocessor(self, path: str) -> None:
-        """Let a file say how pictures are prepared, in the model's place; it is written with the model."""
+        """Let a file say how pictures are prepared, instead of the model; it is written with the model."""
         if self.rows.kind != IMAGE_LABEL:
             why = "--preprocessor says how pictures are prepared, and the rows are texts"
             raise UsageError("E-OPTION", path, why)
@@ -189,11 +189,11 @@ class Session:
 
     @property
     def title(self) -> str:
-        """What the model is."""
+        """The model's title."""
         return self.model.opened.architecture.title
 
     def measure(self) -> Measures:
-        """What the model makes of the examples that are held back."""
+        """Measure the model on the held-out examples."""
         return measured(self.model, self.held, self.wanted.size, self.limit, self._assemble)
 
     def write(self, folder: str) -> list[str]:

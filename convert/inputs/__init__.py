@@ -1,4 +1,4 @@
-"""What models take on a command line: texts, pictures and sounds.
+"""Inputs of models on the command line: texts, pictures and sounds.
 
 A module that declares ``KIND`` tells how the commands `predict` and `embed` handle models that take what its name says.
 """

@@ -16,7 +16,7 @@ options. Returns the exit code."""
 
 @dataclass(frozen=True)
 class InputKind:
-    """What models take.
+    """A kind of model input.
 
     Attributes:
         one, several: its names in tables and messages.
@@ -24,7 +24,7 @@ class InputKind:
         files: the files that arguments name, None where arguments are the inputs themselves.
         batch: how many inputs have their vectors made in one run.
         embed_options: options of `embed` that models of such inputs may have.
-        predict_options: options of `predict` that are for such inputs, beside those of the tasks.
+        predict_options: options of `predict` that are for such inputs, besides those of the tasks.
         read_options: options of a task, from those of the command line.
         input: what a model takes, of an argument.
         matrices: whether `embed` makes a matrix of each input, with a vector of each token.

@@ -39,7 +39,7 @@ def _show(given: Sequence[str], results: Sequence[Any]) -> None:
     shown = [name for name in max(rows, key=len) if name != "input" or len(given) > 1]
     table = [[_shown(row.get(name, "")) for name in shown] for row in rows]
     current().table(
-        shown, table, right=[place for place, name in enumerate(shown) if not isinstance(max(rows, key=len)[name], str)]
+        shown, table, right=[index for index, name in enumerate(shown) if not isinstance(max(rows, key=len)[name], str)]
     )
 
 

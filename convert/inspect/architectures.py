@@ -32,7 +32,7 @@ def named(name: str) -> tuple[str, Architecture] | None:
 
 
 def unknown(name: str) -> UsageError:
-    """What to say of a name that nothing has."""
+    """The error for an unknown name."""
     known = {
         each
         for _, architecture in families()

@@ -34,7 +34,7 @@ def described(graph: Graph) -> Described:
 
 
 def _nodes(graph: Graph) -> Iterator[tuple[str, Any]]:
-    """Every node by the place of its graph and its first named output."""
+    """Every node by the position of its graph and its first named output."""
     pending: list[tuple[str, Graph]] = [("", graph)]
     while pending:
         place, inner = pending.pop()

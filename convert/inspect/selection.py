@@ -84,7 +84,7 @@ class Selection:
 
 
 def select(graph: Graph, text: str) -> Selection:
-    """What `text` names in a graph; a tensor whose whole name is `text` comes first.
+    """The selection of `text` in a graph; a tensor whose whole name is `text` comes first.
 
     Raises:
         UsageError: no such tensor, or an index that does not fit its shape.
@@ -139,16 +139,16 @@ def _indexed(name: str, tensor: StoredTensor, index: str) -> Selection:
 
 
 def _runs(axis: range | Sequence[int]) -> list[tuple[int, range]]:
-    """The indices as ranges, each with the place where it goes."""
+    """The indices as ranges, each with the position where it goes."""
     if isinstance(axis, range):
         return [(0, axis)]
     runs: list[tuple[int, range]] = []
-    for place, index in enumerate(axis):
+    for position, index in enumerate(axis):
         start, last = runs[-1] if runs else (0, range(0))
         if last and index == last.stop:
             runs[-1] = (start, range(last.start, index + 1))
         else:
-            runs.append((place, range(index, index + 1)))
+            runs.append((position, range(index, index + 1)))
     return runs
 
 

@@ -21,7 +21,7 @@ BINS = 12
 
 @dataclass
 class Statistics:
-    """What the finite values look like, and how many are special. Complex numbers count by their magnitude.
+    """Statistics of the finite values, and counts of special ones. Complex numbers count by their magnitude.
 
     Attributes:
         count: all values; finite, nan, inf, zeros: how many are that.

@@ -39,7 +39,7 @@ class Distance:
 
 
 class _Sums:
-    """What `Distance` is computed from, chunk by chunk."""
+    """The sums that `Distance` is computed from, chunk by chunk."""
 
     def __init__(self, atol: float, rtol: float) -> None:
         self.atol, self.rtol = atol, rtol

@@ -15,8 +15,6 @@ from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 if TYPE_CHECKING:
     import numpy as np
 
-EXACT_KINDS = ("int", "uint")
-
 
 def load(dtypes: Iterable[DType] = (BF16,)) -> None:
     """Import what computes with elements of these types; threads that did it at the same moment could meet one half of

@@ -38,9 +38,13 @@ def compiled(variant: isa.Variant, program: str = WARM) -> Iterator[tuple[str, s
         environment = {name: value for name, value in os.environ.items() if name != isa.VARIABLE}
         environment |= {isa.VARIANT_VARIABLE: variant.name, "XDG_CACHE_HOME": folder}
         subprocess.run([sys.executable, "-c", program], env=environment, check=True)
-        for path in sorted(Path(folder, "candle-convert", "kernels").iterdir()):
-            if "-" in path.name:
-                yield variant.name, packed_name(path.name), path.read_bytes()
+        yield from cached(Path(folder), variant)
+
+
+def cached(folder: Path, variant: isa.Variant) -> Iterator[tuple[str, str, bytes]]:
+    """Variant, name and code of each kernel in the cache of a process that ran with XDG_CACHE_HOME and one variant."""
+    for path in sorted(Path(folder, "candle-convert", "kernels").glob("*-*")):
+        yield variant.name, packed_name(path.name), path.read_bytes()
 
 
 def main(arguments: Sequence[str]) -> None:

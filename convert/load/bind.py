@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
+from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.contract.architecture import HF, MISSHAPEN, MODEL, Architecture, Config, Task, weight_slots
 from ...runtime.contract.naming import WatchedWeights, check_used
 from ...runtime.contract.part_rows import part_config, part_weights
@@ -15,9 +16,6 @@ from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from .canonical_names import canonical_names
 from .recognise import identified
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Model:
 
     @property
     def task(self) -> Task:
-        """What the model is used for, as its file says."""
+        """The task of the model, as its file states it."""
         return self.architecture.task(self.config.values.get("task"))
 
     def for_task(self, name: str) -> Model:
@@ -55,7 +53,11 @@ class Model:
             lacks = "" if task is None else f": it has no {', '.join(self._lacks(task)[:3])}"
             why = f"the model does not support the task {name!r}{lacks}"
             raise UsageError("E-ARCH-TASK", path, why, expected=known)
-        return dataclasses.replace(self, config=Config({**self.config.values, "task": task.name}))
+        return self.with_settings({"task": task.name})
+
+    def with_settings(self, values: Mapping[str, Any]) -> Model:
+        """The same model with some hyper-parameters changed."""
+        return dataclasses.replace(self, config=Config({**self.config.values, **values}))
 
     def nameless(self, names: str) -> list[str]:
         """The weights that files of a convention do not store."""
@@ -63,7 +65,7 @@ class Model:
         return [ours for row, _, ours in slots if ours in self.weights and not row.stored(names)]
 
     def _lacks(self, task: Task) -> list[str]:
-        """What the file would call the weights of a task's head that it does not have."""
+        """The file's names of the missing weights of a task's head."""
         missing = [row for row in task.weights if not row.optional and row.name not in self.weights]
         return [ways[0].names[0] if (ways := row.stored(self.names)) else row.name for row in missing]
 
@@ -81,10 +83,10 @@ class Model:
         Args:
             fixed: whether KV caches have a fixed capacity or grow.
         """
-        return {name: built(self, name, fixed=fixed) for name in self.task.graphs}
+        return {name: build_graph(self, name, fixed=fixed) for name in self.task.graphs}
 
 
-def modelled(graph: Graph) -> Model:
+def bind_model(graph: Graph) -> Model:
     """The architecture, configuration and weights of what was read.
 
     Raises UnsupportedError for an unknown architecture, FormatError for parameters or weights that are missing, extra
@@ -99,13 +101,12 @@ def modelled(graph: Graph) -> Model:
         try:
             dataclasses.replace(model, weights=watched).graphs()
         except MISSHAPEN as error:
-            why = f"the shapes of the weights are not those of a {architecture.name} model"
-            raise FormatError("E-ARCH-SHAPE", path, why, hint="Is the configuration this model's?") from error
+            raise architecture.misshapen(path) from error
         check_used(architecture, watched, path)
     return model
 
 
-def built(model: Model, name: str = MODEL, *, fixed: bool = True) -> Graph:
+def build_graph(model: Model, name: str = MODEL, *, fixed: bool = True) -> Graph:
     """One of the graphs that compute the model's task, of its variants or of its `Component`, with KV caches of a fixed
     capacity or growing ones.
 

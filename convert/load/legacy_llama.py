@@ -97,7 +97,7 @@ def _llama2c(graph: Graph) -> dict[str, int]:
 
 
 def _measured(weights: dict[str, StoredTensor], path: str | None) -> dict[str, int]:
-    """What the shapes say."""
+    """Hyper-parameters that follow from shapes."""
     gate = weights.get("blk.0.ffn_gate.weight")
     if gate is None or len(gate.shape) != 2:
         raise FormatError(

@@ -13,7 +13,7 @@ from ...models.pipelines.task_model import PIPELINES, TaskModel, cannot
 from ...runtime.base.errors import UsageError
 from ...runtime.base.gc_pause import unsearched
 from ...runtime.base.out_of_memory import memory_limited
-from ...runtime.contract.architecture import FEATURE_EXTRACTION, TEXT_RANKING, Config, RunOptions
+from ...runtime.contract.architecture import FEATURE_EXTRACTION, KEEP_BRANCHES, TEXT_RANKING, RunOptions
 from ...runtime.contract.loaded_parts import LoadedParts
 from ...runtime.ir.graph import Graph
 from ..open.companion import companion_weights
@@ -23,7 +23,7 @@ from ..open.model_files import whole_of
 from ..open.open_model import open_model
 from ..open.shard_set import whole_model
 from .attached_files import tokenizer_of
-from .bind import built, modelled
+from .bind import bind_model, build_graph
 from .canonical_names import canonical_names
 from .memory_map import mapped
 from .network import attends_to_source, run_component, run_network
@@ -120,6 +120,7 @@ def load(
         tokenizer=functools.partial(tokenizer_of, graph),
         source=graph,
         companion=functools.partial(companion_weights, graph),
+        pieces_together=_pieces_together,
     )
     whole = whole_of(graph) if graph.parts else None
     if whole is not None:
@@ -138,19 +139,24 @@ def load(
         return own.run(LoadedParts(graph.parts, running), dataclasses.replace(options, task=own.name))
     if graph.nodes or graph.parts:
         return run_network(graph, options, task)
-    model = modelled(graph)
+    model = bind_model(graph)
     task = task or stated_task(graph, model)
     model = for_ranking(model) if task == TEXT_RANKING else model
     model = model if task is None else model.for_task(task)
-    if keep_branches:
-        model = dataclasses.replace(model, config=Config({**model.config.values, "keep_branches": True}))
+    model = model.with_settings({KEEP_BRANCHES: True}) if keep_branches else model
     graphs = {name: mapped(each) for name, each in model.graphs().items()}
 
     def variant(name: str) -> Graph | None:
-        return mapped(built(model, name)) if name in model.task.variants else None
+        return mapped(build_graph(model, name)) if name in model.task.variants else None
 
     options = dataclasses.replace(options, config=model.config, task=model.task.name, variant=variant)
     return model.task.run(graphs, options)
+
+
+def _pieces_together(*arguments: Any, **options: Any) -> Any:
+    from ...models.generation.batching.offline import pieces_together
+
+    return pieces_together(*arguments, **options)
 
 
 def _load_part(graph: Graph, *, task: str | None = None, **options: Any) -> Any:
@@ -176,7 +182,7 @@ def load_for(verb: str, graph: Graph, *, task: str | None = None, **options: Any
 def _task_for(verb: str, graph: Graph) -> str | None:
     if graph.nodes or graph.parts:
         return FEATURE_EXTRACTION if attends_to_source(graph) and verb not in ("generate", "transcribe") else None
-    model = modelled(graph)
+    model = bind_model(graph)
     own = stated_task(graph, model) or model.task.name
     if own == TEXT_RANKING and verb == "rerank":
         return own

@@ -1,4 +1,4 @@
-"""Mapping: models that run from their files, without copies of the weights that lie there as a run needs them."""
+"""Memory-mapped weights: those that a file stores as a run needs them are not copied into memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SMALLEST = 1 << 16
 
 
 def mapped(graph: Graph) -> Graph:
-    """The same graph, whose weights lie in its files as they are and are not copied into memory."""
+    """The graph with its weights mapped from its files: those of `SMALLEST` bytes or more that are aligned there."""
     for name, tensor in graph.weights.items():
         storage, alignment = tensor.storage, max(1, tensor.dtype.bits // 8)
         if isinstance(storage, Region) and storage.nbytes >= SMALLEST and storage.offset % alignment == 0:

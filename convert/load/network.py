@@ -92,8 +92,8 @@ def _files(decoder: Graph) -> dict[str, Path]:
 
 def _opened(files: Mapping[str, Path], decoder: Graph) -> dict[str, Graph]:
     """The graphs in files, one of which is the decoder's."""
-    own = Path(decoder.files[0])
-    return {name: mapped(decoder if file == own else open_model(file)) for name, file in files.items()}
+    path = Path(decoder.files[0])
+    return {name: mapped(decoder if file == path else open_model(file)) for name, file in files.items()}
 
 
 def _refuse_unknown(graph: Graph) -> None:
@@ -108,8 +108,8 @@ def _refuse_unknown(graph: Graph) -> None:
 
 
 def _run_set(graph: Graph, options: RunOptions, task: str | None) -> Any:
-    """A model of several graphs that is no encoder-decoder; UsageError if another task is asked for than its own, and
-    for other graphs than the files' names say."""
+    """A model of several graphs that is not an encoder-decoder; UsageError for another task than its own, and for other
+    graphs than the files' names say."""
     files = set_of(graph.parts)
     if task not in (None, files.task):
         why = f"the model does not support the task {task!r}"
@@ -151,13 +151,13 @@ def run_component(graph: Graph, options: RunOptions) -> Any:
 
 
 def _config(graph: Graph) -> Any:
-    """The hyper-parameters in the config.json beside a file; None where it is missing or of an unknown kind."""
+    """The hyper-parameters in the config.json next to a file; None where it is missing or of an unknown kind."""
     found = _configured(graph)
     return None if found is None else found[1]
 
 
 def _configured(graph: Graph) -> tuple[Architecture, Config] | None:
-    """The architecture and the hyper-parameters in the config.json beside a file; None as of `_config`."""
+    """The architecture and the hyper-parameters in the config.json next to a file; None as of `_config`."""
     said = described(dataclasses.replace(with_files(graph), format=""))
     if said is None:
         return None

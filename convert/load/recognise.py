@@ -42,7 +42,7 @@ def stated(graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def identified(graph: Graph) -> tuple[Architecture, str, Config]:
-    """The architecture, whose names the file has, and the configuration; raises as `modelled` does, but looks at no
+    """The architecture, whose names the file has, and the configuration; raises as `bind_model` does, but looks at no
     weight."""
     path = graph.files[0] if graph.files else None
     found = described(graph)

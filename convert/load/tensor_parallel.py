@@ -24,7 +24,7 @@ from ..console.child_process import start
 from ..open.open_model import open_model
 from ..open.shard_set import whole_model
 from .attached_files import tokenizer_of
-from .bind import built, modelled
+from .bind import bind_model, build_graph
 from .memory_map import mapped
 
 GROUP = "tensor parallel"
@@ -42,7 +42,7 @@ class Opening:
     offline: bool = False
 
     def graph(self) -> Graph:
-        """What was read."""
+        """The graph that was read."""
         path = whole_model(self.path)
         return open_model(path, self.options, format=self.format, revision=self.revision, offline=self.offline)
 
@@ -113,8 +113,8 @@ def _communicator(rank: int, size: int, sums: list[Connection], identity: bytes 
 def _part(opening: Opening, rank: int, size: int) -> tuple[Graph, dict[str, Any]]:
     """The graph of one rank, and what else a `LanguageModel` takes."""
     source = opening.graph()
-    model = modelled(source)
-    graph = built(model)
+    model = bind_model(source)
+    graph = build_graph(model)
     ShardAcrossRanks(rank, size, GROUP).run(graph)
     return mapped(graph), {
         "read": functools.partial(tokenizer_of, source),

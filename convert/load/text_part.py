@@ -1,7 +1,7 @@
 """The text part of a multimodal checkpoint: the weights of its language model, and the configuration of these.
 
 config.json of such a checkpoint has the language model's in the object ``text_config``. Its weights stand below a
-prefix, beside those of encoders of images and audio, which are left out.
+prefix, besides those of encoders of images and audio, which are left out.
 """
 
 from __future__ import annotations

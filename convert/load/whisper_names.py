@@ -24,7 +24,7 @@ from ...runtime.tensor.storage import Derived, Held, Storage
 from ...runtime.tensor.stored_tensor import StoredTensor
 
 FILTERS = "mel_filters"
-"""Weight of files of whisper.cpp that is no parameter of the model."""
+"""Weight of files of whisper.cpp that is not a parameter of the model."""
 CONFIG, TOKENIZER, TIKTOKEN = "config.json", "tokenizer_config.json", "whisper.tiktoken"
 OPENAI = "dims."
 PREFIXES = ("whisper.", OPENAI)
@@ -88,7 +88,7 @@ CT2_WHOLE = {
     **{f"encoder/conv{i}/{part}": f"encoder.conv{i}.{part}" for i in (1, 2) for part in ("weight", "bias")},
 }
 CT2_LISTS = {"suppress_ids": "suppress_tokens", "suppress_ids_begin": "begin_suppress_tokens", HEADS: HEADS}
-"""What the config.json beside CTranslate2's files lists, and transformers' names in generation_config.json."""
+"""What the config.json next to CTranslate2's files lists, and transformers' names in generation_config.json."""
 
 
 def transformers_names(graph: Graph) -> Graph:
@@ -166,14 +166,14 @@ def _completed(graph: Graph, weights: dict[str, StoredTensor], sizes: Mapping[st
             for rank, token in enumerate(tokens)
         )
         attachments[TIKTOKEN] = Held(b"\n".join(lines))
-    added = {str(first + place): {"content": name, "special": True} for place, name in enumerate(names)}
+    added = {str(first + index): {"content": name, "special": True} for index, name in enumerate(names)}
     if "tokenizer.json" not in attachments:
         attachments[TOKENIZER] = _json({"tokenizer_class": "WhisperTokenizer", "added_tokens_decoder": added})
     return dataclasses.replace(graph, weights=weights, metadata=metadata, attachments=attachments)
 
 
 def _listed_tokens(graph: Graph, count: int) -> list[bytes]:
-    """The first `count` tokens in the vocabulary beside a file of CTranslate2, where no tokenizer.json is."""
+    """The first `count` tokens in the vocabulary next to a file of CTranslate2, where no tokenizer.json is."""
     if "tokenizer.json" in graph.attachments or not _is_ctranslate2(graph):
         return []
     listed = json_value(graph, "vocabulary.json", "E-TOKENIZER-JSON")
@@ -226,7 +226,7 @@ def _split(weights: Mapping[str, StoredTensor], name: str, count: int) -> list[S
 
 
 def _dequantized(weights: Mapping[str, StoredTensor], name: str) -> StoredTensor:
-    """A variable; the values of codes as f32, computed when they are read."""
+    """A variable as f32; codes are dequantized when they are read."""
     import numpy
 
     codes, scales = weights[name], weights.get(f"{name}_scale")

@@ -36,9 +36,9 @@ from .projector import family_of
 CONFIG = "config.json"
 TEXT, TEXT_PLACE = "text", "text_config"
 TOKENIZER = "tokenizer."
-TOKENS, ROLES = "tokenizer.ggml.tokens", ("bos", "eos", "padding")
+TOKENS = "tokenizer.ggml.tokens"
 WIDTH = "text.hidden"
-UP, DOWN = "v.blk.{}.ffn_up", "v.blk.{}.ffn_down"
+UP = "v.blk.{}.ffn_up"
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def whole_config(
 
 
 def stated_rows(rows: Sequence[Row], config: Config) -> dict[str, Any]:
-    """What rows write into config.json of those hyper-parameters that are known."""
+    """The keys of config.json that rows write for the known hyper-parameters."""
     known = []
     for row in rows:
         with contextlib.suppress(AttributeError, KeyError):

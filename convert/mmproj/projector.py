@@ -19,13 +19,8 @@ OLDER = "has_llava_projector"
 """A switch of older files, which leave out the kind."""
 
 
-def is_mmproj(graph: Graph) -> bool:
-    """Whether a graph is such a file."""
-    return graph.metadata.get(ARCHITECTURE) == CLIP
-
-
 def stated_of(graph: Graph) -> StatedValues:
-    """What such a file says, without ``clip.``."""
+    """The hyper-parameters of an mmproj file, without ``clip.``."""
     return StatedValues(graph.metadata, f"{CLIP}.")
 
 
@@ -38,19 +33,20 @@ def projector_kind(graph: Graph) -> Any:
 def family_of(graph: Graph) -> tuple[Architecture, Mmproj]:
     """The family of such a file, and how its files are made up. UnsupportedError for an unknown kind of projector."""
     kind = projector_kind(graph)
-    for module in discovery.ARCHITECTURES.mentioning(f'"{kind}"') if isinstance(kind, str) else ():
-        for each in discovery.ARCHITECTURES.load(module):
-            for mmproj in each.mmproj:
-                if mmproj.projector == kind and mmproj.reads:
-                    return whole(each), mmproj
+    modules = discovery.ARCHITECTURES.mentioning(f'"{kind}"') if isinstance(kind, str) else ()
+    families = [
+        (each, mmproj)
+        for module in modules
+        for each in discovery.ARCHITECTURES.load(module)
+        for mmproj in each.mmproj
+        if mmproj.projector == kind and mmproj.reads and (not mmproj.marker or mmproj.marker in graph.weights)
+    ]
+    if families:
+        architecture, mmproj = max(families, key=lambda family: bool(family[1].marker))
+        return whole(architecture), mmproj
     path = graph.files[0] if graph.files else None
     why = f"the kind of projector {shown(kind)} is not supported" if kind else "clip.projector_type is missing"
     raise UnsupportedError("E-MMPROJ-KIND", path, why, hint=f"Supported are: {', '.join(_known())}")
-
-
-def mmproj_of(architecture: Architecture, config: Any) -> Mmproj | None:
-    """How llama.cpp stores a model of these hyper-parameters; None if it has no projector for it."""
-    return next((each for each in architecture.mmproj if each.accepts(config)), None)
 
 
 def _known() -> list[str]:

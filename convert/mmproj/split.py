@@ -103,7 +103,7 @@ def full_precision(file: Graph) -> list[tuple[str, str]]:
 def _check_weights(
     graph: Graph, architecture: Architecture, mmproj: Mmproj, config: Config, weights: Mapping[str, StoredTensor]
 ) -> None:
-    """UnsupportedError for weights without a place; those that change no feature are noted."""
+    """UnsupportedError for weights that the file cannot hold; those that change no feature are noted."""
     placed = {name for _, _, name in weight_slots(mmproj.file_of(architecture), config)}
     lost = [name for name in weights if name not in placed and not name.startswith(PREFIX)]
     left = [name for name in lost if name.startswith(mmproj.left_out)] if mmproj.left_out else []

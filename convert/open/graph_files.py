@@ -35,7 +35,7 @@ ENCODER_DECODER = (STEMS[ENCODER], *DECODERS, STEMS[WITH_PAST])
 SETS = Plugins("models.pipelines", "GRAPH_FILES")
 """Models of other kinds whose graphs are in files of their own."""
 _END, _VARIANT = re.compile(r"[._-]|$"), re.compile(r"(?:[._-]\w+)?", re.ASCII)
-"""Where the name of a graph may end in that of a file, and what stands behind it in that of a variant of another
+"""Where the name of a graph may end in that of a file, and what follows it in that of a variant of another
 precision, such as ``_quantized``."""
 
 
@@ -69,7 +69,7 @@ def graphs_of(names: Sequence[str]) -> dict[str, str] | None:
 
 
 def set_of(graphs: Mapping[str, Graph]) -> GraphFiles:
-    """What the graphs of a model, by name, are; UsageError for graphs with other inputs or outputs."""
+    """The declaration that the graphs of a model, by name, fit; UsageError for graphs with other inputs or outputs."""
     sets = [each for each in _sets(list(graphs)) if set(each.needed) <= graphs.keys() <= each.graphs.keys()]
     fitting = (each for each in sets if all(each.graphs[name].fits(graph) for name, graph in graphs.items()))
     chosen = next(fitting, sets[0])
@@ -125,7 +125,7 @@ def refuse_lone(graph: Graph) -> None:
 
 
 def _sets(names: Sequence[str]) -> Iterator[GraphFiles]:
-    """What the first file may belong to, by the beginnings of its name; other modules are not imported."""
+    """Declarations that the first file may belong to, by the beginnings of its name; other modules are not imported."""
     ends = (match.start() for match in _END.finditer(names[0])) if names else ()
     mentioned = (SETS.mentioning(f'"{names[0][:end]}"') for end in ends)
     return map(SETS.load, dict.fromkeys(itertools.chain.from_iterable(mentioned)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ FALLBACK = ("*.bin", "*.bin.index.json", "*.pth", "*.pt", "*.gguf", "*.npz")
 def is_uri(path: str | os.PathLike[str]) -> bool:
     """Whether it names something on the hub."""
     return isinstance(path, str) and path.startswith("hf://")
+
+
+def absolute(path: str) -> str:
+    """A path that means the same in every process; addresses of the hub do."""
+    return path if is_uri(path) else os.path.abspath(path)
 
 
 def folder_files(uri: str, revision: str | None = None) -> dict[str, str]:
@@ -82,12 +88,31 @@ def resolve(uri: str, revision: str | None = None, offline: bool = False) -> Pat
 
 
 def _snapshot(repo: str, revision: str | None, offline: bool) -> Path:
+    from .model_files import MODEL_INDEX
+
+    folder = _fetched(repo, revision, offline, [MODEL_INDEX])
+    if (folder / MODEL_INDEX).is_file():
+        return folder if offline else _pipeline(repo, revision, folder)
     folder = _fetched(repo, revision, offline, list(WANTED))
     if not any(folder.glob("*.safetensors")):
         folder = _fetched(repo, revision, offline, [*WANTED, *FALLBACK])
     if not any(next(folder.glob(pattern), None) for pattern in (WANTED[0], *FALLBACK)):
         raise FileNotFoundError(f"no weights of the model in {folder}")
     return folder
+
+
+def _pipeline(repo: str, revision: str | None, folder: Path) -> Path:
+    """The folder of a repository of diffusers, with the files that its pipeline needs."""
+    import huggingface_hub
+
+    from .model_files import needed_files
+
+    errors = optional_package("huggingface_hub.errors", "hf://")
+    try:
+        names = huggingface_hub.HfApi().list_repo_files(repo, revision=revision)
+    except (errors.HTTPError, errors.OfflineModeIsEnabled, OSError):  # then what is cached is looked up below
+        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    return _fetched(repo, revision, False, [glob.escape(name) for name in needed_files(folder, names)])
 
 
 def _fetched(repo: str, revision: str | None, offline: bool, patterns: list[str]) -> Path:

@@ -91,8 +91,7 @@ def _address(match: re.Match[str]) -> tuple[str | None, str | None]:
 
 
 def _meant(text: str) -> str | None:
-    """The hub's address of what looks like a repository, else the nearest name in the folder; None for the usual
-    hint."""
+    """The hub's address of a name like OWNER/REPO, else the nearest name in the folder; None for the usual hint."""
     match = REPOSITORY.fullmatch(text)
     if match is not None and not os.path.isdir(text.partition("/")[0]) and by_suffix(text) is None:
         at = f"@{match['revision']}" if match["revision"] else ""

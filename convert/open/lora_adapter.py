@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,15 @@ _PART = re.compile(
     r"(?P<module>.+)\.lora_(?P<part>A|B|embedding_A|embedding_B|magnitude_vector)(?:\.(?!weight$|bias$)[^.]+)?"
     r"(?:\.(?P<kind>weight|bias))?\Z"
 )
-_AROUND = re.compile(r"\.(?:base_layer|modules_to_save(?:\.(?!weight$|bias$)[^.]+)?|original_module)(?=\.)")
+_AROUND = re.compile(r"\.(?:base_layer|modules_to_save(?:\.(?!weight$|bias$)[^.]+)?)(?=\.)")
+ORIGINAL = ".original_module."
+"""In names of tensors in whose place others are at work, where there are any (``modules_to_save``)."""
 SHOWN = 12
 
 
 @dataclass
 class Update:
-    """What an adapter says of one module: its parts by the names that PEFT gives them."""
+    """An adapter's update of one module: its parts by PEFT's names."""
 
     parts: dict[str, StoredTensor] = field(default_factory=dict)
 
@@ -98,7 +100,7 @@ class Adapter:
         return value
 
     def scale(self, module: str, rank: int) -> float:
-        """What the update of a module is multiplied by."""
+        """The factor of a module's update."""
         alpha = float(self._patterned("alpha_pattern", module, self.setting("lora_alpha", 8, (int, float))))
         said = self._patterned("rank_pattern", module, self.setting("r", rank, int))
         if said != rank:
@@ -141,12 +143,16 @@ class Adapter:
         return self.patterns[name]
 
 
-def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> list[Adapter]:
+def merge(
+    graph: Graph, wanted: Sequence[str], *, offline: bool = False, transposed: Collection[str] | None = None
+) -> list[Adapter]:
     """Merge adapters, each given as ``DIR`` or ``DIR:STRENGTH``, into the weights of `graph`, in their order; the
     adapters.
 
     Args:
         offline: whether adapters of the hub are taken from its cache only.
+        transposed: the weights of layers that are stored [in, out]; None if the model is not known, where adapters'
+            ``fan_in_fan_out`` says so of square ones.
 
     Raises:
         UsageError: the strength is not a number.
@@ -159,7 +165,7 @@ def merge(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> list
         for name, tensor in adapter.replaced.items():
             graph.weights[places[name]] = tensor
         for module, update in adapter.updates.items():
-            _apply(graph, adapter, module, update, places)
+            _apply(graph, adapter, module, update, places, transposed)
         graph.external_files = [*graph.external_files, adapter.file]
         done = f"{counted(len(adapter.updates), 'weight')} updated" + (
             f", {len(adapter.replaced)} replaced" if adapter.replaced else ""
@@ -193,7 +199,9 @@ def opened(text: str, offline: bool = False) -> Adapter:
     for name, tensor in read_file(file, ReadOptions()).weights.items():
         plain = next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name)
         found = _PART.match(plain)
-        if found is None:
+        if found is None and ORIGINAL in plain:
+            replaced.setdefault(plain.replace(ORIGINAL, "."), tensor)
+        elif found is None:
             replaced[_AROUND.sub("", plain)] = tensor
         else:
             part = found["part"] + (".bias" if found["kind"] == "bias" else "")
@@ -216,7 +224,7 @@ def split_strength(text: str) -> tuple[str, float]:
 
 
 def _refuse_others(config: Mapping[str, Any], path: str) -> None:
-    """What PEFT does beyond LoRA and DoRA, or what is trained for other weights."""
+    """Refuse methods of PEFT beyond LoRA and DoRA, and adapters trained for other weights."""
     kind = str(config.get("peft_type", "LORA"))
     if kind.upper() != "LORA":
         why = f"unsupported adapter type {kind[:80]!r}"
@@ -262,11 +270,18 @@ def _place(graph: Graph, name: str) -> str | None:
     exact = next((each for each in (name, *others) if each in graph.weights), None)
     if exact is not None:
         return exact
-    ending = [each for each in graph.weights if each.endswith(f".{name}")]
+    ending = [weight for weight in graph.weights if weight.endswith(f".{name}")]
     return ending[0] if len(ending) == 1 else None
 
 
-def _apply(graph: Graph, adapter: Adapter, module: str, update: Update, places: Mapping[str, str]) -> None:
+def _apply(
+    graph: Graph,
+    adapter: Adapter,
+    module: str,
+    update: Update,
+    places: Mapping[str, str],
+    transposed_weights: Collection[str] | None,
+) -> None:
     name = places[f"{module}.weight"]
     weight, up, down = graph.weights[name], update.up, update.down
     if up is None or down is None:
@@ -279,7 +294,9 @@ def _apply(graph: Graph, adapter: Adapter, module: str, update: Update, places: 
     as_stored, swapped = (
         (weight.shape[0], math.prod(weight.shape[1:])) == sides for sides in ((outputs, inputs), (inputs, outputs))
     )
-    transposed = swapped and (update.embedding or not as_stored or adapter.setting("fan_in_fan_out", False, bool))
+    stated = adapter.setting("fan_in_fan_out", False, bool)
+    stored_transposed = stated if transposed_weights is None else name in transposed_weights
+    transposed = swapped and (update.embedding or not as_stored or stored_transposed)
     if not as_stored and not transposed:
         why = f"the LoRA update of {module!r} does not match the shape of the weight"
         raise FormatError("E-LORA-SHAPE", adapter.file, why, expected=list(weight.shape), found=[outputs, inputs])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...runtime.base.errors import FileAccessError, FormatError, UsageError
+from ...runtime.base.system_error import read_error
 from .foreign_format import refuse_folder
 from .graph_files import graphs_of
 
@@ -49,23 +50,31 @@ def listed(folder: Path) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except OSError as error:
-        raise FileAccessError("E-IO-OPEN", folder, f"cannot be listed: {error.strerror}") from error
+        raise read_error(folder, error, "E-IO-OPEN", "listed") from error
 
 
 def weights(folder: Path) -> list[str]:
     """The names of a directory's files of weights and indexes."""
-    names = [name for name in listed(folder) if not any(fnmatch.fnmatch(name, pattern) for pattern in TRAINING)]
-    found = [
-        name
-        for name in names
-        if any(fnmatch.fnmatch(name, pattern) for pattern in WEIGHTS) and os.path.isfile(folder / name)
-    ]
+    found = [name for name in listed(folder) if _is_weights(name) and os.path.isfile(folder / name)]
     models = [name for name in found if not is_mmproj_name(name)]
     return models if any(name.endswith(".gguf") for name in models) else found
 
 
+def _is_weights(name: str) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in WEIGHTS) and not any(
+        fnmatch.fnmatch(name, pattern) for pattern in TRAINING
+    )
+
+
+def read_of(names: Iterable[str]) -> list[str]:
+    """Of the names in a directory, those of the file or the shards that `find` chooses, and of their index."""
+    found = [name for name in names if _is_weights(name)]
+    chosen = min(found, key=_rank, default=None)
+    return [name for name in found if chosen is not None and _same_set(chosen, name)]
+
+
 def is_mmproj_name(name: str) -> bool:
-    """Whether a file is called as llama.cpp's users call that of an encoder, which belongs to a language model's."""
+    """Whether a file name is that of an mmproj file: the image or audio encoder next to a GGUF language model."""
     return name.lower().endswith(".gguf") and "mmproj" in name.lower()
 
 
@@ -127,7 +136,7 @@ def copies(folder: Path, chosen: str, others: Sequence[str], names: Sequence[str
 
 
 def skipped(chosen: str, others: Sequence[str]) -> str:
-    """What to say of copies of a model next to the file that is read."""
+    """A note on copies of a model next to the file that is read."""
     shown = ", ".join(others[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
     return f"reading {chosen}; skipped likely copies of the model: {shown}"
 
@@ -159,7 +168,7 @@ def _stem(name: str) -> tuple[str, str]:
 
 
 def _below(folder: Path) -> str:
-    """What to name instead: folders below that hold weights, as those of diffusers and of ONNX exports do."""
+    """A hint that names folders below with weights, as those of diffusers and of ONNX exports."""
     inner = [name for name in listed(folder) if os.path.isdir(folder / name) and not os.path.islink(folder / name)]
     found = [name for name in inner[:100] if _readable(folder / name)]
     if found:

@@ -21,6 +21,7 @@ from ...runtime.contract.weight_binding import find_architecture, implied
 from ...runtime.ir.graph import Graph
 from ...runtime.plugin.discovery import Plugins
 from ...runtime.tensor.file import Source, contained
+from ...runtime.tensor.storage import Region, Storage
 from . import model_directory
 
 FOLDER_MODELS = Plugins("models", "FOLDER_MODELS")
@@ -94,6 +95,11 @@ def made_of(parts: Iterable[str], kind: str | None = None) -> Architecture | Non
     return next((each for each in _candidates(names, kind) if _needed(each) <= names <= each.parts.keys()), None)
 
 
+def parts_of(kind: str) -> set[str] | None:
+    """The parts of models of a class of diffusers; None for a class that no family has."""
+    return next((set(each.parts) for each in _candidates((), kind)), None)
+
+
 def whole_of(graph: Graph) -> Architecture | None:
     """The model that is made of the parts of what was opened; None if no such model is known."""
     return made_of(graph.parts, settings(graph, MODEL_INDEX).get(CLASS))
@@ -107,12 +113,49 @@ def index_of(folder: Path) -> dict[str, Any]:
 def component_files(folder: Path) -> list[str]:
     """The files in folders without weights that a model_index.json lists, by their names relative to its own."""
     listed = (name for name, value in index_of(folder).items() if isinstance(value, list) and _plain(name))
-    found = []
-    for name in itertools.islice(listed, MOST_COMPONENTS):
-        inner = folder / name
-        if inner.is_dir() and not model_directory.weights(inner):
-            found += [f"{name}/{file}" for file in model_directory.listed(inner) if file.endswith(COMPONENTS)]
+    return [file for name in itertools.islice(listed, MOST_COMPONENTS) for file in _listed_in(folder, name)]
+
+
+def needed_files(folder: Path, names: Iterable[str]) -> list[str]:
+    """Of the names of a repository's files, those that its pipeline needs, by the model_index.json in `folder`.
+
+    Weights in another precision, of other libraries, of the whole pipeline in one file and of parts that are not run,
+    such as a safety checker, are none of them.
+    """
+    index = index_of(folder)
+    inside: dict[str, list[str]] = {}
+    for name in names:
+        part, slash, own = name.partition("/")
+        if slash and "/" not in own:
+            inside.setdefault(part, []).append(own)
+    kind = index.get(CLASS)
+    run = parts_of(kind) if isinstance(kind, str) else None
+    found = [MODEL_INDEX]
+    for part, listed in inside.items():
+        exported = isinstance(kind, str) and kind.startswith(OPTIMUM) and NETWORK in listed
+        name = next((each for each in run or () if exported and part.startswith(f"{each}_")), part)
+        if not isinstance(index.get(part), list) and name == part:
+            continue
+        kept = [each for each in listed if each.endswith(COMPONENTS)]
+        if run is None or name in run:
+            kept += model_directory.read_of(listed)
+            kept += [each for each in listed if exported and each.startswith(NETWORK)]
+        found += [f"{part}/{each}" for each in dict.fromkeys(kept)]
     return found
+
+
+def folder_files(parent: Path, name: str) -> dict[str, Storage]:
+    """The files of a component's folder without weights, such as a tokenizer's, by their names relative to its
+    parent."""
+    sources = {file: Source(contained(parent, file, str(parent))) for file in _listed_in(parent, name)}
+    return {file: Region(source, 0, source.size) for file, source in sources.items()}
+
+
+def _listed_in(parent: Path, name: str) -> list[str]:
+    inner = parent / name
+    if not inner.is_dir() or model_directory.weights(inner):
+        return []
+    return [f"{name}/{file}" for file in model_directory.listed(inner) if file.endswith(COMPONENTS)]
 
 
 def is_component_file(name: str) -> bool:

@@ -1,4 +1,8 @@
-"""Files of the modules of sentence-transformers: each has a folder of its own next to the model."""
+"""Files of the modules of sentence-transformers: each has a folder of its own next to the model.
+
+They are attachments, not parts of a model: modules.json lists them in the order in which they are applied to hidden
+states, and they are read where embeddings are computed.
+"""
 
 from __future__ import annotations
 

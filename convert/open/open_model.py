@@ -36,7 +36,7 @@ MODEL_KEYS = (
 )  # fmt: skip
 """What the config.json of a model has, one of them at least."""
 CTRANSLATE2_KEY = "suppress_ids"
-"""A key of the config.json beside a Whisper of CTranslate2."""
+"""A key of the config.json next to a Whisper of CTranslate2."""
 DESCRIBING = {CONFIG: (*MODEL_KEYS, CTRANSLATE2_KEY), OPEN_CLIP_CONFIG: ("model_cfg",)}
 """Files that describe a model, with keys of which they have one."""
 ARCHITECTURE = "general.architecture"
@@ -154,8 +154,8 @@ def _darknet_files(path: Path) -> dict[str, Storage]:
 
 
 def _is_whole_model(path: Path, graph: Graph) -> bool:
-    """Whether a file has all weights of the model that a configuration beside it is about, and does not say itself what
-    it is."""
+    """Whether a file has all weights of the model that the configuration next to it describes, and does not itself say
+    what it is."""
     if graph.nodes or ARCHITECTURE in graph.metadata or SHARD.search(path.name):
         return False
     return any(_has_key(path.parent / name, keys) for name, keys in DESCRIBING.items())
@@ -227,7 +227,7 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
 
 
 def _unlisted(path: Path, names: Mapping[str, str]) -> list[str]:
-    """Shards beside an index that belong to the set of its shards, none of whose tensors it names."""
+    """Shards next to an index that belong to the set of its shards, none of whose tensors it names."""
     numbered = next((name for name in names.values() if is_shard(name) and os.sep not in name), None)
     match = None if numbered is None else NUMBERED.fullmatch(numbered)
     if match is None:

@@ -35,7 +35,7 @@ BESIDE: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
 
 
 class InMemory:
-    """What is parsed from memory: a path for messages, and a budget."""
+    """A file in memory: a path for messages, and a budget."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -53,7 +53,7 @@ def configuration(graph: Graph, name: str = CONFIG) -> dict[str, Any] | None:
 
 
 def declared(config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """What a config.json says of quantization; None where it says nothing."""
+    """The quantization settings of a config.json; None without them."""
     for level in (config, (config or {}).get(NESTED)):
         for key in DECLARED if isinstance(level, Mapping) else ():
             if isinstance(level, Mapping) and isinstance(level.get(key), Mapping) and level[key]:

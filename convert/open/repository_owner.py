@@ -40,7 +40,7 @@ OWNERS = (
 
 
 def repository_hint(name: str) -> str | None:
-    """What to use in place of a bare name that is no local path; None for what is written as a path or a file."""
+    """A hint for a bare name that is not a local path; None for what is written as a path or a file."""
     if not NAME.fullmatch(name) or FILES.search(name) or os.path.lexists(name):
         return None
     owner = next((owner for pattern, owner in OWNERS if re.fullmatch(pattern, name)), None)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ...runtime.base.errors import FileAccessError, FormatError
 from . import hub
 from .locate import located
-from .model_directory import INDEX
+from .model_directory import INDEX, weights
 
 NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.[.\w]+)")
 JOINED_BY_THEIR_FORMAT = ".gguf"
@@ -37,16 +37,22 @@ def members(path: str | os.PathLike[str]) -> list[Path]:
         raise FormatError(
             "E-SHARD-COUNT", path, "does not belong to the set", expected=f"a number from 1 to {count}", found=number
         )
-    found = [
-        Path(path).with_name(f"{match['stem']}-{member:05d}-of-{count:05d}{match['suffix']}")
-        for member in range(1, count + 1)
-    ]
+    found = _paths(path, match)
     missing = [member.name for member in found if not member.exists()]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         why = f"is shard {number} of {count}, of which {len(missing)} {verb} missing, such as {missing[0]!r}"
         raise FileAccessError("E-SHARD-MISSING", path, why, hint="Download all shards into the same folder")
     return found
+
+
+def _paths(path: str | os.PathLike[str], match: re.Match[str]) -> list[Path]:
+    """The paths of the set of a shard, whose name matches."""
+    names = (
+        f"{match['stem']}-{member:05d}-of-{match['count']}{match['suffix']}"
+        for member in range(1, int(match["count"]) + 1)
+    )
+    return [Path(path).with_name(name) for name in names]
 
 
 def index_of(path: str | os.PathLike[str]) -> Path:
@@ -57,7 +63,7 @@ def index_of(path: str | os.PathLike[str]) -> Path:
 
 
 def whole_set(path: str) -> list[str]:
-    """What to open for a path: for one of several shards their index, or all of them."""
+    """The paths to open for a path: for one of several shards their index, or all of them."""
     if hub.is_uri(path) or os.path.isdir(path) or NUMBERED.fullmatch(Path(path).name) is None:
         return [path]
     located(path)
@@ -68,6 +74,37 @@ def whole_set(path: str) -> list[str]:
 def whole_models(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The paths with a model in place of its shards: their index, or their folder."""
     return list(dict.fromkeys(map(whole_model, paths)))
+
+
+def complete_sets(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The paths with a model in place of its shards where all of them are given, and no other weights are in their
+    folder."""
+    given = {os.path.abspath(path) for path in paths}
+
+    def completed(path: str | os.PathLike[str]) -> str:
+        if missing_shards(path, given):
+            return os.fspath(path)
+        whole = whole_model(path)
+        names = weights(Path(whole)) if whole != os.fspath(path) and os.path.isdir(whole) else []
+        others = any(os.path.abspath(os.path.join(whole, name)) not in given for name in names)
+        return os.fspath(path) if others else whole
+
+    found: list[str] = []
+    for path in paths:
+        whole = completed(path)
+        if whole == os.fspath(path) or whole not in found:
+            found.append(whole)
+    return found
+
+
+def missing_shards(path: str | os.PathLike[str], given: Collection[str]) -> int:
+    """The number of shards of the set of `path` that are not among the absolute paths `given`; 0 for what is not one
+    of several shards."""
+    path = os.fspath(path)
+    match = NUMBERED.fullmatch(Path(path).name)
+    if match is None or hub.is_uri(path) or os.path.isdir(path) or not is_shard(Path(path).name):
+        return 0
+    return sum(os.path.abspath(member) not in given for member in _paths(path, match))
 
 
 def whole_model(path: str | os.PathLike[str]) -> str:

@@ -51,7 +51,7 @@ def annotated(picture: Image, results: Sequence[Result]) -> Image:
 
     if any("depth" in result for result in results):
         return _depth(results[0]["depth"])
-    colors = {name: _color(place) for place, name in enumerate(dict.fromkeys(map(_name, results)))}
+    colors = {name: _color(index) for index, name in enumerate(dict.fromkeys(map(_name, results)))}
     image = _masked(picture, results, colors)
     draw = ImageDraw.Draw(image)
     for result in reversed(results):

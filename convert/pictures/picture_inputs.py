@@ -21,7 +21,7 @@ from ..run.input_files import files_of
 from .annotate import Result, annotated
 
 IMAGENET = "imagenet"
-"""In place of a file: the preparation of ImageNet's classifiers."""
+"""Instead of a file: the preparation of ImageNet's classifiers."""
 
 
 def pictures_of(given: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from ..cli import shared_options
 from ..console.output import current, notes_json
 from ..console.status_line import busy
 from ..run.counter import Counter
-from ..run.readable_files import over_readable
+from ..run.readable_files import over_rows
 from .picture_inputs import annotated_paths, assumed_preparations, pictures_of, read_preparation, write_annotated
 
 DRAWN = ("mask", "depth")
@@ -45,9 +45,7 @@ def predict_pictures(
         options["preparation"] = read_preparation(values["preprocessor"])
     progress = Counter(shared_options.progress(dict(values)), "predicting", "pictures")
     with assumed_preparations() as notes:
-        readable = over_readable(
-            pictures, options.get("batch", 1), lambda some: model.predict(some, **options), progress
-        )
+        readable = over_rows(model, "predict", pictures, options.get("batch", 1), options, progress=progress)
     busy().stop()
     out.warn(notes)
     results: Sequence[Sequence[Mapping[str, Any]]] = readable.results
@@ -60,7 +58,7 @@ def predict_pictures(
     if targets:
         out.say(f"✓ {folder}  {counted(len(targets), 'annotated picture')}")
     shown = [
-        {"input": picture, "found": [dict(_plain(each)) for each in found]}
+        {"input": picture, "found": [dict(plain_result(each)) for each in found]}
         for picture, found in zip(kept, results, strict=True)
     ]
     outputs = {"outputs": [{"path": target} for target in targets]} if targets else {}
@@ -69,8 +67,8 @@ def predict_pictures(
     return readable.exit_code
 
 
-def _plain(result: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What JSON can hold: of a mask the run lengths, of depth the size."""
+def plain_result(result: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Predictions as JSON values: masks as run lengths, depth as its size."""
     for name, value in result.items():
         if name == "mask":
             yield "segmentation", (run_lengths(value) if isinstance(value, np.ndarray) else value).to_coco()
@@ -90,7 +88,7 @@ def _show(pictures: Sequence[str], results: Sequence[Sequence[Mapping[str, Any]]
         current().say("nothing found")
         return
     columns = [name for name in rows[0] if name != "picture" or len(pictures) > 1]
-    numeric = [place for place, name in enumerate(columns) if name not in ("picture", "label", "text")]
+    numeric = [index for index, name in enumerate(columns) if name not in ("picture", "label", "text")]
     current().table(columns, [[row[name] for name in columns] for row in rows], right=numeric)
 
 

@@ -52,8 +52,8 @@ def _kitty(picture: Image) -> str:
     pieces = [content[start : start + CHUNK] for start in range(0, len(content), CHUNK)]
     last = len(pieces) - 1
     return "".join(
-        f"\x1b_G{'a=T,f=100,' if place == 0 else ''}m={int(place < last)};{piece}\x1b\\"
-        for place, piece in enumerate(pieces)
+        f"\x1b_G{'a=T,f=100,' if index == 0 else ''}m={int(index < last)};{piece}\x1b\\"
+        for index, piece in enumerate(pieces)
     )
 
 
@@ -62,9 +62,9 @@ def _sixel(picture: Image) -> str:
     palette = np.array(reduced.getpalette(), np.int64).reshape(-1, 3)
     indices = np.array(reduced)
     text = [f'\x1bPq"1;1;{picture.width};{picture.height}']
-    for place, color in enumerate(palette.tolist()):
+    for index, color in enumerate(palette.tolist()):
         red, green, blue = (level * 100 // 255 for level in color)
-        text.append(f"#{place};2;{red};{green};{blue}")
+        text.append(f"#{index};2;{red};{green};{blue}")
     for top in range(0, picture.height, 6):
         band = indices[top : top + 6]
         weights = 1 << np.arange(len(band))[:, None]

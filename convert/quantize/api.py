@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
@@ -17,11 +17,14 @@ from ...runtime.base.units import human_size
 from ...runtime.ir.graph import Graph
 from ..console.atomic_replace import replacing
 from ..console.progress import Progress
+from ..open.detect_format import by_suffix
 from ..open.open_model import open_model
 from ..open.shard_set import whole_model
 from ..translate import gguf_file_type
 from ..write import pipeline
-from ..write.conversion_options import Changes, Options, changed, takes_options
+from ..write.conversion_options import Options, changed, takes_options
+from ..write.plan import target_format
+from ..write.write import crew_of
 from . import llama_options, table
 from .bits import quantize_network, type_of
 from .compile_encoders import prepare
@@ -31,14 +34,18 @@ from .recipe import imatrix, recipe, rule
 from .recipe.choose_type import Choice, Wishes
 from .recipe.request import AUTO, Quantization
 
+if TYPE_CHECKING:
+    from ..write.option_changes import Changes
+
 PathLike = str | os.PathLike[str]
 Model = PathLike | Graph
 DEFAULT = "q4_k_m"
+GGUF = "gguf"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to quantize a model to.
+    """A quantization recipe.
 
     Attributes:
         type: a file type of llama.cpp (``Q4_K_M``, ``COPY``), a type of ``candle-convert types``, a recipe that comes
@@ -56,6 +63,7 @@ class Recipe:
         prune_layers: blocks to leave out.
         keep_split: as many output files as input files.
         override_kv: metadata, as ``KEY=TYPE:VALUE``.
+        device: where blocks are encoded, with the same bytes: ``cpu``, ``cuda`` or ``cuda:N``.
     """
 
     type: str | None = None
@@ -74,6 +82,7 @@ class Recipe:
     override_kv: Sequence[str] = ()
     include_weights: Sequence[str] = ()
     exclude_weights: Sequence[str] = ()
+    device: str = "cpu"
 
     def request(self, *, measure: bool = False) -> Quantization:
         """The same as the command line would ask for; reads the importance matrix."""
@@ -105,6 +114,7 @@ class Recipe:
             target_bpw=self.target_bpw,
             target_size=None if self.target_size is None else size(self.target_size),
             measure=measure,
+            device=self.device,
         )
 
 
@@ -118,7 +128,7 @@ def _is_type(name: str) -> bool:
 
 @dataclass(repr=False)
 class QuantizationReport(pipeline.Report):
-    """What quantizing did: the report of the conversion, and for each tensor what it became.
+    """The result of quantizing: the report of the conversion, and the type of each tensor.
 
     Attributes:
         recipe: name of the rules that decided.
@@ -132,7 +142,7 @@ class QuantizationReport(pipeline.Report):
 
 
 class QuantizationPlan:
-    """What quantizing would do; as text, the table that ``--dry-run`` shows.
+    """The types that quantizing would choose; as text, the table that ``--dry-run`` shows.
 
     Args:
         model: a path or an open graph, which is left as it is.
@@ -160,7 +170,7 @@ class QuantizationPlan:
 
     @property
     def choices(self) -> list[Choice]:
-        """What becomes of each tensor, in the order of the output."""
+        """The choice for each tensor, in the order of the output."""
         return self._shown.choices
 
     @property
@@ -186,15 +196,18 @@ class QuantizationPlan:
         with replacing(path, force=force is not False) as file:
             file.write(recipe.to_toml(self._shown.recipe).encode())
 
-    def execute(self, output: PathLike, *, progress: Progress | None = None, **changes: Any) -> QuantizationReport:
-        """Quantize to `output`; keyword arguments are fields of `Options` such as ``resume=True``."""
+    def execute(
+        self, output: PathLike, *, progress: Progress | None = None, cluster: Any = None, **changes: Any
+    ) -> QuantizationReport:
+        """Quantize to `output`, on the workers of `cluster` if it is given; keyword arguments are fields of `Options`
+        such as ``resume=True``."""
         self.options = changed(self.options, changes)
         found, path = self.request, os.fspath(output)
-        if found.automatic and path == self._output:
-            found = dataclasses.replace(found, type=None, recipe=self._shown.recipe, target_bpw=None, target_size=None)
+        if path == self._output:
+            found = self._shown.explicit(found)
         made = self._plan(path, found)
         prepare(made.choices, made.importance)
-        report = pipeline.execute(made.plan, progress)
+        report = self._carried_out(made, path, found, progress, cluster)
         errors = {audit.tensor: measured for audit in made.quantize.blocks if (measured := audit.errors) is not None}
         plain = {each.name: getattr(report, each.name) for each in dataclasses.fields(report)}
         plain["notes"] = [*report.notes, *made.block_notes()]
@@ -204,6 +217,17 @@ class QuantizationPlan:
             bits_per_weight=table.total(made.choices).bits,
             types=table.tensors_json(made.choices, errors),
         )
+
+    def _carried_out(
+        self, made: Quantized, output: str, request: Quantization, progress: Progress | None, cluster: Any
+    ) -> pipeline.Report:
+        if cluster is None:
+            return pipeline.execute(made.plan, progress)
+        if not self.inputs:
+            why = "an open model cannot be sent to a cluster"
+            raise UsageError("E-OPTION", None, why, hint="Pass its path")
+        crew = crew_of(cluster, made.plan, self.inputs, output, self.options, made.explicit(request), merged=False)
+        return pipeline.execute(made.plan, progress, crew)
 
 
 def _opened(path: PathLike, options: Options) -> Graph:
@@ -219,38 +243,65 @@ def _opened(path: PathLike, options: Options) -> Graph:
 @memory_limited
 @takes_options
 def quantize(
-    model: Model,
-    output: PathLike,
+    model: Model | None = None,
+    output: PathLike | None = None,
     recipe: Recipe | str | None = None,
     *,
     bits: int | None = None,
     imatrix: PathLike | None = None,
+    device: str | None = None,
     progress: Progress | None = None,
     measure: bool = False,
     options: Options | None = None,
+    model_path: Model | None = None,
+    output_path: PathLike | None = None,
+    cluster: Any = None,
     **changes: Unpack[Changes],
 ) -> QuantizationReport | pipeline.Report:
     """Quantize a model, given as a path or an open graph, to `output`.
 
     Args:
+        output: a file, whose suffix names the format, or a directory; without the suffix of a format it is GGUF.
         recipe: a `Recipe`, or the name of a type, mix or recipe; Q4_K_M by default.
         bits: 8 or 4, in place of a recipe: Q8_0 or Q4_K_M in GGUF files, int8 or blocks of int4 in ONNX files.
         imatrix: path of an importance matrix.
+        device: where blocks of GGUF files are encoded, with the same bytes: ``cpu``, ``cuda`` or ``cuda:N``.
         measure: whether the error of every tensor is computed.
+        model_path, output_path: other names of `model` and `output`.
+        cluster: workers that quantize and write the tensors, with the same bytes: what `cluster` returns. For GGUF and
+            safetensors outputs of a path.
         changes: fields of `Options`; sizes may be text such as "2GiB".
+
+    Raises UsageError without a model or an output, and for options that contradict each other.
     """
+    model = _one_of("model", model, "model_path", model_path)
+    output = _one_of("output", output, "output_path", output_path)
     settings = changed(options, changes)
+    if settings.to is None and by_suffix(os.fspath(output)) is None:
+        settings = dataclasses.replace(settings, to=GGUF)
     if bits is not None:
         if recipe is not None:
             raise UsageError("E-OPTION", None, "bits and a recipe contradict each other", hint="Use one of them")
         recipe = type_of(bits)
+        if cluster is not None and target_format(os.fspath(output), settings).graphs:
+            why = "cluster does not apply: ONNX outputs are quantized in one process"
+            raise UsageError("E-OPTION", None, why, hint="Omit cluster")
         written = quantize_network(model, Path(output), bits, settings, progress)
         if written is not None:
             return written
     wanted = recipe if isinstance(recipe, Recipe) else Recipe(recipe or DEFAULT)
     if imatrix is not None:
         wanted = dataclasses.replace(wanted, imatrix=imatrix)
+    if device is not None:
+        wanted = dataclasses.replace(wanted, device=str(device))
     if settings.allow_requantize:
         wanted = dataclasses.replace(wanted, allow_requantize=True)
     plan = QuantizationPlan(model, wanted, settings, measure=measure, output=output)
-    return plan.execute(output, progress=progress)
+    return plan.execute(output, progress=progress, cluster=cluster)
+
+
+def _one_of(name: str, value: Any, other: str, given: Any) -> Any:
+    """An argument that has two names. UsageError if it is given by both or by none."""
+    if (value is None) == (given is None):
+        raise UsageError("E-OPTION", None, f"quantize takes either {name} or {other}")
+    return given if value is None else value

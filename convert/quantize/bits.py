@@ -35,7 +35,7 @@ def quantize_network(
     """Write an ONNX file of a model in so many bits: int8 weights and activations, or int4 blocks of weights. None if
     the output is not ONNX.
 
-    A model that is no network becomes one, in a directory.
+    A model that is not a network becomes one, in a directory.
     """
     if not target_format(os.fspath(output), options).graphs:
         return None

@@ -15,7 +15,8 @@ from .recipe.choose_type import Choice
 def prepare(
     choices: Iterable[Choice], importance: dict[str, Any], tell: Callable[[list[str]], object] = lambda names: None
 ) -> None:
-    """Compile the encoders for tensors that change that are not in the disk cache; `tell` gets their names before."""
+    """Compile the encoders that a quantization needs and the disk cache lacks; `tell` gets the names of their types
+    first."""
     needed = {(choice.dtype, choice.weight.name in importance) for choice in choices if choice.changes}
     found = {kernel: dtype for dtype, weighted in needed for kernel in kernels(dtype, weighted) if not kernel.is_cached}
     if found:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...runtime.base.errors import FileAccessError, UsageError
+from ...runtime.base.errors import UsageError
+from ...runtime.base.system_error import read_error
 
 LONGEST_FILE = 16 * 2**20
 BOOLS = {"true": True, "false": False}
@@ -26,7 +27,7 @@ def pairs_in(path: str) -> list[tuple[str, str]]:
         with open(path, encoding="utf-8") as file:
             words = file.read(LONGEST_FILE).split()
     except OSError as error:
-        raise FileAccessError("E-IO-OPEN", path, f"cannot be read: {error.strerror}") from error
+        raise read_error(path, error, "E-IO-OPEN") from error
     except UnicodeDecodeError as error:
         raise UsageError("E-OPTION", path, "is not text", hint="One RE=TYPE per line") from error
     pairs = []

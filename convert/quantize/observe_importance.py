@@ -25,7 +25,7 @@ from ...runtime.session import Session
 from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.progress import NoProgress, Progress
-from ..load.bind import Model, built
+from ..load.bind import Model, build_graph
 from ..load.memory_map import mapped
 from ..load.vocabulary_check import check_vocabulary
 from .recipe.imatrix import COUNTS, SUMS, Sums
@@ -105,28 +105,48 @@ def observe(
     Raises UnsupportedError where GGUF has no names for the architecture's weights, FormatError where values are not
     finite, UsageError for tokens and lengths that the model does not have.
     """
-    fed = [_feeds(piece[None], {}) if isinstance(piece, np.ndarray) else _feeds(piece[IDS], piece) for piece in pieces]
-    lengths = [each[IDS].shape[1] for each in fed]
-    check_vocabulary(max(int(each[IDS].max()) for each in fed), model.config.values.get("vocab"))
-    _check_lengths(model, max(lengths))
-    names = _names(model, output)
-    parts = [_Part(model, name, names, threads, placed or {}) for name in model.task.graphs]
-    if not any(part.watched for part in parts):
-        raise UnsupportedError(
-            "E-IMATRIX-ARCH", None, f"GGUF files have no names for the weights of {model.architecture.title}"
-        )
+    lengths = check_pieces(model, pieces)
+    observer = Observer(model, output=output, threads=threads, placed=placed or {})
     found, progress = Observed(), progress or NoProgress()
     progress.phase("observing")
     progress.start(sum(lengths), unit="tokens")
     try:
-        for feeds, length in zip(fed, lengths, strict=True):
-            passed = dict(feeds)
-            for part in parts:
-                passed |= part.observe(passed, found)
+        for piece, length in zip(pieces, lengths, strict=True):
+            observer.observe(piece, found)
             progress.advance(length)
     finally:
         progress.finish()
     return found
+
+
+def check_pieces(model: Model, pieces: Sequence[Piece]) -> list[int]:
+    """Tokens of each piece. UsageError for tokens and lengths that the model does not have."""
+    ids = [_fed(piece)[IDS] for piece in pieces]
+    check_vocabulary(max(int(each.max()) for each in ids), model.config.values.get("vocab"))
+    lengths = [each.shape[1] for each in ids]
+    _check_lengths(model, max(lengths))
+    return lengths
+
+
+class Observer:
+    """A model that runs pieces, whose activations are counted; arguments and errors as of `observe`."""
+
+    def __init__(self, model: Model, *, output: bool, threads: int | None, placed: Mapping[str, Any]) -> None:
+        names = _names(model, output)
+        self._parts = [_Part(model, name, names, threads, placed) for name in model.task.graphs]
+        if not any(part.watched for part in self._parts):
+            why = f"GGUF files have no names for the weights of {model.architecture.title}"
+            raise UnsupportedError("E-IMATRIX-ARCH", None, why)
+
+    def observe(self, piece: Piece, found: Observed) -> None:
+        """Run a piece from its start, and count it in `found`."""
+        passed = _fed(piece)
+        for part in self._parts:
+            passed |= part.observe(passed, found)
+
+
+def _fed(piece: Piece) -> dict[str, np.ndarray]:
+    return _feeds(piece[None], {}) if isinstance(piece, np.ndarray) else _feeds(piece[IDS], piece)
 
 
 def _check_lengths(model: Model, longest: int) -> None:
@@ -164,7 +184,7 @@ class _Part:
         threads: int | None,
         placed: Mapping[str, Any],
     ) -> None:
-        graph = built(model, name, fixed=False)
+        graph = build_graph(model, name, fixed=False)
         self.watched = _watch(graph, names)
         self._passed = [value for value in graph.outputs if name != MODEL and value.name == HIDDEN]
         graph.outputs = [*self._passed, *(value for each in self.watched for value in (each.sums, each.counts))]
@@ -185,7 +205,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Watched:
-    """What gets the same rows.
+    """Weights that multiply the same rows.
 
     Attributes:
         names: tensors of GGUF files.

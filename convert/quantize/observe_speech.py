@@ -1,4 +1,4 @@
-"""What a model of speech hears and writes, window by window, as pieces for an importance matrix."""
+"""Audio and text of a speech model, window by window, as pieces for an importance matrix."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def heard_pieces(model: Any, sounds: Sequence[str], most: int | None = None) -> 
         with sounding.opened() as opened:
             windows, first = SampleWindows(sounding.blocks(opened), mel), 0
             while len(found) != most and (window := windows.at(first)) is not None:
-                spoken = [each for each in heard.segments if first <= each.start * frames < first + mel.frames]
+                spoken = [segment for segment in heard.segments if first <= segment.start * frames < first + mel.frames]
                 ids = _text(model, heard.language, spoken)
                 found.append({"input_features": window[0][None], "input_ids": np.array([ids], np.int64)})
                 first += mel.frames

@@ -26,12 +26,15 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.thread_pool import results
 from ..inspect import tensor_values
 from ..open.detect_format import refuse_unwritten
+from ..open.hub import absolute
 from ..open.open_model import read_file
 from ..translate import gguf_file_type
 from ..translate.model_facts import Model, Weight, model_of, order, weight_of
 from ..translate.translate import name_file_type
 from ..write import plan as planning
 from ..write.conversion_options import Options
+from ..write.model_folder import FOLDERS, as_file
+from ..write.plan_checks import refuse_graphs
 from .prune_layers import prune
 from .recipe import sample_error
 from .recipe.choose_type import Choice, Chooser, Wishes
@@ -73,6 +76,12 @@ class Quantized:
         found = results(measure, changed, threads or self.plan.threads)
         return {choice.weight.name: errors for choice, errors in zip(changed, found, strict=True)}
 
+    def explicit(self, request: Quantization) -> Quantization:
+        """The request that gives the same plan without measuring: of the types that ``auto`` chose."""
+        if not request.automatic:
+            return request
+        return dataclasses.replace(request, type=None, recipe=self.recipe, target_bpw=None, target_size=None)
+
     def settle(self) -> None:
         """Take the tensors from the files that were written, so that nothing encodes them again."""
         made, found = self.plan, dict[str, StoredTensor]()
@@ -82,7 +91,7 @@ class Quantized:
         made.graph.weights |= found
 
     def block_notes(self) -> list[Note]:
-        """What the encoding met, known when the file is written."""
+        """Notes of the encoding, known when the file is written."""
         met = [audit for audit in self.quantize.blocks if audit.nans and audit.nan == "warn"]
         return [
             Note(
@@ -109,6 +118,9 @@ def plan(
     tensor_values.load(tensor.dtype for tensor in graph.weights.values())
     format = planning.target_format(os.fspath(output), options)
     to_gguf = format.name == "gguf"
+    if not (planning.output_location(Path(output), format)[2] and format.name in FOLDERS):
+        graph = as_file(graph, format)
+    refuse_graphs(graph, format, Path(output))
     casts = _named(graph, Path(output), format, options)
     options.select.run(graph)
     Tied("clone").run(graph)
@@ -161,7 +173,10 @@ def plan(
     made = planning.plan_graph(graph, Path(output), kept, inputs)
     graph.notes[:] = list(dict.fromkeys([*notes, *graph.notes]))
     made.casts.audits += [*casts.audits, *pass_.audits]
-    made.fingerprint = _fingerprint(made.fingerprint, old_names, importance, [options.nan, *options.lora])
+    made.blocks = pass_.blocks
+    made.fingerprint = _fingerprint(
+        made.fingerprint, old_names, importance, [options.nan, *map(absolute, options.lora)]
+    )
     return Quantized(made, recipe, choices, pass_, sources, importance)
 
 
@@ -216,7 +231,7 @@ def _room(graph: Graph, output: Path, request: Quantization, options: Options, c
 
 
 def _file_type_of(graph: Graph) -> int:
-    """What general.file_type says, or what llama.cpp guesses where it is missing."""
+    """The value of general.file_type, or llama.cpp's guess if it is missing."""
     import numpy
 
     value = graph.metadata.get(gguf_file_type.FILE_TYPE_KEY)

@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 
 def shape_of(value: Value | None) -> Shape | None:
-    """A shape all of whose lengths are known."""
+    """The shape of a value; None if a length of it is unknown."""
     if value is None or value.shape is None:
         return None
     lengths = tuple(length for length in value.shape if isinstance(length, int))

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FileAccessError, FormatError, UsageError
+from ...runtime.base.errors import FormatError, UsageError
+from ...runtime.base.system_error import read_error
 from ...runtime.ir.graph import Value
 from ...runtime.plugin.optional_package import optional_package
 
@@ -122,7 +123,7 @@ def _pixels(path: Path, grey: bool) -> np.ndarray:
     try:
         stream = numpy.fromfile(path, numpy.uint8)
     except OSError as error:
-        raise FileAccessError("E-IO-READ", str(path), f"cannot be read: {error.strerror}") from error
+        raise read_error(path, error) from error
     assert image_decoder.compute is not None
     pixels: np.ndarray = image_decoder.compute(stream, pixel_format="Grayscale" if grey else "RGB")
     if not pixels.size:

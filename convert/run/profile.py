@@ -26,7 +26,7 @@ PROCESS, THREAD = 1, 1
 
 @dataclass(frozen=True)
 class Row:
-    """What one node, or all nodes of one operator, cost in a run.
+    """The time of one node, or of all nodes of one operator, in a run.
 
     Attributes:
         how: names of the kernels, or that it ran in Python.

@@ -21,7 +21,7 @@ DAMAGED_CODES = ("E-PICTURE-MODE", "E-SOUND-CODING")
 
 @dataclass(frozen=True)
 class Readable:
-    """What was computed of the files that can be read.
+    """The results for the files that can be read.
 
     Attributes:
         rows: the numbers of these files.
@@ -47,6 +47,32 @@ class Readable:
         return ({"errors": rows} if rows else {}) | ({"warnings": warned} if warned else {})
 
 
+def over_rows(
+    model: Any,
+    verb: str,
+    files: Sequence[str],
+    batch: int,
+    options: Mapping[str, Any],
+    read: Callable[[str], Any] = str,
+    progress: Progress | None = None,
+) -> Readable:
+    """What a method of a model makes of files, as `over_readable`; a model on a cluster spreads them.
+
+    Args:
+        verb: name of the method, which takes a list of inputs and `options`.
+        read: makes an input of a path, a function of a module.
+    """
+    groups = getattr(model, "groups", None)
+    if groups is not None:
+        return collected(files, groups(files, batch, options, read, progress))
+    call = getattr(model, verb)
+    return over_readable(files, batch, lambda some: call([read(each) for each in some], **options), progress)
+
+
+Group = tuple[list[int], Sequence[Any] | Error]
+"""Numbers of files, with the result of each, or with the error of the only one."""
+
+
 def over_readable(
     files: Sequence[str], batch: int, compute: Callable[[list[str]], Sequence[Any]], progress: Progress | None = None
 ) -> Readable:
@@ -54,17 +80,18 @@ def over_readable(
 
     The error of a single file is raised.
     """
-    rows: list[int] = []
-    results: list[Any] = []
-    errors: dict[int, Error] = {}
-    notes: list[Note] = []
+    return collected(files, groups_of(files, batch, compute, progress))
+
+
+def groups_of(
+    files: Sequence[str], batch: int, compute: Callable[[list[str]], Sequence[Any]], progress: Progress | None = None
+) -> Iterator[Group]:
+    """Groups of at most `batch` files with what is computed of them; those with a damaged file are taken apart."""
     groups = [list(range(len(files))[start : start + batch]) for start in range(0, len(files), batch)][::-1]
     while groups:
         group = groups.pop()
         try:
-            with _short_sounds(notes):
-                results.extend(compute([files[row] for row in group]))
-            rows += group
+            yield group, compute([files[row] for row in group])
         except Error as error:
             if not _of_file(error):
                 raise
@@ -73,14 +100,32 @@ def over_readable(
                 continue
             if error.file is None:
                 error.file = files[group[0]]
-            if len(files) == 1:
-                raise
-            errors[group[0]] = error
-            if not current().json:
-                current().complain(str(error))
+            yield group, error
         if progress is not None:
             progress(group[-1] + 1, len(files))
-    return Readable(rows, results, errors, notes)
+
+
+def collected(files: Sequence[str], groups: Iterator[Group]) -> Readable:
+    """The results in `groups`; a line on standard error for each damaged file. The error of a single file is raised."""
+    rows: list[int] = []
+    results: list[Any] = []
+    errors: dict[int, Error] = {}
+    notes: list[Note] = []
+    while True:
+        with _short_sounds(notes):
+            group = next(groups, None)
+        if group is None:
+            return Readable(rows, results, errors, notes)
+        numbers, found = group
+        if not isinstance(found, Error):
+            rows += numbers
+            results.extend(found)
+            continue
+        if len(files) == 1:
+            raise found
+        errors[numbers[0]] = found
+        if not current().json:
+            current().complain(str(found))
 
 
 @contextlib.contextmanager

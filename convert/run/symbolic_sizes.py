@@ -40,7 +40,7 @@ FOLDING = frozenset(PASSES) - {"inline", "fold", "identities", "dead"}
 
 
 def symbol(value: Value, axis: int) -> Symbol | None:
-    """What stands for the length of an axis of an input; None for one that is known."""
+    """The symbol of the length of an axis of an input; None for one that is known."""
     dim = value.shape[axis] if value.shape is not None else None
     return None if isinstance(dim, int) else dim if dim else (value.name, axis)
 
@@ -112,14 +112,14 @@ def _candidates(
 
 
 def _given(names: Sequence[str], rows: Sequence[tuple[int, ...]], given: Mapping[str, int]) -> list[tuple[int, ...]]:
-    """Lengths with those that dimensions of the same role are known to have."""
+    """The given lengths, and those of further dimensions of the same role."""
     if not any(name in given for name in names):
         return []
     return [tuple(given.get(name, usual) for name, usual in zip(names, rows[0], strict=True))]
 
 
 def _role(value: Value, axis: int) -> str:
-    """What a dimension is the length of, by its name, else by its place."""
+    """The role of a dimension, by its name, else by its position."""
     assert value.shape is not None
     dim, rank = value.shape[axis], len(value.shape)
     named = next((role for role, pattern in ROLES if isinstance(dim, str) and pattern.search(dim)), None)

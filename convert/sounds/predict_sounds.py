@@ -10,7 +10,7 @@ from ..cli import shared_options
 from ..console.output import current
 from ..console.status_line import busy
 from ..run.counter import Counter
-from ..run.readable_files import over_readable
+from ..run.readable_files import over_rows
 from .sound_inputs import sound_at, sounds_of
 
 DECIMALS = {"start": 2, "end": 2, "time": 2, "hertz": 2, "confidence": 3}
@@ -24,9 +24,7 @@ def predict_sounds(
     damaged."""
     out, sounds = current(), sounds_of(given)
     progress = Counter(shared_options.progress(dict(values)), "predicting", "sounds")
-    readable = over_readable(
-        sounds, 1, lambda some: model.predict([sound_at(each) for each in some], **options), progress
-    )
+    readable = over_rows(model, "predict", sounds, 1, options, sound_at, progress)
     busy().stop()
     results: Sequence[Sequence[Mapping[str, Any]]] = readable.results
     kept = [sounds[row] for row in readable.rows]
@@ -44,7 +42,7 @@ def _show(sounds: Sequence[str], results: Sequence[Sequence[Mapping[str, Any]]])
         current().say("nothing found")
         return
     columns = [name for name in rows[0] if name != "sound" or len(sounds) > 1]
-    numeric = [place for place, name in enumerate(columns) if isinstance(rows[0][name], float)]
+    numeric = [index for index, name in enumerate(columns) if isinstance(rows[0][name], float)]
     current().table(columns, [[_cell(name, row[name]) for name in columns] for row in rows], right=numeric)
 
 

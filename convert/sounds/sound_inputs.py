@@ -21,5 +21,5 @@ def sounds_of(given: Sequence[str]) -> list[str]:
 
 
 def sound_at(path: str) -> Any:
-    """What `opened_sound` and `samples_of` read: the path, or standard input for ``-``."""
+    """The input of `opened_sound` and `samples_of`: the path, or standard input for ``-``."""
     return sys.stdin.buffer if path == STREAM else path

@@ -84,10 +84,26 @@ def write_sound_blocks(
         library.SoundFile(checked, "w", rate, channels, coding, format=kind, closefd=False) as sound,
     ):
         for block in blocks:
-            frames = _finite(block).T
-            for start in range(0, len(frames), BLOCK):  # libsndfile's Vorbis encoder overflows its stack on long arrays
-                sound.write(np.ascontiguousarray(frames[start : start + BLOCK]))
+            for frames in _frames(block):
+                sound.write(frames)
                 checked.check()
+
+
+def sound_bytes(samples: np.ndarray, rate: int, suffix: str) -> bytes:
+    """Samples f32 [frames] or [channels, frames], encoded as files of a suffix are."""
+    kind, coding = WRITTEN[suffix]
+    rows, buffer = np.atleast_2d(samples), io.BytesIO()
+    with soundfile().SoundFile(buffer, "w", rate, len(rows), coding, format=kind, closefd=False) as sound:
+        for frames in _frames(rows):
+            sound.write(frames)
+    return buffer.getvalue()
+
+
+def _frames(block: np.ndarray) -> Iterator[np.ndarray]:
+    """Frames [count, channels] in parts: libsndfile's Vorbis encoder overflows its stack on long arrays."""
+    frames = _finite(block).T
+    for start in range(0, len(frames), BLOCK):
+        yield np.ascontiguousarray(frames[start : start + BLOCK])
 
 
 class _Checked:

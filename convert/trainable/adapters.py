@@ -60,7 +60,7 @@ class LowRank:
 
     @property
     def scale(self) -> float:
-        """What updates are multiplied by."""
+        """The factor of updates."""
         return self.alpha / self.rank
 
 
@@ -143,7 +143,7 @@ def adapter_rules(
 
 
 def _update(model: Module, found: Pretrained, low_rank: LowRank, name: str, move: Move) -> Callable[[Tensor], Tensor]:
-    """What the adapter of one tensor adds, of a layer's input."""
+    """The adapter's contribution to a layer's output, from its input."""
     module = name.removesuffix(".weight")
     outputs = found.tensors[name].shape[1 if move.transposed else 0]
 

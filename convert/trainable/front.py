@@ -20,7 +20,7 @@ from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ...tensors.core.tensor import Tensor
 from ...tensors.graph_function import GraphFunction
-from ...tensors.operations.creation import as_tensor
+from ...tensors.operations.creation import as_tensor, check_device
 from ..open.open_model import open_model
 from ..open.shard_set import whole_model
 from .adapters import LowRank, adapter_rules, add_adapters, merged, save_adapters
@@ -105,6 +105,7 @@ class PretrainedModel(Module):
         new_head: bool = False,
         revision: str | None = None,
         offline: bool = False,
+        device: Any = None,
         **changes: Any,
     ) -> M:
         """A model of any format, with f32 parameters, in evaluation mode.
@@ -113,12 +114,15 @@ class PretrainedModel(Module):
             pretrained_model_name_or_path: a directory, a file such as one of GGUF, or ``hf://owner/repo``.
             num_labels: labels of a classifier; a head that the checkpoint lacks is drawn.
             quantized: whether quantized weights stay in blocks and are not trained; they become f32 otherwise.
-            new_head: whether the head of a classifier is drawn anew.
+            new_head: whether the head of a classifier is initialized randomly.
             revision, offline: for ``hf://``.
+            device: where the parameters are: the CPU.
             changes: keys of config.json that replace the file's: ``id2label``, ``hidden_dropout_prob`` ...
 
-        Raises UsageError for a model of another family or without the task, FormatError for missing weights.
+        Raises UsageError for a model of another family or without the task, or another device; FormatError for missing
+        weights.
         """
+        check_device(device)
         if num_labels is not None and "id2label" not in changes:
             changes["id2label"] = {number: f"LABEL_{number}" for number in range(num_labels)}
         graph = open_model(whole_model(pretrained_model_name_or_path), revision=revision, offline=offline)
@@ -228,7 +232,7 @@ class PretrainedModel(Module):
         return tensor
 
     def _default(self, value: Value, given: Mapping[str, Tensor]) -> Tensor:
-        """What transformers takes for an input that is not given."""
+        """The default of an input in transformers."""
         name = value.name
         if name.startswith("past_"):
             batch = given["input_ids"].shape[0] if "input_ids" in given else 1

@@ -42,7 +42,7 @@ def labeled_loss(task: str, outputs: dict[str, Tensor], labels: dict[str, Tensor
 
 
 def problem_of(classes: int, labels: Tensor) -> str:
-    """What a classifier is trained for, as transformers tells it from the labels."""
+    """The problem type of a classifier, as transformers infers it from the labels."""
     if classes == 1:
         return REGRESSION
     return SINGLE if labels.dtype.kind in ("int", "uint") else MULTIPLE

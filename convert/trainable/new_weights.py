@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.errors import FileAccessError, FormatError, UnsupportedError, UsageError
+from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
+from ...runtime.base.system_error import read_error
 from ...runtime.contract.architecture import HF, Config, Stored, Weight, sizes, weight_slots
 from ...runtime.contract.weight_binding import architectures, config_from, find_architecture
 from ...runtime.ir.graph import Graph
@@ -86,7 +87,7 @@ def _stated(config: Any, name: ClassName) -> dict[str, Any]:
         try:
             config = json.loads(path.read_bytes())
         except OSError as error:
-            raise FileAccessError("E-IO-OPEN", path, f"cannot be read: {error.strerror}") from error
+            raise read_error(path, error, "E-IO-OPEN") from error
         except ValueError as error:
             raise FormatError("E-CONFIG-JSON", path, f"is not JSON: {error}") from error
     elif hasattr(config, "to_dict"):

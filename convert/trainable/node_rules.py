@@ -58,7 +58,7 @@ class Dropouts:
 
 
 def dropouts_of(stated: Mapping[str, Any]) -> Dropouts:
-    """What config.json says; a classifier without a probability of its own has that of hidden states."""
+    """Dropout probabilities in config.json; a classifier without its own has that of hidden states."""
 
     def first(keys: Sequence[str]) -> float | None:
         return next((float(stated[key]) for key in keys if isinstance(stated.get(key), int | float)), None)
@@ -147,7 +147,7 @@ def computed(node: Node, rule: Rule | None, inputs: Sequence[Expression | None])
 
 
 def dropped(x: Tensor, p: float) -> Tensor:
-    """Elements are 0 with the probability `p`, others are divided by 1 - p."""
+    """Dropout: elements are 0 with the probability `p`, others are divided by 1 - p."""
     kept = PUBLIC["rand_like"](x) >= p
     return x * (kept.to(x.dtype) / (1 - p))
 
@@ -170,7 +170,7 @@ def _before(node: Node, rule: Rule | None, p: float) -> Rule:
 
 
 def _dropping_attention(node: Node, p: float) -> Rule:
-    """Attention over heads [batch, heads, length, size] whose weights are dropped."""
+    """Attention over heads [batch, heads, length, size] with dropout of its weights."""
     scale, softcap = node.attributes.get("scale"), node.attributes.get("softcap")
     causal = bool(node.attributes.get("is_causal"))
 

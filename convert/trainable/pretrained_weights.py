@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ...models.layers.image.conv import KEEP_NORMS
 from ...models.schema.network_hyperparameters import IMAGE_CLASSIFICATION
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
@@ -20,9 +19,11 @@ from ...runtime.contract.architecture import (
     TEXT_CLASSIFICATION,
     TIMM,
     TORCHVISION,
+    UNFOLDED,
     Architecture,
     Config,
     Weight,
+    lacks_weights,
     sizes,
     weight_slots,
 )
@@ -100,7 +101,7 @@ def opened(
     Args:
         changes: keys of config.json that replace the file's.
         quantized: whether quantized weights stay in blocks; others are dequantized.
-        new_head: whether the head of a classifier is drawn anew.
+        new_head: whether the head of a classifier is initialized randomly.
 
     Raises UsageError for a model of another family, or without the class's task; FormatError for missing weights.
     """
@@ -124,21 +125,23 @@ def opened(
         each: tensor if quantized or tensor.qtype is None else tensor.dequantize()
         for each, tensor in graph.weights.items()
     }
-    found = Pretrained(graph, stated, architecture, Config({}), tensors, names=names)
+    pretrained = Pretrained(graph, stated, architecture, Config({}), tensors, names=names)
     if new_head:
         for each in _stored_heads(architecture, tensors, names):
             del tensors[each]
-    task = _task(found, name)
+    task = _task(pretrained, name)
     if architecture.modules:
-        _add_image_head(found, name, implied)
-        found.architecture = bound_to(architecture, names, found.tensors)
+        _add_image_head(pretrained, name, implied)
+        pretrained.architecture = bound_to(architecture, names, pretrained.tensors)
     labels = stated.get("num_labels") or len(stated.get("id2label") or (0, 1))
-    found.config = config_from(found.architecture, names, {**(implied or stated), "num_labels": labels}, source)
-    found.config.values |= {"task": task, "keep_branches": True, KEEP_NORMS: True}
-    check_layers(found.architecture, found.config, found.tensors, names, source)
-    _bind(found)
-    _rename(found, name)
-    return found
+    pretrained.config = config_from(
+        pretrained.architecture, names, {**(implied or stated), "num_labels": labels}, source
+    )
+    pretrained.config.values |= {"task": task, **UNFOLDED}
+    check_layers(pretrained.architecture, pretrained.config, pretrained.tensors, names, source)
+    _bind(pretrained)
+    _rename(pretrained, name)
+    return pretrained
 
 
 def has_head(source: Graph) -> bool:
@@ -185,15 +188,16 @@ def _stored_heads(architecture: Architecture, tensors: Mapping[str, StoredTensor
 
 
 def as_directory(graph: Graph, *, own: bool = True) -> Graph:
-    """What was opened with the names and files that a model directory of transformers has; UnsupportedError for an
-    exported graph.
+    """The graph with the names and files that a model directory of transformers has; UnsupportedError for an exported
+    graph.
 
     Args:
         own: whether image models of `LIBRARIES` keep their names.
     """
     from ...runtime.plugin.discovery import FORMATS
     from ..load.canonical_names import canonical_names
-    from ..translate.translate import TranslationOptions, translated
+    from ..translate.translate import translated
+    from ..translate.translation_options import TranslationOptions
 
     if graph.nodes:
         why = "is a graph that was exported to run, and is not trained"
@@ -235,7 +239,7 @@ def _bind(found: Pretrained) -> None:
     lost = [name for name in bound.missing if name not in {_file_name(slots[ours], found) for ours in wanted}]
     if lost:
         why = f"missing weights of a {architecture.name} model: {list_names(lost)}"
-        raise FormatError("E-ARCH-MISSING", found.path, why, hint="Are all shards there?")
+        raise lacks_weights(found.path, why)
     if wanted and any(slots[ours][0].name in heads for ours in wanted) | (config.task == "feature-extraction"):
         for ours in wanted:
             row, _ = slots[ours]
@@ -332,7 +336,7 @@ def _rename(found: Pretrained, name: ClassName) -> None:
         renamed[each] = plain if name.is_base or each in heads or plain in heads else prefix + plain
     found.tensors = {renamed[each]: tensor for each, tensor in found.tensors.items()}
     found.new = [renamed[each] for each in found.new]
-    found.heads = frozenset(renamed[each] for each in heads if each in renamed)
+    found.heads = frozenset(renamed[head] for head in heads if head in renamed)
     found.moves = {
         ours: dataclasses.replace(move, names=tuple(renamed[each] for each in move.names))
         for ours, move in found.moves.items()
@@ -340,7 +344,7 @@ def _rename(found: Pretrained, name: ClassName) -> None:
 
 
 def _head_names(found: Pretrained) -> set[str]:
-    """Names of the tensors that stand beside the family's base model."""
+    """Names of the tensors that stand next to the family's base model."""
     prefix = _prefix(found)
     if found.architecture.modules:
         return set(_stored_heads(found.architecture, found.tensors, found.names))
@@ -354,7 +358,7 @@ def _head_names(found: Pretrained) -> set[str]:
 
 
 def _prefix(found: Pretrained) -> str:
-    """What transformers' classes with heads put before the names of the base model's weights."""
+    """The prefix of the base model's weights in transformers' classes with heads."""
     prefixes = found.architecture.prefixes
     if found.architecture.modules:
         return next(iter(prefixes), "")

@@ -43,7 +43,7 @@ class Move:
 
     def of(self, tensors: Sequence[Tensor]) -> Tensor:
         """The weight, from the tensors."""
-        moved = [each.transpose(-1, -2) for each in tensors] if self.transposed else list(tensors)
+        moved = [tensor.transpose(-1, -2) for tensor in tensors] if self.transposed else list(tensors)
         if self.rows is None and len(moved) == 1:
             found = moved[0]
         else:
@@ -64,7 +64,7 @@ def taken(tensor: Tensor, places: np.ndarray, axis: int = 0) -> Tensor:
 
 
 def move_of(layout: Layout, names: Sequence[str], parts: Sequence[StoredTensor], config: Config) -> Move | None:
-    """What a layout does to tensors; None if it computes anything but a multiple and a constant.
+    """The affine change that a layout makes to tensors; None if it computes anything but a multiple and a constant.
 
     Args:
         names, parts: the tensors of the file.
@@ -86,7 +86,7 @@ def move_of(layout: Layout, names: Sequence[str], parts: Sequence[StoredTensor],
     if rows is not None:
         return Move(tuple(names), index.shape, width=width, rows=rows)
     if all(len(part.shape) > 1 for part in parts):
-        order = np.concatenate([_transposed(each.numpy()) for each in numbers])
+        order = np.concatenate([_transposed(number.numpy()) for number in numbers])
         place = np.empty(start, np.int64)
         place[order] = np.arange(start)
         width = parts[0].shape[-2]

@@ -44,7 +44,7 @@ def written(card: Mapping[str, Any]) -> str:
 
 
 def _quoted(dumper: Any, text: str) -> Any:
-    """A string; one of several lines in quotes, so that no line of it looks like one of the document's."""
+    """Represent a string; text with line breaks is quoted, so that no line of it looks like YAML."""
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
 
 

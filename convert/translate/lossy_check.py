@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,19 +40,14 @@ def check_expressible(graph: Graph, model: Model, names: str = GGUF) -> None:
     refused = [each for each in lost if each[0].name not in {row.name for row, *_ in small}]
     path = graph.files[0] if graph.files else None
     if refused:
-        said = "; ".join(
-            f"{_title(row)} is {_text(ours)}, but files imply {_text(theirs)}" for row, ours, theirs in refused
-        )
+        said = "; ".join(_difference(*each) for each in refused)
         kind = (model.architecture.gguf if names == GGUF else model.architecture.model_types)[0]
         why = f"{files} of the architecture {kind} lack a key for some of its settings: {said}"
         raise UnsupportedError(code, path, why, hint=HINT)
     if names == GGUF:
         _note_deviations(graph, model)
     for row, ours, theirs, why in small:
-        graph.note(
-            "W-GGUF-SETTING",
-            f"{files} have no key for it: {_title(row)} is {_text(ours)}, but files imply {_text(theirs)}; {why}",
-        )
+        graph.note("W-GGUF-SETTING", f"{files} have no key for it: {_difference(row, ours, theirs)}; {why}")
 
 
 def _note_deviations(graph: Graph, model: Model) -> None:
@@ -89,8 +84,12 @@ def _lost(model: Model, names: str) -> Iterator[tuple[Row, Any, Any]]:
         return
     whole = _computed(model)
     for row, ours, theirs in differing:
-        changed = Config({**model.config.values, row.name: theirs})
-        if _computed(replace(model, config=changed)) != whole:
+        changed = replace(model, config=Config({**model.config.values, row.name: theirs}))
+        try:
+            same = _computed(changed) == whole
+        except FormatError:  # of a value that files imply, without others that they lack too
+            same = False
+        if not same:
             yield row, ours, theirs
 
 
@@ -119,7 +118,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _little(name: str, ours: Any, theirs: Any, config: Config) -> str | None:
-    """What a difference amounts to, where a file is worth writing all the same."""
+    """The effect of a difference that does not prevent writing the file."""
     check = LITTLE.get(name)
     return check(ours, theirs, config) if check else None
 
@@ -167,6 +166,22 @@ LITTLE: dict[str, Callable[[Any, Any, Config], str | None]] = {
     "scaling": _stretched,
     "inner_eps": _small,
 }
+
+
+def _difference(row: Row, ours: Any, theirs: Any) -> str:
+    """What differs, of objects of one type by their keys."""
+    title = _title(row)
+    if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
+        return f"{title} is {_text(ours)}, but files imply {_text(theirs)}"
+    keys = [key for key in {**ours, **theirs} if not _same(ours.get(key), theirs.get(key))]
+    if "type" in keys:
+        keys = ["type"]
+    return "; ".join(f"{title}.{key} {_of_key(key, ours, theirs)}" for key in keys)
+
+
+def _of_key(key: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    stated = f"is {_text(ours[key])}" if key in ours else "is not stated"
+    return f"{stated}, " + (f"but files imply {_text(theirs[key])}" if key in theirs else "which files do not state")
 
 
 def _title(row: Row) -> str:

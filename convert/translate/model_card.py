@@ -268,7 +268,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _sampling(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What generation_config.json recommends."""
+    """The sampling settings of generation_config.json."""
     import numpy
 
     make: dict[type, Callable[[Any], Any]] = {int: numpy.int32, float: numpy.float32, str: str}

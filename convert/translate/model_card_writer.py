@@ -49,7 +49,7 @@ LARGEST = 1 << 14
 
 
 def sampling(graph: Graph) -> dict[str, Any]:
-    """What a generation_config.json says of the sampling that a GGUF file recommends."""
+    """A generation_config.json with the sampling settings of a GGUF file."""
     found = {}
     for key, field in SAMPLED.items():
         value = graph.metadata.get(f"{GENERAL}sampling.{key}")
@@ -107,7 +107,7 @@ def with_block(general: Mapping[str, Any], block: Mapping[str, Meta]) -> dict[st
 
 
 def _carried(key: str, architecture: str) -> bool:
-    """Whether a key says what a model is, or is of nobody we know."""
+    """Whether a key describes the model, or its namespace is unknown."""
     if key.startswith(GENERAL):
         return key.removeprefix(GENERAL) not in COMPUTED
     return "." in key and not key.startswith((*OTHERS, f"{architecture}."))
@@ -186,7 +186,7 @@ def _entry(value: Meta) -> Any:
 
 
 def _value(entry: Any) -> Meta:
-    """What a block holds, with its type."""
+    """The value of a block, with its type."""
     if isinstance(entry, list) and all(isinstance(item, str) for item in entry):
         return entry
     text, kind = (entry.get("value"), entry.get("type")) if isinstance(entry, dict) else (str(entry), "str")
@@ -196,7 +196,7 @@ def _value(entry: Any) -> Meta:
 
 
 def _body(text: str) -> str:
-    """What follows the front matter of a card."""
+    """The text of a card after its front matter."""
     lines = text.splitlines(keepends=True)
     if not lines or lines[0].rstrip("\r\n") != "---":
         return f"\n{text}"

@@ -101,7 +101,7 @@ class Weight:
 
 
 def weight_of(name: str, tensor: StoredTensor) -> Weight:
-    """What the rules see of a tensor."""
+    """The properties of a tensor that the rules use."""
     return Weight(name, tensor.dtype, tensor.shape)
 
 

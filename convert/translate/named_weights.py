@@ -122,7 +122,7 @@ def _derived_weights(architecture: Architecture, config: Config, found: Gathered
 
 
 def _of_nodes(graph: Graph) -> tuple[Architecture, str, Config]:
-    """The architecture of an exported graph, by the config.json beside it; the weights have its own names."""
+    """The architecture of an exported graph, by the config.json next to it; the weights have its own names."""
     from ..load.attached_files import with_files
 
     path = graph.files[0] if graph.files else None

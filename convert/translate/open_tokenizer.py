@@ -76,7 +76,7 @@ def _graph(path: str, reading: dict[str, Any]) -> Graph:
 
 
 def _own_file(place: Path) -> Graph:
-    """A tokenizer's file with those beside it that say more about it."""
+    """A tokenizer's file with those next to it that say more about it."""
     graph = Graph(files=[os.fspath(place)])
     near = attachments(place.parent, graph)
     graph.attachments = {
@@ -98,7 +98,7 @@ def embedding_rows(graph: Graph) -> int | None:
 
 
 def mismatch(graph: Graph, tokenizer: Tokenizer) -> str | None:
-    """What is wrong between a model's vocabulary and its embedding; None where they fit, padding rows included."""
+    """The mismatch between a model's vocabulary and its embedding; None if they match, padding rows included."""
     rows = embedding_rows(graph)
     if rows is None or rows == len(tokenizer):
         return None

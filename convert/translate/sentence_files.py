@@ -57,8 +57,8 @@ def files_of_pooling(graph: Graph, model: Model) -> dict[str, Storage]:
         return {}
     modules = (("Transformer", ""), ("Pooling", POOLING), (NORMALIZE, "2_Normalize"))
     listed = [
-        {"idx": place, "name": str(place), "path": path, "type": f"{CLASSES}{kind}"}
-        for place, (kind, path) in enumerate(modules)
+        {"idx": index, "name": str(index), "path": path, "type": f"{CLASSES}{kind}"}
+        for index, (kind, path) in enumerate(modules)
     ]
     pooling = {
         "word_embedding_dimension": model.config.hidden,

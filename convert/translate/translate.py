@@ -14,19 +14,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.base.units import counted
 from ...runtime.contract.architecture import (
     CANDLE,
     GGUF,
     HF,
+    KEEP_BRANCHES,
     MODEL,
     ORIGINAL,
     TEXT_CLASSIFICATION,
     TIMM,
     TORCHVISION,
-    Config,
     weight_slots,
 )
 from ...runtime.contract.format import Format
@@ -37,10 +36,12 @@ from ...runtime.tensor.dtype import F32
 from ...runtime.tensor.storage import Held, Storage
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.output import human_size
+from ..open.model_files import CLASS
 from ..open.open_model import CONFIG, MODEL_KEYS
 from .gguf_file_type import FILE_TYPE_KEY, FILE_TYPES, QUANTIZATION_VERSION, VERSION_KEY
 from .model_card import GENERATION, general
 from .model_facts import LEFT_ALONE
+from .translation_options import TranslationOptions
 
 if TYPE_CHECKING:
     from ..load.bind import Model
@@ -60,10 +61,14 @@ SWITCHES = {
 """By the switch of a config.json by which transformers gives layers a weight: how the name of that weight ends."""
 OWN_SWITCHES = {
     "cohere": {"use_qk_norm": ".attn.q_norm.weight"},
+    "deepseek_v2": {"attention_bias": ".attn.kv_a.bias"},
+    "deepseek_v3": {"attention_bias": ".attn.kv_a.bias"},
+    "ernie4_5": {"use_bias": ".attn.q.bias"},
     "falcon": {"bias": ".attn.qkv.bias"},
     "glm4_moe": {"use_qk_norm": ".attn.q_norm.weight"},
     "lfm2": {"conv_bias": ".conv.bias"},
     "phi": {"qk_layernorm": ".attn.q_norm.weight"},
+    "phimoe": {"lm_head_bias": "head.bias"},
     "qwen2_moe": {"qkv_bias": ".attn.q.bias"},
     "stablelm": {"use_qkv_bias": ".attn.q.bias", "qk_layernorm": ".attn.q_norm.weight"},
     "starcoder2": {"use_bias": ".attn.q.bias"},
@@ -71,6 +76,7 @@ OWN_SWITCHES = {
 """Those that the configuration of one architecture has."""
 RULE_NAMES = 100
 """Names in the pattern of one rule."""
+DEFAULTS = TranslationOptions()
 SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (0.0, "K"))
 
 
@@ -89,34 +95,8 @@ def graph_names(graph: Graph, format: Format) -> tuple[str, ...]:
     return tuple(architecture.task(config.values.get("task")).graphs)
 
 
-@dataclass(frozen=True)
-class TranslationOptions:
-    """How a model is translated: those of the options of a conversion that translation reads.
-
-    Attributes:
-        attachments: whether the tokenizer goes along.
-        blocks: whether the nodes of a graph keep quantized weights as blocks where ONNX has operators for that.
-        weights_only: whether weights go out under the names that they have where the output cannot say which model they
-            are.
-        names: the library whose names weights get in files without nodes, of `CONVENTIONS`; None for what the output is
-            read by.
-        keep_branches: whether parallel branches of convolutions stay apart in graphs.
-        with_preprocessing: whether graphs take bytes of pictures, which their nodes prepare.
-    """
-
-    attachments: bool = True
-    blocks: bool = True
-    weights_only: bool = False
-    names: str | None = None
-    keep_branches: bool = False
-    with_preprocessing: bool = False
-
-
-PLAIN = TranslationOptions()
-
-
 def translated(
-    graph: Graph, format: Format, directory: bool, options: TranslationOptions = PLAIN, name: str = MODEL
+    graph: Graph, format: Format, directory: bool, options: TranslationOptions = DEFAULTS, name: str = MODEL
 ) -> Rules:
     """Change a graph of weights into what `format` calls them, where its architecture is known; rules for dtypes that
     the output needs.
@@ -133,18 +113,19 @@ def translated(
     from ...models.preprocess.as_nodes import take_bytes
     from ...models.preprocess.stated_preparation import letterbox_of, stated_preparation
     from ...runtime.contract.weight_binding import list_names, unbind
-    from ..load.bind import modelled
+    from ..load.bind import bind_model
     from ..load.canonical_names import canonical_names
     from ..load.recognise import described, stated
     from ..load.wrapper_names import unwrapped
-    from .diffusion.to_picture_gguf import picture_gguf, to_picture_gguf
+    from ..open.diffusion.single_file import naming_of
+    from .diffusion.to_picture_gguf import picture_gguf, to_picture_gguf, to_pipeline_gguf
     from .held_files import add_files, lacking_files
     from .reranker import ranker, refuse_ranker
 
     if format.architecture:
         newer = canonical_names(graph)
         known = graph.format != format.name and described(newer) is not None
-        return OWN_NAMES.load(format.name)(newer, modelled(newer), graph) if known else ()
+        return OWN_NAMES.load(format.name)(newer, bind_model(newer), graph) if known else ()
     wanted = (
         GGUF if format.name == "gguf" else HF if directory and not format.graphs else "graph" if format.graphs else None
     )
@@ -152,6 +133,8 @@ def translated(
         wanted = options.names
     if graph.nodes or wanted is None:
         return ()
+    if wanted == GGUF and naming_of(graph) is not None and not weights_only:
+        return to_pipeline_gguf(graph)
     plain = unwrapped(graph) if directory else graph
     if plain is not graph and described(plain) is not None:
         graph.weights, graph.notes = plain.weights, plain.notes
@@ -161,7 +144,9 @@ def translated(
     said = stated(graph)
     in_hf_names = said is not None and said[0] == HF and "model_type" in said[1]
     multimodal = newer is not graph and wanted == HF and in_hf_names
-    if found is None or multimodal or (newer is graph and found[0] == wanted and found == said):
+    of_diffusers = said is not None and CLASS in said[1] and found is not None and found[0] == HF
+    unchanged = newer is graph and found is not None and found[0] == wanted and (found == said or of_diffusers)
+    if found is None or multimodal or unchanged:
         return ()
     if options.names in (None, found[0]) and wanted == HF and found[0] in (TIMM, TORCHVISION, CANDLE, ORIGINAL):
         return ()
@@ -171,7 +156,7 @@ def translated(
     if encoder is not None:
         graph.notes = [note for note in graph.notes if note.code != TEXT_ONLY]
     try:
-        model = modelled(graph)
+        model = bind_model(graph)
     except UnsupportedError as error:
         if wanted == "graph":
             raise
@@ -211,9 +196,8 @@ def translated(
         graph.weights = unbind(model.architecture, model.config, model.weights, wanted)
         graph.metadata, graph.attachments = {"format": "pt"}, {}
     else:
-        config = Config({**model.config.values, "keep_branches": options.keep_branches})
         preparation = stated_preparation(graph, letterbox_of(model.config)) if options.with_preprocessing else None
-        _to_graph(graph, dataclasses.replace(model, config=config), name, options.blocks, carried)
+        _to_graph(graph, model.with_settings({KEEP_BRANCHES: options.keep_branches}), name, options.blocks, carried)
         graph.metadata |= _detector_keys(graph, model)
         if preparation is not None:
             take_bytes(graph, preparation, graph.files[0] if graph.files else None)
@@ -307,13 +291,12 @@ def without_place(graph: Graph, model: Model) -> list[str]:
 def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
     from ...runtime.contract.weight_binding import config_keys, unbind
-    from .held_files import held_keys
+    from .held_files import held_keys, keys_for_gguf
     from .lossy_check import check_expressible
     from .model_card_writer import carried_keys
     from .required_weights import with_required_weights
     from .reranker import ranking_keys
     from .sentence_files import pooling_key
-    from .tokenizer import keys_for_gguf
 
     model = with_required_weights(graph, model)
     check_expressible(graph, model)
@@ -336,7 +319,7 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
 
 def _tokenizer_files(graph: Graph) -> dict[str, Storage]:
     """The tokenizer's files of a whole model that was read from two GGUF files, none for other models."""
-    from .tokenizer import files_for_hf
+    from .held_files import files_for_hf
 
     return files_for_hf(graph, None)
 
@@ -346,7 +329,7 @@ def _encoder(graph: Graph) -> tuple[Graph, str, dict[str, Any]] | None:
     language model states: ``general.architecture``, empty for that of its family, and further keys. None for models
     that are stored otherwise."""
     from ...runtime.contract.weight_binding import named_model_type
-    from ..load.bind import modelled
+    from ..load.bind import bind_model
     from ..load.canonical_names import canonical_names
     from ..load.recognise import described
     from ..mmproj.split import split
@@ -359,7 +342,7 @@ def _encoder(graph: Graph) -> tuple[Graph, str, dict[str, Any]] | None:
     family = named_model_type(kind, found[1]) if found is not None and isinstance(kind, str) else None
     if family is None or not family.mmproj:
         return None
-    model = modelled(whole)
+    model = bind_model(whole)
     made = split(whole, model.architecture, model.config, model.weights)
     count = sum(tensor.count for tensor in made.weights.values())
     card = {f"general.{key}": value for key, value in general(graph, count, size_label(made, 0)).items()}
@@ -451,10 +434,9 @@ def _to_hf(graph: Graph, model: Model, carried: bool) -> None:
 def _files(graph: Graph, model: Model, carried: bool) -> dict[str, Storage]:
     """config.json and the tokenizer's files, as transformers has them."""
     from ...runtime.contract.weight_binding import config_keys
-    from .held_files import files_of_held
+    from .held_files import files_for_hf, files_of_held, role_ids
     from .model_card_writer import card_file, sampling
     from .sentence_files import files_of_pooling
-    from .tokenizer import files_for_hf, role_ids
 
     said = config_keys(model.architecture, HF, model.config)
     files = files_for_hf(graph, model.config.values.get("context")) if carried else {}
@@ -514,11 +496,11 @@ def _to_graph(graph: Graph, model: Model, name: str, blocks: bool, carried: bool
     from ...runtime.passes.lower.standard_onnx import to_standard_onnx
     from ...runtime.passes.quantize.ggml_to_nbits import RepackGgmlAsNBits
     from ...runtime.tensor.block_codec import codec_of
-    from ..load.bind import built
+    from ..load.bind import build_graph
     from .held_files import add_files, exported_files, lacking_files
 
     weights = _in_f32(graph, model, () if not blocks else STORAGE_ONLY)
-    made = built(dataclasses.replace(model, weights=weights), name, fixed=False)
+    made = build_graph(dataclasses.replace(model, weights=weights), name, fixed=False)
     if blocks and RepackGgmlAsNBits(codec_of).run(made):
         kept = [tensor for tensor in made.weights.values() if tensor.qtype is not None]
         for name, count in Counter(tensor.dtype.name for tensor in kept).items():

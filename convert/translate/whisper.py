@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from ...models.audio import whisper
 from ...models.pipelines.audio.transcription.speech_tokens import special_names
-from ...models.preprocess.audio.log_mel import FILE, LogMel, stated_log_mel
+from ...models.preprocess.audio.log_mel import LogMel, stated_log_mel
+from ...models.preprocess.audio.waveform import FILE
 from ...models.tokenizer import read
 from ...models.tokenizer.core.vocabulary import letters_bytes
-from ...models.tokenizer.readers.locate import settings
+from ...models.tokenizer.readers.locate import NO_TOKENIZER, settings
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.contract.architecture import HF
 from ...runtime.contract.weight_binding import unbind
@@ -23,6 +24,7 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..load.whisper_names import BLOCKS, FILTERS, WHOLE
 
 if TYPE_CHECKING:
+    from ...models.tokenizer import Tokenizer
     from ..load.bind import Model
 
 LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.(.+)\.(weight|bias)")
@@ -43,7 +45,12 @@ def to_whisper_file(source: Graph, model: Model, graph: Graph) -> Rules:
     if model.architecture not in whisper.ARCHITECTURES:
         why = f"whisper.cpp does not run {model.architecture.title} models"
         raise UnsupportedError("E-OUT-ARCH", path, why, expected="Whisper")
-    mel = stated_log_mel(settings(source, FILE), path, LogMel(config.bands))
+    usual = LogMel(config.bands)
+    mel = stated_log_mel(settings(source, FILE), path, usual)
+    stated, known = ([way.mels, way.fft, way.hop, way.rate] for way in (mel, usual))
+    if stated != known:
+        why = f"whisper.cpp makes features by other settings than {FILE} has"
+        raise UnsupportedError("E-OUT-FEATURES", path, why, expected=known, found=stated)
     graph.weights = {
         FILTERS: StoredTensor.of(mel.filters),
         **dict(map(_named, unbind(model.architecture, config, model.weights, HF).items())),
@@ -54,7 +61,7 @@ def to_whisper_file(source: Graph, model: Model, graph: Graph) -> Rules:
         "n_text_state": config.hidden, "n_text_head": config.heads, "n_text_layer": config.decoder_layers,
         "n_mels": config.bands,
     }  # fmt: skip
-    tokenizer = read(source)
+    tokenizer = _tokenizer(source)
     end = tokenizer.id_of("<|endoftext|>")
     if end is None or end != config.vocab - len(special_names(config.vocab)):
         why = f"the special tokens of a vocabulary of {config.vocab:,} are not where whisper.cpp expects them"
@@ -64,6 +71,15 @@ def to_whisper_file(source: Graph, model: Model, graph: Graph) -> Rules:
     graph.attachments = {}
     whole = all(tensor.dtype.name == "f32" for tensor in graph.weights.values())
     return ((VECTORS, "f32"), (KERNELS, "f32" if whole else "f16"))
+
+
+def _tokenizer(source: Graph) -> Tokenizer:
+    try:
+        return read(source)
+    except UnsupportedError as error:
+        if error.code == NO_TOKENIZER:
+            error.hint = "Add the vocabulary with --tokenizer DIR"
+        raise
 
 
 THEIRS = {

@@ -8,21 +8,22 @@ from ...runtime.base.errors import UnsafeFileError
 from ...runtime.base.units import counted
 from ...runtime.ir.graph import Note
 from ...runtime.passes.precision.cast_weights import Audit
+from ...runtime.passes.quantize.block_weights import BlockAudit
 from .staging import Staging
 
 SHARE = 0.001
 """The share of a tensor's values beyond the range of its new dtype from which on the conversion is refused; of values
-that become zero, told."""
+that become zero, reported."""
 NAMED = 5
 
 
-def follow(audits: Sequence[Audit], staging: Staging) -> None:
+def follow(audits: Sequence[Audit | BlockAudit], staging: Staging) -> None:
     """Keep what audits meet in the journal, so that a run that goes on knows of the values that an earlier one
     wrote."""
     staging.state = lambda: {str(number): state for number, audit in enumerate(audits) if (state := audit.state())}
 
 
-def resume(audits: Sequence[Audit], staging: Staging) -> None:
+def resume(audits: Sequence[Audit | BlockAudit], staging: Staging) -> None:
     """Give audits what an earlier run met."""
     found = staging.restored
     for number, state in found.items() if isinstance(found, dict) else ():

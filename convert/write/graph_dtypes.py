@@ -25,7 +25,7 @@ STORED = ("f64", "bf16", "f8_e4m3", "f8_e4m3fnuz", "f8_e5m2", "f8_e5m2fnuz")
 """Types that weights can be stored in, which a Cast of ONNX Runtime takes to f32."""
 TAKEN = ("f32", "f16", *STORED)
 COMPUTED = frozenset({F64, F16, BF16})
-"""Types, beside f32, that graphs compute in."""
+"""Types, besides f32, that graphs compute in."""
 
 
 def graph_dtype(graph: Graph, options: Options) -> str | None:

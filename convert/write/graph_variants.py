@@ -23,7 +23,8 @@ FOLDER = "onnx"
 """Where Transformers.js, and Optimum as an alternative, look for the graphs of a model."""
 CONFIG, SETTINGS = "config.json", "transformers.js_config"
 DATA = ".onnx_data"
-INT4 = Request("int4", "blocks", block=32)
+INT4 = Request("int4", "blocks", block=32, tables="rows")
+"""WASM of Transformers.js has no kernel for GatherBlockQuantized."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def chosen(options: Options, format: Format) -> tuple[Variant, ...]:
         raise UsageError("E-OPTION", None, f"--dtypes and {other} contradict each other", hint="Use one of them")
     found = []
     ours = {variant.name: name for name, variant in VARIANTS.items()}
-    for name in dict.fromkeys(ours.get(each.strip(), each.strip()) for each in options.dtypes):
+    for name in dict.fromkeys(ours.get(dtype.strip(), dtype.strip()) for dtype in options.dtypes):
         if name not in VARIANTS:
             hint = did_you_mean(name, list(VARIANTS), f"Variants: {', '.join(VARIANTS)}")
             raise UsageError("E-OPTION", None, f"--dtypes: unknown variant {name!r}", hint=hint)

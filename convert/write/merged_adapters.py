@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...models.schema.weight_layout import Transposed
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError
-from ...runtime.contract.architecture import HF, TEXT_GENERATION
+from ...runtime.contract.architecture import HF, TEXT_GENERATION, Architecture, Config, Layout
 from ...runtime.contract.weight_binding import gather
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held
@@ -36,16 +37,38 @@ class TiedHead:
     values: StoredTensor
 
 
+@dataclass(frozen=True)
+class KnownModel:
+    """A model of a known architecture.
+
+    Attributes:
+        stored: by the architecture's names of weights: their layout, and the file's names of the tensors.
+        tied: whether config.json says that the head is tied to the embedding.
+    """
+
+    architecture: Architecture
+    config: Config
+    stored: Mapping[str, tuple[Layout, list[str]]]
+    tied: bool
+
+    @property
+    def transposed(self) -> set[str]:
+        """The file's names of the weights that are stored [in, out]."""
+        parts = (names for layout, names in self.stored.values() if isinstance(layout, Transposed))
+        return {name for names in parts for name in names}
+
+
 def merge_adapters(graph: Graph, wanted: Sequence[str], *, offline: bool = False) -> None:
     """Merge adapters of PEFT into the weights of `graph`, as `merge` does.
 
     A tied head becomes a weight of its own if it or the embedding changes, unless the adapter changes both and says
     ``ensure_weight_tying``.
     """
-    tied = _tied_head(graph) if wanted else None
+    model = _known(graph) if wanted else None
+    tied = None if model is None else _tied_head(graph, model)
     if tied is not None and tied.name:
         graph.weights[tied.name] = tied.values
-    adapters = merge(graph, wanted, offline=offline)
+    adapters = merge(graph, wanted, offline=offline, transposed=None if model is None else model.transposed)
     if tied is None:
         return
     changed = {name for name in (tied.embedding, tied.name) if graph.weights.get(name, tied.values) is not tied.values}
@@ -73,8 +96,8 @@ def _untied(stated: Mapping[str, Any]) -> dict[str, Any]:
     return {**stated, **inner, SWITCH: False}
 
 
-def _tied_head(graph: Graph) -> TiedHead | None:
-    """The head of a model that shares the embedding; None for heads of their own, and for models that are not known."""
+def _known(graph: Graph) -> KnownModel | None:
+    """The model of a checkpoint of transformers; None for models that are not known."""
     newer = canonical_names(graph, text_only=True)
     found = described(newer)
     if found is None or found[0] != HF:
@@ -84,13 +107,20 @@ def _tied_head(graph: Graph) -> TiedHead | None:
     except (FormatError, UnsupportedError):
         return None
     bound = gather(architecture, config, newer.weights, names)
-    row = next((row for row in architecture.weights if row.name == HEAD), None)
-    if EMBED not in bound.stored or (HEAD in bound.weights and not found[1].get(SWITCH)):
+    given = {} if newer is graph else origins(graph)
+    stored = {
+        ours: (way.layout, [given.get(name, name) for name in present]) for ours, (way, present) in bound.stored.items()
+    }
+    return KnownModel(architecture, config, stored, bool(found[1].get(SWITCH)))
+
+
+def _tied_head(graph: Graph, model: KnownModel) -> TiedHead | None:
+    """The head of a model that shares the embedding; None for heads of their own."""
+    row = next((row for row in model.architecture.weights if row.name == HEAD), None)
+    if EMBED not in model.stored or (HEAD in model.stored and not model.tied):
         return None
-    generates = config.values.get("task") == TEXT_GENERATION
-    if row is not None and not generates:
+    if row is not None and model.config.values.get("task") != TEXT_GENERATION:
         return None
-    stored = bound.stored[EMBED][1][0]
-    embedding = stored if newer is graph else origins(graph)[stored]
-    name = next(row.stored(names)[0].expanded(config, 0)) if row is not None else ""
+    embedding = model.stored[EMBED][1][0]
+    name = next(row.stored(HF)[0].expanded(model.config, 0)) if row is not None else ""
     return TiedHead(embedding, name, graph.weights[embedding])

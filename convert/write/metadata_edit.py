@@ -54,7 +54,7 @@ def keys_of(graph: Graph) -> dict[str, Meta]:
 
 
 def changes_of(graph: Graph, new: dict[str, Meta]) -> list[Change]:
-    """What setting the keys of `new` changes; None removes a key."""
+    """The changes that setting the keys of `new` makes; None removes a key."""
     for key in new.keys() & {TYPED_KEY, FILES_KEY}:
         raise UsageError("E-META-KEY", None, f"{key!r} is reserved by candle-convert")
     known = keys_of(graph)
@@ -123,8 +123,8 @@ def _plan_edit(graph: Graph, path: str, output: str | None, changes: list[Change
             hint = "Choose an output in the same folder, or change the model in place"
             raise UnsafeFileError("E-META-PLACE", path, why, hint=hint)
         held = Source(other)
-        whole = StoredTensor(U8, (held.size,), Region(held, 0, held.size))
-        files.append(FileLayout(Path(other).name, held.size, (Piece(0, whole),)))
+        stored_tensor = StoredTensor(U8, (held.size,), Region(held, 0, held.size))
+        files.append(FileLayout(Path(other).name, held.size, (Piece(0, stored_tensor),)))
     options = dataclasses.replace(options, force=options.force or output is None)
     attached = frozenset(file.name for file in files[1:])
     made = fingerprint(graph, files, options)

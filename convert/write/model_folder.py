@@ -37,13 +37,16 @@ def laid_out(graph: Graph, format: Format, output: Path, beside: bool) -> Graph:
         beside: whether the output is a model directory.
     """
     folder = beside and _holds_parts(graph, format)
-    if folder:
-        graph = single_file.split(graph)
-    elif model_files.MODEL_INDEX in graph.attachments and not format.graphs:
-        graph = single_file.joined(graph) or graph
+    graph = single_file.split(graph) if folder else as_file(graph, format)
     if not folder or model_files.whole_of(graph) is None:
         refuse_graphs(graph, format, output)
     return graph
+
+
+def as_file(graph: Graph, format: Format) -> Graph:
+    """A folder of models as the weights of a single file, where it has such a form and the format holds weights."""
+    whole = model_files.MODEL_INDEX in graph.attachments and not format.graphs
+    return (single_file.joined(graph) or graph) if whole else graph
 
 
 def merge_whole(graph: Graph, whole: Architecture | None, options: Options) -> Options:
@@ -55,7 +58,7 @@ def merge_whole(graph: Graph, whole: Architecture | None, options: Options) -> O
 
 
 def stem_of(part: Graph, stem: str, format: Format) -> str:
-    """What the file of a part of a folder is called: diffusers has a name of its own for its models."""
+    """The file name of a part of a folder, without suffix; diffusers has a name of its own for its models."""
     return DIFFUSERS_STEM if model_files.CLASS in settings(part, CONFIG) and not format.graphs else stem
 
 

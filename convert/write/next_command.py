@@ -49,24 +49,24 @@ def next_command(plan: Plan) -> tuple[str, ...]:
         verb, more = INSPECT if plan.parts or len(plan.files) > 1 else ("run", INSPECT[1])
     else:
         verb, more = VERBS.get(_task(plan) or "", INSPECT)
-        if set(more) & TEXTS and not _has_tokenizer(plan):
+        if (verb == "transcribe" or set(more) & TEXTS) and not _has_tokenizer(plan):
             verb, more = INSPECT
     return verb, plan.target, *more
 
 
 def _has_tokenizer(plan: Plan) -> bool:
-    return any(name.startswith("tokenizer.") for name in plan.graph.metadata) or any(
-        name.rpartition("/")[2].startswith(("tokenizer", "vocab", "spiece")) for name in plan.graph.attachments
-    )
+    from ...models.tokenizer.readers.locate import first_of
+
+    return first_of(plan.graph) is not None or any(name.startswith("tokenizer.") for name in plan.graph.metadata)
 
 
 def _task(plan: Plan) -> str | None:
     """The task of the weights that a plan writes; None where their files do not state it."""
-    from ..load.bind import modelled
+    from ..load.bind import bind_model
     from ..load.stated_task import stated_task
 
     try:
-        model = modelled(plan.graph)
+        model = bind_model(plan.graph)
         own = stated_task(plan.graph, model) or model.task.name
     except (Error, KeyError):
         return None

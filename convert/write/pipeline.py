@@ -21,7 +21,7 @@ from .conversion_options import Options
 from .plan import Plan, plan
 from .read_back import verify
 from .staging import Staging
-from .write import write
+from .write import Crew, write
 
 
 def convert(
@@ -37,7 +37,7 @@ def convert(
 
 @dataclass
 class Report:
-    """What a conversion did.
+    """The result of a conversion.
 
     Attributes:
         overflows: values that are beyond the range of the dtype they were cast to.
@@ -63,8 +63,12 @@ class Report:
         )
 
 
-def execute(plan: Plan, progress: Progress | None = None) -> Report:
-    """Write, verify and publish a plan's files."""
+def execute(plan: Plan, progress: Progress | None = None, crew: Crew | None = None) -> Report:
+    """Write, verify and publish a plan's files.
+
+    Args:
+        crew: other processes that write and compare tensors; None for threads of this one.
+    """
     progress = progress or NoProgress()
     _check_room(plan)
     staging = Staging(plan.folder, plan.name, plan.files, plan.fingerprint)
@@ -72,14 +76,14 @@ def execute(plan: Plan, progress: Progress | None = None) -> Report:
     clock = [time.perf_counter()]
     try:
         progress.phase("writing")
-        cast_loss.follow(audits, staging)
-        kept = write(staging, plan.threads, progress, resume=plan.options.resume, chunk=plan.chunk)
-        cast_loss.resume(audits, staging)
+        cast_loss.follow(plan.audits, staging)
+        kept = write(staging, plan.threads, progress, resume=plan.options.resume, chunk=plan.chunk, crew=crew)
+        cast_loss.resume(plan.audits, staging)
         cast_loss.refuse_overflow(audits, plan.options.allow_overflow)
         notes, overflows = cast_loss.notes(audits), sum(audit.overflows for audit in audits)
         clock.append(time.perf_counter())
         progress.phase("verifying")
-        verified = verify(plan, staging, progress)
+        verified = verify(plan, staging, progress, crew)
         clock.append(time.perf_counter())
         with too_late():
             staging.publish()

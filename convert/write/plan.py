@@ -19,7 +19,8 @@ from ...runtime.contract.architecture import MODEL
 from ...runtime.contract.format import FileLayout, Format, Piece, WriteOptions
 from ...runtime.ir.clone import copied_graph
 from ...runtime.ir.graph import Graph
-from ...runtime.passes.precision.cast_weights import Cast
+from ...runtime.passes.precision.cast_weights import Audit, Cast
+from ...runtime.passes.quantize.block_weights import BlockAudit
 from ...runtime.passes.weights.collect import weights_only
 from ...runtime.passes.weights.select import Select
 from ...runtime.passes.weights.tied import Tied
@@ -31,12 +32,14 @@ from ..console.stdio import refuse_stream
 from ..mmproj.split import full_precision
 from ..open import detect_format, graph_files, model_files
 from ..open.companion import without_pickles
+from ..open.diffusion.picture_gguf import longest_name
+from ..open.hub import absolute
 from ..open.mmproj_file import PREFIX, paired
 from ..open.open_model import attachments, merged, open_model
 from ..open.prequantized import note_stored_quantized
-from ..open.shard_set import whole_models
+from ..open.shard_set import complete_sets, missing_shards, whole_models
 from ..translate.diffusion.component_graphs import component_graphs
-from ..translate.translate import Rules, TranslationOptions, graph_names, name_file_type, translated
+from ..translate.translate import Rules, graph_names, name_file_type, translated
 from . import graph_variants
 from .conversion_options import Options, check_dtypes
 from .merged_adapters import merge_adapters
@@ -67,6 +70,7 @@ class Plan:
         folder: where the files go; name: what they are called together.
         files: their exact layout; attached: the names of those that are attachments, copied next to the weights.
         parts: the graphs of a model that has several.
+        blocks: audits of the weights that are quantized.
     """
 
     inputs: list[str]
@@ -81,13 +85,19 @@ class Plan:
     casts: Cast
     fingerprint: str
     parts: tuple[Part, ...] = ()
+    blocks: Sequence[BlockAudit] = ()
+
+    @property
+    def audits(self) -> list[Audit | BlockAudit]:
+        """What is counted while weights are computed, in the same order for every plan of this conversion."""
+        return [*self.casts.audits, *self.blocks]
 
     def __repr__(self) -> str:
         files = counted(len(self.files), "file")
         return f"<Plan {self.graph!r} -> {self.format.name}: {files}, {human_size(self.nbytes)}, {self.target}>"
 
     def __str__(self) -> str:
-        """What ``--dry-run`` shows."""
+        """The text that ``--dry-run`` shows."""
         files = counted(len(self.graph.files) + len(self.graph.external_files), "file")
         made = counted(len(self.files), "file")
         dtypes = ", ".join(sorted({tensor.dtype.name for tensor in self.graph.weights.values()}))
@@ -100,7 +110,7 @@ class Plan:
         )
 
     def _mmproj_line(self) -> str:
-        """What is written of an encoder and a projector, as a line of its own."""
+        """A line of the plan for an encoder and a projector."""
         if self.mmproj is None:
             return ""
         graph = self.parts[1].graph
@@ -184,11 +194,21 @@ def opened(inputs: Sequence[str | os.PathLike[str]], format: Format, options: Op
             parts=True,
         )
 
-    whole = whole_models(inputs) if format.name in OF_WHOLE_MODELS else inputs
+    whole = whole_models(inputs) if format.name in OF_WHOLE_MODELS else complete_sets(inputs)
     graph = merged(paired([one(path) for path in whole]), "an input")
+    _note_missing_shards(graph, whole)
     if kept:
         note_stored_quantized(graph)
     return graph
+
+
+def _note_missing_shards(graph: Graph, paths: Sequence[str | os.PathLike[str]]) -> None:
+    """Note a part of a model that is written alone."""
+    given = {os.path.abspath(path) for path in paths}
+    path, missing = max(((path, missing_shards(path, given)) for path in paths), key=lambda each: each[1])
+    if missing:
+        why = f"the output is a part of a model: {counted(missing, 'shard', verb='is')} not among the inputs"
+        graph.note("W-SHARD-PART", f"{why}; the folder {Path(path).parent} names all of them")
 
 
 def keeps_quantized(options: Options, format: Format) -> bool:
@@ -241,9 +261,11 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         sources = graph.parts or dict.fromkeys(graph_names(graph, format), graph)
         named = {name: (name, source) for name, source in sources.items()}
     variants = graph_variants.chosen(options, format)
-    if tuple(sources) == (MODEL,) and not options.dtypes:
-        part, casts = _part(graph, MODEL, stem, format, beside, inner, dtype)
-        if len(part.files) == 1 and not beside and output.name.lower().endswith(format.suffixes):
+    one_file = not options.dtypes or (len(variants) == 1 and not beside)
+    if tuple(sources) == (MODEL,) and one_file:
+        variant = dataclasses.replace(variants[0], folder="")
+        part, casts = _part(graph, MODEL, stem, format, beside, inner, dtype, variant)
+        if len(part.files) == 1 and not beside and output.name.lower().endswith(format.endings):
             part = dataclasses.replace(part, files=[dataclasses.replace(part.files[0], name=output.name)])
         parts: tuple[Part, ...] = ()
         files = list(part.files)
@@ -268,7 +290,7 @@ def plan_graph(graph: Graph, output: Path, options: Options, inputs: Sequence[st
         parts = tuple(part for each in made.values() for part in each)
         files = [file for part in parts for file in part.files]
         attached, told = graph.attachments if whole is None else beside_parts(graph, whole), graph.notes
-        _join(graph, {part.files[0].name.removesuffix(format.suffixes[0]): part for part in parts})
+        _join(graph, {os.path.splitext(part.files[0].name)[0]: part for part in parts})
         if whole is not None:
             graph.notes = list(dict.fromkeys([*told, *graph.notes]))
             if not format.graphs and any(len(part.files) > 1 for part in parts):
@@ -305,7 +327,7 @@ def _part(
     dtype: str | None,
     variant: graph_variants.Variant = graph_variants.PLAIN,
 ) -> tuple[Part, Cast]:
-    """What is written of an open graph, which it changes, and the casts of its weights.
+    """The output for an open graph, which it changes, and the casts of its weights.
 
     Args:
         name: which graph of the model, where it becomes nodes.
@@ -343,6 +365,7 @@ def _part(
         options.shard_groups,
         external_data=options.external_data,
         opset=options.opset,
+        longest_name=longest_name(graph),
     )
     if format.prepare is not None:
         format.prepare(graph, writing)
@@ -352,7 +375,7 @@ def _part(
 
 
 def _mmproj_part(graph: Graph, stem: str, format: Format, options: Options) -> tuple[Part, Cast]:
-    """What is written of the encoder and the projector of a model, next to its language model."""
+    """The output for the encoder and the projector of a model, next to its language model."""
     made = _copied(graph)
     casts = cast_mmproj(made, options.dtype, options)
     name_file_type(made)
@@ -404,8 +427,7 @@ def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, 
     _attach(graph, options)
     merge_adapters(graph, options.lora, offline=options.offline)
     config = graph.attachments.get(CONFIG)
-    how = {each.name: getattr(options, each.name) for each in dataclasses.fields(TranslationOptions)}
-    rules = translated(graph, format, beside, TranslationOptions(**how), name)
+    rules = translated(graph, format, beside, options, name)
     if not options.attachments and graph.attachments.get(CONFIG) is config:
         graph.attachments.clear()
     return rules
@@ -414,22 +436,31 @@ def prepare_graph(graph: Graph, format: Format, beside: bool, options: Options, 
 def target_format(output: str, options: Options) -> Format:
     """The format that the options name, or the suffix of `output`."""
     refuse_stream(output, "a model")
-    format = detect_format.by_name(options.to) if options.to is not None else detect_format.by_suffix(output)
-    if format is None or format.layout is None:
-        writable = [known.name for known in detect_format.formats() if known.layout is not None]
-        if format is None:
-            raise UsageError(
-                "E-OUT-FORMAT", output, "needs a suffix that names a format", hint=f"Use --to {'|'.join(writable)}"
-            )
-        raise UnsupportedError(
-            "E-OUT-FORMAT", output, f"{format.name} is only read", hint=f"Written are: {', '.join(writable)}"
-        )
+    format = _named_format(options.to) if options.to is not None else detect_format.by_suffix(output)
+    if format is None:
+        hint = f"Use --to {'|'.join(_writable())}"
+        raise UsageError("E-OUT-FORMAT", output, "needs a suffix that names a format", hint=hint)
+    if format.layout is None:
+        hint = f"Written are: {', '.join(_writable())}"
+        raise UnsupportedError("E-OUT-FORMAT", output, f"{format.name} is only read", hint=hint)
     return format
+
+
+def _named_format(name: str) -> Format:
+    try:
+        return detect_format.by_name(name)
+    except UsageError as error:
+        error.hint = f"Written are: {', '.join(_writable())}"
+        raise
+
+
+def _writable() -> list[str]:
+    return [known.name for known in detect_format.formats() if known.layout is not None]
 
 
 def output_location(output: Path, format: Format) -> tuple[Path, str, bool]:
     """The folder, the stem of file names, and whether the output is a model directory of its own."""
-    suffix = next((suffix for suffix in format.suffixes if output.name.lower().endswith(suffix)), None)
+    suffix = next((ending for ending in format.endings if output.name.lower().endswith(ending)), None)
     if output.is_dir() or (suffix is None and not output.suffix):
         return output, format.stem, True
     return output.parent, output.name.removesuffix(suffix) if suffix else output.name, False
@@ -466,7 +497,13 @@ def fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) -> 
     for path in (*graph.files, *graph.external_files):
         status = os.stat(path)
         inputs.append([os.path.abspath(path), status.st_size, status.st_mtime_ns])
-    reading = [options.read.key, options.read.void_dtype, repr(options.select), options.nan, options.lora]
+    reading = [
+        options.read.key,
+        options.read.void_dtype,
+        repr(options.select),
+        options.nan,
+        list(map(absolute, options.lora)),
+    ]
     digest = hashlib.sha256(json.dumps([__version__, inputs, options.dtype, options.tensor_types, reading]).encode())
     for file in files:
         digest.update(json.dumps([file.name, file.nbytes]).encode())

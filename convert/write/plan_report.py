@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 
-def show_plan(plan: Plan) -> None:
-    """What will be done."""
-    current().lines(str(plan))
+def show_plan(plan: Plan, crew: object = None) -> None:
+    """Print the plan, and who carries it out."""
+    current().lines(str(plan) if crew is None else f"{plan}\n{crew}")
 
 
 def show_report(report: Report, plan: Plan, following: Sequence[str] | None = None) -> None:
-    """What was done.
+    """Print the result.
 
     Args:
         following: words of the command that comes next; None for the use of a model of this kind.

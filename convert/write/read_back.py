@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...runtime.base.errors import Error
-from ...runtime.tensor.storage import Costly, Storage, read_briefly
+from ...runtime.tensor.storage import Costly, read_briefly
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..console.progress import Progress
 from ..console.thread_pool import each
 from ..open.open_model import read_file
 from .plan import Part, Plan
 from .staging import Staging
+from .write import Crew, Range
 
 SAMPLE = 1 << 20
 """Bytes compared at the start, the middle and the end of each tensor at level ``sample``."""
@@ -25,42 +26,73 @@ class VerifyError(Error):
     exit_code = 1
 
 
-def verify(plan: Plan, staging: Staging, progress: Progress) -> int:
-    """Compare the staged files with the plan; the number of tensors compared."""
+def verify(plan: Plan, staging: Staging, progress: Progress, crew: Crew | None = None) -> int:
+    """Compare the staged files with the plan; the number of tensors compared. `crew` compares, if it is given, else
+    threads do."""
     if plan.options.verify == "none":
         return 0
-    compared = [
-        (name, tensor, written[name])
-        for part in plan.parts or (Part(plan.graph, plan.files),)
-        for written in [_written(plan, part, staging)]
-        for name, tensor in part.graph.weights.items()
+    compared = compared_tensors(plan, staging)
+    ranges = [
+        [
+            Range(index, start, stop, costly.checksums.get((start, stop)) if (costly := _costly(wanted)) else None)
+            for start, stop in _ranges(plan, wanted, written)
+        ]
+        for index, (_, wanted, written) in enumerate(compared)
     ]
-    ranges = [list(_ranges(plan, wanted, written)) for _, wanted, written in compared]
-    progress.start(sum(stop - start for parts in ranges for start, stop in parts))
+    progress.start(sum(part.stop - part.start for parts in ranges for part in parts))
     lock = threading.Lock()
 
-    def compare(index: int) -> None:
-        name, wanted, written = compared[index]
-        for start, stop in ranges[index]:
-            if not _equal(wanted.storage, written.storage, start, stop):
-                why = f"tensor {name!r} differs near its byte {start:,}"
-                raise VerifyError("E-VERIFY", plan.folder, why, hint="Please report this")
+    def compare(parts: Sequence[Range]) -> None:
+        for part in parts:
+            if not equal(compared, part):
+                refuse(part)
             with lock:
-                progress.advance(stop - start)
+                progress.advance(part.stop - part.start)
+
+    def refuse(part: Range) -> None:
+        why = f"tensor {compared[part.tensor][0]!r} differs near its byte {part.start:,}"
+        raise VerifyError("E-VERIFY", plan.folder, why, hint="Please report this")
 
     try:
-        each(compare, range(len(ranges)), plan.threads)
+        if crew is None:
+            each(compare, ranges, plan.threads)
+        else:
+            for count, wrong in crew.compare([part for parts in ranges for part in parts]):
+                for part in wrong:
+                    refuse(part)
+                progress.advance(count)
     finally:
         progress.finish()
     return len(ranges)
 
 
-def _equal(wanted: Storage, written: Storage, start: int, stop: int) -> bool:
-    """Whether both give the same bytes, by checksum where they were computed at great cost."""
-    checksum = wanted.checksums.get((start, stop)) if isinstance(wanted, Costly) else None
-    if isinstance(wanted, Costly) and checksum is not None:
-        return checksum == wanted.checksum(read_briefly(written, start, stop))
-    return wanted.read(start, stop) == written.read(start, stop)
+Compared = tuple[str, StoredTensor, StoredTensor]
+"""The name of a tensor, as it was planned, and as the staged files have it."""
+
+
+def compared_tensors(plan: Plan, staging: Staging) -> list[Compared]:
+    """The tensors of a plan, in its order, with those of the staged files.
+
+    Raises VerifyError where the staged files have others.
+    """
+    return [
+        (name, tensor, written[name])
+        for part in plan.parts or (Part(plan.graph, plan.files),)
+        for written in [_written(plan, part, staging)]
+        for name, tensor in part.graph.weights.items()
+    ]
+
+
+def equal(compared: Sequence[Compared], part: Range) -> bool:
+    """Whether a range has the planned bytes, by checksum where they were computed at great cost."""
+    _, wanted, written = compared[part.tensor]
+    if part.checksum is not None and (costly := _costly(wanted)) is not None:
+        return bool(part.checksum == costly.checksum(read_briefly(written.storage, part.start, part.stop)))
+    return wanted.storage.read(part.start, part.stop) == written.storage.read(part.start, part.stop)
+
+
+def _costly(tensor: StoredTensor) -> Costly | None:
+    return tensor.storage if isinstance(tensor.storage, Costly) else None
 
 
 def _written(plan: Plan, part: Part, staging: Staging) -> dict[str, StoredTensor]:

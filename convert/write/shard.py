@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...runtime.base.errors import FileAccessError, UnsafeFileError, UnsupportedError, UsageError
+from ...runtime.base.errors import UnsafeFileError, UnsupportedError, UsageError
+from ...runtime.base.system_error import read_error
 from ...runtime.ir.graph import Graph
 from ..open import detect_format, hub
 from ..open.locate import located
@@ -80,7 +81,7 @@ def _identity(path: str | os.PathLike[str]) -> tuple[int, int]:
         status = os.stat(path)
     except OSError as error:
         located(path)
-        raise FileAccessError("E-IO-MISSING", path, f"cannot be found: {error.strerror}") from error
+        raise read_error(path, error, "E-IO-MISSING", "found") from error
     return status.st_dev, status.st_ino
 
 

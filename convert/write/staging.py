@@ -1,8 +1,8 @@
 """Staging of output files until they are complete, and the journal to resume an interrupted run.
 
-Beside an untouched old output there are only ``OUT.partial`` (a file for one output, a folder for several) and
-``OUT.partial.journal``. The journal's first line is the plan's fingerprint; each later line names jobs whose bytes are
-on the disk.
+Besides an untouched old output there are only ``OUT.partial`` (a file for one output, a folder for several) and
+``OUT.partial.journal``; where these names would be too long, ``OUT`` is shortened. The journal's first line is the
+plan's fingerprint; each later line names jobs whose bytes are on the disk.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 from ...runtime.base.errors import UnsafeFileError
 from ...runtime.base.system_error import refuse_special
 from ...runtime.contract.format import FileLayout
+from ..console.atomic_replace import short_name
+
+PARTIAL, JOURNAL = ".partial", ".journal"
+"""Endings of staged files and of their journal."""
+REMOVE = "Remove the link"
 
 
 class Staging:
@@ -36,8 +41,9 @@ class Staging:
         self.files = files
         self.fingerprint = fingerprint
         self.single = len(files) == 1
-        self.partial = folder / f"{Path(files[0].name).name if self.single else name}.partial"
-        self.journal_path = self.partial.with_name(self.partial.name + ".journal")
+        name = short_name(Path(files[0].name).name if self.single else name, len(PARTIAL + JOURNAL))
+        self.partial = folder / f"{name}{PARTIAL}"
+        self.journal_path = folder / f"{name}{PARTIAL}{JOURNAL}"
         self.state: Callable[[], object] = dict
         """What else a run that goes on needs to know of the jobs on record, as JSON; nothing unless it is set."""
         self.restored: object = {}
@@ -62,7 +68,7 @@ class Staging:
         for path in (self.partial, self.journal_path):
             if path.is_symlink():
                 why = "is a link in the place of a temporary file; writing would change its target"
-                raise UnsafeFileError("E-OUT-LINK", path, why, hint="Remove the link")
+                raise UnsafeFileError("E-OUT-LINK", path, why, hint=REMOVE)
         self._journal = self._locked()
         done = self._completed() if resume else None
         if done is None:
@@ -85,9 +91,7 @@ class Staging:
                     return journal
             except BlockingIOError as error:
                 journal.close()
-                raise UnsafeFileError(
-                    "E-OUT-BUSY", self.journal_path, "another run is writing this output", hint="Wait until it ends"
-                ) from error
+                raise _busy(self.journal_path) from error
             except FileNotFoundError:
                 pass
             journal.close()
@@ -126,7 +130,7 @@ class Staging:
             final = self.final(file)
             refuse_special(final)
             if final.parent != self.folder and final.parent.is_symlink():
-                raise UnsafeFileError("E-OUT-LINK", final.parent, "is a link", hint="Remove the link")
+                raise UnsafeFileError("E-OUT-LINK", final.parent, "is a link", hint=REMOVE)
             final.parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.path(file), final)
         _sync_folder(self.folder)
@@ -153,6 +157,36 @@ class Staging:
             shutil.rmtree(self.partial)
         else:
             self.partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """An empty folder for a block, which no other run has.
+
+    Raises UnsafeFileError while another run has it, and if it is a link.
+    """
+    if folder.is_symlink():
+        raise UnsafeFileError("E-OUT-LINK", folder, "is a link in the place of a temporary folder", hint=REMOVE)
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not folder.is_dir() or not os.path.samestat(os.fstat(handle), os.stat(folder)):
+            raise _busy(folder)
+        for left in folder.iterdir():
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left)
+            else:
+                left.unlink()
+        yield
+    except BlockingIOError as error:
+        raise _busy(folder) from error
+    finally:
+        os.close(handle)
+
+
+def _busy(path: Path) -> UnsafeFileError:
+    return UnsafeFileError("E-OUT-BUSY", path, "another run is writing this output", hint="Wait until it ends")
 
 
 def _sync_folder(folder: Path) -> None:

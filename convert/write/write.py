@@ -7,9 +7,11 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UsageError
 from ...runtime.base.system_error import write_error
 from ...runtime.contract.format import FileLayout, Piece
 from ...runtime.tensor.storage import Costly, Region
@@ -37,6 +39,21 @@ class Job:
     stop: int
 
 
+@dataclass(frozen=True)
+class Range:
+    """A range of bytes of a written tensor that is compared with the plan.
+
+    Attributes:
+        tensor: its index among the tensors that are compared.
+        checksum: of the planned bytes, where they were computed at great cost; None where they are read.
+    """
+
+    tensor: int
+    start: int
+    stop: int
+    checksum: int | None
+
+
 def jobs_of(files: Sequence[FileLayout]) -> list[Job]:
     """The work in file order. Pieces that can be read from anywhere and need no checksum are split."""
     jobs: list[Job] = []
@@ -56,9 +73,32 @@ def _split(piece: Piece) -> int:
     return max(unit, size // unit * unit)
 
 
-def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, chunk: int = CHUNK) -> int:
+class Crew(Protocol):
+    """Processes that do the work on tensors in place of threads."""
+
+    def write(self, jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
+        """Write jobs into the staged files; yields those whose bytes are on the disk."""
+        ...
+
+    def compare(self, ranges: Sequence[Range]) -> Iterator[tuple[int, Sequence[Range]]]:
+        """Compare written tensors with the plan; yields bytes that were compared, and ranges that differ."""
+        ...
+
+
+def crew_of(cluster: Any, *described: Any, **how: Any) -> Crew:
+    """The crew of what ``cluster=`` got; arguments as of its method. UsageError for what is not a cluster's handle."""
+    crew: Callable[..., Crew] | None = getattr(cluster, "crew", None)
+    if crew is None:
+        why = f"{cluster!r} is not a cluster"
+        raise UsageError("E-OPTION", None, why, hint="Pass what cluster() returns")
+    return crew(*described, **how)
+
+
+def write(
+    staging: Staging, threads: int, progress: Progress, *, resume: bool, chunk: int = CHUNK, crew: Crew | None = None
+) -> int:
     """Fill all files of `staging`, sync them, and leave them staged; the bytes that an interrupted run wrote before. On
-    an interrupt the journal allows a later resume."""
+    an interrupt the journal allows a later resume. `crew` writes tensors, if it is given, else threads do."""
     handles: list[int] = []
     tensors = (piece.data for file in staging.files for piece in file.pieces if isinstance(piece.data, StoredTensor))
     if not all(isinstance(tensor.storage, Region | Costly) for tensor in tensors):
@@ -71,7 +111,8 @@ def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, c
         jobs = jobs_of(staging.files)
         kept = sum(job.stop - job.start for job in jobs if job.number in done)
         progress.start(sum(job.stop - job.start for job in jobs), skipped=kept)
-        _Crew(staging, handles, [job for job in jobs if job.number not in done], progress, chunk).run(threads)
+        team = _Team(staging, handles, [job for job in jobs if job.number not in done], progress, chunk)
+        team.run(threads) if crew is None else team.delegate(crew)
         for handle in handles:
             os.fsync(handle)
     except OSError as error:
@@ -83,7 +124,7 @@ def write(staging: Staging, threads: int, progress: Progress, *, resume: bool, c
     return kept
 
 
-class _Crew:
+class _Team:
     """Threads that take jobs in order; the first error stops all."""
 
     def __init__(self, staging: Staging, handles: list[int], jobs: list[Job], progress: Progress, chunk: int) -> None:
@@ -99,9 +140,7 @@ class _Crew:
 
     def run(self, threads: int) -> None:
         """Write the headers, into which checksums are written later, then the tensors."""
-        for job in self.headers:
-            self._do(job, memoryview(b""))
-        self._sync()
+        self._write_headers()
         crew = Workers(self._work, threads)
         try:
             crew.start()
@@ -115,6 +154,18 @@ class _Crew:
                 self._sync()
         if self.error is not None:
             raise self.error
+
+    def delegate(self, crew: Crew) -> None:
+        """Write the headers, and put on record what others write."""
+        self._write_headers()
+        for jobs in crew.write(list(self.jobs)):
+            self.staging.record(job.number for job in jobs)
+            self.progress.advance(sum(job.stop - job.start for job in jobs))
+
+    def _write_headers(self) -> None:
+        for job in self.headers:
+            self._do(job, memoryview(b""))
+        self._sync()
 
     def _watch(self, crew: Workers) -> None:
         synced = time.monotonic()
@@ -148,7 +199,7 @@ class _Crew:
 
     def _do(self, job: Job, buffer: memoryview) -> None:
         """Write one job, unless another thread fails meanwhile."""
-        for count in _fill(self.handles[job.file], job, buffer, self.chunk):
+        for count in fill(self.handles[job.file], job, buffer, self.chunk):
             with self.lock:
                 self.progress.advance(count)
             if self.error is not None:
@@ -157,7 +208,7 @@ class _Crew:
             self.finished.append(job)
 
 
-def _fill(handle: int, job: Job, buffer: memoryview, chunk: int) -> Iterator[int]:
+def fill(handle: int, job: Job, buffer: memoryview, chunk: int) -> Iterator[int]:
     """Write one job; yields the bytes done now and then."""
     piece, offset = job.piece, job.piece.offset + job.start
     if not isinstance(piece.data, StoredTensor):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from ...runtime.base.errors import FileAccessError
 from ...runtime.tensor.file import Source
+from .spool import spool_error
 
 
 class Inner(Source):
@@ -32,7 +33,7 @@ class Inner(Source):
 def spool(outer: Source, member: str, pieces: Iterable[bytes | memoryview]) -> Inner:
     """Sequential `pieces` spooled to an unlinked temporary file, as a source with random access.
 
-    Raises FileAccessError if the disk is full, and whatever `pieces` raises.
+    Raises LimitError if the disk is full, and whatever `pieces` raises.
     """
     try:
         with tempfile.TemporaryFile(prefix="candle-convert-") as file:
@@ -41,7 +42,4 @@ def spool(outer: Source, member: str, pieces: Iterable[bytes | memoryview]) -> I
             file.flush()
             return Inner(outer, member, 0, file.tell(), file.fileno())
     except OSError as error:
-        why = f"the decompressed file cannot be spooled: {error.strerror}"
-        raise FileAccessError(
-            "E-SPOOL", tempfile.gettempdir(), why, hint="Set TMPDIR to a folder with more free space"
-        ) from error
+        raise spool_error(error) from error

@@ -7,11 +7,16 @@ import tempfile
 import threading
 from typing import IO
 
-from ...runtime.base.errors import FileAccessError
-from ...runtime.base.units import counted
+from ...runtime.base.errors import Error
+from ...runtime.base.system_error import write_error
 from ...runtime.tensor.storage import Stream
 
 CHUNK = 1 << 20
+
+
+def spool_error(error: OSError) -> Error:
+    """The error for a stream that could not be written to the folder of temporary files."""
+    return write_error(tempfile.gettempdir(), error, hint="Set TMPDIR to a folder with more free space")
 
 
 class Spool:
@@ -44,8 +49,5 @@ class Spool:
                 file.write(self._stream.read(start, min(self.nbytes, start + CHUNK)))
             file.flush()
         except OSError as error:
-            why = f"{counted(self.nbytes, 'byte')} cannot be spooled: {error.strerror}"
-            raise FileAccessError(
-                "E-SPOOL", tempfile.gettempdir(), why, hint="Set TMPDIR to a folder with more free space"
-            ) from error
+            raise spool_error(error) from error
         return file

@@ -15,7 +15,7 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from .ggml_records import TYPES, UNVERSIONED, WHISPER
 
 VERSION, FACTOR = 2, 1000
-"""Version of the block layouts, and what it is multiplied with beside the file type."""
+"""Version of the block layouts, and what it is multiplied with besides the file type."""
 NUMBERS = {dtype: number for number, dtype in TYPES[VERSION].items()}
 FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k": 11,
               "q4_k": 12, "q5_k": 13, "q6_k": 14}  # fmt: skip

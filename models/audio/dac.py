@@ -75,7 +75,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
 
 
 def parts(names: str, weights: Collection[str]) -> tuple[Module, ...]:
-    """The modules. The authors' code numbers layers through, so that the names behind the blocks depend on their
+    """The modules. The authors' code numbers layers through, so that the names after the blocks depend on their
     number."""
     within = r"block\." if names == ORIGINAL else ""
     down, up = (

@@ -89,8 +89,8 @@ class Chunk:
 
 @dataclass(frozen=True)
 class ChunkStep:
-    """Hyper-parameter: samples from the start of a chunk to that of the next one, which config.json states as the share
-    of a chunk in which they overlap."""
+    """Hyper-parameter: the hop of chunks in samples, which config.json states as the share of a chunk in which they
+    overlap."""
 
     name: str = "chunk_step"
 

@@ -1,6 +1,6 @@
 """MetaVoice-1B (metavoiceio 2024): speech of a text in a speaker's voice, in two stages.
 
-The first stage writes the codes of EnCodec's first two codebooks, one after the other, behind the text. The second
+The first stage writes the codes of EnCodec's first two codebooks, one after the other, after the text. The second
 stage reads whole sequences of both and predicts the codes of the other codebooks at once.
 """
 
@@ -132,7 +132,7 @@ def implied(kind: str, *marks: str) -> Callable[[Mapping[str, Any], Graph], tupl
 
 
 def _of_checkpoint(kind: str, graph: Graph, weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
-    """Hyper-parameters that shapes tell, and those of the authors' checkpoints."""
+    """Hyper-parameters that follow from shapes, and those of the authors' checkpoints."""
     hidden, speaker = weights["speaker_cond_pos.weight"].shape
     found: dict[str, Any] = {"n_embd": hidden, "speaker_emb_dim": speaker, "n_head": max(1, hidden // HEAD[kind])}
     found["n_layer"] = count_of(weights, "transformer.h.{i}.ln_1.weight") or None
@@ -165,7 +165,7 @@ def first_stage(graph: Graph, config: Config, weights: Mapping[str, StoredTensor
 
 
 def voice(net: Net) -> Value:
-    """What the speaker's vector adds to every position, [batch, hidden]."""
+    """The speaker's bias of every position, [batch, hidden]."""
     return linear(net, net.input(SPEAKER, "f32", ("batch_size", net.config.speaker)), "speaker")
 
 

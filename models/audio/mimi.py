@@ -175,7 +175,7 @@ def encode(net: Net, x: Value) -> Value:
 
 
 def decode(net: Net, x: Value) -> Value:
-    """What the convolutions make samples of, [batch, hidden, frames], of [batch, hidden, frames of codes]."""
+    """The decoder's transformer, [batch, hidden, frames] of [batch, hidden, frames of codes]."""
     if net.has("upsample.conv.weight"):
         groups = max(1, net.config.hidden // kernel(net, "upsample.conv").shape[1])
         x = trimmed_conv(net, x, "upsample", net.config.stride, groups)
@@ -193,7 +193,7 @@ def _frame(config: Config) -> int:
 
 
 def _attended(config: Config) -> tuple[int, int]:
-    """Samples before and behind a frame on which it depends through the layers of a transformer."""
+    """Samples before and after a frame on which it depends through the layers of a transformer."""
     return int(config.layers) * int(config.window) * _frame(config), 0
 
 

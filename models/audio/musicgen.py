@@ -28,7 +28,7 @@ from ..seq2seq.codebook_decoder import (
 from ..seq2seq.decoder import CrossDecoder
 
 PAD = 2048
-"""The code of published models before the first one and behind the last one."""
+"""The code of published models before the first one and after the last one."""
 DECODER = Architecture(
     "musicgen_decoder",
     "MusicGen decoder",
@@ -42,12 +42,12 @@ KEYS = (Stated("architectures", ["MusicgenForConditionalGeneration"]), Stated("i
 
 
 def sinusoids(net: CrossDecoder) -> Value:
-    """Cosines, then sines, of the positions, f32 [length, hidden]."""
+    """Cosines, then sines, of the positions, f32 [length, hidden]; in a fixed cache [batch, length, hidden]."""
     half = net.config.hidden // 2
     rates = np.exp(np.arange(half, dtype=np.float32) * np.float32(-math.log(10000) / (half - 1)))
-    angles = net.Mul(net.Unsqueeze(net.Cast(net.token_positions(), to=1), [1]), rates)
-    found: Value = net.Concat(net.Cos(angles), net.Sin(angles), axis=1)
-    return net.Pad(found, [0, 0, 0, 1]) if net.config.hidden % 2 else found
+    angles = net.Mul(net.Unsqueeze(net.Cast(net.token_positions(), to=1), [-1]), rates)
+    found: Value = net.Concat(net.Cos(angles), net.Sin(angles), axis=-1)
+    return net.Pad(found, [0, 1], None, [-1]) if net.config.hidden % 2 else found
 
 
 def decoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:

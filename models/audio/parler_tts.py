@@ -33,7 +33,7 @@ from ..seq2seq.codebook_decoder import (
 from ..seq2seq.decoder import CrossDecoder
 
 START, PAD = 1025, 1024
-"""The codes of published models before the first one and behind the last one."""
+"""The codes of published models before the first one and after the last one."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ MARKS = ("stft_conv.weight", "lstm_cell.weight_ih", "final_conv.weight")
 
 def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
     """``speech_probs`` [frames] of consecutive frames [frames, `CONTEXT` + `FRAME`], each of which begins with the end
-    of the one before it; from a state of the LSTM, [1, 1, hidden] each, and the state behind them."""
+    of the one before it; from a state of the LSTM, [1, 1, hidden] each, and the state after them."""
     net = Net(graph, config, weights)
     samples = net.input(SAMPLES, "f32", ("frames", CONTEXT + FRAME))
     states = [net.input(name, "f32", (1, 1, config.hidden)) for name in (HIDDEN, CELL)]

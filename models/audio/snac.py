@@ -176,7 +176,7 @@ def _attention(net: Net, x: Value, name: str) -> Value:
 
 
 def _rotated(net: Net, x: Value, window: int, size: int) -> Value:
-    """[..., window, size] rotated by the places in the window."""
+    """[..., window, size] rotated by the positions in the window."""
     angles = np.arange(window, dtype=np.float32)[:, None] * np.tile(inverse(size, THETA), 2)
     cosines, sines = net.once(("window", size), lambda: (net.constant(np.cos(angles)), net.constant(np.sin(angles))))
     first, second = net.split(x, [size // 2, size // 2])
@@ -185,7 +185,7 @@ def _rotated(net: Net, x: Value, window: int, size: int) -> Value:
 
 
 def _attended(config: Config) -> tuple[int, int]:
-    """Samples before and behind a frame that are in its window of attention."""
+    """Samples before and after a frame that are in its window of attention."""
     return (int(config.hop) * int(config.window),) * 2
 
 

@@ -2,7 +2,7 @@
 arXiv:2106.07447), WavLM (Chen et al. 2021, arXiv:2110.13900), UniSpeech and UniSpeech-SAT.
 
 Convolutions make a frame of every 20 ms of samples, a wide convolution of the frames tells positions, and a transformer
-follows. Base models normalize each channel of the first convolution over time and have their norms behind sums; large
+follows. Base models normalize each channel of the first convolution over time and have their norms after sums; large
 ones normalize the channels of each frame and may have norms in front. WavLM adds to attention scores a position bias
 that each query scales by a gate.
 """
@@ -150,7 +150,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
 
 
 def frames(net: WaveEncoder) -> Value:
-    """What the convolutions make of samples, [batch, frames, channels]."""
+    """Convolutional features of samples, [batch, frames, channels]."""
     x = net.begin()
     for i, stride in enumerate(net.config.strides):
         x = conv1d(net, x, f"convs.{i}.conv", stride=stride)
@@ -205,7 +205,7 @@ def _attention(net: WaveEncoder, x: Value, name: str) -> Value:
 
 
 def _gated_bias(net: WaveEncoder, x: Value, name: str) -> Value:
-    """What WavLM adds to attention scores, [batch, heads, frames, frames]: the bias of the first layer, by the distance
+    """WavLM's bias of attention scores, [batch, heads, frames, frames]: the bias of the first layer, by the distance
     between key and query, scaled by a gate of each query."""
     farthest = net.config.farthest
     bias = net.once("bias", lambda: position_bias(net, net.distances(), "layers.0.attn.bias", farthest))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.contract.architecture import HF, Architecture, Component, Config, Key, Task
-from ...runtime.contract.hyperparameter import COUNT, POSITIVE, REAL, Choice, flag
+from ...runtime.contract.hyperparameter import COUNT, POSITIVE, REAL, Choice, Integer, flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -33,7 +33,7 @@ FIRST_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to
 EPS = 1e-6
 KEYS = (
     Key("widths", "block_out_channels", (), (64,), WIDTHS),
-    Key("depth", "layers_per_block", (), 1, COUNT),
+    Key("depth", "layers_per_block", (), 1, Integer(1, 64)),
     Key("groups", "norm_num_groups", (), 32, COUNT),
     Key("latent_channels", "latent_channels", (), 4, COUNT),
     Key("act", "act_fn", (), "silu", Choice(("silu", "gelu", "relu", "mish"))),
@@ -114,7 +114,7 @@ def _decode(net: ImageNet, taken: str) -> None:
 
 
 def _middle(net: ImageNet, x: Value, name: str) -> Value:
-    """Two residual blocks, between which places attend to each other."""
+    """Two residual blocks, between which positions attend to each other."""
     x = residual_block(net, x, f"{name}.resnets.0", EPS)
     if net.config.middle_attention:
         x = _attention(net, x, f"{name}.attentions.0")
@@ -122,7 +122,7 @@ def _middle(net: ImageNet, x: Value, name: str) -> Value:
 
 
 def _attention(net: ImageNet, x: Value, name: str) -> Value:
-    """Attention of one head between all places, added to the input."""
+    """Attention of one head between all positions, added to the input."""
     y = net.flatten(group_norm(net, x, f"{name}.group_norm", EPS))
     q, k, v = (net.Unsqueeze(pointwise(net, y, f"{name}.to_{part}"), [1]) for part in "qkv")
     y = net.Squeeze(net.Attention(q, k, v), [1])

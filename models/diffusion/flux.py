@@ -62,7 +62,7 @@ FOLDER_MODELS = (
         TextToImage(
             "flux",
             "FLUX.1",
-            ("FluxPipeline",),
+            ("FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline"),
             (
                 TextEncoder("text_encoder", "tokenizer", vector="pooler_output", chunked=False),
                 TextEncoder("text_encoder_2", "tokenizer_2", 512, chunked=False),
@@ -80,6 +80,7 @@ FOLDER_MODELS = (
             unpack=unpack,
             time_unit=1000.0,
             sample_size=128,
+            rounds_up=True,
         )
     ),
 )

@@ -243,8 +243,8 @@ def original_sizes(source: Mapping[str, Any], weights: Mapping[str, StoredTensor
     for key, value in {**{key: value for key, (_, value) in sizes.items()}, **fixed}.items():
         if source.get(key) is not None:
             checked(key, source[key], Only(value))
-    said: dict[str, Any] = {**dict(sizes.values()), "head_dim": length(weights, MARKS[2], 0)}
-    return said if source.get("axes_dim") is None else {**said, "axes": source["axes_dim"]}
+    stated: dict[str, Any] = {**dict(sizes.values()), "head_dim": length(weights, MARKS[2], 0)}
+    return stated if source.get("axes_dim") is None else {**stated, "axes": source["axes_dim"]}
 
 
 ARCHITECTURES = (

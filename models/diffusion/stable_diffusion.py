@@ -79,7 +79,12 @@ FOLDER_MODELS = (
         TextToImage(
             "stable_diffusion_xl",
             "Stable Diffusion XL",
-            ("StableDiffusionXLPipeline", "StableDiffusionXLInpaintPipeline", "StableDiffusionXLControlNetPipeline"),
+            (
+                "StableDiffusionXLPipeline",
+                "StableDiffusionXLImg2ImgPipeline",
+                "StableDiffusionXLInpaintPipeline",
+                "StableDiffusionXLControlNetPipeline",
+            ),
             (
                 TextEncoder("text_encoder", "tokenizer", states=ALL_STATES, layer=-2),
                 TextEncoder("text_encoder_2", "tokenizer_2", states=ALL_STATES, layer=-2, vector="text_embeds"),

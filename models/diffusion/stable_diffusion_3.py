@@ -40,7 +40,7 @@ FOLDER_MODELS = (
         TextToImage(
             "stable_diffusion_3",
             "Stable Diffusion 3",
-            ("StableDiffusion3Pipeline",),
+            ("StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline"),
             (
                 TextEncoder("text_encoder", "tokenizer", states=ALL_STATES, layer=-2, vector="text_embeds"),
                 TextEncoder("text_encoder_2", "tokenizer_2", states=ALL_STATES, layer=-2, vector="text_embeds"),
@@ -53,6 +53,7 @@ FOLDER_MODELS = (
             guidance=7.0,
             patch=patch,
             schedule=dynamic_shift,
+            rounds_up=True,
         )
     ),
 )

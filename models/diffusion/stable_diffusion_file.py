@@ -1,31 +1,49 @@
-"""Single files of Stable Diffusion 1, 2 and XL: the names of CompVis' and Stability AI's code."""
+"""Single files of Stable Diffusion 1, 2, XL, 3 and FLUX.1: the names of their authors' code, with text encoders as
+Stability AI and ComfyUI store them."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any
 
+from ...runtime.contract.architecture import HF, ORIGINAL
 from ..pipelines.diffusion.picture_gguf import PictureGguf
 from ..pipelines.diffusion.single_file import Config, FilePart, SingleFile
+from ..schema.clip.vocabulary import END, OPEN_CLIP_PAD
 from ..schema.diffusion import autoencoder_names, unet_names
-from ..schema.diffusion.clip_names import BLOCK, clip_config, open_clip_config
-from ..schema.diffusion.module_names import Pair
+from ..schema.diffusion.clip_names import (
+    BLOCK,
+    PROJECTION,
+    clip_config,
+    clip_settings,
+    open_clip_config,
+    with_projection,
+)
+from ..schema.diffusion.t5_names import t5_config, t5_settings
 from ..schema.diffusion.unet_stages import unet_settings
 
-UNET = FilePart("model.diffusion_model.", unet_names.unet_config, unet_names.unet_modules, unet_names.stated_modules)
+UNET = FilePart(
+    "model.diffusion_model.",
+    unet_names.unet_config,
+    modules=unet_names.unet_modules,
+    stated=unet_names.bound_modules,
+    settings=unet_settings,
+)
 SCALING, XL_SCALING = 0.18215, 0.13025
 """Factors of latents."""
 
 
-def autoencoder(scaling: float, shift: float | None = None) -> FilePart:
+def autoencoder(scaling: float, shift: float | None = None, prefix: str = "first_stage_model.") -> FilePart:
     """The autoencoder, whose latents are scaled and shifted."""
     return FilePart(
-        "first_stage_model.",
+        prefix,
         functools.partial(autoencoder_names.autoencoder_config, scaling=scaling, shift=shift),
-        autoencoder_names.autoencoder_modules,
-        autoencoder_names.stated_modules,
-        autoencoder_names.ATTENDED,
+        modules=autoencoder_names.autoencoder_modules,
+        stated=autoencoder_names.bound_modules,
+        matrices=autoencoder_names.ATTENDED,
+        settings=autoencoder_names.autoencoder_settings,
     )
 
 
@@ -50,10 +68,50 @@ def xl_scheduler(configs: Mapping[str, Config]) -> dict[str, Any]:
     return {**scheduler(configs), "_class_name": "EulerDiscreteScheduler", "timestep_spacing": "leading"}
 
 
+def flow_scheduler(configs: Mapping[str, Config]) -> dict[str, Any]:
+    """Flow matching as the configuration of Stable Diffusion 3 has it."""
+    return {"_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": 1000, "shift": 3.0}
+
+
+def flux_scheduler(configs: Mapping[str, Config]) -> dict[str, Any]:
+    """Flow matching as the configurations of FLUX.1 have it: dev, which takes the guidance, shifts by the number of
+    tokens."""
+    if not configs["transformer"]["guidance_embeds"]:
+        return {**flow_scheduler(configs), "shift": 1.0}
+    ends = {"base_image_seq_len": 256, "max_image_seq_len": 4096, "base_shift": 0.5, "max_shift": 1.15}
+    return {**flow_scheduler(configs), "use_dynamic_shifting": True, **ends}
+
+
+def implied_config(weights: Any) -> dict[str, Any]:
+    """Nothing besides what the weights of a transformer imply."""
+    return {}
+
+
+def sd3_settings(config: Any) -> dict[str, Any]:
+    """What weights of Stable Diffusion 3's transformer do not show, by the keys of config.json."""
+    return {"attention_head_dim": config.head_dim}
+
+
+def flux_settings(config: Any) -> dict[str, Any]:
+    """What weights of FLUX.1's transformer do not show, by the keys of config.json."""
+    return {"axes_dims_rope": config.axes, "patch_size": config.patch}
+
+
+def plain_clip_config(weights: Any) -> dict[str, Any]:
+    """The first encoder of FLUX.1, which uses no projection."""
+    return {**clip_config(weights), "architectures": ["CLIPTextModel"]}
+
+
+def unprojected(name: str, config: Config) -> bool:
+    """Whether FLUX.1 uses a weight of its first encoder."""
+    return name != PROJECTION
+
+
 def second_config(weights: Any) -> dict[str, Any]:
-    """The encoder of Stable Diffusion 2: that of OpenCLIP without its last layer and its projection."""
+    """The encoder of Stable Diffusion 2: that of OpenCLIP without its last layer and its projection, which files that
+    were made of diffusers' folders lack."""
     config = open_clip_config(weights)
-    layers = config["num_hidden_layers"] - 1
+    layers = config["num_hidden_layers"] - ("text_projection" in weights)
     return {**config, "architectures": ["CLIPTextModel"], "num_hidden_layers": layers}
 
 
@@ -69,30 +127,14 @@ def in_xl_second(name: str, config: Config) -> bool:
     return name != "logit_scale"
 
 
-def clip_modules(config: Config) -> list[Pair]:
-    """Modules of text encoders as transformers 5 names them."""
-    return [(f"text_model.{name}", name) for name in ("embeddings", "encoder", "final_layer_norm")]
-
-
 def is_openai(config: Config) -> bool:
     """Whether a text encoder is OpenAI's, which Stable Diffusion 1 has."""
     return config.get("hidden_act", "quick_gelu") == "quick_gelu"
 
 
-def never(config: Config) -> bool:
-    """OpenCLIP's names are only read."""
-    return False
-
-
-def _index(kind: str, *encoders: str) -> dict[str, Any]:
-    return {
-        "_class_name": kind,
-        "scheduler": ["diffusers", "DDIMScheduler"],
-        **{name: ["transformers", "CLIPTextModel"] for name in encoders},
-        **{name.replace("text_encoder", "tokenizer"): ["transformers", "CLIPTokenizer"] for name in encoders},
-        "unet": ["diffusers", "UNet2DConditionModel"],
-        "vae": ["diffusers", "AutoencoderKL"],
-    }
+def is_open_clip(config: Config) -> bool:
+    """Whether a text encoder is OpenCLIP's, which Stable Diffusion 2 has."""
+    return not is_openai(config)
 
 
 def is_first(config: Any) -> bool:
@@ -106,8 +148,8 @@ def is_xl(config: Any) -> bool:
 
 
 PICTURE_GGUF = (
-    PictureGguf("sd1", "unet_2d_condition", UNET, is_first, unet_names.bound_modules, unet_settings),
-    PictureGguf("sdxl", "unet_2d_condition", UNET, is_xl, unet_names.bound_modules, unet_settings),
+    PictureGguf("sd1", "unet_2d_condition", UNET, is_first),
+    PictureGguf("sdxl", "unet_2d_condition", UNET, is_xl),
 )
 FIRST, SECOND = "cond_stage_model.transformer.", "cond_stage_model.model."
 XL_FIRST, XL_SECOND = "conditioner.embedders.0.transformer.", "conditioner.embedders.1.model."
@@ -122,44 +164,80 @@ IGNORED = (
     "logvar",
     "cond_stage_model.logit_scale",
 )
+OPENAI_ENCODER = functools.partial(FilePart, config=clip_config, names=HF, suits=is_openai, settings=clip_settings)
+OPEN_CLIP = functools.partial(FilePart, names=ORIGINAL, suits=is_open_clip, settings=clip_settings)
+TRANSFORMER = functools.partial(FilePart, UNET.prefix, implied_config, names=ORIGINAL)
+CLIP_L, CLIP_G = "text_encoders.clip_l.transformer.", "text_encoders.clip_g.transformer."
+CLIP_EMBEDDING = "text_model.embeddings.token_embedding.weight"
+T5 = FilePart("text_encoders.t5xxl.transformer.", t5_config, names=HF, settings=t5_settings)
+SCALES = tuple(f"text_encoders.{name}.logit_scale" for name in ("clip_l", "clip_g", "t5xxl"))
+"""Of ComfyUI's files, without use."""
 SINGLE_FILES = (
     SingleFile(
         "Stable Diffusion 1",
+        "StableDiffusionPipeline",
         (INPUT, f"{FIRST}text_model.embeddings.token_embedding.weight"),
-        _index("StableDiffusionPipeline", "text_encoder"),
-        {
-            "text_encoder": FilePart(FIRST, clip_config, stated=clip_modules, suits=is_openai),
-            "unet": UNET,
-            "vae": autoencoder(SCALING),
-        },
+        {"text_encoder": OPENAI_ENCODER(FIRST), "unet": UNET, "vae": autoencoder(SCALING)},
         scheduler,
-        ignored=IGNORED,
+        {"tokenizer": END},
+        IGNORED,
     ),
     SingleFile(
         "Stable Diffusion 2",
+        "StableDiffusionPipeline",
         (INPUT, f"{SECOND}token_embedding.weight"),
-        _index("StableDiffusionPipeline", "text_encoder"),
         {
-            "text_encoder": FilePart(SECOND, second_config, kept=in_second, suits=never),
+            "text_encoder": OPEN_CLIP(SECOND, config=second_config, kept=in_second),
             "unet": UNET,
             "vae": autoencoder(SCALING),
         },
         scheduler,
-        ignored=IGNORED,
+        {"tokenizer": OPEN_CLIP_PAD},
+        IGNORED,
     ),
     SingleFile(
         "Stable Diffusion XL",
+        "StableDiffusionXLPipeline",
         (INPUT, f"{XL_FIRST}text_model.embeddings.token_embedding.weight", f"{XL_SECOND}token_embedding.weight"),
-        _index("StableDiffusionXLPipeline", "text_encoder", "text_encoder_2"),
         {
-            "text_encoder": FilePart(XL_FIRST, clip_config),
-            "text_encoder_2": FilePart(
-                XL_SECOND, open_clip_config, kept=lambda name, config: name != "logit_scale", suits=never
-            ),
+            "text_encoder": OPENAI_ENCODER(XL_FIRST),
+            "text_encoder_2": OPEN_CLIP(XL_SECOND, config=open_clip_config, kept=in_xl_second),
             "unet": UNET,
             "vae": autoencoder(XL_SCALING),
         },
         xl_scheduler,
-        ignored=IGNORED,
+        {"tokenizer": END, "tokenizer_2": OPEN_CLIP_PAD},
+        IGNORED,
+    ),
+    SingleFile(
+        "Stable Diffusion 3",
+        "StableDiffusion3Pipeline",
+        (f"{UNET.prefix}joint_blocks.0.x_block.attn.qkv.weight", f"{CLIP_G}{CLIP_EMBEDDING}"),
+        {
+            "text_encoder": OPENAI_ENCODER(CLIP_L, completed=with_projection),
+            "text_encoder_2": FilePart(
+                CLIP_G, functools.partial(clip_config, act="gelu"), names=HF, suits=is_open_clip, settings=clip_settings
+            ),
+            "text_encoder_3": dataclasses.replace(T5, optional=True),
+            "transformer": TRANSFORMER(settings=sd3_settings),
+            "vae": autoencoder(1.5305, 0.0609),
+        },
+        flow_scheduler,
+        {"tokenizer": END, "tokenizer_2": OPEN_CLIP_PAD, "tokenizer_3": None},
+        SCALES,
+    ),
+    SingleFile(
+        "FLUX.1",
+        "FluxPipeline",
+        (f"{UNET.prefix}double_blocks.0.img_attn.qkv.weight", f"{CLIP_L}{CLIP_EMBEDDING}"),
+        {
+            "text_encoder": OPENAI_ENCODER(CLIP_L, config=plain_clip_config, kept=unprojected),
+            "text_encoder_2": T5,
+            "transformer": TRANSFORMER(settings=flux_settings),
+            "vae": autoencoder(0.3611, 0.1159, "vae."),
+        },
+        flux_scheduler,
+        {"tokenizer": END, "tokenizer_2": None},
+        SCALES,
     ),
 )

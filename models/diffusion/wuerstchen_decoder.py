@@ -71,7 +71,7 @@ PER_LEVEL = {"nhead": "heads", "blocks": "depths", "level_config": "letters", "i
 
 @dataclass(frozen=True)
 class Conditions:
-    """What blocks take besides a picture.
+    """Inputs of blocks besides the image.
 
     Attributes:
         embedding: of the timestep, [batch, c_r].
@@ -117,16 +117,16 @@ def denoise(net: ImageNet) -> None:
     clip = net.input("clip", "f32", ("batch", "tokens", config.text_width))
     text = sized_linear(net, clip, "clip_mapper", config.condition, config.text_width)
     embedding = timestep_embedding(net, time, config.timestep_width)
-    given = Conditions(embedding, semantic, plain_norm(net, text, config.condition))
+    conditions = Conditions(embedding, semantic, plain_norm(net, text, config.condition))
     first = config.widths[0]
     x = patch_conv(net, latents, "embedding.1", first, config.channels, config.patch)
     x = channel_norm(net, x, first)
     skips: list[Value] = []
     for level in range(len(config.widths)):
-        x = _down(net, x, level, given)
+        x = _down(net, x, level, conditions)
         skips.append(x)
     for level in reversed(range(len(config.widths))):
-        x = _up(net, x, level, given, skips[level])
+        x = _up(net, x, level, conditions, skips[level])
     x = sized_pointwise(net, channel_norm(net, x, first), "clf.1", 2 * config.out_channels * config.patch**2, first)
     mean, level_of_noise = net.split(pixel_shuffle(net, x, config.patch), [config.out_channels] * 2, axis=1)
     scale = net.Add(net.Mul(net.Sigmoid(level_of_noise), 1 - 2 * MARGIN), MARGIN)

@@ -20,7 +20,7 @@ from .sampling import not_finite
 from .token_constraints import TokenConstraints
 
 UNLIKELY = np.float32(-1e9)
-"""Score of beams that do not exist yet and of hypotheses that are no candidates."""
+"""Score of beams that do not exist yet and of hypotheses that are not candidates."""
 NEVER = "never"
 MAX_BEAMS = 1024
 
@@ -172,12 +172,12 @@ class BeamSearch:
         count = self.beams.count
         length = self.sequences.shape[2] + 1 - self.prompt
         scores = scores / np.float32(length**self.beams.length_penalty)
-        for row, place in zip(*np.nonzero(ended[:, :count]), strict=True):
-            score = float(scores[row, place])
+        for row, index in zip(*np.nonzero(ended[:, :count]), strict=True):
+            score = float(scores[row, index])
             if score > UNLIKELY:
                 held = self.finished[self.searched[row]]
-                before = self.sequences[row, parents[row, place], self.prompt :].tolist()
-                held.append(Hypothesis([*before, int(tokens[row, place])], score))
+                before = self.sequences[row, parents[row, index], self.prompt :].tolist()
+                held.append(Hypothesis([*before, int(tokens[row, index])], score))
                 held.sort(key=lambda one: -one.score)
                 del held[count:]
 
@@ -219,7 +219,7 @@ def beam_search(
 
 
 def log_totals(logits: np.ndarray, threads: int | None = None) -> np.ndarray:
-    """What to subtract from logits f32 [rows, vocabulary] for log probabilities, f32 [rows, 1]."""
+    """The log-sum-exp of logits f32 [rows, vocabulary], f32 [rows, 1]."""
     (found,) = _kernels(threads, 0).run(None, {LOGITS: logits})
     return found
 

@@ -57,12 +57,15 @@ class Generation:
 
 @dataclass
 class Timing:
-    """Seconds and tokens of prompt processing and generation, without padding and the compilation of kernels."""
+    """Seconds and tokens of prompt processing and generation, without padding and the compilation of kernels; of
+    speculation, the proposed tokens and those that were accepted."""
 
     prompt_tokens: int = 0
     prompt_seconds: float = 0.0
     generated_tokens: int = 0
     generated_seconds: float = 0.0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     def to_json(self) -> dict[str, float]:
         """All fields, with tokens per second."""
@@ -71,6 +74,7 @@ class Timing:
             "prompt_per_second": self.prompt_tokens / self.prompt_seconds if self.prompt_seconds else 0.0,
             "generated_tokens": self.generated_tokens, "generated_seconds": self.generated_seconds,
             "generated_per_second": self.generated_tokens / self.generated_seconds if self.generated_seconds else 0.0,
+            "drafted_tokens": self.drafted_tokens, "accepted_tokens": self.accepted_tokens,
         }  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class DecodeStep:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedPrompt:
-    """What stands for the token ids of a batch of prompts, padded on the left.
+    """Embeddings that replace the token ids of a batch of prompts, padded on the left.
 
     Attributes:
         inputs: f32 arrays [batch, length, hidden] by the decoder's names of inputs: ``inputs_embeds`` and others that
@@ -118,10 +118,10 @@ class Cache:
 
     def copy(self) -> Cache:
         """A copy with its own arrays."""
-        made = Cache({name: array.copy() for name, array in self.states.items()}, len(self.mask_buffer), self.source)
-        made.length, made.mask_buffer, made.token_counts = self.length, self.mask_buffer.copy(), self.token_counts
-        made.written_by, made.prompt = self.written_by, self.prompt
-        return made
+        cache = Cache({name: array.copy() for name, array in self.states.items()}, len(self.mask_buffer), self.source)
+        cache.length, cache.mask_buffer, cache.token_counts = self.length, self.mask_buffer.copy(), self.token_counts
+        cache.written_by, cache.prompt = self.written_by, self.prompt
+        return cache
 
     def truncate(self, length: int) -> None:
         """Drop all but the first `length` tokens and padding; states of fixed capacity keep the later entries,

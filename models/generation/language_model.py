@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -16,7 +16,7 @@ from ...runtime.base.units import human_count
 from ...runtime.contract.architecture import TEXT_GENERATION, RunOptions
 from ...runtime.devices import on_device
 from ...runtime.ir.clone import copied_graph
-from ...runtime.ir.graph import Graph
+from ...runtime.ir.graph import Graph, Value
 from ...runtime.passes.precision.half_kv_cache import StoreKVCacheAsHalf
 from ...runtime.passes.simplify.slice_pushdown import PushDownSlices
 from ...runtime.region.expected_shapes import BATCHED_LENGTHS, LENGTHS
@@ -44,10 +44,13 @@ if TYPE_CHECKING:
 
     from ..tokenizer import Tokenizer
     from .generate import Generation, Timing
+    from .request import Request
     from .sampling import Sampling
     from .sampling_graph import DeviceSampler
+    from .token_constraints import Grammar
 
-LAST = "last_logits"
+LAST, EACH = "last_logits", "each_logits"
+"""Sessions for generation: logits after the last token of a run, and after each."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Placement:
 
 
 ON_CPU = Placement()
+BY_LONGEST_ROW = ("dynamic", "longrope")
+"""Scalings of rotary frequencies by the length of the longest row of a batch."""
 FIRST_STEPS = 1
 """Runs that follow a first prompt at once: one of a token, with a past."""
 
@@ -115,16 +120,19 @@ class LanguageModel(TextModel):
         self._kept = {value.name: output_of(value.name, results) for value in self._states}
         self._output = graph.outputs[0].name
         self._last = LAST if LAST in results else self._output
+        self._each = EACH if self._last == LAST else self._output
         self.options = RunOptions(tokenizer=read)
         self.context = context
         self.vocabulary = embedding_rows(graph)
         self.threads = threads
         self._options: dict[str, Any] = {"threads": threads, "native": True, **vars(placement)}
         generating = "q8" if self._last != self._output else "f32"
-        self._activations = {self._last: activations or generating, self._output: activations or "f32"}
+        chosen = activations or generating
+        self._activations = {self._last: chosen, self._each: chosen, self._output: activations or "f32"}
         self._device = placement.device
         self._on_device = on_device(placement.device)
-        self._repeats = self._fixed and not self._on_device
+        self._fixed_on_cpu = self._fixed and not self._on_device
+        self._repeats = self._fixed_on_cpu
         self._sessions: dict[str, Session] = {}
         self._dtypes: dict[str, dict[str, np.dtype[Any]]] = {}
         self.session(self._last)
@@ -135,9 +143,10 @@ class LanguageModel(TextModel):
         return f"<{type(self).__name__} {self.graph.arch or self.graph.name}: {size}, {self._device}{context}>"
 
     def session(self, output: str) -> Session:
-        """The session that computes one output and the states. All sessions of a model share its weights."""
+        """The session that computes one output and the states, `EACH` as generation does. All sessions of a model share
+        its weights."""
         if output not in self._sessions:
-            wanted = {output, *self._kept.values()}
+            wanted = {self._name(output), *self._kept.values()}
             graph = dataclasses.replace(
                 self.graph, outputs=[value for value in self.graph.outputs if value.name in wanted]
             )
@@ -171,9 +180,7 @@ class LanguageModel(TextModel):
         Raises:
             UnsupportedError: the model computes NaN or infinity.
         """
-        logits = self.step(ids, mask=mask, positions=positions)[0]
-        finite([logits], [self._output], masked=False)
-        return logits
+        return self.step(ids, mask=mask, positions=positions)[0]
 
     def __call__(
         self, input_ids: ArrayLike, attention_mask: ArrayLike | None = None, position_ids: ArrayLike | None = None
@@ -211,6 +218,12 @@ class LanguageModel(TextModel):
         cache.truncate(length)
         return True
 
+    @property
+    def can_rewind(self) -> bool:
+        """Whether `rewind` can drop tokens."""
+        grows_on_device = self._on_device and not self._fixed
+        return not grows_on_device and all(growing_axis(value) is not None for value in self._states)
+
     def run_states(
         self, output: str, tokens: np.ndarray, cache: Cache, mask: ArrayLike | None, positions: ArrayLike | None
     ) -> None:
@@ -225,10 +238,14 @@ class LanguageModel(TextModel):
         mask: ArrayLike | None = None,
         positions: ArrayLike | None = None,
     ) -> tuple[np.ndarray, Cache]:
-        """The output for further tokens, and the cache that includes them; the passed cache is unchanged."""
+        """The output for further tokens, and the cache that includes them; the passed cache is unchanged.
+
+        Raises UnsupportedError if the model computes NaN or infinity.
+        """
         tokens = np.atleast_2d(np.asarray(ids, np.int64))
         cache = self.start(len(tokens)) if cache is None else self.copied(cache)
         found: np.ndarray = _fetched(self._run(self._output, tokens, cache, mask, positions))
+        finite([found], [self._output], masked=False)
         return found, cache
 
     def advance(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> np.ndarray:
@@ -251,6 +268,16 @@ class LanguageModel(TextModel):
             part = None if mask_buffer is None else mask_buffer[:, start : start + size]
             found = self._run(self._last, tokens[:, start : start + size], cache, part, None)
         return found
+
+    @memory_limited
+    def advance_each(self, ids: ArrayLike, cache: Cache) -> np.ndarray:
+        """Logits f32 [batch, length, vocabulary] after each of few further tokens, which are appended to `cache`."""
+        found: np.ndarray = _fetched(self._run(self._each, np.atleast_2d(np.asarray(ids, np.int64)), cache, None, None))
+        return found
+
+    def _name(self, output: str) -> str:
+        """The graph's output that a session computes."""
+        return self._output if output == EACH else output
 
     def _token_columns(self) -> tuple[int, ...]:
         """The dimensions of token ids after batch and length: codebooks of audio codes."""
@@ -277,6 +304,64 @@ class LanguageModel(TextModel):
         from .sampling_graph import DeviceSampler
 
         return DeviceSampler(sampling, batch, count, device=self._device)
+
+    @property
+    def can_batch(self) -> bool:
+        """Whether rows with different numbers of tokens can run together, without one changing the others: the graph
+        has fixed states on the CPU, is fed with ids, and its rotary frequencies do not depend on the longest row."""
+        known = self._row_inputs() | {value.name for value in self._states} | self.graph.weights.keys()
+        return self._fixed_on_cpu and self.rotary_by_length is None and self._names <= known
+
+    @property
+    def rotary_by_length(self) -> str | None:
+        """The scaling of rotary frequencies where these depend on the longest row of a run; None elsewhere."""
+        config = self.options.config
+        scaling = None if config is None else config.values.get("scaling")
+        kind = scaling.get("type") if isinstance(scaling, dict) else None
+        return kind if kind in BY_LONGEST_ROW else None
+
+    def _row_inputs(self) -> set[str]:
+        """Names of the inputs of `advance_rows` apart from the states."""
+        return {"input_ids", "attention_mask", "position_ids", CACHE_POSITION}
+
+    def state_values(self) -> tuple[list[Value], dict[str, np.dtype[Any]]]:
+        """The states, and the dtypes that `advance` has them in."""
+        self.session(self._last)
+        return self._states, self._dtypes[self._last]
+
+    @memory_limited
+    def advance_rows(
+        self,
+        tokens: np.ndarray,
+        before: np.ndarray,
+        states: Mapping[str, np.ndarray],
+        others: Mapping[str, np.ndarray],
+        *,
+        each: bool = False,
+    ) -> np.ndarray:
+        """Logits f32 [rows, 1, vocabulary] after further tokens of rows of different lengths; states change in place.
+
+        Args:
+            tokens: i64 [rows, length].
+            before: tokens that each row has, i64 [rows].
+            states: of fixed capacity.
+            others: ``attention_mask``, ones [rows, capacity], and inputs that an encoder made.
+            each: whether to return logits after each token, [rows, length, vocabulary].
+        """
+        given = {
+            "input_ids": tokens,
+            "position_ids": before[:, None] + np.arange(tokens.shape[1]),
+            CACHE_POSITION: before,
+            **others,
+        }
+        feeds = {name: array for name, array in given.items() if name in self._names} | dict(states)
+        output = self._each if each else self._last
+        result, *made = self._results(self.session(output), [self._name(output), *self._kept.values()], feeds)
+        for name, array in zip(self._kept, made, strict=True):
+            if array is not states[name]:
+                states[name][...] = array
+        logits: np.ndarray = result if each else result[:, -1:]
+        return logits
 
     def prepare(self) -> None:
         """Compile kernels for prompts of all lengths and for decoding; CPU only."""
@@ -305,13 +390,13 @@ class LanguageModel(TextModel):
         session, decode_step = self.session(output), cache.decode_step
         plain = mask is None and positions is None
         if plain and decode_step is not None and decode_step.fits(output, tokens, cache):
-            decode_step.run = decode_step.run or session.repeated(output, decode_step.feeds)
+            decode_step.run = decode_step.run or session.repeated(self._name(output), decode_step.feeds)
             if decode_step.run is not None:
                 decode_step.feed(self._token_feeds(tokens, cache), cache)
                 return decode_step.run()
             self._repeats = False
         feeds = self._feeds(output, tokens, cache, mask, positions)
-        result, *states = self._results(session, [output, *self._kept.values()], feeds)
+        result, *states = self._results(session, [self._name(output), *self._kept.values()], feeds)
         cache.states = dict(zip(self._kept, states, strict=True))
         cache.decode_step = None
         if (
@@ -351,7 +436,7 @@ class LanguageModel(TextModel):
             **given,
             "attention_mask": cache.mask_buffer,
             "position_ids": self._position_feed(counted) if stated is None else stated,
-            CACHE_POSITION: np.array(before, np.int64),
+            CACHE_POSITION: np.full(len(tokens), before, np.int64),
         }
         return {name: array for name, array in feeds.items() if name in self._names} | cache.source | cache.states
 
@@ -373,6 +458,8 @@ class LanguageModel(TextModel):
         context: int | None = None,
         stream: Literal[False] = False,
         max_new_tokens: int | None = None,
+        draft: LanguageModel | None = None,
+        speculate: int | None = None,
         **sampling: Any,
     ) -> str: ...
     @overload
@@ -385,6 +472,8 @@ class LanguageModel(TextModel):
         context: int | None = None,
         stream: Literal[True],
         max_new_tokens: int | None = None,
+        draft: LanguageModel | None = None,
+        speculate: int | None = None,
         **sampling: Any,
     ) -> Iterator[str]: ...
     def generate(
@@ -396,6 +485,8 @@ class LanguageModel(TextModel):
         context: int | None = None,
         stream: bool = False,
         max_new_tokens: int | None = None,
+        draft: LanguageModel | None = None,
+        speculate: int | None = None,
         **sampling: Any,
     ) -> str | Iterator[str]:
         """The text that follows a prompt (text or ids).
@@ -405,17 +496,21 @@ class LanguageModel(TextModel):
             stop: strings that end the text and are left out of it.
             context: limit of tokens including the prompt; None for the model's context length.
             stream: whether to return an iterator of text pieces instead of the full text.
+            draft: a smaller model with the same vocabulary that proposes tokens, which one run of this model verifies
+                (speculative decoding): the greedy text, and the distribution of a sampled one, are as without it.
+            speculate: limit of tokens proposed per step, 4 by default; without a draft, of those that followed an
+                earlier occurrence of the last tokens (prompt lookup); 0 for none.
             sampling: options of `Sampling`: temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, seed.
 
-        Raises UsageError for an unknown option, one out of range, and a prompt longer than the context; with `stream`,
-        before the first piece.
+        Raises UsageError for an unknown option, one out of range, a prompt longer than the context, a draft of another
+        vocabulary, and speculation with recurrent states; with `stream`, before the first piece.
         """
-        from .generate import pieces
         from .request import requested, token_limit
 
         self._check_generates()
         limit = token_limit(max_tokens, max_new_tokens)
-        found = pieces(self, self.tokenizer, requested(self._encode, [prompt], limit, stop, context, sampling))
+        request = requested(self._encode, [prompt], limit, stop, context, sampling)
+        found = self._pieces(request, None, draft, speculate, None)
         return (text for _, text in found) if stream else "".join(text for _, text in found)
 
     @memory_limited
@@ -429,30 +524,57 @@ class LanguageModel(TextModel):
         on_text: Callable[[int, str], None] | None = None,
         timing: Timing | None = None,
         max_new_tokens: int | None = None,
+        grammar: Grammar | None = None,
+        draft: LanguageModel | None = None,
+        speculate: int | None = None,
         **sampling: Any,
     ) -> list[Generation]:
-        """As `generate`, for several prompts as one batch; each sequence is as if generated alone, up to rounding.
+        """As `generate`, for several prompts at once, by the engine of continuous batching where `can_batch`; each
+        sequence is as if generated alone, up to rounding.
 
         Args:
             on_text: called with the index of a sequence and its next text.
             timing: filled in.
+            grammar: that all texts follow, as `batching.grammar.GrammarCompiler` makes it.
+            draft, speculate: as of `generate`.
         """
-        from .generate import generate
+        from .generate import written
         from .request import requested, token_limit
 
         self._check_generates()
         limit = token_limit(max_tokens, max_new_tokens)
-        return generate(
-            self,
-            self.tokenizer,
-            requested(self._encode, prompts, limit, stop, context, sampling),
-            on_text=on_text,
-            timing=timing,
-        )
+        request = requested(self._encode, prompts, limit, stop, context, sampling)
+        return written(self._pieces(request, grammar, draft, speculate, timing), on_text)
+
+    def _pieces(
+        self,
+        request: Request,
+        grammar: Grammar | None,
+        draft: LanguageModel | None,
+        speculate: int | None,
+        timing: Timing | None,
+    ) -> Generator[tuple[int, str], None, list[Generation]]:
+        """The texts of a request, as `generate.pieces`; by the engine where it is needed, and for several prompts that
+        can be batched."""
+        together = self.options.pieces_together
+        speculates = draft is not None or bool(speculate)
+        if together is not None and (
+            grammar is not None or speculates or (len(request.prompts) > 1 and self.can_batch)
+        ):
+            made: Generator[tuple[int, str], None, list[Generation]] = together(
+                self, request, grammar, draft, speculate, timing
+            )
+            return made
+        if grammar is not None or speculates:
+            what = "follow grammars" if grammar is not None else "speculate"
+            raise UsageError("E-ENGINE-MODEL", None, f"only models that were loaded by path {what}")
+        from .generate import pieces
+
+        return pieces(self, self.tokenizer, request, timing=timing)
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do."""
+        """The methods that the model supports."""
         return super().verbs if self.task not in ("", TEXT_GENERATION) else ("generate",)
 
     def _check_generates(self) -> None:

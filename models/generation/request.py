@@ -17,7 +17,7 @@ DEFAULT_TOKENS = 128
 
 @dataclass(frozen=True)
 class Request:
-    """What to generate.
+    """A generation request.
 
     Attributes:
         prompts: token ids of each sequence; at least one.

@@ -50,7 +50,7 @@ class Sampling:
             "top_k": (0, np.inf),
             "top_p": (0, 1),
             "min_p": (0, 1),
-            "repeat_penalty": (1e-6, np.inf),
+            "repeat_penalty": (1e-6, 1e6),
             "repeat_last": (-1, np.inf),
             "seed": (0, np.inf),
         }
@@ -70,24 +70,42 @@ class Sampling:
 GREEDY = Sampling(temperature=0)
 
 
-class Sampler:
-    """Chooses the tokens of a batch. Each sequence has its own random numbers, independent of the rest of the batch."""
+@dataclass(frozen=True)
+class Drafted:
+    """A proposed token.
 
-    def __init__(self, sampling: Sampling, batch: int) -> None:
+    Attributes:
+        token: its id.
+        source: tokens and probabilities of the distribution that it was drawn from; None for one that was not drawn.
+    """
+
+    token: int
+    source: tuple[np.ndarray, np.ndarray] | None = None
+
+
+class Sampler:
+    """Chooses the tokens of a batch. Each sequence has its own random numbers, independent of the rest of the batch.
+
+    Args:
+        first: number of the first sequence among those that share a seed.
+    """
+
+    def __init__(self, sampling: Sampling, batch: int, first: int = 0) -> None:
         self.sampling = sampling
         self.seed = int.from_bytes(os.urandom(4), "little") if sampling.seed is None else sampling.seed
-        self._batch = batch
+        self._rows = range(first, first + batch)
 
     @functools.cached_property
     def _random(self) -> list[np.random.Generator]:
-        return [np.random.Generator(np.random.PCG64([self.seed, row])) for row in range(self._batch)]
+        return [np.random.Generator(np.random.PCG64([self.seed, row])) for row in self._rows]
 
-    def choose(self, logits: np.ndarray, seen: Sequence[Sequence[int]]) -> np.ndarray:
+    def choose(self, logits: np.ndarray, seen: Sequence[Sequence[int]], drafted: Drafted | None = None) -> np.ndarray:
         """The next token of each sequence, int64 [batch].
 
         Args:
             logits: f32 [batch, vocabulary], overwritten.
             seen: the tokens of each sequence so far.
+            drafted: the proposed next token, which is chosen as often as the distribution allows.
 
         Raises UnsupportedError if the largest logit is not finite.
         """
@@ -100,6 +118,14 @@ class Sampler:
             raise not_finite(str(best[~np.isfinite(best)][0]))
         if self.sampling.temperature == 0:
             return chosen
+        if drafted is not None and drafted.source is not None:
+            return np.array(
+                [
+                    draw_drafted(row, self.sampling, drafted.token, drafted.source, random)
+                    for row, random in zip(logits, self._random, strict=True)
+                ],
+                np.int64,
+            )
         return np.array(
             [draw(row, self.sampling, random.random()) for row, random in zip(logits, self._random, strict=True)],
             np.int64,
@@ -131,8 +157,37 @@ def penalize(logits: np.ndarray, tokens: Sequence[int], sampling: Sampling) -> N
 def draw(logits: np.ndarray, sampling: Sampling, number: float) -> int:
     """The token selected by a random number in [0, 1)."""
     tokens, scores = candidates(logits, sampling)
-    weights = np.exp((scores - scores[0]) / np.float64(sampling.temperature)).cumsum()
+    with np.errstate(over="ignore"):  # a temperature near 0 makes infinite differences, whose weights are 0
+        weights = np.exp((scores - scores[0]) / np.float64(sampling.temperature)).cumsum()
     return int(tokens[min(np.searchsorted(weights, number * weights[-1], side="right"), len(tokens) - 1)])
+
+
+def distribution(logits: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens that can be drawn, most probable first, and their probabilities in f64."""
+    tokens, scores = candidates(logits, sampling)
+    with np.errstate(over="ignore"):  # as in `draw`
+        weights = np.exp((scores - scores[0]) / np.float64(sampling.temperature))
+    return tokens, weights / weights.sum()
+
+
+def draw_drafted(
+    logits: np.ndarray,
+    sampling: Sampling,
+    token: int,
+    source: tuple[np.ndarray, np.ndarray],
+    random: np.random.Generator,
+) -> int:
+    """A token distributed as by `draw`: the one drawn from `source`, tokens and probabilities, or, where it is
+    rejected, one from what the two distributions differ by (Leviathan et al. 2023, algorithm 1)."""
+    tokens, probabilities = distribution(logits, sampling)
+    others = dict(zip(source[0].tolist(), source[1].tolist(), strict=True))
+    own = float(probabilities[tokens == token].sum())
+    if random.random() * others[token] < own:
+        return token
+    left = np.maximum(probabilities - np.array([others.get(each, 0.0) for each in tokens.tolist()]), 0).cumsum()
+    if left[-1] <= 0:  # both distributions are equal up to rounding
+        return token
+    return int(tokens[min(np.searchsorted(left, random.random() * left[-1], side="right"), len(tokens) - 1)])
 
 
 def candidates(logits: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:

@@ -108,10 +108,10 @@ def _compiled(source: str) -> jinja2.Template:
 
 @process_cache
 def _environment() -> _Environment:
-    made = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, LoopControlExtension])
-    made.filters["tojson"] = _tojson
-    made.globals["raise_exception"] = _raise
-    return made
+    environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, LoopControlExtension])
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise
+    return environment
 
 
 def _tojson(

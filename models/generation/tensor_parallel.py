@@ -51,6 +51,16 @@ class TensorParallelModel(LanguageModel):
         """Only to the cache's current length: the other ranks do not truncate theirs."""
         return length == cache.length
 
+    @property
+    def can_rewind(self) -> bool:
+        """As of `rewind`."""
+        return False
+
+    @property
+    def can_batch(self) -> bool:
+        """The other ranks mirror caches of one row each."""
+        return False
+
     def _label(self, cache: Cache) -> int:
         self._count += 1
         self._labels[cache] = self._count

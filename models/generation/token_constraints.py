@@ -6,10 +6,31 @@ Source: transformers' `generation/logits_process.py`. The order in which constra
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
+
+
+class Constraint(Protocol):
+    """Restricts the tokens of one request, such as to those of a grammar; it keeps the request's state."""
+
+    def apply(self, logits: np.ndarray) -> None:
+        """Set logits f32 [vocabulary] of tokens that may not come next to -inf, in place."""
+        ...
+
+    def accept(self, token: int) -> None:
+        """Advance by the chosen token."""
+        ...
+
+
+class Grammar(Protocol):
+    """What texts follow."""
+
+    def constraint(self) -> Constraint:
+        """The constraint of one text."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -22,7 +43,7 @@ class TokenConstraints:
         bad_words: token sequences that never occur.
         min_length: tokens of a sequence, its prompt included, before which it does not end.
         forced_bos: the only first token after a prompt of one token.
-        forced_eos: the only tokens at the last place of a sequence of maximum length.
+        forced_eos: the only tokens at the last position of a sequence of maximum length.
         suppressed: tokens that never occur.
         suppressed_at_begin: tokens that are not generated first.
     """

@@ -11,12 +11,12 @@ from ..layers.attention import Scores, self_attention
 from ..layers.decoder import Decoder
 from ..layers.mlp import plain
 from ..layers.norm import bias_norm
-from ..schema.hyperparameters import DECODER, FUSED, LAYER_EPS, OWN_HEAD_DIM, Fixed, matrix
+from ..schema.hyperparameters import DECODER, FUSED, OLDER_LAYER_EPS, OWN_HEAD_DIM, Fixed, matrix
 from ..schema.weight_layout import GROUPED
 
 KEYS = (
     *DECODER, Key("kv_heads", (), "attention.head_count_kv", lambda config: config.heads, COUNT), OWN_HEAD_DIM,
-    Key("intermediate", (), "feed_forward_length", lambda config: 4 * config.hidden, COUNT), LAYER_EPS, FUSED,
+    Key("intermediate", (), "feed_forward_length", lambda config: 4 * config.hidden, COUNT), OLDER_LAYER_EPS, FUSED,
     Fixed("normed_residual", "apply_residual_connection_post_layernorm", False, flag),
 )  # fmt: skip
 HF, GGUF, OURS = "transformer.h.{i}.", "blk.{i}.", "layers.{i}."
@@ -55,4 +55,6 @@ def build(net: Decoder) -> None:
     net.end(x, bias_norm)
 
 
-ARCHITECTURES = (Architecture("bloom", "BLOOM", ("bloom",), ("bloom",), KEYS, WEIGHTS, decoder_tasks(build)),)
+ARCHITECTURES = (
+    Architecture("bloom", "BLOOM", ("bloom",), ("bloom",), KEYS, WEIGHTS, decoder_tasks(build), tied=True),
+)

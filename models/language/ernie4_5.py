@@ -40,6 +40,7 @@ ARCHITECTURES = (
         ERNIE_KEYS,
         WEIGHTS,
         decoder_tasks(build),
+        tied=True,
         deviations=(Unread(BIAS),),
         defaults={
             "ernie4_5": {

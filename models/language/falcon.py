@@ -24,7 +24,7 @@ from ..layers.mlp import plain
 from ..layers.norm import bias_norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
-from ..schema.hyperparameters import DECODER, FUSED, LAYER_EPS, OWN_HEAD_DIM, THETA, act, matrix, shared_heads
+from ..schema.hyperparameters import DECODER, FUSED, OLDER_LAYER_EPS, OWN_HEAD_DIM, THETA, act, matrix, shared_heads
 from ..schema.weight_layout import GROUPED
 
 
@@ -54,8 +54,8 @@ class FalconKVHeads:
 KEYS = (
     *DECODER, FalconKVHeads(), OWN_HEAD_DIM,
     Key("grouped", "new_decoder_architecture", (), lambda config: config.names != HF and config.kv_heads > 1, flag),
-    Key("intermediate", "ffn_hidden_size", "feed_forward_length", lambda config: 4 * config.hidden, COUNT), LAYER_EPS,
-    THETA, Scaling(),
+    Key("intermediate", "ffn_hidden_size", "feed_forward_length", lambda config: 4 * config.hidden, COUNT),
+    OLDER_LAYER_EPS, THETA, Scaling(),
     act("gelu", "activation"), Key("alibi", "alibi", (), False, flag), Key("parallel", "parallel_attn", (), True, flag),
     Key("norms", "num_ln_in_parallel_attn", (), lambda config: 2 if config.grouped else 1, Integer(1, 2)),
     Key("qkv_layout", (), "tensor_data_layout", "jploski", word), FUSED,
@@ -146,6 +146,7 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         settle=settle,
+        tied=True,
         deviations=(Unread(PROJECTION_BIAS),),
     ),
 )

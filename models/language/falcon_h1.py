@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FormatError
-from ...runtime.contract.architecture import HF, SAME, Architecture, Config, Key, Stored, Weight, Whole
+from ...runtime.contract.architecture import HF, SAME, Architecture, Config, Key, Stored, Weight, Whole, lacks_weights
 from ...runtime.contract.hyperparameter import COUNT, POSITIVE, Listed, flag
 from ...runtime.tensor.scaled import scaled, scaled_rows
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -165,7 +164,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
         config.normed is not None and config.normed != normed
     ):
         why = "the mixers' norms of a falcon_h1 model do not match its configuration"
-        raise FormatError("E-ARCH-MISSING", config.path, why, hint="Are all shards there?")
+        raise lacks_weights(config.path, why)
     config.values["normed"] = normed
     if "head.weight" not in weights and config.logits != config.embeddings:
         weights["head.weight"] = _times(weights["embed.weight"], config.logits / config.embeddings)

@@ -149,6 +149,7 @@ ARCHITECTURES = (
         GEMMA_KEYS,
         WEIGHTS,
         decoder_tasks(build_gemma),
+        tied=True,
         deviations=(Unread(BIAS), Unread(OUTPUT)),
         defaults={"gemma": {"head_dim": 256, "max_position_embeddings": 8192, "pad_token_id": 0}},
     ),
@@ -160,6 +161,7 @@ ARCHITECTURES = (
         GEMMA2_KEYS,
         GEMMA2_WEIGHTS,
         decoder_tasks(build_gemma2),
+        tied=True,
         wide_activations=True,
         defaults={
             "gemma2": {"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 8192, "pad_token_id": 0}
@@ -173,6 +175,7 @@ ARCHITECTURES = (
         GEMMA3_KEYS,
         GEMMA3_WEIGHTS,
         decoder_tasks(build_gemma2),
+        tied=True,
         wide_activations=True,
         nested_defaults=GEMMA3_DEFAULTS,
         defaults={

@@ -104,6 +104,8 @@ KEYS = (
     Key("scaled", "altup_correct_scale", (), True, flag),
     Key("logit_cap", "final_logit_softcapping", (), 30.0, NOT_NEGATIVE, null=0.0),
 )  # fmt: skip
+COPIES, LAYER_INPUT = 4, 256
+"""Sizes that llama.cpp has as constants."""
 OWN_LAYERS = 20
 """Layers with keys and values of their own that llama.cpp expects."""
 HF_LAYER, GGUF_LAYER = "model.layers.{i}.", "blk.{i}."
@@ -250,6 +252,23 @@ def _first_copy(config: Config, names: Collection[str]) -> str | None:
     return f"computes altup_active_idx 0 in place of {config.active}" if config.active else None
 
 
+def _fixed_sparsity(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models whose first layers keep another share of their activations than the published ones."""
+    if all(sparsity == (SPARSITY if i < SPARSE_LAYERS else 0.0) for i, sparsity in enumerate(config.sparsity)):
+        return None
+    return f"computes activation_sparsity_pattern {SPARSITY} in the first {SPARSE_LAYERS} layers, and 0 in others"
+
+
+def _fixed_widths(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models whose sizes of AltUp and per-layer inputs are not those of the published ones."""
+    if (config.copies, config.layer_size) == (COPIES, LAYER_INPUT):
+        return None
+    return (
+        f"loads models of this architecture with altup_num_inputs {COPIES} and hidden_size_per_layer_input "
+        f"{LAYER_INPUT} only"
+    )
+
+
 ARCHITECTURES = (
     Architecture(
         "gemma3n",
@@ -259,8 +278,9 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
+        tied=True,
         wide_activations=True,
-        deviations=(Unread(BIAS), _fixed_sharing, _first_copy),
+        deviations=(Unread(BIAS), _fixed_sharing, _first_copy, _fixed_sparsity, _fixed_widths),
         defaults={
             "gemma3n_text": {
                 "head_dim": 256,

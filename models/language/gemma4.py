@@ -1,10 +1,10 @@
 """Gemma 4, text (Google 2026): larger heads and proportional RoPE in layers with full attention, per-layer embeddings,
-shared keys and values, experts beside the dense network."""
+shared keys and values, experts next to the dense network."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from ...runtime.ir.graph import Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.decoder import Decoder
-from ..layers.gemma_attention import SharedLayers, owns_keys, shared_attention
+from ..layers.gemma_attention import SharedLayers, owns_keys, shared_attention, source_layer
 from ..layers.linear import capped
 from ..layers.mlp import gated
 from ..layers.moe import gated_experts, softmax_router
@@ -219,7 +219,7 @@ def wide(config: Config, i: int) -> bool:
 
 
 def _default_cap(config: Config) -> float:
-    """What files without the key mean: no limit in config.json, llama.cpp's limit in GGUF files."""
+    """The default logit cap: none in config.json, llama.cpp's in GGUF files."""
     return 0.0 if config.names == HF else 30.0
 
 
@@ -377,6 +377,16 @@ def with_experts(net: Decoder, x: Value, dense: Value, name: str) -> Value:
     return value
 
 
+def _reused_layers(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of models whose last layers with keys of their own are not a windowed and a full one: llama.cpp has
+    the others use these two."""
+    own = config.layers - config.shared
+    shared = range(own, config.layers)
+    if all(source_layer(config, i) == own - (1 if config.windows[i] is None else 2) for i in shared):
+        return None
+    return f"does not run models of this architecture with num_kv_shared_layers {config.shared} and these layer_types"
+
+
 ARCHITECTURES = (
     Architecture(
         "gemma4",
@@ -387,8 +397,9 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         settle=settle,
+        tied=True,
         wide_activations=True,
-        deviations=(Unread(PROJECTION_BIAS),),
+        deviations=(Unread(PROJECTION_BIAS), _reused_layers),
         defaults={"gemma4_text": {"num_key_value_heads": 4, "max_position_embeddings": 131072, "pad_token_id": 0}},
     ),
 )

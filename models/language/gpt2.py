@@ -15,7 +15,7 @@ from ..layers.decoder import Decoder
 from ..layers.linear import embedding
 from ..layers.mlp import plain
 from ..layers.norm import bias_norm
-from ..schema.hyperparameters import DECODER, FUSED, LAYER_EPS, OWN_HEAD_DIM, act, kv_heads_key, matrix
+from ..schema.hyperparameters import DECODER, FUSED, OLDER_LAYER_EPS, OWN_HEAD_DIM, act, kv_heads_key, matrix
 from ..schema.weight_layout import GROUPED, Transposed
 
 
@@ -30,7 +30,7 @@ class MultiQuery(Key):
 
 
 KEYS = (
-    *DECODER, OWN_HEAD_DIM, LAYER_EPS,
+    *DECODER, OWN_HEAD_DIM, OLDER_LAYER_EPS,
     Key("scaled", "scale_attn_weights", (), True, flag),
     Key("scaled_by_layer", "scale_attn_by_inverse_layer_idx", (), False, flag),
     Key("intermediate", "n_inner", "feed_forward_length", lambda config: 4 * config.hidden, COUNT),
@@ -93,6 +93,7 @@ ARCHITECTURES = (
         GPT2_KEYS,
         weights(Transposed(), Transposed()),
         decoder_tasks(build),
+        tied=True,
         defaults={"gpt2": {"n_positions": 1024}},
     ),
     Architecture(
@@ -103,6 +104,7 @@ ARCHITECTURES = (
         BIGCODE_KEYS,
         weights(SAME, GROUPED),
         decoder_tasks(build),
+        tied=True,
         defaults={"gpt_bigcode": {"n_positions": 1024}},
     ),
 )

@@ -11,12 +11,12 @@ from ..layers.decoder import Decoder
 from ..layers.mlp import plain
 from ..layers.norm import bias_norm
 from ..layers.rope import PLAIN, Rotary
-from ..schema.hyperparameters import DECODER, LAYER_EPS, OWN_HEAD_DIM, act, matrix
+from ..schema.hyperparameters import DECODER, OLDER_LAYER_EPS, OWN_HEAD_DIM, act, matrix
 
 THETA = 10000.0
 """The RoPE frequency base, which no file states."""
 KEYS = (
-    *DECODER, Key("kv_heads", (), (), lambda config: config.heads), OWN_HEAD_DIM, LAYER_EPS,
+    *DECODER, Key("kv_heads", (), (), lambda config: config.heads), OWN_HEAD_DIM, OLDER_LAYER_EPS,
     Key("intermediate", "n_inner", "feed_forward_length", lambda config: 4 * config.hidden, COUNT),
     Key("rotary", "rotary_dim", "rope.dimension_count", 64, EVEN, at_most=("head_dim",)),
     act("gelu_tanh", "activation_function"),

@@ -1,5 +1,5 @@
 """Granite 4 hybrid (IBM 2025): Granite's scaled branches around Mamba 2 layers and attention in a few layers, with a
-shared expert beside the mixture of experts."""
+shared expert next to the mixture of experts."""
 
 from __future__ import annotations
 
@@ -42,11 +42,6 @@ class Rotates:
         if names != HF:
             return {"rope.scaling.finetuned": config.rotates}
         return {"position_embedding_type": "rope" if config.rotates else "nope"}
-
-
-def _shared(config: Config, names: str) -> bool:
-    """Whether the feed-forward network stands beside a mixture of experts."""
-    return bool(config.experts > 0)
 
 
 KEYS = (
@@ -125,7 +120,7 @@ WEIGHTS = (
 
 
 def build(net: Decoder) -> None:
-    """Pre-norm layers: a Mamba 2 mixer or attention, then a gated network, beside a mixture of experts; residual
+    """Pre-norm layers: a Mamba 2 mixer or attention, then a gated network, next to a mixture of experts; residual
     branches are scaled."""
     config = net.config
     rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context) if config.rotates else None

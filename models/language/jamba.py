@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import FormatError
-from ...runtime.contract.architecture import HF, Architecture, Config, Key
+from ...runtime.contract.architecture import HF, Architecture, Config, Key, lacks_weights
 from ...runtime.contract.hyperparameter import COUNT, SIZE
 from ...runtime.ir.graph import Value
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -20,7 +19,7 @@ from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
 from ..layers.recurrent.mamba import Rank, selective_mixer, selective_weights
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, attention
-from ..schema.gguf.deviations import RECURRENT_BIAS, Unread
+from ..schema.gguf.deviations import RECURRENT_BIAS, Unread, fixed_inner_size
 from ..schema.gguf.required import CONVOLUTION_BIAS
 from ..schema.hyperparameters import DECODER, EXPERTS_USED, HF_HEAD_DIM, INTERMEDIATE, RMS_EPS, act, experts, matrix
 from ..schema.layer_kinds import AttentionLayers, Every, HybridKVHeads, attends, recurs
@@ -76,7 +75,7 @@ def settle(config: Config, weights: Mapping[str, StoredTensor]) -> None:
         missing = [part for part in parts if f"layers.{i}.mlp.{part}.weight" not in weights]
         if missing:
             why = f"layer {i} of a jamba model lacks the matrices {', '.join(missing)} of its feed-forward network"
-            raise FormatError("E-ARCH-MISSING", config.path, why, hint="Are all shards there?")
+            raise lacks_weights(config.path, why)
 
 
 PARTS = ("gate", "up", "down")
@@ -143,7 +142,7 @@ ARCHITECTURES = (
         decoder_tasks(build),
         settle=settle,
         gguf_required=CONVOLUTION_BIAS,
-        deviations=(Unread(RECURRENT_BIAS),),
+        deviations=(Unread(RECURRENT_BIAS), fixed_inner_size),
         defaults={"jamba": {"num_key_value_heads": 8, "pad_token_id": 0, "max_position_embeddings": 262144}},
     ),
 )

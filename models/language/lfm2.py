@@ -188,6 +188,7 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
+        tied=True,
         deviations=(Unread(r"\.shortconv\.\w+\.bias$"),),
         defaults={"lfm2": {"num_key_value_heads": 8, "max_position_embeddings": 128000, "pad_token_id": 0}},
     ),

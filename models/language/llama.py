@@ -75,7 +75,7 @@ UNPAIRED = (
 
 def build(net: Decoder, last: Norm = norm) -> None:
     """Pre-norm layers: attention with rotary embedding, then a gated feed-forward network; `last` changes the hidden
-    states behind them."""
+    states after them."""
     config = net.config
     rotary = Rotary(config.rotary, config.theta, config.scaling, config.context, factors="rope.factors")
     x = net.begin()
@@ -110,5 +110,5 @@ ARCHITECTURES = (
                  deviations=(ignored_windows,), nested_defaults=NESTED_DEFAULTS,
                  defaults=DEFAULTS),
     Architecture("paddleocr_text", "PaddleOCR-VL's language model", ("paddleocr_vl_text",), ("paddleocr",), KEYS,
-                 UNPAIRED, decoder_tasks(build), settle=settle_llama3, defaults=DEFAULTS),
+                 UNPAIRED, decoder_tasks(build), settle=settle_llama3, tied=True, defaults=DEFAULTS),
 )  # fmt: skip

@@ -20,7 +20,7 @@ from ..layers.recurrent.mamba import (
     selective_mixer,
     selective_weights,
 )
-from ..schema.gguf.deviations import RECURRENT_BIAS, Unread
+from ..schema.gguf.deviations import RECURRENT_BIAS, Unread, fixed_inner_size
 from ..schema.gguf.required import CONVOLUTION_BIAS
 
 KEYS = (
@@ -54,10 +54,11 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         prefixes=PREFIXES,
+        tied=True,
         implied=lambda source, graph: named(source, "Mamba1", "mamba"),
         accepts=lambda source: not source.get("mamba.ssm.dt_b_c_rms"),
         gguf_required=CONVOLUTION_BIAS,
-        deviations=(Unread(RECURRENT_BIAS),),
+        deviations=(Unread(RECURRENT_BIAS), fixed_inner_size),
     ),
     Architecture(
         "falcon_mamba",
@@ -68,7 +69,8 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         prefixes=PREFIXES,
+        tied=True,
         gguf_required=CONVOLUTION_BIAS,
-        deviations=(Unread(RECURRENT_BIAS),),
+        deviations=(Unread(RECURRENT_BIAS), fixed_inner_size),
     ),
 )

@@ -112,4 +112,4 @@ def _attention(net: Decoder, x: Value, i: int, mask: Value) -> Value:
     return linear(net, y, f"{name}.o")
 
 
-ARCHITECTURES = (Architecture("mpt", "MPT", ("mpt",), ("mpt",), KEYS, WEIGHTS, decoder_tasks(build)),)
+ARCHITECTURES = (Architecture("mpt", "MPT", ("mpt",), ("mpt",), KEYS, WEIGHTS, decoder_tasks(build), tied=True),)

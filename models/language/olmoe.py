@@ -14,7 +14,7 @@ from ..layers.moe import gated_experts, softmax_router
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, WHOLE_QK_NORM, attention, mixture
-from ..schema.gguf.deviations import BIAS, Unread
+from ..schema.gguf.deviations import BIAS, Unread, separate_heads
 from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
@@ -82,7 +82,7 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         gguf_required=OWN_HEAD,
-        deviations=(Unread(BIAS),),
+        deviations=(Unread(BIAS), separate_heads),
         defaults={"olmoe": {"max_position_embeddings": 4096, "pad_token_id": 1}},
     ),
 )

@@ -84,6 +84,7 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build, "embedded"),
+        tied=True,
         defaults={"opt": {"pad_token_id": 1}},
     ),
 )

@@ -11,7 +11,7 @@ from ..layers.mlp import gated_fused
 from ..layers.norm import norm
 from ..layers.rope import LONGROPE, LONGROPE_FACTORS, Rotary, Scaling, settle_longrope
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM
-from ..schema.gguf.deviations import ignored_windows
+from ..schema.gguf.deviations import factors_by_context, ignored_windows
 from ..schema.hyperparameters import (
     DECODER,
     DOUBLE,
@@ -94,7 +94,9 @@ ARCHITECTURES = (
         WEIGHTS,
         decoder_tasks(build),
         settle=settle_longrope,
-        deviations=(ignored_windows,),
-        defaults={"phi3": {"max_position_embeddings": 4096, "pad_token_id": 32000}},
+        deviations=(ignored_windows, factors_by_context),
+        defaults={
+            "phi3": {"max_position_embeddings": 4096, "original_max_position_embeddings": 4096, "pad_token_id": 32000}
+        },
     ),
 )

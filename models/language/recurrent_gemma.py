@@ -159,6 +159,7 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
+        tied=True,
         defaults={"recurrent_gemma": {"pad_token_id": 0}},
     ),
 )

@@ -55,6 +55,7 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
+        tied=True,
         defaults={"smollm3": {"max_position_embeddings": 32768, "pad_token_id": 128004}},
     ),
 )

@@ -48,6 +48,7 @@ ARCHITECTURES = (
         KEYS,
         WEIGHTS,
         decoder_tasks(build),
+        tied=True,
         gguf_required={**OUTPUT_BIAS, "layers.{i}.mlp.up.bias": None, "layers.{i}.mlp.down.bias": None},
         deviations=(ignored_windows,),
         defaults={"starcoder2": {"max_position_embeddings": 4096}},

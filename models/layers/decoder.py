@@ -11,8 +11,8 @@ group in a run of an exported model without a past, since other runtimes know no
 There are two kinds of KV cache:
 
 - growing: a run appends its keys and values to those of the past; total = past + length. Exported models have this.
-- fixed: the cache has capacity for total tokens, and a run writes from index ``cache_position`` (a scalar) on. Shapes
-  stay the same from token to token, so one plan serves them all. Sliding-window layers use a ring buffer instead
+- fixed: the cache has capacity for total tokens, and a run writes from index ``cache_position`` [batch] of each row on.
+  Shapes stay the same from token to token, so one plan serves them all. Sliding-window layers use a ring buffer instead
   (`sliding_window`), as long as what they attend to.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 CACHE_POSITION, EMBEDS = "cache_position", "inputs_embeds"
 DEEPSTACK = "deepstack_features"
-"""Inputs that are added behind the first layers: features of a picture by further layers of its encoder."""
+"""Inputs that are added after the first layers: features of a picture by further layers of its encoder."""
 LAST = "last_logits"
 """Logits of the last token only, for generation, in addition to the logits of all tokens; fixed caches only."""
 LENGTH, PAST, TOTAL = "sequence_length", "past_sequence_length", "total_sequence_length"
@@ -97,7 +97,7 @@ class Decoder(Net):
         axes = (max(self.axes) + 1,) if self.axes else ()
         self.positions = self.input("position_ids", "i64", (*axes, "batch_size", LENGTH))
         if self.fixed:
-            self.cache_position = self.input(CACHE_POSITION, "i64", ())
+            self.cache_position = self.input(CACHE_POSITION, "i64", ("batch_size",))
 
     @property
     def tokens(self) -> Value:
@@ -111,7 +111,7 @@ class Decoder(Net):
         return self.once("token_ids", lambda: self.input("input_ids", "i64", ("batch_size", LENGTH)))
 
     def with_features(self, x: Value, i: int) -> Value:
-        """Hidden states behind layer `i`; behind the first layers, of which the hyper-parameter `deepstack` says how
+        """Hidden states after layer `i`; after the first layers, of which the hyper-parameter `deepstack` says how
         many, plus the input ``deepstack_features.I`` [batch, length, hidden] (DeepStack; Meng et al. 2024,
         arXiv:2406.04334)."""
         if not self.embeds or i >= (self.config.values.get("deepstack") or 0):
@@ -134,10 +134,8 @@ class Decoder(Net):
         new = self.Transpose(self.split_heads(new, heads, size), perm=[0, 2, 1, 3])
         if self.fixed:
             past = self.past(name, (heads, TOTAL if window is None else ring_dim(window), size))
-            places = self.once(
-                "places", lambda: self.Expand(self.cache_position, self.Shape(self.tokens, start=0, end=1))
-            )
-            whole = self.TensorScatter(past, new, places, axis=2, mode="linear" if window is None else "circular")
+            mode = "linear" if window is None else "circular"
+            whole = self.TensorScatter(past, new, self.cache_position, axis=2, mode=mode)
             if window is not None:
                 self._rings.setdefault(window, whole)
         else:
@@ -169,7 +167,7 @@ class Decoder(Net):
         self._end_states()
 
     def close(self, name: str, x: Value) -> None:
-        """Declare an output that is no token's logits, and the states."""
+        """Declare an output that is not a token's logits, and the states."""
         self.output(name, x)
         self._end_states()
 
@@ -184,9 +182,9 @@ class Decoder(Net):
     def _current_mask(self) -> Value:
         length = self.Shape(self.tokens, start=1, end=2)
         if self.fixed:
-            numbers = self.Range(self.Constant(value_int=0), self.Squeeze(length), self.Constant(value_int=1))
             # a Slice from a computed start has no inferable length
-            mask: Value = self.Gather(self.mask, self.Add(numbers, self.cache_position), axis=1)
+            numbers = self.Add(self._arange(length), self.Unsqueeze(self.cache_position, [1]))
+            mask: Value = self.GatherElements(self.mask, numbers, axis=1)
         else:
             mask = self.Slice(self.mask, self.Neg(length), [2**62], [1])
         return mask
@@ -231,10 +229,12 @@ class Decoder(Net):
         """Mask of a ring buffer: a slot holds the last token whose index has that remainder; negative if not written
         yet."""
         query, length = self._queries(), self.Shape(self._rings[window], start=2, end=3)
-        last = self.Sub(self.Add(self.cache_position, self.Squeeze(self.Shape(self.tokens, start=1, end=2))), 1)
-        key = self.Sub(last, self.Mod(self.Sub(last, self._arange(length)), length))
+        last = self.Sub(self.Add(self.cache_position, self.Shape(self.tokens, start=1, end=2)), 1)
+        last = self.Unsqueeze(last, [1])
+        index = self.Sub(last, self.Mod(self.Sub(last, self._arange(length)), length))
+        mask = self.GatherElements(self.mask, self.Max(index, self.Constant(value_int=0)), axis=1)
+        key = self.Unsqueeze(index, [1, 2])
         written = self.GreaterOrEqual(key, self.Constant(value_int=0))
-        mask = self.Gather(self.mask, self.Squeeze(self.Max(key, self.Constant(value_int=0)), [0]), axis=1)
         return self._masked(query, key, limit, self.And(self.GreaterOrEqual(query, key), written), mask)
 
     def _in_window(self, window: int) -> Limit:
@@ -242,20 +242,22 @@ class Decoder(Net):
 
     def _in_chunk(self, size: int) -> Limit:
         def chunk(index: Value) -> Value:
-            first = self.once("first_token", lambda: self.Unsqueeze(self.ArgMax(self.mask, axis=1), [1]))
-            number: Value = self.Div(self.Sub(self.Unsqueeze(index, [0]), first), [size])
+            first = self.once("first_token", lambda: self.Unsqueeze(self.ArgMax(self.mask, axis=1), [1, 2]))
+            number: Value = self.Div(self.Sub(index, first), [size])
             return number
 
-        return lambda query, key: self.Unsqueeze(self.Equal(chunk(query), chunk(key)), [1])
+        return lambda query, key: self.Equal(chunk(query), chunk(key))
 
     def _queries(self) -> Value:
-        """Indices of this run's tokens, padding included, [length, 1]."""
+        """Indices of this run's tokens, padding included, [length, 1]; in a fixed cache [batch, 1, length, 1]."""
         return self.once("queries", self._query_positions)
 
     def _query_positions(self) -> Value:
         length = self.Shape(self.tokens, start=1, end=2)
-        past = self.cache_position if self.fixed else self.Sub(self.Shape(self.mask, start=1, end=2), length)
-        return self.Add(self.Transpose(self._arange(length)), past)
+        numbers = self.Transpose(self._arange(length))
+        if self.fixed:
+            return self.Add(numbers, self.Unsqueeze(self.cache_position, [1, 2, 3]))
+        return self.Add(numbers, self.Sub(self.Shape(self.mask, start=1, end=2), length))
 
     def _arange(self, count: Value) -> Value:
         """0, 1, 2 ... below `count` [1], as [1, count]."""

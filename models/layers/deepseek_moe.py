@@ -46,18 +46,24 @@ class Gating:
         return {"expert_gating_func": next(number for number, kind in GATING.items() if kind == config.gating)}
 
 
+GROUPS = Key("groups", "n_group", "expert_group_count", 1, COUNT)
+GROUPS_USED = Key("groups_used", "topk_group", "expert_group_used_count", 1, COUNT)
+
+
 @dataclass(frozen=True)
-class Groups(Key):
-    """Hyper-parameter, read after the number of experts: number of equal groups of experts."""
+class GroupLimit(Key):
+    """Hyper-parameter, read after the number of experts: number of equal groups of experts, or of those that a token
+    uses. Both are 1 where a token uses all groups, as llama.cpp wants them."""
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> int:
-        groups: int = super().read(names, source, config)
+        value: int = super().read(names, source, config)
+        groups, used = (row.read(names, source, config) for row in (GROUPS, GROUPS_USED))
         if config.experts % groups:
             raise ParameterError(
-                self.keys(names)[0],
+                GROUPS.keys(names)[0],
                 f"{counted(config.experts, 'expert', verb='is')} not divisible into {counted(groups, 'group')}",
             )
-        return groups
+        return 1 if used == groups else value
 
 
 def mixture_keys(normalize: bool) -> tuple[Key, ...]:
@@ -77,8 +83,8 @@ def mixture_keys(normalize: bool) -> tuple[Key, ...]:
         Key(
             "normalize", "norm_topk_prob", "expert_weights_norm", lambda config: normalize and config.names == HF, flag
         ),
-        Groups("groups", "n_group", "expert_group_count", 1, COUNT),
-        Key("groups_used", "topk_group", "expert_group_used_count", 1, COUNT, at_most=("groups",)),
+        GroupLimit(**vars(GROUPS)),
+        GroupLimit(**vars(GROUPS_USED) | {"at_most": ("groups",)}),
     )
 
 

@@ -70,8 +70,7 @@ class Encoder(Net):
         return shape
 
     def hidden_scores(self) -> Value:
-        """What is added to attention scores instead of a mask, f32 [batch, 1, 1, length]: 0 for tokens, a large
-        negative number for padding."""
+        """The additive attention mask, f32 [batch, 1, 1, length]: 0 for tokens, a large negative number for padding."""
         return self.once("hidden_scores", lambda: self.Where(self._tokens(), 0.0, MASKED))
 
     def distances(self) -> Value:

@@ -52,7 +52,7 @@ class PackedEncoder(Encoder):
         raise NotPackable
 
     def first(self, x: Value) -> Value:
-        """The first tokens lie at different places."""
+        """The first tokens lie at different positions."""
         raise NotPackable
 
     def attend(self, q: Value, k: Value, v: Value, mask: Value | None = None, scale: float | None = None) -> Value:

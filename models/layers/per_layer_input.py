@@ -1,4 +1,4 @@
-"""Per-layer embeddings of Gemma 3n and 4: every layer gets a small embedding of the token beside the hidden state."""
+"""Per-layer embeddings of Gemma 3n and 4: every layer gets a small embedding of the token next to the hidden state."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ def layer_inputs(net: Decoder, x: Value) -> list[Value]:
 
 
 def from_layer_input(net: Decoder, x: Value, given: Value, i: int) -> Value:
-    """What the input `given` of layer `i` adds to the hidden state: a gated projection of it, normalized."""
+    """The update of the hidden state by the input `given` of layer `i`: a gated projection of it, normalized."""
     gate = ACTIVATIONS[net.config.act](net, linear(net, x, f"layers.{i}.input_gate"))
     return norm(net, linear(net, net.Mul(gate, given), f"layers.{i}.input_proj"), f"layers.{i}.after_input")

@@ -18,7 +18,7 @@ def buckets_of(distance: np.ndarray, buckets: int, farthest: int, *, both_ways: 
     Args:
         distance: int64.
         buckets: fewer than twice `farthest`; in both directions, fewer than four times.
-        both_ways: whether keys behind the query have buckets of their own; otherwise their distance counts as 0.
+        both_ways: whether keys after the query have buckets of their own; otherwise their distance counts as 0.
     """
     after = np.zeros_like(distance)
     if both_ways:
@@ -34,19 +34,26 @@ def buckets_of(distance: np.ndarray, buckets: int, farthest: int, *, both_ways: 
     return found
 
 
-def position_bias(net: Net, distance: Value, name: str, farthest: int, *, both_ways: bool = True) -> Value:
+def position_bias(
+    net: Net, distance: Value, name: str, farthest: int, *, both_ways: bool = True, by_row: bool = False
+) -> Value:
     """The bias [1, heads, query, key] of distances [query, key], from ``NAME.weight`` [buckets, heads]; see
-    `buckets_of`."""
+    `buckets_of`.
+
+    Args:
+        by_row: whether distances, and the bias, differ between rows of the batch: [batch, query, key].
+    """
     weight = net.vector(f"{name}.weight")
     assert weight.shape is not None
     (buckets, _) = weight.shape
     assert isinstance(buckets, int)
     nearest, last = -farthest, farthest if both_ways else 0
-    places = buckets_of(np.arange(nearest, last + 1), buckets, farthest, both_ways=both_ways)
-    table = net.Transpose(net.Gather(weight, net.constant(places)), perm=[1, 0])
+    positions = buckets_of(np.arange(nearest, last + 1), buckets, farthest, both_ways=both_ways)
+    table = net.Transpose(net.Gather(weight, net.constant(positions)), perm=[1, 0])
     rows = net.Sub(net.Clip(distance, net.Constant(value_int=nearest), net.Constant(value_int=last)), nearest)
-    bias: Value = net.Unsqueeze(net.Gather(table, rows, axis=1), [0])
-    return bias
+    bias = net.Gather(table, rows, axis=1)
+    made: Value = net.Transpose(bias, perm=[1, 0, 2, 3]) if by_row else net.Unsqueeze(bias, [0])
+    return made
 
 
 def log_bucketed(net: Net, distance: Value, buckets: int, farthest: int) -> Value:

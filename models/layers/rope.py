@@ -49,6 +49,11 @@ class Scaling:
     section: RopeSection = ALL_LAYERS
     gguf_keys: GgufScaling | None = GgufScaling()
 
+    @property
+    def hf(self) -> str:
+        """Where older files state it."""
+        return self.section.path if self.section.name else OLDER
+
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
         if names != HF:
             return self._from_gguf(source)
@@ -64,10 +69,17 @@ class Scaling:
             if not key.endswith("type") and key not in OTHERS and value is not None
         }
         original = source.get(ORIGINAL_KEY)
-        if original and not scaling.get(ORIGINAL_KEY):
-            scaling[ORIGINAL_KEY] = checked(ORIGINAL_KEY, original, ORIGINAL)
+        if kind in OF_ORIGINAL:
+            scaling |= self._original(original, config, kind == "llama3" and ORIGINAL_KEY not in scaling)
         _check_complete(path, kind, scaling)
         return {"type": kind, **scaling} if kind != "default" else dict(PLAIN)
+
+    def _original(self, stated: Any, config: Config, needed: bool) -> dict[str, Any]:
+        """The context length before it was extended, where it is not that of the parameters: a `stated` top-level key
+        goes before the parameters of all layers, as in transformers; the model's length if it is `needed`."""
+        if stated and not self.section.name:
+            return {ORIGINAL_KEY: checked(ORIGINAL_KEY, stated, ORIGINAL)}
+        return {ORIGINAL_KEY: config.context} if needed and "context" in config.values else {}
 
     def write(self, names: str, config: Config) -> dict[str, Any]:
         scaling = getattr(config, self.name)
@@ -97,6 +109,8 @@ class Scaling:
 
 TYPE = "rope.scaling.type"
 ORIGINAL_KEY = "original_max_position_embeddings"
+OF_ORIGINAL = ("llama3", "yarn", "longrope")
+"""Scaling types that depend on the context length before it was extended."""
 FACTOR_LIST = Listed(FACTOR, 1)
 PARAMETERS: dict[str, Kind] = {
     "factor": FACTOR, "low_freq_factor": FACTOR, "high_freq_factor": FACTOR, ORIGINAL_KEY: ORIGINAL,
@@ -107,7 +121,7 @@ PARAMETERS: dict[str, Kind] = {
 }  # fmt: skip
 """Checks of the scaling parameters that are read; others are passed through."""
 OTHERS = ("rope_theta", "partial_rotary_factor")
-"""Parameters beside the scaling, which other rows read."""
+"""Parameters besides the scaling, which other rows read."""
 NEEDED = {
     "linear": ("factor",), "dynamic": ("factor",), "yarn": ("factor",), "longrope": ("short_factor", "long_factor"),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", ORIGINAL_KEY),
@@ -216,10 +230,10 @@ TWO_ROPES = (
 
 def rotaries(config: Config) -> tuple[Rotary, Rotary]:
     """RoPE of layers with full attention and of those with a window, which may have parameters of their own."""
-    whole = Rotary(config.head_dim, config.theta, config.scaling, config.context)
+    rotary = Rotary(config.head_dim, config.theta, config.scaling, config.context)
     if "local_theta" not in config.values:
-        return whole, whole
-    return whole, Rotary(config.head_dim, config.local_theta, config.local_scaling, config.context)
+        return rotary, rotary
+    return rotary, Rotary(config.head_dim, config.local_theta, config.local_scaling, config.context)
 
 
 Frequencies = tuple[Any, float | Value]
@@ -439,7 +453,7 @@ LONGROPE = (
     ),
     Key("attention_factor", (), "rope.scaling.attn_factor", _attention_factor, POSITIVE),
 )
-"""Hyper-parameters of LongRoPE beside `Scaling`, read after it."""
+"""Hyper-parameters of LongRoPE besides `Scaling`, read after it."""
 
 
 def _longrope_weight(kind: str) -> Weight:

@@ -46,7 +46,7 @@ WEIGHTS = (
 
 
 def image_features(net: Encoder) -> Value:
-    """What BART reads of a picture, [batch, 1 + rows x columns, hidden]: the mean of its tokens, and the tokens."""
+    """BART's inputs from an image, [batch, 1 + rows x columns, hidden]: the mean of its tokens, and the tokens."""
     image = add_part(net.graph, net.config, net.weights, VISION)["last_hidden_state"]
     image = net.Transpose(image, perm=[0, 2, 3, 1])
     height, width = (net.Shape(image, start=axis, end=axis + 1) for axis in (1, 2))

@@ -11,27 +11,28 @@ from ...runtime.contract.hyperparameter import SIZE, Choice, Integer
 from ...runtime.contract.mmproj import Mmproj
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
-from ..layers.image.tower_features import tower_features
+from ..layers.image.tower_features import number_last_layer, tower_features
 from ..layers.linear import linear
 from ..layers.mlp import ACTIVATIONS
 from ..layers.net import Net
 from ..pipelines.multimodal.exported_files import ExportedFiles
 from ..pipelines.multimodal.multimodal_tasks import TEXT, TEXT_FEATURES, multimodal_task, writes_text
+from ..pipelines.multimodal.pixtral_files import pixtral_counts, pixtral_pictures
 from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepared, token_text
-from ..pipelines.multimodal.prompts.patch_rows import BREAK, END, SIZES, encoded_by_size, patch_rows
+from ..pipelines.multimodal.prompts.patch_rows import SIZES, encoded_by_size, patch_rows
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, Modality, PromptModel, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.hyperparameters import act, matrix
 from ..schema.language_part import LANGUAGE_MODEL
-from ..schema.mmproj.keys import EPS, SIDE, Activation, Fixed, exact_gelu, vision_keys
+from ..schema.mmproj.keys import Fixed, vision_keys
 from ..schema.mmproj.llava import FeatureLayer, approximated, kind, misfit, post_norm, preparation, stated
-from ..schema.mmproj.pixtral import pixtral_misfit, pixtral_preparation, pixtral_stated, pixtral_weights
+from ..schema.mmproj.pixtral import PIXTRAL, pixtral_file
 from ..schema.mmproj.vit import pair, vit_weights
 from ..schema.network_hyperparameters import Stated
 
 PROJECTOR, HIDDEN = "multi_modal_projector", "text.hidden"
-PIXTRAL, SIGLIP = "pixtral", "siglip_vision_model"
-"""The `model_type` of an encoder whose pictures have any size, and of one without a class token."""
+SIGLIP = "siglip_vision_model"
+"""The `model_type` of an encoder without a class token."""
 
 
 def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
@@ -43,23 +44,21 @@ def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTen
 
 
 def class_tokens(config: Config) -> int:
-    """Tokens of a picture beside those of its patches."""
+    """Tokens of a picture besides those of its patches."""
     return int(config.select == "full" and config.values.get("vision.model_type") not in (SIGLIP, PIXTRAL))
 
 
 def counts(config: Config) -> dict[str, Any]:
     """How the processor counts tokens. Transformers.js does not take one away for the strategy ``default``."""
     if config.values.get("vision.model_type") == PIXTRAL:
-        marks = {"image_token": "[IMG]", "image_break_token": BREAK, "image_end_token": END}
-        return {**marks, "patch_size": config.values["vision.patch"], "spatial_merge_size": 1}
+        return pixtral_counts(config)
     strategy = {"vision_feature_select_strategy": "full", "num_additional_image_tokens": class_tokens(config)}
     return {"image_token": "<image>", "patch_size": config.values["vision.patch"], **strategy}
 
 
 def pictures(config: Config) -> dict[str, Any]:
     """Settings of the image processor: of Pixtral, by what sizes are divided."""
-    pixtral = config.values.get("vision.model_type") == PIXTRAL
-    return {"patch_size": config.values["vision.patch"], "spatial_merge_size": 1} if pixtral else {}
+    return pixtral_pictures(config) if config.values.get("vision.model_type") == PIXTRAL else {}
 
 
 EXPORTED = ExportedFiles(
@@ -99,28 +98,6 @@ LLAVA = Mmproj(
     accepts=lambda config: config.values.get("vision.model_type") != PIXTRAL,
     filled=post_norm,
 )
-PIXTRAL_FILE = Mmproj(
-    "pixtral",
-    vision_keys(
-        "pixtral",
-        Key("vision.image_size", (), "vision.image_size", kind=SIDE),
-        Activation("gelu"),
-        Fixed("eps", EPS, 1e-5),
-    ),
-    (
-        *pixtral_weights(),
-        *pair("projector.linear_1", "mm.1"),
-        *pair("projector.linear_2", "mm.2", shape=(HIDDEN, HIDDEN)),
-    ),
-    kind=lambda config, weights: PIXTRAL,
-    preparation=pixtral_preparation,
-    stated=pixtral_stated,
-    tokens={"image_token": "[IMG]"},
-    misfit=pixtral_misfit,
-    approximated=exact_gelu,
-    accepts=lambda config: config.values.get("vision.model_type") == PIXTRAL,
-    token_rows={"v.token_embd.img_break": "[IMG_BREAK]"},
-)
 ARCHITECTURES = (
     Architecture(
         "llava",
@@ -146,8 +123,12 @@ ARCHITECTURES = (
         ),
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
+        settle=number_last_layer,
         exported_files=EXPORTED,
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
-        mmproj=(LLAVA, PIXTRAL_FILE),
+        mmproj=(
+            LLAVA,
+            pixtral_file("pixtral", accepts=lambda config: config.values.get("vision.model_type") == PIXTRAL),
+        ),
     ),
 )

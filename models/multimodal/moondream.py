@@ -112,7 +112,7 @@ def exported_files(graph: Graph, config: Config) -> dict[str, Any]:
 
 
 def added_tokens(tokens: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The added tokens of a tokenizer.json, without entries that are no objects."""
+    """The added tokens of a tokenizer.json, without entries that are not objects."""
     stated = tokens.get("added_tokens")
     return [token for token in stated if isinstance(token, Mapping)] if isinstance(stated, list) else []
 

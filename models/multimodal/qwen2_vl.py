@@ -121,7 +121,7 @@ QWEN3 = Mmproj(
 
 
 def flat(source: Mapping[str, Any]) -> dict[str, Any]:
-    """config.json with the keys of the language model beside the others, where Transformers.js reads them."""
+    """config.json with the keys of the language model next to the others, where Transformers.js reads them."""
     inner = source.get("text_config")
     return {**(inner if isinstance(inner, Mapping) else {}), **source}
 
@@ -143,8 +143,8 @@ def _architecture(
     config_json: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
     deviation: str = "",
 ) -> Architecture:
-    """A family; `grid`: Transformers.js' name of the encoder's input of grids; `config_json`, `deviation` as `model`,
-    `deviation` of `ExportedFiles`."""
+    """An architecture of the family. Args: see `model` and `ExportedFiles`; `grid` is Transformers.js' name of the
+    encoder's input of grids."""
     encoder = functools.partial(vision_encoder, grid=grid)
     processor = patch_pictures(rules, "<|vision_start|>", "<|vision_end|>")
     prompts = PromptRules((Modality(arrays=("pixel_values", GRID), encode=encoded_by_grid),), processor, grid_positions)

@@ -55,7 +55,7 @@ class EncoderModel(TextModel):
         return self._packed is not None
 
     def packed_session(self, *, single_threaded: bool) -> Session:
-        """As of `TextModel`."""
+        """See `TextModel.packed_session`."""
         found = self._on_one_thread if single_threaded else self._packed
         assert found is not None
         return found

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Head:
-    """What a task adds to the hidden states.
+    """The layers of a task after the hidden states.
 
     Attributes:
         task: Hugging Face's name of the pipeline.

@@ -53,7 +53,7 @@ class FeatureExtraction(TextPipeline):
 
     @functools.cached_property
     def _closing(self) -> str:
-        """What closes every text."""
+        """The tokens appended to every text."""
         vocabulary = self._inputs.tokenizer.vocabulary
         end = vocabulary.roles.get("eos") if self._config.get("closed") else None
         return "" if end is None else vocabulary.texts[end]
@@ -189,7 +189,7 @@ class FeatureExtraction(TextPipeline):
 def ranked(scores: np.ndarray, documents: Sequence[str], top: int | None) -> list[dict[str, Any]]:
     """Documents in the order of their scores."""
     order = np.argsort(-scores, kind="stable")[:top]
-    return [{"index": int(place), "score": float(scores[place]), "text": documents[place]} for place in order]
+    return [{"index": int(index), "score": float(scores[index]), "text": documents[index]} for index in order]
 
 
 PIPELINE = FeatureExtraction

@@ -28,7 +28,7 @@ class FillMask(TextPipeline):
             inputs: texts with the tokenizer's mask token, such as ``[MASK]`` or ``<mask>``.
             top: how many tokens.
             batch: texts of one run.
-            progress: told how many texts are done.
+            progress: called with the number of texts done.
 
         Raises UsageError for a text without a mask and for one that is longer than the model's positions.
         """
@@ -51,14 +51,14 @@ class FillMask(TextPipeline):
         return found[0] if single else found
 
     def _filled(self, ids: list[int], logits: np.ndarray, mask: int, top: int) -> Any:
-        masks = [place for place, token in enumerate(ids) if token == mask]
+        masks = [index for index, token in enumerate(ids) if token == mask]
         tokenizer, alone = self._inputs.tokenizer, len(masks) == 1
         found = []
-        for place in masks:
-            scores = softmax(logits[place][: len(tokenizer)])
+        for index in masks:
+            scores = softmax(logits[index][: len(tokenizer)])
             rows = []
             for token in map(int, np.argsort(-scores, kind="stable")[:top]):
-                sequence = tokenizer.decode([*ids[:place], token, *ids[place + 1 :]], special=not alone)
+                sequence = tokenizer.decode([*ids[:index], token, *ids[index + 1 :]], special=not alone)
                 text = tokenizer.decode([token], special=True)
                 rows.append({"token": text, "score": float(scores[token]), "id": token, "sequence": sequence})
             found.append(rows)

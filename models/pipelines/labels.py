@@ -16,7 +16,7 @@ CONFIG = "config.json"
 
 
 def configured(options: RunOptions) -> Mapping[str, Any]:
-    """What config.json says, empty without one."""
+    """The content of config.json, empty without one."""
     return {} if options.source is None else settings(options.source, CONFIG)
 
 
@@ -41,8 +41,14 @@ def label_names(options: RunOptions, count: int) -> list[str]:
     return list(named)
 
 
+def is_multi_label(options: RunOptions) -> bool:
+    """Whether the labels of one input exclude no other, so that each has a probability of its own."""
+    return configured(options).get("problem_type") == "multi_label_classification"
+
+
 def score_function(options: RunOptions) -> Callable[[np.ndarray], np.ndarray]:
-    """What sentence-transformers applies to the logit of a reranker: the sigmoid unless the files say another."""
+    """The function that sentence-transformers applies to the logit of a reranker: the sigmoid unless the files say
+    another."""
     said = configured(options)
     own = said.get("sentence_transformers")
     names = [

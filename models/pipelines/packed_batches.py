@@ -44,7 +44,7 @@ def row_length(tokens: int) -> int:
 
 
 def unpacked(hidden: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Hidden states [1, tokens, width] of texts as [texts, longest, width] with zeros behind shorter ones, and the mask
+    """Hidden states [1, tokens, width] of texts as [texts, longest, width] with zeros after shorter ones, and the mask
     of their tokens, bool [texts, longest]."""
     mask = np.arange(max(lengths)) < np.asarray(lengths)[:, None]
     found = np.zeros((*mask.shape, hidden.shape[-1]), hidden.dtype)

@@ -38,8 +38,8 @@ def _pooled(hidden: np.ndarray, whole: np.ndarray, counted: np.ndarray, mode: st
     if mode == "max":
         return np.asarray(np.where(counted[..., None], hidden, -np.inf).max(1), np.float32)
     if mode == "weightedmean":
-        places = np.arange(1, hidden.shape[1] + 1) - whole.argmax(1)[:, None]
-        return weighted_mean(hidden, counted * places.astype(np.float32))
+        positions = np.arange(1, hidden.shape[1] + 1) - whole.argmax(1)[:, None]
+        return weighted_mean(hidden, counted * positions.astype(np.float32))
     means = mean_pooled(hidden, counted)
     return means * np.sqrt(counted.sum(1, keepdims=True), dtype=np.float32) if mode == "mean_sqrt_len_tokens" else means
 

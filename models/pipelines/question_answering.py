@@ -21,7 +21,7 @@ WINDOW, STRIDE = 384, 128
 LONGEST = 15
 """Tokens of an answer."""
 HIDDEN = -10000.0
-"""The logit of tokens that are no part of the context."""
+"""The logit of tokens that are not part of the context."""
 CANDIDATES = 10
 """Spans of a window that are compared beyond twice those that are asked for."""
 Question = str | tuple[str, str] | Mapping[str, str]
@@ -52,7 +52,7 @@ class QuestionAnswering(TextPipeline):
             no_answer: whether there may be no answer: an empty one, with its score.
             longest: tokens of an answer, at most.
             batch: windows of one run.
-            progress: told how many windows of a question are done.
+            progress: called with the number of windows of a question done.
         """
         single = isinstance(inputs, str | tuple | Mapping)
         listed = cast(Sequence[Question], [inputs] if single else inputs)
@@ -70,9 +70,9 @@ class QuestionAnswering(TextPipeline):
         results: list[Any] = [None] * len(windows)
         for rows, feeds in self._inputs.batches(windows, batch, progress):
             outputs = self._model(**feeds)
-            for place, row in enumerate(rows):
+            for index, row in enumerate(rows):
                 length = len(windows[row].ids)
-                results[row] = [outputs[name][place][:length] for name in ("start_logits", "end_logits")]
+                results[row] = [outputs[name][index][:length] for name in ("start_logits", "end_logits")]
         answers: list[dict[str, Any]] = []
         empty = 1.0
         for window, (start, end) in zip(windows, results, strict=True):
@@ -107,7 +107,7 @@ def _spans(
     first[0] = last[0] = 0
     scores = np.tril(np.triu(np.outer(first, last)), longest - 1).ravel()
     best = np.argsort(-scores, kind="stable")[:count]
-    pairs = [(*divmod(int(place), len(first)), float(scores[place])) for place in best]
+    pairs = [(*divmod(int(index), len(first)), float(scores[index])) for index in best]
     return [(a, b, score) for a, b, score in pairs if a and b and allowed[a] and allowed[b]], null
 
 

@@ -142,8 +142,8 @@ def module_list(source: Graph) -> list[tuple[str, str]] | None:
     try:
         entries = checked(MODULES, said, Listed(mapping, 1, 64))
         return [
-            (checked("type", each.get("type"), word).rpartition(".")[2], checked("path", each.get("path", ""), word))
-            for each in entries
+            (checked("type", entry.get("type"), word).rpartition(".")[2], checked("path", entry.get("path", ""), word))
+            for entry in entries
         ]
     except ParameterError as error:
         path = source.files[0] if source.files else None
@@ -182,12 +182,12 @@ def _listed(
     source: Graph, options: RunOptions, listed: Sequence[tuple[str, str]], default: tuple[str, ...]
 ) -> SentenceModules:
     pooling, included, stages = default, True, []
-    for place, (kind, folder) in enumerate(listed):
+    for index, (kind, folder) in enumerate(listed):
         if kind == "Pooling":
             pooling, included = pooling_modes(source, folder)
         elif kind in STAGES:
             stages.append(STAGES[kind](source, options, folder))
-        elif kind != "Dropout" and (place or not kind.endswith("Transformer")):
+        elif kind != "Dropout" and (index or not kind.endswith("Transformer")):
             path = source.files[0] if source.files else None
             hint = f"Known: Transformer, Pooling, {', '.join(STAGES)}"
             raise UnsupportedError(CODE, path, f"unknown module {kind!r} in {MODULES}", hint=hint)
@@ -195,7 +195,7 @@ def _listed(
 
 
 def _settings(source: Graph) -> dict[str, Any]:
-    """What the files say of prompts, lengths and the similarity."""
+    """Prompts, lengths and the similarity that the files state."""
     said = checked(SETTINGS, json_value(source, SETTINGS, CODE) or {}, mapping)
     prompts = checked("prompts", said.get("prompts") or {}, mapping)
     default = said.get("default_prompt_name")

@@ -57,7 +57,7 @@ class TaskModel:
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do, of `VERBS`."""
+        """The methods that the model supports, of `VERBS`."""
         return tuple(verb for verb in VERBS if hasattr(self._pipeline, verb))
 
     def __repr__(self) -> str:
@@ -106,9 +106,12 @@ class TaskModel:
 def check_options(
     task: str, method: Callable[..., Any], options: Mapping[str, Any], recorded: Iterable[str] = ()
 ) -> None:
-    """UsageError for options that a method of a task's pipeline does not have, nor the record that it takes."""
+    """UsageError for options that a method of a task's pipeline does not have, nor the record that it takes. Methods
+    that pass further options on check them themselves."""
     parameters = inspect.signature(method).parameters.values()
-    known = [*recorded, *(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = [*recorded, *(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)]
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
         raise UsageError("E-OPTION", None, f"{task} has no option {unknown}", hint=f"Options: {', '.join(known)}")

@@ -47,7 +47,7 @@ class TextClassification(TextPipeline):
             context: the second text of every pair.
             top: how many labels, None for all.
             batch: texts of one run.
-            progress: told how many texts are done.
+            progress: called with the number of texts done.
             classes: labels in place of the model's own, which has to be one of natural language inference: their scores
                 are those with which a text entails "This example is LABEL." (Yin et al. 2019, arXiv:1909.00161). A
                 text of names divided by commas, or a list.
@@ -61,14 +61,14 @@ class TextClassification(TextPipeline):
             own = self._of_classes([_text(each, None) for each in listed], named, batch, progress)
             ranks = [np.argsort(-row, kind="stable")[:top] for row in own]
             chosen = [
-                [{"label": named[place], "score": float(row[place])} for place in rank]
+                [{"label": named[index], "score": float(row[index])} for index in rank]
                 for row, rank in zip(own, ranks, strict=True)
             ]
             return chosen[0] if single else chosen
         logits = self._logits([_text(each, context) for each in listed], batch, progress)
         names = label_names(self._model.options, logits.shape[-1]) if len(listed) else []
         found = [
-            [{"label": names[place], "score": float(row[place])} for place in np.argsort(-row, kind="stable")[:top]]
+            [{"label": names[index], "score": float(row[index])} for index in np.argsort(-row, kind="stable")[:top]]
             for row in self._scores(logits)
         ]
         return found[0] if single else found

@@ -104,10 +104,10 @@ class TextInputs:
         return [encoding for encoding, _ in found]
 
     def _encoded(self, texts: Sequence[TextInput], limit: int | None) -> list[tuple[Encoding, int]]:
-        written = {place: text for place, text in enumerate(texts) if _is_text(text)}
+        written = {index: text for index, text in enumerate(texts) if _is_text(text)}
         encoded = self.tokenizer.encodings(list(written.values()), limit) if written else []
         found = dict(zip(written, encoded, strict=True))
-        return [found[place] if place in found else self._given(ids) for place, ids in enumerate(texts)]
+        return [found[index] if index in found else self._given(ids) for index, ids in enumerate(texts)]
 
     def _given(self, ids: Sequence[Any]) -> tuple[Encoding, int]:
         """Ids that are given as they are, which are never cut."""

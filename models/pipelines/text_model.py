@@ -40,6 +40,12 @@ class TextModel(TaskModel):
         return self.options.tokenizer()
 
     @property
+    def text_limit(self) -> int | None:
+        """The most tokens of a text that `embed` and `predict` use, special ones included; None for any number."""
+        limit: int | None = getattr(self._pipeline, "limit", None)
+        return limit
+
+    @property
     def packs(self) -> bool:
         """Whether `packed_session` computes hidden states of texts without padding."""
         return False
@@ -78,7 +84,7 @@ class TextModel(TaskModel):
             normalize: whether vectors have length 1; None for what the model's files say.
             dim: elements that are kept of each vector (Matryoshka); None for what the model's files say. As in
                 sentence-transformers, a shortened vector has length 1 only if `normalize` is true.
-            progress: told how many texts are done.
+            progress: called with the number of texts done.
 
         Texts that are too long are cut, with a `TruncationWarning`. Raises UsageError if the model makes no vectors.
         """
@@ -110,7 +116,7 @@ class TextModel(TaskModel):
         Args:
             top: how many, None for all.
             batch: documents of one run.
-            progress: told how many documents are done.
+            progress: called with the number of documents done.
             instruction: what makes a document fit, for language models that answer yes or no; None for what their
                 files say.
 

@@ -32,6 +32,11 @@ class TextPipeline:
     def _inputs(self) -> TextInputs:
         return TextInputs(self._model, token_limit(self._model, self._stated_length()))
 
+    @property
+    def limit(self) -> int | None:
+        """The most tokens of a text, special ones included; None for any number."""
+        return self._inputs.limit
+
     def _rows(
         self,
         encodings: Sequence[Encoding],
@@ -39,7 +44,8 @@ class TextPipeline:
         progress: Progress | None,
         compute: Callable[[dict[str, np.ndarray]], np.ndarray],
     ) -> np.ndarray:
-        """What `compute` makes of each text, f32 [texts, width], from the feeds of a batch; [0, 0] without texts."""
+        """The output of `compute` for each text, f32 [texts, width], from the feeds of a batch; [0, 0] without
+        texts."""
         batches = self._inputs.batches(encodings, batch, progress)
         return _gathered(((rows, compute(feeds)) for rows, feeds in batches), len(encodings))
 

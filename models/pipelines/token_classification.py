@@ -31,7 +31,7 @@ class TokenClassification(TextPipeline):
         Args:
             top: how many spans, those with the highest scores; None for all.
             batch: texts of one run.
-            progress: told how many texts are done.
+            progress: called with the number of texts done.
 
         Raises UsageError for a text that is longer than the model's positions.
         """
@@ -54,14 +54,14 @@ class TokenClassification(TextPipeline):
         unknown = self._inputs.tokenizer.unk
         groups: list[list[dict[str, Any]]] = []
         last = ""
-        for place, special in enumerate(encoding.special_tokens_mask):
+        for index, special in enumerate(encoding.special_tokens_mask):
             if special:
                 continue
-            best, (start, end) = int(scores[place].argmax()), encoding.offsets[place]
+            best, (start, end) = int(scores[index].argmax()), encoding.offsets[index]
             prefix, _, rest = names[best].partition("-")
             tag = rest if prefix in ("B", "I") and rest else names[best]
-            word = text[start:end] if encoding.ids[place] == unknown else encoding.tokens[place]
-            token = {"tag": tag, "score": float(scores[place, best]), "word": word, "start": start, "end": end,
+            word = text[start:end] if encoding.ids[index] == unknown else encoding.tokens[index]
+            token = {"tag": tag, "score": float(scores[index, best]), "word": word, "start": start, "end": end,
                      "name": names[best]}  # fmt: skip
             if groups and tag == last and not names[best].startswith("B-"):
                 groups[-1].append(token)

@@ -27,7 +27,7 @@ def regions(mask: np.ndarray, *, corners: bool = True) -> tuple[np.ndarray, np.n
 
 
 def _touching(starts: np.ndarray, ends: np.ndarray, stride: int, corners: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of runs in consecutive rows that touch; runs are [start, end) in rows of `stride` places, of which the last
+    """Pairs of touching runs in consecutive rows; runs are [start, end) in rows of `stride` pixels, of which the last
     one is never inside."""
     first = np.searchsorted(ends, starts + stride, "left" if corners else "right")
     after = np.searchsorted(starts, ends + stride, "right" if corners else "left")

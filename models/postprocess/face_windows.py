@@ -24,7 +24,7 @@ AMONG_SCALE, AMONG_ALL = 0.5, 0.7
 
 @dataclass(frozen=True)
 class Judged:
-    """What a network says of windows.
+    """A network's results for windows.
 
     Attributes:
         scores: f32 [count], or [1, rows, columns] of a scanned picture.
@@ -138,8 +138,8 @@ def crops(pixels: np.ndarray, edges: np.ndarray, side: int) -> tuple[np.ndarray,
     first, last = np.maximum(whole[:, :2], 1) - 1, np.minimum(whole[:, 2:], (width, height))
     shown = np.flatnonzero((last > first).all(1))
     found = np.empty((len(shown), pixels.shape[2], side, side), np.float32)
-    for row, place in enumerate(shown):
-        (left, top), (right, bottom) = first[place], last[place]
+    for row, index in enumerate(shown):
+        (left, top), (right, bottom) = first[index], last[index]
         found[row] = centered(averaged(pixels[top:bottom, left:right], (side, side)))
     return found, shown
 
@@ -157,8 +157,8 @@ def centered(pixels: np.ndarray) -> np.ndarray:
 
 def _averaged(values: np.ndarray, length: int, axis: int) -> np.ndarray:
     count = values.shape[axis]
-    places = np.arange(length)
-    first, last = places * count // length, -(-(places + 1) * count // length)
+    positions = np.arange(length)
+    first, last = positions * count // length, -(-(positions + 1) * count // length)
     sums = np.insert(np.cumsum(values, axis, np.float64), 0, 0, axis)
     shape = [1, 1, 1]
     shape[axis] = length

@@ -23,13 +23,13 @@ def finite(results: Sequence[Any], names: Sequence[str] = (), masked: bool = Tru
         names: of the results, for the error.
         masked: whether some elements may be minus infinity, as masked scores are, if not all are.
     """
-    for place, array in enumerate(results):
+    for index, array in enumerate(results):
         if isinstance(array, np.ndarray) and array.size and array.dtype.kind not in "iubSUO":
             # the largest element is NaN if one is, and minus infinity if all are
             with np.errstate(invalid="ignore"):
                 largest = array.max()
                 largest = largest if masked or not np.isfinite(largest) else array.min()
             if not np.isfinite(largest):
-                name = names[place] if place < len(names) else "the result"
+                name = names[index] if index < len(names) else "the result"
                 raise UnsupportedError(CODE, None, f"the model computes {float(largest)} in {name}", hint=HINT)
     return list(results)

@@ -72,10 +72,10 @@ def joined(parts: Sequence[Segments]) -> Segments:
     """All of the masks."""
     if not parts:
         return Segments([], np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros((0, 4), np.float32))
-    points = None if parts[0].points is None else np.concatenate([each.points for each in parts])
-    masks = [mask for each in parts for mask in each.masks]
+    points = None if parts[0].points is None else np.concatenate([part.points for part in parts])
+    masks = [mask for part in parts for mask in part.masks]
     scores, stable, boxes = (
-        np.concatenate([getattr(each, name) for each in parts]) for name in ("scores", "stability", "boxes")
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "stability", "boxes")
     )
     return Segments(masks, scores, stable, boxes, points)
 
@@ -128,10 +128,10 @@ def stability(logits: np.ndarray) -> np.ndarray:
 def boxes_around(masks: np.ndarray) -> np.ndarray:
     """x0, y0, x1, y1 of each mask [count, height, width], ends included; zeros for empty masks."""
     found = np.zeros((len(masks), 4), np.float32)
-    for place, mask in enumerate(masks):
+    for index, mask in enumerate(masks):
         if mask.any():
             y, x = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-            found[place] = x[0], y[0], x[-1], y[-1]
+            found[index] = x[0], y[0], x[-1], y[-1]
     return found
 
 

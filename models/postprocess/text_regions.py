@@ -14,19 +14,19 @@ from ...runtime.base.dataclass import dataclass
 from .connected_regions import regions
 
 SMALLEST = 10
-"""Places of the map that a region has at least."""
+"""Positions of the map that a region has at least."""
 SQUARE = 0.1
 """How much the edges of a box may differ that is made upright."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What scores exceed.
+    """Score thresholds.
 
     Attributes:
         text: the best region score of a region.
-        low: the region scores of the places of a region.
-        link: affinity scores of places that join characters.
+        low: the region scores of the positions of a region.
+        link: affinity scores of positions that join characters.
     """
 
     text: float = 0.7
@@ -35,7 +35,7 @@ class Thresholds:
 
 
 def text_regions(region: np.ndarray, affinity: np.ndarray, limits: Thresholds) -> tuple[np.ndarray, np.ndarray]:
-    """The regions of text in maps [height, width] in reading order of their first places.
+    """The regions of text in maps [height, width] in reading order of their first positions.
 
     Returns:
         f32 [count, 4, 2]: corners x, y in places of the map, clockwise, that with the least sum first; and f32 [count]:
@@ -60,7 +60,7 @@ def text_regions(region: np.ndarray, affinity: np.ndarray, limits: Thresholds) -
 
 
 def components(mask: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
-    """The parts of a mask [height, width] that are connected by edges of places, in the order of their first places:
+    """The parts of a mask [height, width] that are connected by edges of positions, in the order of their first pixels:
     rows and columns that hold one, and the mask of it there."""
     numbers, areas = regions(mask, corners=False)
     y, x = np.nonzero(mask)
@@ -89,7 +89,7 @@ def _dilated(mask: np.ndarray, growth: int, margin: tuple[int, int]) -> np.ndarr
 
 
 def _box(mask: np.ndarray) -> np.ndarray:
-    """The corners [4, 2] of the rectangle of the least area around the places of a mask, upright if nearly square."""
+    """The corners [4, 2] of the smallest rectangle around the positions of a mask, upright if nearly square."""
     rows = np.flatnonzero(mask.any(1))
     left, right = mask[rows].argmax(1), mask.shape[1] - 1 - mask[rows, ::-1].argmax(1)
     corners = least_rectangle(np.stack([np.concatenate([left, right]), np.concatenate([rows, rows])], 1))

@@ -38,10 +38,10 @@ def take_bytes(graph: Graph, preparation: Preparation, path: str | None = None) 
     _check(preparation, path)
     nodes: list[Node] = []
     net = SizeNet(graph, nodes, stem="prepare")
-    given = Value(BYTES, U8, ("batch", "height", "width", preparation.channels))
-    graph.values[BYTES] = given
-    graph.inputs[graph.inputs.index(pixels)] = given
-    x = net.call("Transpose", net.call("Cast", given, to=FLOAT), perm=[0, 3, 1, 2])
+    value = Value(BYTES, U8, ("batch", "height", "width", preparation.channels))
+    graph.values[BYTES] = value
+    graph.inputs[graph.inputs.index(pixels)] = value
+    x = net.call("Transpose", net.call("Cast", value, to=FLOAT), perm=[0, 3, 1, 2])
     if preparation.resize is not None:
         x = _resized(net, x, preparation)
     if preparation.crop is not None:

@@ -120,7 +120,7 @@ def _affine(said: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
         mean, std = (0.0,) * 3, (1.0,) * 3
     twice = said.get("include_top") is True
     divisors = tuple(positive("image_std", value) ** (2 if twice and said["do_normalize"] else 1) for value in std)
-    factor = tuple(scale / each for each in divisors)
+    factor = tuple(scale / divisor for divisor in divisors)
     return factor, tuple(-(offset + value) / each for value, each in zip(mean, divisors, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Pictures for graphs that prepare them: their bytes, and where the graph places each of them."""
+"""Pictures for graphs that prepare them: their bytes, and the position of each in the graph's batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .preparation import Padding, Preparation, Prepared, bytes_of
 
 @dataclass(frozen=True)
 class InGraph:
-    """What `Preparation` is for other graphs.
+    """The counterpart of `Preparation` for graphs that prepare pictures themselves.
 
     Attributes:
         stated: the preparation that the graph's nodes compute.
@@ -32,6 +32,6 @@ class InGraph:
     def batch(self, pictures: Sequence[Prepared]) -> tuple[dict[str, np.ndarray], list[Placement]]:
         """``pixel_values`` u8 [batch, height, width, channels], and the placement of each picture."""
         padding = self.stated.padding or Padding()
-        box = padding.box([each.at.input for each in pictures])
-        placements = [each.moved(padding.corner(each.at.input, box), box) for each in pictures]
-        return {"pixel_values": np.stack([each.values for each in pictures])}, placements
+        box = padding.box([picture.at.input for picture in pictures])
+        placements = [picture.moved(padding.corner(picture.at.input, box), box) for picture in pictures]
+        return {"pixel_values": np.stack([picture.values for picture in pictures])}, placements

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...ops.image.picture_file import DAMAGE, eight_bit, opened
 from ...runtime.base.errors import FileAccessError, FormatError, LimitError, UnsupportedError, UsageError
+from ...runtime.base.system_error import read_error
 from ...runtime.plugin.optional_package import optional_package
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _read(path: str, channels: int) -> Image:
                 raise FileAccessError("E-IO-READ", path, "not a regular file")
             return _decoded(file, path, channels)
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise FileAccessError("E-IO-READ", path, f"cannot be read: {error.strerror}") from error
+        raise read_error(path, error) from error
 
 
 def _at_once(path: str, flags: int) -> int:

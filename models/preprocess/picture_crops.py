@@ -16,11 +16,11 @@ Crop = tuple[int, int, int, int]
 
 
 def crops_of(size: Size, layers: int, overlap: float) -> Iterator[tuple[int, Crop]]:
-    """The whole picture in layer 0, and 2^i crops in each direction in layer i, behind the number of the layer.
+    """The whole picture in layer 0, and 2^i crops in each direction in layer i, after the number of the layer.
 
     Args:
         size: height and width of the picture.
-        layers: how many beside the whole picture.
+        layers: how many besides the whole picture.
         overlap: of crops in layer 1, as a share of the picture's shorter side; half of it in each further layer.
     """
     height, width = size

@@ -38,13 +38,13 @@ def torchvision_half(difference: int) -> int:
 
 @dataclass(frozen=True)
 class Padding:
-    """What is added to the normalized picture at the right and at the bottom, or all around.
+    """Padding of the normalized picture at the right and at the bottom, or all around.
 
     Attributes:
         size: height and width; None for those of the largest picture of a batch.
         divisor: both edges become a multiple of it.
         centered: whether it is added on both sides.
-        masked: whether the model is told which pixels are the picture's, as ``pixel_mask``.
+        masked: whether the model is given which pixels are the picture's, as ``pixel_mask``.
         black: whether black is added, else 0.
     """
 

@@ -56,13 +56,13 @@ def letterbox_of(config: Config | None) -> Preparation | None:
 
 
 def _settings(source: Graph, name: str) -> Mapping[str, Any]:
-    """A JSON object beside the weights, empty if missing."""
+    """A JSON object next to the weights, empty if missing."""
     found = json_value(source, name, "E-CONFIG-JSON")
     return found if isinstance(found, dict) else {}
 
 
 def stated_settings(source: Graph | None, *names: str) -> Mapping[str, Any]:
-    """The settings of a file beside the weights, `names` or those of processors of pictures; the inner object where one
+    """The settings of a file next to the weights, `names` or those of image processors; the inner object where one
     holds those of the picture's. Empty if missing."""
     for name in names or FILES:
         found = {} if source is None else _settings(source, name)

@@ -20,7 +20,7 @@ USUAL = 640
 
 @dataclass(frozen=True)
 class Export:
-    """What an export says of itself.
+    """The metadata of an export.
 
     Attributes:
         task: ``detect``, ``pose``, ``segment`` ...
@@ -45,7 +45,7 @@ def _quoted(label: str) -> str:
 
 
 def export_of(metadata: Mapping[str, Any]) -> Export | None:
-    """What the metadata of an ONNX file say; None for files of other programs."""
+    """The export that an ONNX file's metadata describes; None for files of other programs."""
     task, names = metadata.get("task"), metadata.get("names")
     if metadata.get("author") not in AUTHORS or not isinstance(task, str) or not isinstance(names, str):
         return None

@@ -2,3 +2,4 @@
 
 from .registry import load as load
 from .registry import replaced as replaced
+from .registry import web_ui_words as web_ui_words

@@ -12,7 +12,7 @@ from .scheduler import Array, Config, History, Rule, Trajectory, kept
 def orders(options: Config, steps: int) -> list[int]:
     """The order of each of the model's runs: a step of order n ends n runs, of which those before it have lower orders.
 
-    Steps at the end have lower orders where the number of runs is no multiple of the order, or the final sigma is 0.
+    Steps at the end have lower orders where the number of runs is not a multiple of the order, or the final sigma is 0.
     """
     highest, zero = options["solver_order"], options["final_sigmas_type"] == "zero"
     cycle = list(range(1, highest + 1))
@@ -58,7 +58,7 @@ def _ratio(solver: Solver, index: int, order: int, before: int = 0) -> float:
 
 
 def _third(solver: Solver, index: int, values: History) -> tuple[Array, Array, Array]:
-    """The slope and the second derivative at the start of a step, and the slope up to its last run, times powers of the
+    """The first and second derivative at the start of a step, and the first one up to its last run, times powers of the
     step's length."""
     late, early = 1 / _ratio(solver, index, 3), 1 / _ratio(solver, index, 3, 1)
     to_early, to_late = (values[1] - values[2]) / early, (values[0] - values[2]) / late

@@ -52,7 +52,7 @@ def _order(options: Config, index: int, count: int) -> int:
 
 
 def _differences(solver: Solver, index: int, values: History) -> tuple[Array, Array]:
-    """The slope of the newest prediction times the step's length, and its second derivative times the square of it."""
+    """The first and second derivative of the newest prediction, times the step's length and the square of it."""
     halves = solver.halves
     length = halves[index + 1] - halves[index]
     newest = (values[0] - values[1]) / ((halves[index] - halves[index - 1]) / length)

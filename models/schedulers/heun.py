@@ -1,4 +1,4 @@
-"""Heun's method along sigmas: the slope of each step is the mean of those at its ends, but for the last step."""
+"""Heun's method along sigmas: the derivative of each step is the mean of those at its ends, but for the last step."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Linear multistep along sigmas: up to four slopes, weighted by the integrals of their Lagrange polynomials."""
+"""Linear multistep along sigmas: up to four derivatives, weighted by the integrals of their Lagrange polynomials."""
 
 import numpy as np
 

@@ -61,7 +61,7 @@ class Trajectory:
     restarted: Callable[[int], Trajectory] | None = None
 
     def noised(self, original: Array, noise: Array, index: int) -> Array:
-        """The sample at a timestep that an original sample and unit noise make, in the dtype of the original.
+        """Add unit noise to an original sample for a timestep, in the dtype of the original.
 
         Raises:
             UsageError: for rules that begin with noise alone.

@@ -18,19 +18,21 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
     if options["lower_order_final"]:
         orders = [min(order, count - index) for index, order in enumerate(orders)]
 
-    def moved(start: int, sample: Array, originals: History, order: int, newest: Array | None) -> Array:
+    def step_from(start: int, sample: Array, originals: History, order: int, newest: Array | None) -> Array:
         """The sample one step after the index `start`, predicted from the original samples up to there, newest first;
         corrected by `newest`, the one after the step, if it is given."""
         length = halves[start + 1] - halves[start]
         plain = noises[start + 1] / noises[start] * sample - alphas[start + 1] * np.expm1(-length) * originals[0]
         ratios = [(halves[start - i] - halves[start]) / length for i in range(1, order)]
-        slopes = [(originals[i] - originals[0]) / ratio for i, ratio in enumerate(ratios, 1)]
+        derivatives = [(originals[i] - originals[0]) / ratio for i, ratio in enumerate(ratios, 1)]
         if newest is not None:
-            ratios, slopes = [*ratios, 1.0], [*slopes, newest - originals[0]]
-        if not slopes:
+            ratios, derivatives = [*ratios, 1.0], [*derivatives, newest - originals[0]]
+        if not derivatives:
             return plain
         weights, bound = _weights(ratios, -length, kind)
-        return plain - alphas[start + 1] * bound * sum((w * s for w, s in zip(weights, slopes, strict=True)), 0 * plain)
+        return plain - alphas[start + 1] * bound * sum(
+            (w * s for w, s in zip(weights, derivatives, strict=True)), 0 * plain
+        )
 
     def advance(
         model_output: Array, index: int, sample: Array, noise: Array | None, history: History
@@ -40,16 +42,16 @@ def _trajectory(options: Config, steps: int, mu: float | None) -> Trajectory:
             original = thresholded(options, original)
         if index and history:
             order = min(orders[index - 1], len(history) - 1)
-            sample = moved(index - 1, history[0], history[1:], order, original)
+            sample = step_from(index - 1, history[0], history[1:], order, original)
         originals = (original, *history[1:])[:highest]
         order = min(orders[index], len(originals))
-        return moved(index, sample, originals, order, None), (sample, *originals)
+        return step_from(index, sample, originals, order, None), (sample, *originals)
 
     return Trajectory(timesteps, advance, sigmas, levels=(alphas[:-1], noises[:-1]))
 
 
 def _weights(ratios: list[float], length: float, kind: str) -> tuple[Array, float]:
-    """Weights of slopes at the ratios of a step's length, and the factor B(h) of their sum."""
+    """Weights of derivatives at the ratios of a step's length, and the factor B(h) of their sum."""
     first = np.expm1(length)
     bound = length if kind == "bh1" else first
     moments, phi, factorial = [], first / length - 1, 1

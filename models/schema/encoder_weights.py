@@ -23,7 +23,7 @@ def norm(
 
 
 def embeddings(prefix: str, *, width: str = "hidden", gguf_positions: Layout = SAME) -> tuple[Weight, ...]:
-    """Bindings of token, position and segment embeddings, and of the norm behind their sum.
+    """Bindings of token, position and segment embeddings, and of the norm after their sum.
 
     Args:
         prefix: of Hugging Face's names, such as ``bert.``.

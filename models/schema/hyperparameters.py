@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...runtime.base.dataclass import dataclass
@@ -179,6 +180,8 @@ LAYER_EPS = Key(
 )
 FREQUENCY_BASE = Real(1, above=True)
 """Valid range of the RoPE frequency base."""
+OLDER_LAYER_EPS = replace(LAYER_EPS, hf=("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"))
+"""The epsilon of layer norms under the key that the classes of older models read, which is written."""
 
 
 def frequency_base(default: float, section: RopeSection = ALL_LAYERS) -> FrequencyBase:

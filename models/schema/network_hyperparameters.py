@@ -127,7 +127,7 @@ def image_act(default: str, *keys: str) -> Key:
 
 
 def norm_eps(default: float, *keys: str) -> Key:
-    """What norms add to variances, under `keys` of config.json."""
+    """The epsilon of norms, under `keys` of config.json."""
     return Key("eps", keys, "norm_epsilon", default, NOT_NEGATIVE)
 
 
@@ -162,7 +162,7 @@ def count_of(weights: Iterable[str], template: str) -> int:
 
 
 POOL = "global_pool"
-"""An argument of timm's models that their config.json has a second time beside the name."""
+"""An argument of timm's models that their config.json has a second time next to the name."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Implied:
 
     @property
     def conventions(self) -> frozenset[str]:
-        """The conventions that files of the architecture may have, beside transformers'."""
+        """The conventions that files of the architecture may have, besides transformers'."""
         return frozenset((*self.marks, *((TIMM,) if self.timm else ())))
 
     def __call__(self, source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:

@@ -69,7 +69,7 @@ def settle_vit(config: Config, weights: dict[str, StoredTensor], others: int = 0
     """Take sizes from the weights, and the grid of the position embeddings.
 
     Args:
-        others: tokens behind the patches that have position embeddings, too.
+        others: tokens after the patches that have position embeddings, too.
 
     Raises FormatError for position embeddings that do not fit the image.
     """

@@ -1,6 +1,6 @@
 """Decoders of audio codes that attend to an encoder's text (MusicGen, Parler-TTS): rows and layers that they share.
 
-The decoder predicts the codes of all codebooks at once. Codebook k is k frames behind the first one (the delay pattern
+The decoder predicts the codes of all codebooks at once. Codebook k is k frames after the first one (the delay pattern
 of Copet et al. 2023, arXiv:2306.05284).
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.ir.graph import Value
 from ..generation.decoder_states import empty_states, numpy_dtype
 from ..generation.kv_cache import Cache
 from ..generation.language_model import LanguageModel
@@ -73,6 +74,19 @@ class CrossLanguageModel(LanguageModel):
                 array[moved, :, tokens] = array[sources, :, tokens]
         cache.mask_buffer[moved] = cache.mask_buffer[sources]
 
+    def _row_inputs(self) -> set[str]:
+        """Sources of different lengths need their mask."""
+        return super()._row_inputs() | {value.name for value in self.source_values()} if self.takes_mask else set()
+
+    @property
+    def takes_mask(self) -> bool:
+        """Whether sources of a batch may have different lengths."""
+        return SOURCE_MASK in self._names
+
+    def source_values(self) -> list[Value]:
+        """The inputs that an encoder makes."""
+        return [value for value in self.graph.inputs if value.name.startswith("cross_") or value.name == SOURCE_MASK]
+
     def _empty_source(self, batch: int) -> dict[str, np.ndarray]:
         lengths: dict[Any, int] = {TEXTS: batch}
         return {
@@ -80,8 +94,7 @@ class CrossLanguageModel(LanguageModel):
                 [dim if isinstance(dim, int) else lengths.get(dim, USUAL_SOURCE) for dim in value.shape or ()],
                 numpy_dtype(value),
             )
-            for value in self.graph.inputs
-            if value.name.startswith("cross_") or value.name == SOURCE_MASK
+            for value in self.source_values()
         }
 
 

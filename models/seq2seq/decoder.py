@@ -1,6 +1,6 @@
 """Decoders that attend to an encoder's hidden states.
 
-Beside the inputs of `layers.decoder`, a decoder whose sources have different lengths has ``encoder_attention_mask``
+Besides the inputs of `layers.decoder`, a decoder whose sources have different lengths has ``encoder_attention_mask``
 [texts, source], i64. There are two kinds, as for KV caches:
 
 - growing: the decoder computes keys and values of the source from ``encoder_hidden_states`` [texts, source, hidden],
@@ -71,7 +71,7 @@ class CrossDecoder(Decoder):
             self.source_mask = self.input(SOURCE_MASK, "i64", (texts, SOURCE))
         if self.fixed:
             self.mask = self.input("attention_mask", "i64", ("batch_size", TOTAL))
-            self.cache_position = self.input(CACHE_POSITION, "i64", ())
+            self.cache_position = self.input(CACHE_POSITION, "i64", ("batch_size",))
         else:
             self._begin_merged()
 
@@ -114,13 +114,16 @@ class CrossDecoder(Decoder):
         return whole
 
     def distances(self) -> Value:
-        """Index of the key less that of the query, i64 [length, total]."""
+        """Index of the key less that of the query, i64 [length, total]; in a fixed cache [batch, length, total]."""
         keys = self.once("keys", lambda: self._arange(self.Shape(self.mask, start=1, end=2)))
-        return self.once("distances", lambda: self.Sub(keys, self._queries()))
+        return self.once("distances", lambda: self.Sub(keys, self._query_rows()))
 
     def token_positions(self) -> Value:
-        """Indices of this run's tokens, i64 [length]."""
-        return self.once("token_positions", lambda: self.Squeeze(self._queries(), [1]))
+        """Indices of this run's tokens, i64 [length]; in a fixed cache [batch, length]."""
+        return self.once("token_positions", lambda: self.Squeeze(self._query_rows(), [-1]))
+
+    def _query_rows(self) -> Value:
+        return self.Squeeze(self._queries(), [1]) if self.fixed else self._queries()
 
     def rotated(self, x: Value, rotary: Rotary | None) -> Value:
         """Queries or keys [batch, length, heads x head_dim] of this run's tokens, rotated by their positions."""

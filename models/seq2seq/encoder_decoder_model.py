@@ -27,6 +27,7 @@ from .text_to_text import pieces, requested
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from ..generation.batching.rows import Rows
     from .cross_language_model import CrossLanguageModel
     from .exported_decoder import ExportedDecoder
 
@@ -61,7 +62,7 @@ class EncoderDecoderModel(TextModel):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do."""
+        """The methods that the model supports."""
         return ("generate",)
 
     @memory_limited
@@ -141,7 +142,7 @@ class EncoderDecoderModel(TextModel):
 
     @functools.cached_property
     def settings(self) -> GenerationSettings:
-        """Defaults of `generate`, as the files beside the weights state them. FormatError for an invalid value."""
+        """Defaults of `generate`, as the files next to the weights state them. FormatError for an invalid value."""
         config, vocabulary = self.options.config, self.decoder.vocabulary
         start = 0 if config is None else int(config.decoder_start)
         return settings_of(self.graph, start, len(self.tokenizer) if vocabulary is None else vocabulary)
@@ -151,6 +152,16 @@ class EncoderDecoderModel(TextModel):
         """Most tokens of a text; None for models whose positions are relative."""
         config = self.options.config
         return None if config is None else config.values.get("positions")
+
+    def decoding_rows(self, count: int, context: int | None, max_memory: int | None) -> Rows:
+        """Rows for the engine of continuous batching; arguments as of `Engine`."""
+        from ..generation.batching.source_rows import BatchedSourceRows, SeparateSourceRows, Targets
+        from .cross_language_model import CrossLanguageModel
+
+        targets = Targets(self, context, tuple(self.tokenizer.ends))
+        if isinstance(self.decoder, CrossLanguageModel) and self.decoder.can_batch:
+            return BatchedSourceRows(self.decoder, targets, count, max_memory)
+        return SeparateSourceRows(self.decoder, targets)
 
     def greedy(self, ids: Any, count: int, start: int | None = None) -> list[int]:
         """The first decoder token, `start` or the model's, and the `count` most probable next ones, one after

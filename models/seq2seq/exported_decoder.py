@@ -21,6 +21,7 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..generation.decoder_states import is_state, numpy_dtype, output_of
 from ..generation.kv_cache import Cache
 from ..pipelines.task_model import opened
+from ..postprocess.finite_results import finite
 from .decoder import OTHER, SOURCE_HIDDEN, SOURCE_MASK, SWITCH
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class ExportedDecoder:
 
     Raises UsageError for a graph that is not such a decoder.
     """
+
+    can_rewind = False
 
     def __init__(self, graph: Graph, with_past: Graph | None, options: RunOptions) -> None:
         self.graph = graph
@@ -70,7 +73,7 @@ class ExportedDecoder:
     def source(
         self, hidden: np.ndarray, mask: np.ndarray | None, key_values: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """What the decoder reads of an encoder's outputs."""
+        """The encoder outputs that the decoder reads."""
         return {SOURCE_HIDDEN: hidden, **({} if mask is None else {SOURCE_MASK: mask})}
 
     def start(self, batch: int, source: Mapping[str, np.ndarray]) -> Cache:
@@ -92,17 +95,29 @@ class ExportedDecoder:
         last: np.ndarray = self._run(np.atleast_2d(np.asarray(ids, np.int64)), cache)[:, -1]
         return last.astype(np.float32, copy=False)
 
+    def advance_each(self, ids: ArrayLike, cache: Cache) -> np.ndarray:
+        """Logits f32 [batch, length, vocabulary] after each of further tokens, which are appended to `cache`."""
+        found: np.ndarray = self._run(np.atleast_2d(np.asarray(ids, np.int64)), cache)
+        return found.astype(np.float32, copy=False)
+
+    def rewind(self, cache: Cache, length: int) -> bool:
+        """False: nothing says which axis of a state counts tokens."""
+        return False
+
     def step(self, ids: ArrayLike, cache: Cache, mask: ArrayLike | None = None) -> tuple[np.ndarray, Cache]:
         """Logits [batch, length, vocabulary] of further tokens, and the cache that includes them.
 
-        UsageError for a mask with padding before a token: such files have no mask of the decoder's tokens.
+        Raises UsageError for a mask with padding before a token: such files have no mask of the decoder's tokens;
+        UnsupportedError if the model computes NaN or infinity.
         """
         if mask is not None and (np.diff(np.atleast_2d(np.asarray(mask, np.int64)), axis=1) > 0).any():
             raise UsageError(
                 "E-RUN-INPUT", None, "exported decoders take no mask", expected="padding behind the decoder's tokens"
             )
         cache = cache.copy()
-        return self._run(np.atleast_2d(np.asarray(ids, np.int64)), cache), cache
+        logits = self._run(np.atleast_2d(np.asarray(ids, np.int64)), cache)
+        finite([logits], [LOGITS], masked=False)
+        return logits, cache
 
     def _run(self, tokens: np.ndarray, cache: Cache) -> np.ndarray:
         """Logits of tokens, which are appended to the cache."""

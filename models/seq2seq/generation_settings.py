@@ -1,4 +1,4 @@
-"""How an encoder-decoder generates, as generation_config.json and config.json beside its weights say."""
+"""How an encoder-decoder generates, as generation_config.json and config.json next to its weights say."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GenerationSettings:
 
 
 def settings_of(graph: Graph, start: int, vocabulary: int) -> GenerationSettings:
-    """The settings that the files beside a graph state.
+    """The settings that the files next to a graph state.
 
     Args:
         start: the decoder's first token if they state none.

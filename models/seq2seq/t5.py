@@ -338,7 +338,7 @@ def encode(net: Encoder) -> Value:
 
 
 def _encoder_scores(net: Encoder, bias: str) -> Value:
-    """What is added to the scores of the layers that have a bias, f32 [batch, heads, length, length]."""
+    """The bias of the layers' scores, f32 [batch, heads, length, length]."""
 
     def made() -> Value:
         distance = net.once("distances", net.distances)
@@ -370,7 +370,8 @@ def _decoder_scores(net: CrossDecoder | ShiftedDecoder, bias: str) -> Value:
     """As `_encoder_scores`, f32 [batch, heads, length, total]."""
 
     def made() -> Value:
-        added = position_bias(net, net.distances(), bias, net.config.farthest, both_ways=False)
+        by_row = isinstance(net, CrossDecoder) and net.fixed
+        added = position_bias(net, net.distances(), bias, net.config.farthest, both_ways=False, by_row=by_row)
         value: Value = net.Where(net.visible(), added, -math.inf)
         return value
 

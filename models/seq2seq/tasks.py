@@ -74,7 +74,7 @@ def run_encoder_decoder(graphs: Mapping[str, Graph], options: RunOptions) -> Enc
 
 
 def decoder_model(graph: Graph, options: RunOptions) -> CrossLanguageModel:
-    """What runs the decoder's graph."""
+    """The model that runs the decoder's graph."""
     from ..generation.language_model import Placement
     from .cross_language_model import CrossLanguageModel
 

@@ -72,7 +72,7 @@ class ShiftedDecoder(Encoder):
         encoder: with its inputs.
         source: the encoder's hidden states [batch, length, hidden].
         wraps: whether the text is shifted around, so that its last token comes first (mBART's language), instead of
-            behind the decoder's first token.
+            after the decoder's first token.
     """
 
     def __init__(self, encoder: Encoder, source: Value, weights: Mapping[str, StoredTensor], *, wraps: bool) -> None:
@@ -89,7 +89,7 @@ class ShiftedDecoder(Encoder):
         return start
 
     def _last_token(self) -> Value:
-        """The last token of each text that is no padding, [batch, 1]."""
+        """The last token of each text that is not padding, [batch, 1]."""
         padding = self.Equal(self.source_ids, self.Constant(value_int=self.config.pad))
         return self.last(self.source_ids, self.Not(padding))
 
@@ -125,7 +125,7 @@ def head_tasks(
     """Text classification and question answering with an encoder-decoder.
 
     Args:
-        encode, decode: add the layers, `decode` behind the token embeddings; they return the hidden states.
+        encode, decode: add the layers, `decode` after the token embeddings; they return the hidden states.
         wraps: as of `ShiftedDecoder`.
     """
 

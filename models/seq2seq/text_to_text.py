@@ -72,7 +72,7 @@ class TextToText:
 
 @dataclass(frozen=True)
 class Request:
-    """What to generate.
+    """A generation request.
 
     Attributes:
         texts: ids of each text.

@@ -94,7 +94,7 @@ class Family:
     """How the layers of one model are put together.
 
     Args:
-        pre_norm: whether norms stand before attention and feed-forward networks, instead of behind the sum.
+        pre_norm: whether norms stand before attention and feed-forward networks, instead of after the sum.
         offset: row of the positions that the first token has.
         padded: whether positions are counted past the padding token, whose id is its own position, instead.
         eps: what norms add to variances.
@@ -157,7 +157,7 @@ class Family:
         return layer_norm(net, x, name, self.eps) if net.has(f"{name}.weight") else x
 
     def _block(self, net: Net, x: Value, name: str, block: Callable[..., Value]) -> Value:
-        """The block `name` of weights, added to its input, with a norm before it or behind the sum."""
+        """The block `name` of weights, added to its input, with a norm before it or after the sum."""
         if self.pre_norm:
             value: Value = net.Add(x, block(layer_norm(net, x, f"{name}_norm", self.eps), name=name))
             return value
@@ -171,5 +171,5 @@ POST_NORM = Family(pre_norm=False, offset=OFFSET)
 
 
 def added(net: Net) -> Callable[[Value], Value] | None:
-    """What is added to the logits, None if nothing is."""
+    """A function that adds the bias of the logits, None without one."""
     return (lambda logits: net.Add(logits, net.vector("logits.bias"))) if net.has("logits.bias") else None

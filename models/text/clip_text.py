@@ -9,7 +9,7 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.encoder import Encoder, pre_norm_encoder, tower_outputs
 from ..pipelines.diffusion.text_to_image import TEXT_CONDITIONING
 from ..pipelines.encoder_tasks import Head, encoder_component, encoder_tasks
-from ..schema.clip.towers import text_keys, text_weights
+from ..schema.clip.towers import text_keys, text_weights, with_original
 from ..schema.network_hyperparameters import image_act
 from ..schema.weight_layout import TRANSPOSED
 
@@ -25,12 +25,14 @@ KEYS = (
     Key("projection", "projection_dim", "projection_length", 512, COUNT),
 )
 
-PROJECTION = Weight(
-    "projection.weight",
-    ("text_projection.weight", Stored(("text_projection",), TRANSPOSED)),
-    "text_proj.weight",
-    ("projection", "hidden"),
-    optional=True,
+PROJECTION = with_original(
+    Weight(
+        "projection.weight",
+        ("text_projection.weight", Stored(("text_projection",), TRANSPOSED)),
+        "text_proj.weight",
+        ("projection", "hidden"),
+        optional=True,
+    )
 )
 
 

@@ -28,7 +28,7 @@ TERMS = ("c2p", "p2c")
 
 
 def reach(config: Config) -> int:
-    """The farthest distance between key and query that is told apart."""
+    """The farthest distance between key and query that has an embedding."""
     return int(config.farthest if config.farthest > 0 else config.context)
 
 
@@ -109,7 +109,7 @@ CONTEXT_CLASSIFIER = (*matrix("classifier_dense", "pooler.dense", None, shape=SQ
 
 
 def build(net: Encoder) -> Value:
-    """Embeddings, then post-norm layers; the first one may have a convolution beside it."""
+    """Embeddings, then post-norm layers; the first one may have a convolution next to it."""
     config = net.config
     net.begin(types=config.types > 1)
     tokens = net.Unsqueeze(net.Cast(net.mask, to=1), [2])

@@ -69,7 +69,7 @@ SQUARE, WIDE = ("hidden", "hidden"), ("double", "hidden")
 
 
 def unbiased(name: str, hf: str, gguf: str, **options: Any) -> tuple[Weight, Weight]:
-    """Bindings of a layer whose bias most models lack; GGUF files have no place for it."""
+    """Bindings of a layer whose bias most models lack; GGUF files do not store it."""
     weight, bias = matrix(name, hf, gguf, **options)
     return weight, replace(bias, gguf=())
 

@@ -24,7 +24,7 @@ PADDING = replace(PAD, default=lambda config: 1 if config.names == GGUF else 0)
 
 @dataclass(frozen=True)
 class PositionsPastPadding(Key):
-    """Hyper-parameter: rows of the position embedding. GGUF files have those behind the padding token's."""
+    """Hyper-parameter: rows of the position embedding. GGUF files have those after the padding token's."""
 
     def read(self, names: str, source: Mapping[str, Any], config: Config) -> Any:
         return super().read(names, source, config) + (first_position(config) if names == GGUF else 0)

@@ -1,7 +1,7 @@
 """Tokenizers: text to token ids and back, from any tokenizer file format.
 
 tokenizer = read(graph)                          # a Graph as `candle_convert.open` gives it: GGUF metadata, or the
-files beside weights ids = tokenizer.encode("Hello", add_bos=True)    # special tokens in the text are taken for
+files next to weights ids = tokenizer.encode("Hello", add_bos=True)    # special tokens in the text are taken for
 such; special=False takes them for text text = tokenizer.decode(ids)                     # without special tokens;
 special=True with them stream = tokenizer.stream(before=ids)            # text of ids that come one by one
 piece = stream.push(next_id)                     # "" while bytes of a character are missing; at the end

@@ -17,7 +17,6 @@ from ..pipelines.image.image_tasks import image_tasks
 from ..schema.network_hyperparameters import LABELS, ClassTask, Implied, count_of, image_act, settle_labels
 
 MODULES = (Module("stem.{i}"), Module("blocks.{i}"), Module("head"))
-MARKS = ("stem.0.weight", "blocks.0.0.fn.0.weight")
 KEYS = (ClassTask("ConvMixer"), *LABELS, image_act("gelu"))
 
 
@@ -33,7 +32,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
 
 
 def features(net: ImageNet) -> Value:
-    """Patches, then layers that mix places (depthwise convolution) and channels, [batch, channels, rows, columns]."""
+    """Patches, then layers mixing positions (depthwise convolution) and channels, [batch, channels, rows, columns]."""
     size = net.kernel("stem.0.weight").shape[-1]
     x = _normed(net, conv(net, net.pixels("stem.0.weight"), "stem.0", stride=size, padding=0), "stem.2")
     for i in range(net.config.layers):

@@ -37,7 +37,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
 
 
 def recognized(net: ImageNet) -> None:
-    """``character_logits`` [batch, places, characters], the first of which stands for none."""
+    """``character_logits`` [batch, positions, characters], the first of which stands for none."""
     x = net.pixels(f"{CONVOLUTIONS}.0.weight")
     for i in (*PLAIN, *NORMED, LAST):
         name = f"{CONVOLUTIONS}.{i}"
@@ -55,7 +55,7 @@ def recognized(net: ImageNet) -> None:
 
 
 def _lstm(net: ImageNet, x: Value, name: str) -> Value:
-    """A bidirectional LSTM over [batch, places, channels]."""
+    """A bidirectional LSTM over [batch, positions, channels]."""
     found: Value = net.Transpose(lstm(net, net.Transpose(x, perm=[1, 0, 2]), name, BIDIRECTIONAL), perm=[1, 0, 2])
     return found
 

@@ -24,7 +24,7 @@ KEYS = (ClassTask("DenseNet"), *LABELS, DEPTHS, image_act("relu"))
 
 
 def features(net: ImageNet) -> Value:
-    """[batch, channels, height / 32, width / 32]: the results of all layers of a block beside its input."""
+    """[batch, channels, height / 32, width / 32]: the results of all layers of a block next to its input."""
     act = net.config.act
     x = net.pixels("features.conv0.weight")
     x = net.activate(conv_norm(net, x, "features.conv0", "features.norm0", stride=2), act)

@@ -104,7 +104,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
 
 
 def hidden_states(net: ImageNet) -> Value:
-    """What the decoder finds of each query, [batch, queries, width]."""
+    """The decoder's output for each query, [batch, queries, width]."""
     backbone = Config({**net.config.values, "act": net.config.backbone_act, "inner_act": net.config.backbone_act})
     image = conv(net, resnet.features(Inner(net, BACKBONE, backbone)), "input_proj")
     mask = _mask(net, image)
@@ -148,7 +148,7 @@ def _mask(net: ImageNet, image: Value) -> Value:
 
 
 def _sines(net: ImageNet, mask: Value) -> Value:
-    """Sines and cosines of the places of pixels in pictures, [batch or 1, height x width, width]: half of each vector
+    """Sines and cosines of pixel positions in pictures, [batch or 1, height x width, width]: half of each vector
     by rows, half by columns, in shares of the picture."""
     half = net.config.hidden // 2
     steps = 2 * math.pi / TEMPERATURE ** (2 * np.arange(half // 2) / half)
@@ -183,7 +183,7 @@ def detected(net: ImageNet) -> None:
 
 
 def hidden(net: ImageNet) -> None:
-    """What the decoder finds of each query."""
+    """The decoder's output for each query."""
     net.output("last_hidden_state", hidden_states(net))
 
 

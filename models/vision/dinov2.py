@@ -27,7 +27,7 @@ MLP_KEYS = (Key("gated", "use_swiglu_ffn", "swiglu", False, flag), Key("mlp_rati
 
 
 def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
-    """As ViT; a head that takes twice the width sees the class token beside the mean of the patches."""
+    """As ViT; a head that takes twice the width sees the class token next to the mean of the patches."""
     settle_vit(config, weights)
     inner = weights.get("blocks.0.mlp.w3.weight")
     config.values["gated"] = inner is not None

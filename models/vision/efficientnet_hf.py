@@ -64,9 +64,9 @@ def features(net: ImageNet) -> Value:
     x = conv_norm(net, net.pixels("conv_stem.weight"), "conv_stem", "bn1", stride=2, padding=(0, 1), epsilon=config.eps)
     x = net.activate(x, config.act)
     for stride, repeats in zip(config.strides, config.repeats, strict=True):
-        for place in range(math.ceil(config.depth * repeats)):
-            y = _block(net, x, number, 1 if place else stride)
-            x, number = net.Add(y, x) if place else y, number + 1
+        for index in range(math.ceil(config.depth * repeats)):
+            y = _block(net, x, number, 1 if index else stride)
+            x, number = net.Add(y, x) if index else y, number + 1
     return net.activate(conv_norm(net, x, "conv_head", "bn2", epsilon=config.eps), config.act)
 
 

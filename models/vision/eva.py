@@ -46,7 +46,7 @@ KEYS = (
     Key("norms_outputs", (), "post_norm", False, flag),
 )
 """`reference`: patches on a side that positions are scaled to, 0 for models without rotary positions. `norms_outputs`:
-whether norms come behind attention and feed-forward networks."""
+whether norms come after attention and feed-forward networks."""
 
 
 def settings(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def features(net: ImageNet) -> Value:
 
 
 def _added(net: ImageNet, x: Value, name: str, index: int, layer: Callable[[Value], Value]) -> Value:
-    """What a layer finds, added to its input, with a norm before or behind it."""
+    """A residual block, with a norm before or after it."""
     norm = f"{name}.norm{index}"
     if net.config.norms_outputs:
         y = layer_norm(net, layer(x), norm, net.config.eps)

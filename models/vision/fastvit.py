@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...runtime.contract.architecture import TIMM, Architecture, Key
+from ...runtime.contract.architecture import KEEP_BRANCHES, TIMM, Architecture, Key
 from ...runtime.contract.hyperparameter import flag
 from ...runtime.contract.naming import Module
 from ...runtime.ir.graph import Value
@@ -65,7 +65,7 @@ def features(net: ImageNet) -> Value:
 
 
 def _positions(net: ImageNet, x: Value, name: str) -> Value:
-    """A depthwise convolution that tells places apart, added to the input."""
+    """A depthwise convolution that encodes positions, added to the input."""
     if net.has(f"{name}.reparam_conv.weight"):
         return conv(net, x, f"{name}.reparam_conv", groups=0)
     if not net.has(f"{name}.pos_enc.weight"):
@@ -101,7 +101,7 @@ def _mixed(net: ImageNet, x: Value, name: str, channels: int) -> Value:
     """``x + scale (mixer(x) - norm(x))`` as one depthwise convolution, unless branches are kept."""
     if net.has(f"{name}.reparam_conv.weight"):
         return convolve(net, x, name, plain_kernel(net, f"{name}.reparam_conv"), groups=0)
-    if net.config.values.get("keep_branches"):
+    if net.config.values.get(KEEP_BRANCHES):
         mixed, normed = (branched_conv(net, x, channels, f"{name}.{part}", 1, "none") for part in ("mixer", "norm"))
         y: Value = net.Add(x, channel_scale(net, net.Sub(mixed, normed), f"{name}.layer_scale.gamma"))
         return y

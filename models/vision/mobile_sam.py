@@ -17,7 +17,7 @@ from .tiny_vit import BLOCKS, stages
 
 PREFIX, BLOCK = "image_encoder.", "stages.{s}.blocks.{b}."
 PATCH, SIDE = 16, 1024
-"""Pixels of an edge of a place of the embeddings, and of a prepared image."""
+"""Pixels of an edge of a position of the embeddings, and of a prepared image."""
 KEPT = (320, 448, 576)
 """Channels of stages that begin without halving the image."""
 

@@ -22,7 +22,7 @@ MERGER = {"norm": "norm", "up": "linear_fc1", "down": "linear_fc2"}
 
 
 def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
-    """FormatError for positions that are no square, and for layers that the encoder does not have."""
+    """FormatError for positions that do not form a square, and for layers that the encoder does not have."""
     if math.isqrt(config.positions) ** 2 != config.positions:
         why = f"{config.positions:,} learned positions are no square"
         raise FormatError("E-ARCH-SHAPE", config.path, why, hint="Correct num_position_embeddings in config.json")

@@ -92,7 +92,7 @@ SHARED = (
         for own, hf in PERCEPTRON.items()
     ),
 )
-"""Modules behind the layers of the image's encoder."""
+"""Modules after the layers of the image's encoder."""
 MODULES = (
     Module("image_encoder.pos_embed", hf="vision_encoder.pos_embed"),
     Module("image_encoder.patch_embed.proj", hf="vision_encoder.patch_embed.projection"),
@@ -252,7 +252,7 @@ def _image_norm(net: ImageNet, x: Value, name: str) -> Value:
 
 
 def _places(net: ImageNet, shares: Value) -> Value:
-    """Vectors of places x and y, in shares of the image: sines and cosines of random frequencies."""
+    """Vectors of positions x and y, in shares of the image: sines and cosines of random frequencies."""
     centered = net.Sub(net.Mul(shares, 2.0), 1.0)
     angles = net.Mul(net.MatMul(centered, net.vector(GAUSSIAN)), 2 * math.pi)
     value: Value = net.Concat(net.Sin(angles), net.Cos(angles), axis=-1)
@@ -280,7 +280,7 @@ def encode_mask(net: ImageNet) -> None:
 
 
 def _no_mask(net: ImageNet) -> Value:
-    """What is added to the embeddings of an image without a mask among the prompts, [1, channels, 1, 1]."""
+    """The embedding of an absent mask prompt, [1, channels, 1, 1]."""
     value: Value = net.Reshape(net.vector("prompt_encoder.no_mask_embed.weight"), [1, -1, 1, 1])
     return value
 

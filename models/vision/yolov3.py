@@ -83,7 +83,7 @@ KEYS = (ClassTask("Yolov3", (("Model", OBJECT_DETECTION),)), *LABELS, NetworkRow
 
 
 def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, Any]] | None:
-    """The naming convention and the layers, for weights with a .cfg beside them; None for others."""
+    """The naming convention and the layers, for weights with a .cfg next to them; None for others."""
     marks = {GRAPH: "layers.0.weights", CANDLE: "0.conv_0.weight"}
     names = next((each for each, mark in marks.items() if mark in graph.weights), None)
     text = None if names is None else _text(graph, CFG)
@@ -95,11 +95,11 @@ def implied(source: Mapping[str, Any], graph: Graph) -> tuple[str, Mapping[str, 
 
 
 def _text(graph: Graph, end: str) -> str | None:
-    """The text of a file of darknet: in the metadata, or that of the attached file whose name has an end."""
+    """The text of a darknet file, from the metadata or from the attached file with this suffix."""
     stated = graph.metadata.get(f"darknet{end}")
     if isinstance(stated, str):
         return stated
-    name = next((each for each in graph.attachments if each.endswith(end)), None)
+    name = next((attachment for attachment in graph.attachments if attachment.endswith(end)), None)
     if name is None:
         return None
     storage = graph.attachments[name]
@@ -121,7 +121,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
 
 @dataclass(frozen=True)
 class Layer:
-    """What a layer computes: images [batch, channels, height, width], one pixel of which is `stride` of the picture."""
+    """The output of a layer: images [batch, channels, height, width], one pixel of which is `stride` of the picture."""
 
     value: Value
     channels: int

@@ -30,7 +30,7 @@ CANDLE_NAMES = {
     7: "net.b4.0", 8: "net.b4.1", 9: "net.b5.0", 12: "fpn.n1", 15: "fpn.n2", 16: "fpn.n3", 18: "fpn.n4", 19: "fpn.n5",
     21: "fpn.n6", 22: "head",
 }  # fmt: skip
-"""Names of the modules in candle, by their places."""
+"""Names of the modules in candle, by index."""
 MODULES = tuple(
     part
     for place, candle in CANDLE_NAMES.items()
@@ -45,7 +45,7 @@ KEYS = (
     Key("point_size", (), "key_point_size", None, Integer(2, 3)),
     Key("letterbox", (), "image_size", [640, 640], Listed(Integer(1, MAX_EDGE), 2, 2)),
 )
-"""`point_size`: whether key points have a visibility beside x and y. `letterbox`: height and width of the input."""
+"""`point_size`: whether key points have a visibility next to x and y. `letterbox`: height and width of the input."""
 LABEL = re.compile(r"names\.(\d{1,5})")
 SHAPE = "yaml.kpt_shape"
 EDGES = ("args.imgsz", "train_args.imgsz")
@@ -126,8 +126,8 @@ def _pooled(net: ImageNet, x: Value, name: str) -> Value:
 
 
 def detected(net: ImageNet) -> None:
-    """``boxes_xywh`` [batch, 4, places]: center, width and height in pixels; ``scores`` [batch, classes, places] in 0
-    to 1; and ``keypoints`` [batch, points x 3, places] of models that find them."""
+    """``boxes_xywh`` [batch, 4, positions]: center, size in pixels; ``scores`` [batch, classes, positions] in 0
+    to 1; and ``keypoints`` [batch, points x 3, positions] of models that find them."""
     found: dict[str, list[Value]] = {"boxes_xywh": [], "scores": [], "keypoints": []}
     for i, (x, stride) in enumerate(zip(levels(net), STRIDES, strict=True)):
         centers = net.Transpose(places(net, size_of(net, x), 0.5), perm=[1, 0])
@@ -141,7 +141,7 @@ def detected(net: ImageNet) -> None:
 
 
 def _head(net: ImageNet, x: Value, name: str) -> Value:
-    """Two convolutions of 3 x 3 and one of 1 x 1, [batch, channels, places]."""
+    """Two convolutions of 3 x 3 and one of 1 x 1, [batch, channels, positions]."""
     x = conv(net, _conv(net, _conv(net, x, f"{name}.0"), f"{name}.1"), f"{name}.2")
     value: Value = net.Reshape(x, [0, 0, -1])
     return value

@@ -262,7 +262,7 @@ def load_lora_state_dict(module: Module, state_dict: Mapping[str, Any]) -> None:
 
 
 def lora_config(module: Module) -> dict[str, Any]:
-    """What PEFT's adapter_config.json says of the adapters."""
+    """The content of PEFT's adapter_config.json for the adapters."""
     layers = dict(lora_layers(module))
     if not layers:
         raise UsageError("E-NN-LORA", None, f"{type(module).__name__} has no adapters", hint="Call lora() first")

@@ -21,7 +21,7 @@ class ForwardHook(NamedTuple):
 
 
 def call_with_hooks(module: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What a module with hooks computes."""
+    """Call a module with its hooks."""
     for hook, with_options in tuple(module._pre_hooks):
         if with_options:
             changed = hook(module, arguments, options)

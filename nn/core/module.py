@@ -25,7 +25,7 @@ MAX_LISTED = 5
 
 
 class LoadedKeys(NamedTuple):
-    """What `load_state_dict` did not load."""
+    """Keys that `load_state_dict` did not load."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -68,7 +68,7 @@ class Module:
             object.__setattr__(self, name, value)
 
     def forward(self, *arguments: Any, **options: Any) -> Any:
-        """What calling the module computes; defined by subclasses."""
+        """Compute the module's output; defined by subclasses."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What wings above provide to `nn`: readers and writers of files."""
+"""Functions that higher folders provide to `nn`: readers and writers of files."""
 
 from ...runtime.plugin.provided import Provided
 

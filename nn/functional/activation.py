@@ -34,6 +34,8 @@ hardsigmoid, hardswish = FUNCTIONS["hardsigmoid"], FUNCTIONS["hardswish"]
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """x between two bounds."""
+    if input.dtype.kind != "float":
+        min_val, max_val = int(min_val), int(max_val)
     return input.clamp(min_val, max_val)
 
 

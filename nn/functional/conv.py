@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import leaf, op_named, shape_error
+from ...tensors.core.registry import FUNCTIONS
 from ...tensors.core.tensor import Tensor
-from ...tensors.operations.operands import apply_in, integers, scalar
+from ...tensors.operations.operands import apply_in, integers, require_one_dtype, scalar
 from .sizes import Size, batched, per_dim, unbatched
 
 __all__ = [
@@ -33,12 +34,20 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if len(pad) % 2 or len(pad) > 2 * input.ndim:
         raise shape_error(f"pad: {list(pad)} does not fit a tensor of shape {list(input.shape)}")
     before, after = [0] * input.ndim, [0] * input.ndim
-    for place in range(len(pad) // 2):
-        before[-1 - place], after[-1 - place] = int(pad[2 * place]), int(pad[2 * place + 1])
+    for index in range(len(pad) // 2):
+        before[-1 - index], after[-1 - index] = int(pad[2 * index]), int(pad[2 * index + 1])
     most = {"reflect": -1, "circular": 0}.get(mode)
     ends = map(max, before, after)
-    if most is not None and any(end > length + most for end, length in zip(ends, input.shape, strict=True)):
+    if most is not None and any(end and end > length + most for end, length in zip(ends, input.shape, strict=True)):
         raise shape_error(f"pad: {list(pad)} in mode {mode!r} is more than a tensor of {list(input.shape)} has")
+    if mode == "replicate" and min([*before, *after], default=0) < 0:  # the edges are those of the whole image
+        wide = _padded(input, [max(count, 0) for count in before], [max(count, 0) for count in after], mode, None)
+        before, after = ([min(count, 0) for count in counts] for counts in (before, after))
+        return _padded(wide, before, after, "constant", None)
+    return _padded(input, before, after, mode, value)
+
+
+def _padded(input: Tensor, before: Sequence[int], after: Sequence[int], mode: str, value: float | None) -> Tensor:
     filled = scalar(value, input.dtype) if mode == "constant" and value else None
     inputs = [input.expression, integers([*before, *after]), filled]
     return Tensor(apply_in(op_named("Pad"), inputs, {"mode": MODES[mode]}))
@@ -60,12 +69,28 @@ def _windows(padding: Any, weight: Tensor, stride: Sequence[int], dilation: Sequ
     return list(per_dim(padding, dims, "padding")) * 2
 
 
+def _by_parts(
+    convolved: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None, *options: Any
+) -> Tensor:
+    """A convolution of complex numbers, as four of their parts."""
+    require_one_dtype([input.expression, weight.expression], "a convolution")
+
+    def of(x: Tensor, w: Tensor) -> Tensor:
+        return convolved(x, w, None, *options)
+
+    a, b, c, d = input.real, input.imag, weight.real, weight.imag
+    found: Tensor = FUNCTIONS["complex"](of(a, c) - of(b, d), of(a, d) + of(b, c))
+    return found if bias is None else found + bias.reshape([-1, *[1] * (weight.ndim - 2)])
+
+
 def convolve(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Size, padding: Any, dilation: Size,
     groups: int,
 ) -> Tensor:  # fmt: skip
     """A convolution with as many dims as the weight [out, in / groups, ...] has."""
     dims = weight.ndim - 2
+    if weight.dtype.is_complex:
+        return _by_parts(convolve, input, weight, bias, stride, padding, dilation, groups)
     x, added = batched(input, dims, f"conv{dims}d")
     if x.shape[1] != weight.shape[1] * groups:
         why = f"{x.shape[1]} channels of {list(input.shape)} for a weight of shape {list(weight.shape)}"
@@ -112,6 +137,8 @@ def convolve_transposed(
 ) -> Tensor:  # fmt: skip
     """The gradient of a convolution by its input, with as many dims as the weight [in, out / groups, ...] has."""
     dims = weight.ndim - 2
+    if weight.dtype.is_complex:
+        return _by_parts(convolve_transposed, input, weight, bias, stride, padding, output_padding, groups, dilation)
     x, added = batched(input, dims, f"conv_transpose{dims}d")
     if x.shape[1] != weight.shape[0]:
         why = f"{x.shape[1]} channels of {list(input.shape)} for a weight of shape {list(weight.shape)}"
@@ -153,7 +180,7 @@ def conv_transpose3d(
 
 
 def _places(size: Sequence[int], kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
-    """For each window of a padded image, row by row, the flat places of its elements: [kernel elements, windows]."""
+    """For each window of a padded image, row by row, the flat positions of its elements: [kernel elements, windows]."""
     k, d, p, s = (per_dim(each, 2) for each in (kernel, dilation, padding, stride))
     length = [size[n] + 2 * p[n] for n in range(2)]
     counts = [(length[n] - d[n] * (k[n] - 1) - 1) // s[n] + 1 for n in range(2)]
@@ -170,7 +197,7 @@ def unfold(input: Tensor, kernel_size: Size, dilation: Size = 1, padding: Size =
     places, _, p = _places(x.shape[2:], kernel_size, dilation, padding, stride)
     flat = pad(x, [p[1], p[1], p[0], p[0]]).flatten(2)
     found = flat.index_select(2, Tensor(leaf(places.reshape(-1))))
-    return unbatched(found.reshape(x.shape[0], -1, places.shape[1]), added)
+    return unbatched(found.reshape(x.shape[0], x.shape[1] * places.shape[0], places.shape[1]), added)
 
 
 def fold(

@@ -92,7 +92,9 @@ def ctc_loss(
     ends = np.stack([2 * wanted, np.maximum(2 * wanted - 1, 0)], 1)
     last = alpha.gather(1, _constant(ends))
     last = where(_constant(np.stack([wanted >= 0, wanted > 0], 1)), last, NEVER)
-    loss = -last.logsumexp(1)
+    valid = _constant(np.arange(steps)[:, None] < given)
+    totals = where(valid, where(valid.unsqueeze(2), logs, 0.0).logsumexp(2), 0.0).sum(0)
+    loss = totals - totals.detach() - last.logsumexp(1)  # as in torch, the gradient is that of scores that sum to 1
     impossible = loss > -NEVER / 2
     loss = where(impossible, 0.0 if zero_infinity else float("inf"), loss)
     if reduction == "mean":

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from ...runtime.base.errors import UsageError
 from ...tensors.core.tensor import Tensor
+from ...tensors.operations.creation import made
 from ...tensors.operations.indexing import where
 from ...tensors.operations.operands import broadcast, default_float, promoted
 from .loss import reduced
 
 __all__ = [
-    "cdist", "cosine_embedding_loss", "cosine_similarity", "pairwise_distance", "triplet_margin_loss",
+    "cdist", "cosine_embedding_loss", "cosine_similarity", "pairwise_distance", "pdist", "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]  # fmt: skip
 Distance = Callable[[Tensor, Tensor], Tensor]
@@ -34,6 +37,12 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """The p-norms of the differences of all pairs of vectors: [..., P, R] of [..., P, M] and [..., R, M]."""
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norms of the differences of all pairs of rows [N, M], each pair once."""
+    first, second = np.triu_indices(input.shape[0], 1)
+    return (input[made(first)] - input[made(second)]).norm(p, -1)
 
 
 def cosine_embedding_loss(

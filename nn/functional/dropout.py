@@ -20,13 +20,14 @@ def _kept(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
     return (rand(tuple(shape)) >= p).to(like.dtype)
 
 
-def _checked(p: float) -> None:
+def check_probability(p: float) -> None:
+    """UsageError for a probability of dropout that is not between 0 and 1."""
     if not 0 <= p <= 1:
         raise UsageError("E-NN-VALUE", None, f"the probability {p} of dropout is not between 0 and 1")
 
 
 def _dropped(input: Tensor, p: float, training: bool, shape: Sequence[int]) -> Tensor:
-    _checked(p)
+    check_probability(p)
     if not training or p == 0:
         return input
     return input * 0 if p == 1 else input * (_kept(shape, p, input) * (1 / (1 - p)))
@@ -59,7 +60,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 def _alpha(input: Tensor, p: float, training: bool, shape: Sequence[int]) -> Tensor:
     """Mean and variance stay those of the input of selu (Klambauer et al. 2017)."""
-    _checked(p)
+    check_probability(p)
     if not training or p == 0:
         return input
     if p == 1:

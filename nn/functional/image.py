@@ -14,10 +14,12 @@ from ...runtime.base.units import counted
 from ...runtime.tensor.dtype import U8
 from ...tensors.core.expression import apply, leaf, op_named, shape_error
 from ...tensors.core.tensor import Tensor
+from ...tensors.operations.operands import require_real
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
 __all__ = [
-    "affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle",
+    "affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle", "upsample",
+    "upsample_bilinear", "upsample_nearest",
 ]  # fmt: skip
 DIMS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 """Modes of interpolation that compute, and the dims of their images."""
@@ -30,7 +32,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     *lead, channels, height, width = input.shape
     if channels % (r * r):
         raise shape_error(f"pixel_shuffle: {channels} channels do not make squares of {r} by {r}")
-    x = input.reshape(-1, channels // (r * r), r, r, height, width).permute(0, 1, 4, 2, 5, 3)
+    x = input.reshape(math.prod(lead), channels // (r * r), r, r, height, width).permute(0, 1, 4, 2, 5, 3)
     return x.reshape(*lead, channels // (r * r), height * r, width * r)
 
 
@@ -40,7 +42,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     *lead, channels, height, width = input.shape
     if height % r or width % r:
         raise shape_error(f"pixel_unshuffle: {height} by {width} is not a multiple of {r}")
-    x = input.reshape(-1, channels, height // r, r, width // r, r).permute(0, 1, 3, 5, 2, 4)
+    x = input.reshape(math.prod(lead), channels, height // r, r, width // r, r).permute(0, 1, 3, 5, 2, 4)
     return x.reshape(*lead, channels * r * r, height // r, width // r)
 
 
@@ -90,8 +92,8 @@ def interpolate(
     for dim in range(input.ndim - 1, 1, -1) if blended else range(2, input.ndim):
         length, out, scale = lengths[dim - 2], wanted[dim - 2], scales[dim - 2]
         if mode in ("nearest", "nearest-exact"):
-            places = (np.arange(out) + 0.5 * (mode == "nearest-exact")) * (length / out if scale is None else scale)
-            index = np.minimum(np.floor(places.astype(np.float32)), length - 1).astype(np.int64)
+            positions = (np.arange(out) + 0.5 * (mode == "nearest-exact")) * (length / out if scale is None else scale)
+            index = np.minimum(np.floor(positions.astype(np.float32)), length - 1).astype(np.int64)
             x = x.index_select(dim, Tensor(leaf(index)))
         elif mode in DIMS:
             weights = _filter(length, out, scale, mode == "bicubic", bool(align_corners), antialias)
@@ -102,6 +104,23 @@ def interpolate(
             expected = ", ".join(("nearest", "nearest-exact", *DIMS, "area"))
             raise UsageError("E-NN-VALUE", None, f"{mode!r} is not a mode of interpolation", expected=expected)
     return x.to(U8) if blended else x
+
+
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+) -> Tensor:
+    """An older name of `interpolate`."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """As `interpolate` by the nearest element."""
+    return interpolate(input, size, scale_factor)
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """As `interpolate`, bilinear and with the corners at the same positions."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
 
 
 def _cubic(x: np.ndarray, a: float) -> np.ndarray:
@@ -127,7 +146,7 @@ def _filter(length: int, out: int, scale: float | None, cubic: bool, aligned: bo
     reach = math.ceil((2 if cubic else 1) * spread)
     if not cubic and not antialias:
         centers = np.maximum(centers, 0)
-    for place, center in enumerate(centers):
+    for index, center in enumerate(centers):
         near = np.arange(math.floor(center) - reach + 1, math.floor(center) + reach + 1)
         distance = (near - center) / spread
         share = _cubic(distance, -0.5 if antialias else -0.75) if cubic else np.maximum(0, 1 - np.abs(distance))
@@ -135,7 +154,7 @@ def _filter(length: int, out: int, scale: float | None, cubic: bool, aligned: bo
             inside = (near >= 0) & (near < length)
             near, share = near[inside], share[inside]
             share = share / share.sum()
-        np.add.at(found[:, place], np.clip(near, 0, length - 1), share)
+        np.add.at(found[:, index], np.clip(near, 0, length - 1), share)
     return found
 
 
@@ -161,5 +180,6 @@ def grid_sample(
     if mode not in SAMPLING or padding_mode not in ("zeros", "border", "reflection"):
         known = f"{', '.join(SAMPLING)} with zeros, border or reflection"
         raise UsageError("E-NN-VALUE", None, f"grid_sample with {mode!r} and {padding_mode!r}", expected=known)
+    require_real("grid_sample", input, grid)
     options = {"mode": SAMPLING[mode], "padding_mode": padding_mode, "align_corners": int(bool(align_corners))}
     return Tensor(apply(op_named("GridSample"), [input.expression, grid.expression], options))

@@ -17,8 +17,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     parts = [each.expression for each in (input, weight, bias) if each is not None]
     require_one_dtype(parts, "linear")
     rows = input if input.ndim == 2 else input.reshape(-1, weight.shape[1])
-    found = Tensor(apply_in(op_named("Gemm"), [rows.expression, *parts[1:]], {"transB": 1}))
-    return found if input.ndim == 2 else found.reshape(*input.shape[:-1], weight.shape[0])
+    tensor = Tensor(apply_in(op_named("Gemm"), [rows.expression, *parts[1:]], {"transB": 1}))
+    return tensor if input.ndim == 2 else tensor.reshape(*input.shape[:-1], weight.shape[0])
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

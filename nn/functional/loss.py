@@ -6,18 +6,22 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...runtime.base.errors import UsageError, UsageIndexError
+from ...tensors.autograd.custom_function import as_function
 from ...tensors.core.expression import shape_error
 from ...tensors.core.tensor import Tensor
+from ...tensors.core.trace import TRACE
 from ...tensors.operations.activation import log_softmax, logsigmoid, softplus
 from ...tensors.operations.indexing import where
 from ...tensors.operations.operands import broadcast
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "gaussian_nll_loss",
-    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
-    "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss",
-    "smooth_l1_loss", "soft_margin_loss",
+    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "linear_cross_entropy", "margin_ranking_loss",
+    "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss",
+    "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
 ]  # fmt: skip
 LOG_FLOOR = -100.0
 """Logarithms of probabilities below it are raised to it, as in torch."""
@@ -84,11 +88,36 @@ def huber_loss(
     return reduced(_weighted(loss, weight), reduction)
 
 
+def _check_probabilities(x: np.ndarray) -> np.ndarray:
+    """0; UsageError unless all elements are from 0 to 1."""
+    if not x.size or (x.min() >= 0 and x.max() <= 1):
+        return np.zeros((), x.dtype)
+    wrong = x[~((x >= 0) & (x <= 1) | np.isnan(x))]
+    if wrong.size:
+        why = f"binary_cross_entropy of {wrong.flat[0]:g}, which is not a probability"
+        hint = "Use sigmoid(), or binary_cross_entropy_with_logits for logits"
+        raise UsageError("E-NN-VALUE", None, why, expected="0 to 1", hint=hint)
+    return np.zeros((), x.dtype)
+
+
+_while_computed = as_function(_check_probabilities)
+
+
+def _checked(input: Tensor) -> Tensor:
+    """Probabilities, checked now if they are known, else when they are computed; in traced functions never."""
+    known = input.expression.data
+    if known is not None:
+        _check_probabilities(known)
+        return input
+    return input if TRACE.changes is not None else input + _while_computed(input.detach())
+
+
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
     """The cross entropy of probabilities with targets from 0 to 1."""
     _same("binary_cross_entropy", input, target)
+    input = _checked(input)
     yes, no = input.log().clamp(min=LOG_FLOOR), (1 - input).log().clamp(min=LOG_FLOOR)
     return reduced(_weighted((target - 1) * no - target * yes, weight), reduction)
 
@@ -201,6 +230,23 @@ def _soft_cross_entropy(
     return loss.sum() / max(1, input.numel() // max(1, count))
 
 
+def linear_cross_entropy(
+    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
+    weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
+    label_smoothing: float = 0.0, options: Any = None,
+) -> Tensor:  # fmt: skip
+    """The cross entropy of the logits input @ linear_weight.T + linear_bias; `options` are PyTorch's of memory.
+
+    Args:
+        linear_weight: [C, in], or [C, d1, ..., in] for logits [N, C, d1, ...]; `linear_bias` is without the last dim.
+    """
+    logits = input @ linear_weight.reshape(-1, linear_weight.shape[-1]).mT
+    logits = logits.unflatten(-1, linear_weight.shape[:-1]) if linear_weight.ndim > 2 else logits
+    logits = logits if linear_bias is None else logits + linear_bias
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(logits, target, weight, ignored, reduction, label_smoothing)
+
+
 def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """The divergence of log-probabilities from the target's probabilities, or log-probabilities with `log_target`;
     reduction "batchmean" is the sum over the length of the first dim."""
@@ -210,7 +256,9 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
         is_zero = target.eq(0)
         entropy = where(is_zero, 0.0, target * where(is_zero, 1.0, target).log())
         loss = entropy - target * input
-    return loss.sum() / input.shape[0] if reduction == "batchmean" else reduced(loss, reduction)
+    if reduction == "batchmean":
+        return loss.sum() / (input.shape[0] if input.ndim else 1)
+    return reduced(loss, reduction)
 
 
 def poisson_nll_loss(
@@ -269,7 +317,7 @@ def multi_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """By how much other classes come nearer to the target's score than the margin, for scores [N, C]."""
-    scores = input if input.ndim == 2 else input.unsqueeze(0)
+    scores = input if input.ndim == 2 else input.reshape(1, -1)
     classes = target.reshape(-1, 1).long()
     over = (margin - scores.gather(1, classes) + scores).clamp(min=0)
     over = over if p == 1 else over.square()
@@ -282,7 +330,7 @@ def multi_margin_loss(
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """By how much other classes come nearer than 1 to the scores of the targets, for scores [N, C] and classes [N, C]
     that end at the first -1."""
-    scores = input if input.ndim == 2 else input.unsqueeze(0)
+    scores = input if input.ndim == 2 else input.reshape(1, -1)
     listed = target.reshape(scores.shape).long()
     real = (listed < 0).long().cumsum(1).eq(0)
     classes = where(real, listed, 0)

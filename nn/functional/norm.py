@@ -27,7 +27,7 @@ def _full(value: float, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
     return np.full(shape, value, dtype.as_numpy())
 
 
-def _or(tensor: Tensor | None, value: float, shape: Sequence[int], dtype: DType) -> Expression:
+def _or_full(tensor: Tensor | None, value: float, shape: Sequence[int], dtype: DType) -> Expression:
     """A tensor, or one full of a number."""
     return leaf(_full(value, tuple(shape), dtype)) if tensor is None else cast(tensor.expression, dtype)
 
@@ -45,7 +45,7 @@ def layer_norm(
 ) -> Tensor:  # fmt: skip
     """Zero mean and unit variance over the last dims, then times weight and plus bias of their shape."""
     shape = _last(input, normalized_shape, "layer_norm")
-    inputs = [input.expression, _or(weight, 1, shape, input.dtype)]
+    inputs = [input.expression, _or_full(weight, 1, shape, input.dtype)]
     if bias is not None:
         inputs.append(bias.expression)
     return Tensor(apply_in(op_named("LayerNormalization"), inputs, {"axis": -len(shape), "epsilon": eps}))
@@ -55,7 +55,10 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
     """A mean square of 1 over the last dims, then times weight of their shape; `eps` None is the dtype's epsilon."""
     shape = _last(input, normalized_shape, "rms_norm")
     floor = float(ml_dtypes.finfo(input.dtype.as_numpy()).eps) if eps is None else eps  # type: ignore[no-untyped-call]
-    inputs = [input.expression, _or(weight, 1, shape, input.dtype)]
+    if input.dtype.is_complex:  # as in torch, squares are complex
+        found = input / ((input * input).mean(list(range(-len(shape), 0)), keepdim=True) + floor).sqrt()
+        return found if weight is None else found * weight
+    inputs = [input.expression, _or_full(weight, 1, shape, input.dtype)]
     return Tensor(apply_in(op_named("RMSNormalization"), inputs, {"axis": -len(shape), "epsilon": floor}))
 
 
@@ -69,7 +72,7 @@ def group_norm(
     if input.ndim == 2:
         return group_norm(input.unsqueeze(2), num_groups, weight, bias, eps).squeeze(2)
     channels = input.shape[1:2]
-    inputs = [input.expression, _or(weight, 1, channels, input.dtype), _or(bias, 0, channels, input.dtype)]
+    inputs = [input.expression, _or_full(weight, 1, channels, input.dtype), _or_full(bias, 0, channels, input.dtype)]
     return Tensor(apply_in(op_named("GroupNormalization"), inputs, {"num_groups": num_groups, "epsilon": eps}))
 
 
@@ -87,23 +90,25 @@ def batch_norm(
     In training the statistics are those of the batch, and the running ones move towards them by `momentum`; otherwise
     they are the running ones.
     """
-    if input.ndim < 2:
+    if input.ndim < 2 and input.numel():
         raise shape_error(f"batch_norm: a tensor of shape {list(input.shape)} does not have channels in dim 1")
+    if not input.numel():  # weight and bias have gradients of zeros
+        return sum((each.sum() * 0 for each in (weight, bias) if each is not None), start=input)
     channels, dtype = input.shape[1:2], input.dtype
     if not training and (running_mean is None or running_var is None):
         raise UsageError("E-NN-VALUE", None, "batch_norm without training needs running_mean and running_var")
     wide = F32 if dtype.bits < 32 else dtype
     x = cast(input.expression, wide)
-    scales = [_or(weight, 1, channels, wide), _or(bias, 0, channels, wide)]
+    scales = [_or_full(weight, 1, channels, wide), _or_full(bias, 0, channels, wide)]
     op = op_named("BatchNormalization")
     if not training:
-        statistics = [_or(running_mean, 0, channels, wide), _or(running_var, 1, channels, wide)]
+        statistics = [_or_full(running_mean, 0, channels, wide), _or_full(running_var, 1, channels, wide)]
         return Tensor(cast(apply_all(op, [x, *scales, *statistics], {"epsilon": eps})[0], dtype))
     count = input.numel() // max(1, input.shape[1])
     if count < 2:
         why = f"batch_norm in training of one element a channel, {list(input.shape)}"
         raise UsageError("E-NN-SHAPE", None, why, hint="Use a larger batch, or eval()")
-    unused = [_or(None, value, channels, wide) for value in (0, 1)]
+    unused = [_or_full(None, value, channels, wide) for value in (0, 1)]
     options = {"epsilon": eps, "training_mode": 1, "momentum": 0.0}
     found, mean, variance = apply_all(op, [x, *scales, *unused], options, 3)
     with no_grad():
@@ -134,7 +139,7 @@ def instance_norm(
         if running_var is not None:
             _moved(running_var, input.var(dims).mean(0), momentum)
     channels = input.shape[1:2]
-    inputs = [input.expression, _or(weight, 1, channels, input.dtype), _or(bias, 0, channels, input.dtype)]
+    inputs = [input.expression, _or_full(weight, 1, channels, input.dtype), _or_full(bias, 0, channels, input.dtype)]
     return Tensor(apply_in(op_named("InstanceNormalization"), inputs, {"epsilon": eps}))
 
 

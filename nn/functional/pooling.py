@@ -12,13 +12,26 @@ from ...runtime.base.errors import UsageError
 from ...tensors.core.expression import apply_all, leaf, op_named, shape_error
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.operands import apply_in
+from ...tensors.operations.random import rand
 from .sizes import Size, batched, per_dim, unbatched
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d",
-    "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "fractional_max_pool2d", "fractional_max_pool3d",
+    "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d",
+    "max_unpool3d",
 ]  # fmt: skip
+
+
+def _only(size: Any) -> Any:
+    """The number of a list of one, which stands for all dims."""
+    return size[0] if isinstance(size, list | tuple) and len(size) == 1 else size
+
+
+def _strides(stride: Any, kernel: tuple[int, ...]) -> tuple[int, ...]:
+    """The steps of windows, by default their sizes."""
+    is_default = stride is None or (isinstance(stride, list | tuple) and not stride)
+    return kernel if is_default else per_dim(_only(stride), len(kernel), "stride")
 
 
 def max_pooled(
@@ -26,6 +39,11 @@ def max_pooled(
     return_indices: bool,
 ) -> Any:  # fmt: skip
     """The largest element of each window; and its flat position in the image, if asked."""
+    if input.dtype.kind in ("int", "uint") and input.dtype.bits > 8:
+        found = max_pooled(
+            dims, input.double(), kernel_size, stride, padding, dilation, ceil_mode, return_indices
+        )  # fmt: skip
+        return (found[0].to(input.dtype), found[1]) if return_indices else found.to(input.dtype)
     x, added = batched(input, dims, f"max_pool{dims}d")
     kernel, pads = per_dim(kernel_size, dims, "kernel_size"), per_dim(padding, dims, "padding")
     if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):
@@ -33,7 +51,7 @@ def max_pooled(
         raise UsageError("E-NN-VALUE", None, why)
     options = {
         "kernel_shape": kernel,
-        "strides": kernel if stride is None else per_dim(stride, dims, "stride"),
+        "strides": _strides(stride, kernel),
         "pads": pads * 2,
         "dilations": per_dim(dilation, dims, "dilation"),
         "ceil_mode": int(ceil_mode),
@@ -73,11 +91,17 @@ def averaged(
     count_include_pad: bool, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The mean of each window; `divisor_override` replaces its number of elements."""
+    if input.dtype.kind in ("int", "uint"):
+        found = averaged(
+            dims, input.double(), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )  # fmt: skip
+        return (found + found.sign() * 1e-9).to(input.dtype)  # a mean of 3 may be 2.9999999999999996
     x, added = batched(input, dims, f"avg_pool{dims}d")
-    kernel, pads = per_dim(kernel_size, dims, "kernel_size"), per_dim(padding, dims, "padding")
+    kernel = per_dim(kernel_size, dims, "kernel_size")
+    pads = per_dim(_only(padding), dims, "padding")
     options = {
         "kernel_shape": kernel,
-        "strides": kernel if stride is None else per_dim(stride, dims, "stride"),
+        "strides": _strides(stride, kernel),
         "pads": pads * 2,
         "ceil_mode": int(ceil_mode),
         "count_include_pad": int(count_include_pad),
@@ -148,6 +172,13 @@ def lp_pool2d(
     return _powered(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: Size, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
+    """The p-norm of each window of [N, C, D, H, W]."""
+    return _powered(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
 def _output_size(input: Tensor, output_size: Any, dims: int) -> list[int]:
     """The lengths of an output; None keeps the input's."""
     given = [output_size] * dims if output_size is None or isinstance(output_size, int) else list(output_size)
@@ -159,7 +190,7 @@ def _output_size(input: Tensor, output_size: Any, dims: int) -> list[int]:
 
 def _bounds(length: int, count: int) -> list[tuple[int, int]]:
     """Where each of `count` windows begins and ends."""
-    return [(place * length // count, -(-(place + 1) * length // count)) for place in range(count)]
+    return [(index * length // count, -(-(index + 1) * length // count)) for index in range(count)]
 
 
 def _adaptive_mean(input: Tensor, output_size: Any, dims: int) -> Tensor:
@@ -173,26 +204,37 @@ def _adaptive_mean(input: Tensor, output_size: Any, dims: int) -> Tensor:
         return unbatched(averaged(dims, x, window, window, 0, False, True), added)
     for dim, count in enumerate(wanted, 2):
         share = np.zeros((x.shape[dim], count))
-        for place, (begin, end) in enumerate(_bounds(x.shape[dim], count)):
-            share[begin:end, place] = 1 / (end - begin)
+        for index, (begin, end) in enumerate(_bounds(x.shape[dim], count)):
+            share[begin:end, index] = 1 / (end - begin)
         weights = Tensor(leaf(share.astype(x.dtype.as_numpy())))
         x = (x.movedim(dim, -1) @ weights).movedim(-1, dim)
     return unbatched(x, added)
 
 
-def _adaptive_max(input: Tensor, output_size: Any, dims: int) -> Tensor:
+def _adaptive_max(input: Tensor, output_size: Any, dims: int, return_indices: bool) -> Any:
+    """The largest elements, the last dim first, so that the first of equal ones is the first in memory."""
     x, added = batched(input, dims, f"adaptive_max_pool{dims}d")
-    for dim, count in enumerate(_output_size(x, output_size, dims), 2):
+    places = _numbered(x, dims)
+    for dim, count in reversed(list(enumerate(_output_size(x, output_size, dims), 2))):
         bounds = _bounds(x.shape[dim], count)
-        longest = max(end - begin for begin, end in bounds)
-        places = [[min(begin + step, end - 1) for step in range(longest)] for begin, end in bounds]
-        windows = x.index_select(dim, Tensor(leaf(np.array(places, np.int64).reshape(-1))))
-        x = windows.unflatten(dim, (count, longest)).max(dim + 1)[0]
-    return unbatched(x, added)
+        longest = max((end - begin for begin, end in bounds), default=1)
+        chosen = [[min(begin + step, end - 1) for step in range(longest)] for begin, end in bounds]
+        rows = Tensor(leaf(np.array(chosen, np.int64).reshape(-1)))
+        windows, numbers = (each.index_select(dim, rows).unflatten(dim, (count, longest)) for each in (x, places))
+        x, best = windows.max(dim + 1, True)
+        x, places = x.squeeze(dim + 1), numbers.gather(dim + 1, best).squeeze(dim + 1)
+    found = unbatched(x, added)
+    return (found, unbatched(places, added)) if return_indices else found
+
+
+def _numbered(x: Tensor, dims: int) -> Tensor:
+    """The number of each element in its image."""
+    lengths = x.shape[-dims:]
+    return Tensor(leaf(np.arange(math.prod(lengths)).reshape(lengths))).broadcast_to(x.shape)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of as many windows of [N, C, L] as `output_size` says."""
+    """The means of `output_size` windows of [N, C, L]."""
     return _adaptive_mean(input, output_size, 1)
 
 
@@ -206,19 +248,71 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_mean(input, output_size, 3)
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """The largest elements of as many windows of [N, C, L] as `output_size` says."""
-    return _adaptive_max(input, output_size, 1)
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest elements of as many windows of [N, C, L] as `output_size` says; and their flat positions."""
+    return _adaptive_max(input, output_size, 1, return_indices)
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """The largest elements of as many windows of [N, C, H, W] as `output_size` says."""
-    return _adaptive_max(input, output_size, 2)
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest elements of as many windows of [N, C, H, W] as `output_size` says; and their flat positions."""
+    return _adaptive_max(input, output_size, 2, return_indices)
 
 
-def adaptive_max_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """The largest elements of as many windows of [N, C, D, H, W] as `output_size` says."""
-    return _adaptive_max(input, output_size, 3)
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest elements of as many windows of [N, C, D, H, W] as `output_size` says; and their flat positions."""
+    return _adaptive_max(input, output_size, 3, return_indices)
+
+
+def fractional_pooled(
+    dims: int, input: Tensor, kernel_size: Size, output_size: Any, output_ratio: Any, return_indices: bool,
+    samples: Tensor | None,
+) -> Any:  # fmt: skip
+    """The largest element of windows whose positions are random (B. Graham, arXiv:1412.6071)."""
+    x, added = batched(input, dims, f"fractional_max_pool{dims}d")
+    lengths = x.shape[2:]
+    if (output_size is None) == (output_ratio is None):
+        why = "fractional pooling needs output_size or output_ratio"
+        raise UsageError("E-NN-VALUE", None, why, hint="Pass one of them")
+    if output_size is None:
+        ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else output_ratio
+        output_size = [int(length * ratio) for length, ratio in zip(lengths, ratios, strict=True)]
+    wanted, kernel = per_dim(output_size, dims, "output_size"), per_dim(kernel_size, dims, "kernel_size")
+    if any(out + size - 1 > length for out, size, length in zip(wanted, kernel, lengths, strict=True)):
+        why = f"{list(wanted)} windows of {list(kernel)} in an image of {list(lengths)}"
+        raise UsageError("E-NN-VALUE", None, why, hint="Use a smaller output_size or kernel_size")
+    drawn = (rand(*x.shape[:2], dims, dtype=x.dtype) if samples is None else samples).detach().array()
+    places = np.zeros((*x.shape[:2], 1, 1), np.int64)
+    for dim, (length, out, size) in enumerate(zip(lengths, wanted, kernel, strict=True)):
+        sample = drawn[..., dim if dims == 3 else dims - 1 - dim, None]
+        step = (length - size) / (out - 1) if out > 1 else 0.0
+        starts = ((np.arange(out) + sample) * step).astype(np.int64) - (sample * step).astype(np.int64)
+        starts[..., -1:] = length - size
+        at = starts[..., None] + np.arange(size)
+        places = places[..., :, None, :, None] * length + at[..., None, :, None, :]
+        places = places.reshape(*x.shape[:2], -1, places.shape[-2] * size)
+    flat = Tensor(leaf(places.reshape(*x.shape[:2], -1)))
+    windows = x.flatten(2).gather(2, flat).unflatten(2, places.shape[2:])
+    found, best = windows.max(3, True)
+    numbers = flat.unflatten(2, places.shape[2:]).gather(3, best)
+    shape = (*x.shape[:2], *wanted)
+    values, at_ = (unbatched(each.reshape(shape), added) for each in (found, numbers))
+    return (values, at_) if return_indices else values
+
+
+def fractional_max_pool2d(
+    input: Tensor, kernel_size: Size, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """The largest element of windows of [N, C, H, W] at random positions, and their flat positions."""
+    return fractional_pooled(2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+
+
+def fractional_max_pool3d(
+    input: Tensor, kernel_size: Size, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """The largest element of windows of [N, C, D, H, W] at random positions, and their flat positions."""
+    return fractional_pooled(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
 def _unpooled(
@@ -226,7 +320,7 @@ def _unpooled(
 ) -> Tensor:
     x, added = batched(input, dims, f"max_unpool{dims}d")
     kernel, pads = per_dim(kernel_size, dims, "kernel_size"), per_dim(padding, dims, "padding")
-    steps = kernel if stride is None else per_dim(stride, dims, "stride")
+    steps = _strides(stride, kernel)
     if output_size is None:
         size = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(x.shape[2:], steps, pads, kernel, strict=True)]
     else:

@@ -22,7 +22,7 @@ from .linear import linear
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 """Gates of each kind of cell."""
 ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
-"""The place in torch's order of each gate in ONNX's."""
+"""The position in torch's order of each gate in ONNX's."""
 OPERATORS = {"LSTM": "LSTM", "GRU": "GRU", "RNN_TANH": "RNN", "RNN_RELU": "RNN"}
 
 
@@ -59,7 +59,7 @@ def _step(kind: str, added: Tensor, state: State, weights: Weights) -> State:
 
 
 def _added(kind: str, input: Tensor, weights: Weights) -> Tensor:
-    """What inputs [..., width] add to the gates. In GRU the bias of the hidden state belongs to its own product."""
+    """Input contributions [..., width] to the gates. In GRU the bias of the hidden state belongs to its own product."""
     bias = weights.bias_ih
     if bias is not None and weights.bias_hh is not None and kind != "GRU":
         bias = bias + weights.bias_hh
@@ -69,7 +69,7 @@ def _added(kind: str, input: Tensor, weights: Weights) -> Tensor:
 def _direction(
     kind: str, x: Tensor, state: State, weights: Weights, lengths: np.ndarray | None, backwards: bool
 ) -> tuple[Tensor, State]:
-    """Hidden states [T, N, hidden] of inputs [T, N, width], and the last state; behind its end the state of a sequence
+    """Hidden states [T, N, hidden] of inputs [T, N, width], and the last state; after its end the state of a sequence
     stays as it is."""
     added = _added(kind, x, weights)
     ends = None if lengths is None else Tensor(leaf(lengths.astype(np.int32)))
@@ -98,7 +98,7 @@ def _in_order(kind: str, x: Tensor) -> Tensor:
     if len(order) == 1:
         return x
     parts = x.chunk(len(order), 0)
-    return cat([parts[place] for place in order])
+    return cat([parts[index] for index in order])
 
 
 def _operator(
@@ -125,7 +125,7 @@ def _operator(
         options["activations"] = [_activation(kind)] * len(directions)
     expressions = [None if each is None else each.expression for each in inputs]
     outputs = apply_all(op_named(OPERATORS[kind]), expressions, options, 1 + len(state))
-    y, *last = [Tensor(each) for each in outputs]
+    y, *last = [Tensor(output) for output in outputs]
     return y.transpose(1, 2).reshape(*y.shape[:1], y.shape[2], -1), tuple(last)
 
 
@@ -140,13 +140,13 @@ def layer(
         directions: weights forwards, and backwards if there are two.
         lengths: of the sequences, i64 [N]; None if all have T steps. Hidden states after the end are of no meaning.
     """
-    tensors = [x, *state, *[each for weights in directions for each in weights if each is not None]]
-    needs_grad = is_grad_enabled() and any(each.requires_grad for each in tensors)
+    tensors = [x, *state, *[weight for weights in directions for weight in weights if weight is not None]]
+    needs_grad = is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     if not needs_grad and directions[0].hr is None and x.dtype.bits >= 32:
         return _operator(kind, x, state, directions, lengths)
     outputs, last = [], []
-    for place, weights in enumerate(directions):
-        output, end = _direction(kind, x, tuple(each[place] for each in state), weights, lengths, bool(place))
+    for index, weights in enumerate(directions):
+        output, end = _direction(kind, x, tuple(each[index] for each in state), weights, lengths, bool(index))
         outputs.append(output)
         last.append(end)
     return cat(outputs, -1), tuple(stack(list(each)) for each in zip(*last, strict=True))

@@ -86,7 +86,7 @@ def embedding_bag(
     flat = input.reshape(-1)
     rows = embedding(flat, weight, padding_idx)
     counted = None if padding_idx is None else flat.ne(padding_idx % weight.shape[0])
-    place = Tensor(leaf(numbers.astype(np.int64)))
+    tensor = Tensor(leaf(numbers.astype(np.int64)))
     if mode == "max":
         return _largest(rows, counted, numbers, bags)
     if per_sample_weights is not None:
@@ -94,11 +94,11 @@ def embedding_bag(
     if counted is not None:
         rows = rows * counted.to(rows.dtype).unsqueeze(1)
     zeros = Tensor(leaf(np.zeros((bags, weight.shape[1]), weight.dtype.as_numpy())))
-    total = zeros.index_add(0, place, rows)
+    total = zeros.index_add(0, tensor, rows)
     if mode == "sum":
         return total
     ones = (flat.eq(flat) if counted is None else counted).to(weight.dtype)
-    sizes = Tensor(leaf(np.zeros(bags, weight.dtype.as_numpy()))).scatter_add(0, place, ones)
+    sizes = Tensor(leaf(np.zeros(bags, weight.dtype.as_numpy()))).scatter_add(0, tensor, ones)
     return total / sizes.clamp(min=1).unsqueeze(1)
 
 

@@ -50,7 +50,7 @@ class _Numbered(Module):
     def _restart(self, modules: Iterable[Module | None]) -> None:
         items = list(modules)
         self._modules.clear()
-        self._modules.update({str(place): module for place, module in enumerate(items)})
+        self._modules.update({str(index): module for index, module in enumerate(items)})
 
     def append(self, module: Module) -> _Numbered:
         """Add a module at the end; UsageError for anything else."""

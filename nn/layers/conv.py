@@ -21,7 +21,7 @@ PADDINGS = {"zeros": "constant", **{name: name for name in MODES if name != "con
 
 
 class _Conv(LayerVariants):
-    """What all convolutions have.
+    """Base of all convolutions.
 
     Attributes:
         dims: dims of an image.
@@ -102,7 +102,7 @@ class _ConvNd(_Conv):
         return convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def _edges(self) -> list[int]:
-        """What `pad` takes."""
+        """The padding as `pad` takes it."""
         if self.padding == "valid":
             return [0, 0] * self.dims
         found = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...runtime.base.errors import UsageError
 from ...tensors.core.tensor import Tensor
 from ..core.module import Module
 from ..functional.dropout import (
     alpha_dropout,
+    check_probability,
     dropout,
     dropout1d,
     dropout2d,
@@ -26,8 +26,7 @@ class _Dropout(Module):
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
-        if not 0 <= p <= 1:
-            raise UsageError("E-NN-VALUE", None, f"the probability {p} of dropout is not between 0 and 1")
+        check_probability(p)
         self.p = p
         self.inplace = inplace
 

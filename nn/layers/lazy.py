@@ -12,11 +12,12 @@ from ...tensors.core.tensor import Tensor
 from ..core.module import Module
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear
-from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 
 __all__ = [
     "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d",
-    "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyLinear",
+    "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d", "LazyLinear",
 ]  # fmt: skip
 
 
@@ -25,7 +26,7 @@ class _Lazy(Module):
 
     Attributes:
         becomes: the class of layers.
-        trailing: dims of the input behind the one whose length is the layer's first argument.
+        trailing: dims of the input after the one whose length is the layer's first argument.
     """
 
     __signature__: inspect.Signature
@@ -74,6 +75,9 @@ LazyConv3d = _lazy(Conv3d, 3)
 LazyConvTranspose1d = _lazy(ConvTranspose1d, 1)
 LazyConvTranspose2d = _lazy(ConvTranspose2d, 2)
 LazyConvTranspose3d = _lazy(ConvTranspose3d, 3)
+LazyInstanceNorm1d = _lazy(InstanceNorm1d, 1)
+LazyInstanceNorm2d = _lazy(InstanceNorm2d, 2)
+LazyInstanceNorm3d = _lazy(InstanceNorm3d, 3)
 LazyBatchNorm2d = _lazy(BatchNorm2d, 2)
 LazyBatchNorm3d = _lazy(BatchNorm3d, 3)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from ...tensors.core.tensor import Tensor
 from ..core.module import Module
 from ..functional import loss
+from .linear import Linear
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss",
-    "KLDivLoss", "L1Loss", "MSELoss", "MarginRankingLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss",
-    "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss",
+    "KLDivLoss", "L1Loss", "LinearCrossEntropyLoss", "MSELoss", "MarginRankingLoss", "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss",
 ]  # fmt: skip
 
 
@@ -123,6 +127,35 @@ class CrossEntropyLoss(WeightedLoss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss of logits [N, C, ...] and classes [N, ...] or probabilities [N, C, ...], reduced."""
         return loss.cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
+
+
+class LinearCrossEntropyLoss(WeightedLoss):
+    """The cross entropy of the logits of a linear layer, which is a part of the loss.
+
+    Attributes:
+        linear: the layer, of `num_classes` times the product of `out_features` results.
+    """
+
+    def __init__(
+        self, in_features: int, num_classes: int, *, out_features: tuple[int, ...] = (), bias: bool = False,
+        device: Any = None, dtype: Any = None, reduction: str = "mean", weight: Tensor | None = None,
+        ignore_index: int | None = None, label_smoothing: float = 0.0, options: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(weight, reduction)
+        self.num_classes = num_classes
+        self.out_features = tuple(out_features)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.linear = Linear(in_features, math.prod(self.out_features) * num_classes, bias, device, dtype)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The loss of features [N, in] and classes [N, ...] or probabilities, reduced."""
+        shape = (self.num_classes, *self.out_features)
+        bias = None if self.linear.bias is None else self.linear.bias.reshape(shape)
+        return loss.linear_cross_entropy(
+            input, self.linear.weight.reshape(*shape, -1), target, linear_bias=bias, weight=self.weight,
+            reduction=self.reduction, ignore_index=self.ignore_index, label_smoothing=self.label_smoothing,
+        )  # fmt: skip
 
 
 class KLDivLoss(Loss):

@@ -22,7 +22,7 @@ class DataParallel(Module):
         self.module = module
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
-        """What the module returns."""
+        """Call the module."""
         return self.module(*inputs, **options)
 
 

@@ -14,10 +14,10 @@ from ..functional.sizes import Size, per_dim
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "CircularPad1d", "CircularPad2d", "CircularPad3d",
-    "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "LPPool1d", "LPPool2d", "MaxPool1d", "MaxPool2d",
-    "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "ReflectionPad1d", "ReflectionPad2d",
-    "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "ZeroPad1d", "ZeroPad2d",
-    "ZeroPad3d",
+    "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "FractionalMaxPool2d", "FractionalMaxPool3d", "LPPool1d",
+    "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
+    "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d",
+    "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
 ]  # fmt: skip
 
 
@@ -42,7 +42,7 @@ class _MaxPool(LayerVariants):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Any:
-        """The largest elements; with `return_indices` also their flat places in each image."""
+        """The largest elements; with `return_indices` also their flat positions in each image."""
         return pooling.max_pooled(
             self.dims, input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
             self.return_indices,
@@ -95,7 +95,7 @@ class _LPPool(LayerVariants):
 
     def forward(self, input: Tensor) -> Tensor:
         """The norms."""
-        function = (pooling.lp_pool1d, pooling.lp_pool2d)[self.dims - 1]
+        function = (pooling.lp_pool1d, pooling.lp_pool2d, pooling.lp_pool3d)[self.dims - 1]
         return function(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
     def extra_repr(self) -> str:
@@ -112,14 +112,48 @@ class _Adaptive(LayerVariants):
         super().__init__()
         self.output_size = output_size
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Any:
         """One element for each window."""
-        found: Tensor = getattr(pooling, f"adaptive_{self.kind}_pool{self.dims}d")(input, self.output_size)
-        return found
+        return getattr(pooling, f"adaptive_{self.kind}_pool{self.dims}d")(input, self.output_size)
 
     def extra_repr(self) -> str:
         """The size of the output."""
         return f"output_size={self.output_size}"
+
+
+class _AdaptiveMax(_Adaptive):
+    kind = "max"
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, input: Tensor) -> Any:
+        """The largest elements; with `return_indices` also their flat positions in each image."""
+        function = getattr(pooling, f"adaptive_{self.kind}_pool{self.dims}d")
+        return function(input, self.output_size, self.return_indices)
+
+
+class _FractionalMaxPool(LayerVariants):
+    dims = 0
+
+    def __init__(
+        self, kernel_size: Size, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.kernel_size = per_dim(kernel_size, self.dims)
+        self.output_size = None if output_size is None else per_dim(output_size, self.dims)
+        self.output_ratio = output_ratio
+        self.return_indices = return_indices
+        self._random_samples = _random_samples
+
+    def forward(self, input: Tensor) -> Any:
+        """The largest elements; with `return_indices` also their flat positions in each image."""
+        return pooling.fractional_pooled(
+            self.dims, input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
+            self._random_samples,
+        )  # fmt: skip
 
 
 class _MaxUnpool(LayerVariants):
@@ -202,6 +236,18 @@ class LPPool2d(_LPPool, dims=2):
     """The p-norm of each window of [N, C, H, W]."""
 
 
+class LPPool3d(_LPPool, dims=3):
+    """The p-norm of each window of [N, C, D, H, W]."""
+
+
+class FractionalMaxPool2d(_FractionalMaxPool, dims=2):
+    """The largest element of windows of [N, C, H, W] at random positions."""
+
+
+class FractionalMaxPool3d(_FractionalMaxPool, dims=3):
+    """The largest element of windows of [N, C, D, H, W] at random positions."""
+
+
 class AdaptiveAvgPool1d(_Adaptive, dims=1, kind="avg"):
     """The means of as many windows of [N, C, L] as `output_size` says."""
 
@@ -214,15 +260,15 @@ class AdaptiveAvgPool3d(_Adaptive, dims=3, kind="avg"):
     """The means of as many windows of [N, C, D, H, W] as `output_size` says."""
 
 
-class AdaptiveMaxPool1d(_Adaptive, dims=1, kind="max"):
+class AdaptiveMaxPool1d(_AdaptiveMax, dims=1):
     """The largest elements of as many windows of [N, C, L] as `output_size` says."""
 
 
-class AdaptiveMaxPool2d(_Adaptive, dims=2, kind="max"):
+class AdaptiveMaxPool2d(_AdaptiveMax, dims=2):
     """The largest elements of as many windows of [N, C, H, W] as `output_size` says."""
 
 
-class AdaptiveMaxPool3d(_Adaptive, dims=3, kind="max"):
+class AdaptiveMaxPool3d(_AdaptiveMax, dims=3):
     """The largest elements of as many windows of [N, C, D, H, W] as `output_size` says."""
 
 

@@ -60,8 +60,8 @@ class _Recurrent(Module):
                 if proj_size:
                     shapes.append(("weight_hr", (proj_size, hidden_size)))
                 for name, shape in shapes:
-                    made = Parameter(zeros(shape, dtype=dtype, device=device))
-                    self.register_parameter(f"{name}{ending}", made)
+                    parameter = Parameter(zeros(shape, dtype=dtype, device=device))
+                    self.register_parameter(f"{name}{ending}", parameter)
         self.reset_parameters()
 
     def _endings(self, number: int) -> list[str]:
@@ -205,7 +205,7 @@ class RNN(_Recurrent):
 
 def _in_order(states: State, order: Tensor | None) -> State:
     """States [layers * directions, N, hidden] in another order of sequences."""
-    return states if order is None else tuple(each.index_select(1, order) for each in states)
+    return states if order is None else tuple(state.index_select(1, order) for state in states)
 
 
 def _mode(nonlinearity: str) -> str:

@@ -36,7 +36,7 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
 
 
 class _Layer(Module):
-    """What both kinds of layers have: attention, a feed-forward network, norms and dropout."""
+    """Base of encoder and decoder layers: attention, a feed-forward network, norms and dropout."""
 
     def _prepare(
         self, d_model: int, dim_feedforward: int, dropout: float, activation: Activation, norms: int,
@@ -46,10 +46,10 @@ class _Layer(Module):
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, **options)
         self.norm_first = settings["norm_first"]
-        for place in range(1, norms + 1):
-            self.add_module(f"norm{place}", LayerNorm(d_model, settings["eps"], **options))
-        for place in range(1, norms + 1):
-            self.add_module(f"dropout{place}", Dropout(dropout))
+        for index in range(1, norms + 1):
+            self.add_module(f"norm{index}", LayerNorm(d_model, settings["eps"], **options))
+        for index in range(1, norms + 1):
+            self.add_module(f"dropout{index}", Dropout(dropout))
         self.activation = _activation(activation)
 
     def _fed(self, x: Tensor) -> Tensor:

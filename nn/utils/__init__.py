@@ -1,4 +1,4 @@
-"""What training does with the parameters of a module: gradient clipping, vectors of all, padded sequences."""
+"""Training utilities for parameters: gradient clipping, flattening to vectors, padded sequences."""
 
 from ...tensors.autograd.clipping import clip_grad_norm_ as clip_grad_norm_
 from ...tensors.autograd.clipping import clip_grad_value_ as clip_grad_value_

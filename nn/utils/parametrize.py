@@ -18,8 +18,8 @@ TABLE = "parametrizations"
 
 
 class ParametrizationList(Module):
-    """What one parameter is computed from: ``original``, or ``original0``, ``original1`` ..., and the modules that do
-    it, one after the other.
+    """The parametrization of one parameter: its source tensors ``original``, or ``original0``, ``original1`` ..., and
+    the modules applied to them in order.
 
     Args:
         first: the first of these modules. It may have ``right_inverse``, which gives the originals of a value.
@@ -31,7 +31,7 @@ class ParametrizationList(Module):
         self.add_module("0", first)
         parts = value if not hasattr(first, "right_inverse") else _inverse(first, value)
         several = isinstance(parts, tuple | list)
-        self.names = [f"original{place}" for place in range(len(parts))] if several else ["original"]
+        self.names = [f"original{index}" for index in range(len(parts))] if several else ["original"]
         for name, part in zip(self.names, parts if several else [parts], strict=True):
             kept = part is value
             self.register_parameter(name, value if kept else Parameter(part, requires_grad=value.requires_grad))

@@ -118,7 +118,7 @@ class LnStructured(RandomStructured):
 
 
 class CustomFromMask(BasePruningMethod):
-    """What a mask says."""
+    """Prune by a given mask."""
 
     PRUNING_TYPE = "global"
 
@@ -250,7 +250,8 @@ def is_pruned(module: Module) -> bool:
 
 
 def remove(module: Module, name: str) -> Module:
-    """Make what is left of a weight a parameter. Returns the module; UsageError if it is not pruned."""
+    """Make pruning permanent: the pruned weight becomes the parameter. Returns the module; UsageError if it is not
+    pruned."""
     if HANDLE.format(name) not in vars(module):
         why = f"{name} of {type(module).__name__} is not pruned"
         raise UsageError(CODE, None, why, hint="See l1_unstructured")

@@ -22,18 +22,20 @@ def pad_sequence(
     """Tensors [length, ...] as one [longest, N, ...], or [N, longest, ...] with `batch_first`."""
     if padding_side not in ("left", "right"):
         raise UsageError("E-NN-VALUE", None, f"{padding_side!r} is not a side", expected="left or right")
-    longest = max(each.shape[0] for each in sequences)
+    longest = max(sequence.shape[0] for sequence in sequences)
     padded = []
-    for each in sequences:
-        missing = longest - each.shape[0]
+    for sequence in sequences:
+        missing = longest - sequence.shape[0]
         ends = [0, missing] if padding_side == "right" else [missing, 0]
-        padded.append(pad(each, [0, 0] * (each.ndim - 1) + ends, "constant", padding_value))
+        padded.append(pad(sequence, [0, 0] * (sequence.ndim - 1) + ends, "constant", padding_value))
     return stack(padded, 0 if batch_first else 1)
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Tensors [length, ...] as one packed sequence."""
-    return pack_padded_sequence(pad_sequence(sequences), [each.shape[0] for each in sequences], False, enforce_sorted)
+    return pack_padded_sequence(
+        pad_sequence(sequences), [sequence.shape[0] for sequence in sequences], False, enforce_sorted
+    )
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
@@ -44,7 +46,7 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
     """The tensors that `pad_sequence` joined; lengths are read."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [rows[place, :length] for place, length in enumerate(np.asarray(lengths.array()).tolist())]
+    return [rows[index, :length] for index, length in enumerate(np.asarray(lengths.array()).tolist())]
 
 
 def length_mask(lengths: Tensor, longest: int | None = None) -> Tensor:

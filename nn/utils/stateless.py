@@ -16,8 +16,7 @@ def functional_call(
     module: Module, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: Mapping[str, Any] | None = None,
     *, strict: bool = False, tie_weights: bool = True,
 ) -> Any:  # fmt: skip
-    """What a module computes with other values in place of its parameters and buffers, by which it can be
-    differentiated.
+    """Call a module with other values for its parameters and buffers, so that it can be differentiated by them.
 
     Args:
         parameter_and_buffer_dicts: tensors by name, or several such dictionaries.
@@ -64,10 +63,10 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
     """The parameters and the buffers of modules of one structure, along a new first dim, for `vmap`."""
     if not models:
         raise UsageError("E-NN-STATE", None, "stack_module_state of no modules")
-    parameters = _stacked([dict(each.named_parameters()) for each in models])
-    buffers = _stacked([dict(each.named_buffers()) for each in models])
+    parameters = _stacked([dict(model.named_parameters()) for model in models])
+    buffers = _stacked([dict(model.named_buffers()) for model in models])
     return {name: each.requires_grad_() for name, each in parameters.items()}, buffers
 
 
 def _stacked(tables: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    return {name: stack([each[name].detach() for each in tables]) for name in tables[0]}
+    return {name: stack([table[name].detach() for table in tables]) for name in tables[0]}

@@ -13,7 +13,7 @@ from ...tensors.operations.joining import cat
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """The elements of all tensors in a row."""
-    return cat([each.reshape(-1) for each in parameters])
+    return cat([parameter.reshape(-1) for parameter in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
@@ -22,11 +22,11 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     Raises UsageError if it does not have as many elements.
     """
     tensors = list(parameters)
-    count = sum(each.numel() for each in tensors)
+    count = sum(tensor.numel() for tensor in tensors)
     if vec.shape != (count,):
         raise shape_error(f"a vector of shape {list(vec.shape)} for parameters of {counted(count, 'element')}")
     begin = 0
     with no_grad():
-        for each in tensors:
-            each.become(vec[begin : begin + each.numel()].reshape(each.shape))
-            begin += each.numel()
+        for tensor in tensors:
+            tensor.become(vec[begin : begin + tensor.numel()].reshape(tensor.shape))
+            begin += tensor.numel()

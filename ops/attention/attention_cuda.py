@@ -43,7 +43,7 @@ def in_heads(buffer: Buffer, heads: int | None) -> Heads:
 
 @dataclass
 class KeyVisibility:
-    """What a query may see, as in the operator's own; `offset` and `length` are arrays on the device."""
+    """The keys that a query sees, as on the CPU; `offset` and `length` are arrays on the device."""
 
     offset: Buffer
     causal: bool = False
@@ -258,7 +258,7 @@ def _difference(length: int, queries: int) -> int:
 
 @cuda(attention)
 def attention_on_device(step: Step) -> Planned:
-    """All forms of the operator."""
+    """Plan every form of Attention."""
     attributes = step.attributes
     q = in_heads(step.input(0), attributes["q_num_heads"])
     k, v = (in_heads(step.input(index), attributes["kv_num_heads"]) for index in (1, 2))
@@ -338,7 +338,7 @@ def rotated(
 
 @cuda(rotary_embedding)
 def rotary_on_device(step: Step) -> Planned:
-    """Two launches for the two elements of each pair."""
+    """Rotate with two launches, one for each element of a pair."""
     x, heads = step.input(0), step.attributes["num_heads"]
     one, two = in_heads(x, heads), in_heads(step.output(), heads)
     size = step.attributes["rotary_embedding_dim"] or one.shape[3]

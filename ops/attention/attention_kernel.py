@@ -115,10 +115,10 @@ def launch_attention(step: Step, q: Heads, k: Heads, v: Heads, y: Heads, scores:
         scale=float(scores.scale),
         softcap=float(scores.softcap),
     )
-    work = batch * heads * queries * keys * (size + width) / 8
+    work = batch * heads * queries * keys * (size + width)
     if queries <= MAX_DECODE_QUERIES:
         return _flash_decode(step, (q, k, v, y), problem, work)
-    return _flash_prefill(step, (q, k, v, y), problem, scores.grid, work)
+    return _flash_prefill(step, (q, k, v, y), problem, scores.grid, work / 8)
 
 
 def _mask(mask: Buffer | None, lengths: tuple[int, int, int]) -> tuple[Any, int, int, int, int, int] | None:

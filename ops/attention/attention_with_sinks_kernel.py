@@ -9,7 +9,7 @@ from .attention_with_sinks import attention_with_sinks
 
 @native(attention_with_sinks)
 def plan_attention_with_sinks(step: Step) -> Planned:
-    """Four inputs of rank 4, and a sink for each head."""
+    """Plan four inputs of rank 4 with one sink per head."""
     q, k, v, mask, sinks = step.inputs
     if (
         q is None

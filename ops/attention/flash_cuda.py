@@ -41,7 +41,7 @@ class Heads:
 
     @property
     def operand(self) -> Operand:
-        """As an operand over its own box."""
+        """The heads as an operand over their whole shape."""
         return Operand(self.buffer, self.strides)
 
 
@@ -417,7 +417,7 @@ class _Kernel:
 
 
 def _joining(parts: list[Buffer], y: Heads, splits: int, rule: Rule) -> Launch:
-    """Results of the parts of the keys, each by its largest score."""
+    """Combine the partial results over parts of the keys, rescaled by their largest scores."""
     n, heads, queries, width = y.shape
     threads = 4 if SIMULATED else 128
     writer = Writer()

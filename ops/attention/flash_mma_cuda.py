@@ -37,7 +37,7 @@ NONE = "np.float32(-np.inf)"
 
 
 def tensor_kind(q: Heads, k: Heads, v: Heads) -> str | None:
-    """What tensor cores multiply these heads in, None where they do not."""
+    """The dtype that tensor cores multiply these heads in, None if they cannot."""
     names = {item.buffer.dtype.name for item in (q, k, v)}
     kind = KINDS.get(names.pop()) if len(names) == 1 else None
     if (
@@ -78,7 +78,7 @@ class _Tile:
     Attributes:
         array, name: of the parameter, and of the tile.
         rows, size, pitch: rows, elements of a row, and words from one row of the tile to the next.
-        first, limit: texts of the first row, and of the one behind the array's last.
+        first, limit: texts of the first row, and of the one after the array's last.
         head, place: texts of a `row`'s head, and of its place in the sequence.
     """
 

@@ -32,7 +32,7 @@ def _infer(node: Inference) -> None:
 
 
 def _lower(node: Node, build: Builder) -> None:
-    """Attention with keys behind which their row and column stand as one-hot vectors."""
+    """Attention with keys with their row and column appended as one-hot vectors."""
     q, k, v = node.inputs
     rows, columns, scale = (node.attributes[name] for name in ("rows", "columns", "scale"))
     lengths = build.add("Shape", [k], {"start": 0, "end": 2})

@@ -12,7 +12,7 @@ from .grid_attention import grid_attention
 
 @native(grid_attention)
 def plan_grid_attention(step: Step) -> Planned:
-    """Columns that fill vectors; NumPy computes the rest."""
+    """Plan grids whose columns fill vectors; NumPy computes the rest."""
     tensors = [heads_of(buffer, None) for buffer in (*step.inputs, step.output()) if buffer is not None]
     q, k, v, y = tensors if len(tensors) == 4 else [None] * 4
     if q is None or k is None or v is None or y is None or any(x.buffer.dtype != np.float32 for x in (q, k, v, y)):

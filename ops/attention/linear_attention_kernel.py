@@ -141,7 +141,7 @@ def linear_attended(
 
 @native(linear_attention)
 def plan_linear_attention(step: Step) -> Planned:
-    """f32 whose shapes fit together; anything else is left to NumPy."""
+    """Plan f32 inputs whose shapes match; NumPy computes the rest."""
     attributes = step.attributes
     heads, groups = attributes["q_num_heads"], attributes["kv_num_heads"]
     q, k, v = step.inputs[:3]

@@ -1,4 +1,4 @@
-"""PackedAttention: attention within each of several sequences that lie one after another, without padding.
+"""PackedAttention: attention within each of several concatenated sequences, without padding.
 
 Source: sequences by their cumulative lengths, as in FlashAttention (Dao et al. 2022, arXiv:2205.14135) and
 onnxruntime's PackedMultiHeadAttention.

@@ -14,7 +14,7 @@ F32 = np.dtype(np.float32)
 
 @native(packed_attention)
 def plan_packed_attention(step: Step) -> Planned:
-    """f32 with i64 ends; NumPy computes the rest."""
+    """Plan f32 inputs with i64 ends; NumPy computes the rest."""
     q, k, v, ends = step.inputs
     heads, groups = step.attributes["q_num_heads"], step.attributes["kv_num_heads"]
     if q is None or k is None or v is None or ends is None or ends.dtype != np.int64:

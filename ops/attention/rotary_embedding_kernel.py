@@ -155,7 +155,7 @@ def launch_rotary(
 
 @native(rotary_embedding)
 def plan_rotary(step: Step) -> Planned:
-    """f64 is left to NumPy."""
+    """Plan every dtype but f64, which NumPy computes."""
     x, cos, sin = step.inputs[:3]
     positions = step.inputs[3] if len(step.inputs) > 3 else None
     attributes = step.attributes

@@ -11,7 +11,7 @@ from .cast import bit_cast
 
 @cuda(bit_cast)
 def bit_cast_on_device(step: Step) -> Planned:
-    """The same bytes."""
+    """Reinterpret the same bytes."""
     result = step.results[0]
     assert result is not None
     x = step.input(0)

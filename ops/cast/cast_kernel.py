@@ -40,7 +40,7 @@ def conversion(x: Buffer, y: Buffer) -> Chain | None:
 
 @native(cast, cast_like)
 def plan_cast(step: Step) -> Planned:
-    """Conversions between machine types."""
+    """Plan conversions between machine types."""
     x, result = step.inputs[0], step.results[0]
     if x is None or result is None:
         return None

@@ -21,11 +21,11 @@ def _on_device(step: Step, operation: str) -> Planned:
 
 @cuda(all_gather)
 def all_gather_on_device(step: Step) -> Planned:
-    """NCCL's all-gather."""
+    """Call NCCL's all-gather."""
     return _on_device(step, "gather")
 
 
 @cuda(all_reduce)
 def all_reduce_on_device(step: Step) -> Planned:
-    """NCCL's sum over ranks."""
+    """Call NCCL's all-reduce with a sum."""
     return _on_device(step, "sum")

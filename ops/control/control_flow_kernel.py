@@ -50,8 +50,8 @@ def move_entry(
     part: int,
     parts: int,
 ) -> None:
-    """Rows of `nbytes` bytes of the iteration that a loop's cells tell; from row to row and from iteration to iteration
-    are bytes."""
+    """Copy rows of `nbytes` bytes of the current iteration, read from a loop's cells; steps between rows and between
+    iterations are bytes."""
     iteration = i64(cells)[0]
     source, target = u8(source + iteration * entry_from), u8(target + iteration * entry_to)
     first, last = share(rows, part, parts)
@@ -340,7 +340,7 @@ class _Body:
         return found
 
     def _next_states(self, states: Mapping[int, Buffer]) -> None:
-        """What the body gave becomes the state; where one becomes another, all of them are put aside first."""
+        """Copy the body's outputs to the states, by way of temporaries if one state becomes another."""
         results = self.graph.outputs[self.loop.counted :]
         pairs = [(_memory(self.planner, results[index]), state) for index, state in states.items()]
         if any((source.dtype, source.shape) != (state.dtype, state.shape) for source, state in pairs):

@@ -24,15 +24,14 @@ BRANCHES = ("then_branch", "else_branch")
 
 
 def either(one: Shape | None, other: Shape | None) -> Shape | None:
-    """What two shapes have in common; None where their ranks differ or one is unknown."""
+    """The dims that two shapes share; None if their ranks differ or one is unknown."""
     if one is None or other is None or len(one) != len(other):
         return None
     return tuple(first if first == second else None for first, second in zip(one, other, strict=True))
 
 
 def infer_if(node: Inference) -> None:
-    """What the branches that can be taken have in common. A branch that contradicts itself cannot be: the other one is
-    for such shapes."""
+    """The dtype and dims that the possible branches share. A branch that contradicts itself is not possible."""
     array = node.array(0)
     known = None if array is None or array.size != 1 else bool(array.reshape(-1)[0])
     names = [name for name, taken in zip(BRANCHES, (True, False), strict=True) if known in (None, taken)]

@@ -72,7 +72,7 @@ class Iterations:
         return call.stacked(items[::-1] if reverse else items, axis)
 
     def _nothing(self, value: Value, axis: int) -> np.ndarray:
-        """What no iteration gives: length zero along the axis, unknown lengths are zero, too."""
+        """The scan outputs of no iterations: length 0 along the axis, and 0 for unknown lengths."""
         if value.dtype is None:
             why = f"{self.operator} does not iterate, and the dtype of its output {value.name!r} is unknown"
             raise UnsupportedError("E-OP-DTYPE", None, why, hint="Give the outputs of its body types")

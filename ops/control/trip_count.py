@@ -65,8 +65,7 @@ def _slice(body: Graph) -> tuple[list[Node], set[int]]:
 
 
 def _constants(planner: Planner, body: Graph, nodes: list[Node]) -> dict[Value, Any] | None:
-    """What the nodes use that no iteration changes; None where it is not known, or a node is not one to be computed
-    here."""
+    """Loop-invariant inputs of the nodes; None if they are unknown, or a node cannot be evaluated here."""
     made = {value for node in nodes for value in node.outputs} | set(body.inputs)
     weights = planner.weights_of(body)
     found: dict[Value, Any] = {}

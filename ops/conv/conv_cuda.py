@@ -50,7 +50,7 @@ def laid_out(step: Step, x: Buffer, tables: Sequence[np.ndarray | None]) -> tupl
 
 
 def _padding(axis: Axis) -> np.ndarray | None:
-    """Places of a padded axis, None where nothing is read beyond its ends."""
+    """Positions of a padded axis, None where nothing is read beyond its ends."""
     reach = (axis.out - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1
     if axis.begin == 0 and reach <= axis.size:
         return None
@@ -100,7 +100,7 @@ def convolved(
 
 @cuda(conv)
 def conv_on_device(step: Step) -> Planned:
-    """Any number of spatial axes."""
+    """Plan convolutions over any number of spatial axes."""
     x, w, bias, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     settings = (step.attributes[name] for name in ("strides", "pads", "dilations", "auto_pad"))
     axes = window("Conv", len(x.shape) - 2, w.shape[2:], *settings).axes(x.shape[2:])
@@ -170,7 +170,7 @@ def biased(y: Buffer, bias: Buffer | None) -> list[Chain]:
 
 @cuda(conv_transpose)
 def conv_transpose_on_device(step: Step) -> Planned:
-    """Any number of spatial axes."""
+    """Plan transposed convolutions over any number of spatial axes."""
     names = (step.attributes[name] for name in NAMES)
     axes = [
         axis for axis in transposed_axes(step.input(1).shape[2:], step.input(0).shape[2:], *names) if axis is not None

@@ -14,6 +14,7 @@ from ..kernels.conv.banded_gemm import plan_banded_gemm
 from ..kernels.conv.blocked_copy import plan_blocked_copy
 from ..kernels.conv.channels_vectorized import plan_channels_vectorized
 from ..kernels.conv.depthwise import plan_depthwise
+from ..kernels.conv.depthwise_points import plan_depthwise_points
 from ..kernels.conv.direct_rows import plan_direct_rows
 from ..kernels.conv.im2col import pack_columns
 from ..kernels.conv.implicit_gemm import plan_implicit_gemm
@@ -34,7 +35,7 @@ GROUPED_PLANES = 4 * ROWS
 
 @inner
 def _packed(conv: Any, source: Any, start: Any, wide: Any, panel: Any, depth: Any) -> None:
-    """`wide` windows from position `start` on, one in each column of a panel, zeros behind them."""
+    """`wide` windows from position `start` on, one in each column of a panel, zeros after them."""
     pack_columns(conv, source, conv.channels, start, wide, panel)
     if wide < PANEL:
         for k in range(depth):
@@ -151,12 +152,13 @@ def plan_im2col(problem: Problem) -> ConvPlan:
 @native(conv)
 @via_f32
 def plan_conv(step: Step) -> Planned:
-    """Four spatial axes and more are left to NumPy."""
+    """Plan up to three spatial axes; NumPy computes the rest."""
     found = problem(step)
     if found is None:
         return None
     before, last = (
         plan_winograd(found)
+        or plan_depthwise_points(found)
         or plan_channels_vectorized(found)
         or plan_direct_rows(found)
         or plan_banded_gemm(found)

@@ -17,21 +17,21 @@ from .conv_nchwc import blocked_conv
 
 @native(blocked_conv)
 def plan_blocked_conv(step: Step) -> Planned:
-    """Of constant kernels."""
-    found, scale, before = problem(step), step.optional_input(3), []
-    if found is None or not found.constant:
+    """Plan constant kernels."""
+    conv, scale, launches = problem(step), step.optional_input(3), []
+    if conv is None or not conv.constant:
         return None
     if scale is not None:
-        if not found.blocks_in or found.groups > 1 or scale.shape != (found.images, found.channels, 1, 1):
+        if not conv.blocks_in or conv.groups > 1 or scale.shape != (conv.images, conv.channels, 1, 1):
             return None
-        if not found.pointwise or found.positions < found.outputs:
-            x, launch = scaled_input(found, scale)
-            found, scale, before = replace(found, x=x), None, [launch]
-    if found.groups > 1:
-        way = plan_channels_vectorized(found)
+        if not conv.pointwise or conv.positions < conv.outputs:
+            x, launch = scaled_input(conv, scale)
+            conv, scale, launches = replace(conv, x=x), None, [launch]
+    if conv.groups > 1:
+        way = plan_channels_vectorized(conv)
     else:
-        unscaled = None if scale else plan_winograd(found) or plan_banded_gemm(found)
-        way = unscaled or plan_implicit_gemm(found, scale)
+        unscaled = None if scale else plan_winograd(conv) or plan_banded_gemm(conv)
+        way = unscaled or plan_implicit_gemm(conv, scale)
     if way is None:
         return None
-    return [*before, *way[0], launch_with_epilogue(way[1], step.output(), 0)]
+    return [*launches, *way[0], launch_with_epilogue(way[1], step.output(), 0)]

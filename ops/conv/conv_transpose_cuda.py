@@ -16,7 +16,7 @@ from .conv_transpose import col2im
 
 @cuda(col2im)
 def col2im_on_device(step: Step) -> Planned:
-    """For each position and tap the window that has it there, if there is one."""
+    """Sum, for each pixel, the taps of all windows that cover it."""
     x, y = step.input(0), step.output()
     image, block = step.constant(1), step.constant(2)
     if image is None or block is None:

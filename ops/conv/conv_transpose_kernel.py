@@ -112,7 +112,7 @@ def _transposed_weights(w: np.ndarray, groups: int) -> np.ndarray:
 @native(conv_transpose)
 @via_f32
 def plan_conv_transpose(step: Step) -> Planned:
-    """f32 over one to three axes."""
+    """Plan f32 over one to three spatial axes."""
     x, w = step.inputs[:2]
     b = step.inputs[2] if len(step.inputs) > 2 else None
     groups = step.attributes["group"]

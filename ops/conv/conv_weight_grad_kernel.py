@@ -1,6 +1,6 @@
 """Native ConvWeightGrad of f32: for each image, taps of its padded planes times its gradients, summed in registers.
 
-A row of the product is one tap of one channel, which is read where it lies; a panel has the gradients of `PANEL`
+A row of the product is one tap of one channel, which is read in place; a panel has the gradients of `PANEL`
 outputs at each position. Images are summed in groups, whose number does not depend on threads, and the groups at last.
 """
 
@@ -86,7 +86,7 @@ def padded(x: int, target: int, height: int, width: int, top: int, left: int, ta
 
 @inner
 def _transposed(source: int, count: int, step: int, target: int, width: int) -> None:
-    """`count` rows of `width` elements, `step` elements apart, as lines of a panel, zeros behind them."""
+    """`count` rows of `width` elements, `step` elements apart, as lines of a panel, zeros after them."""
     rows, lines = f32(source), f32(target)
     for first in range(0, PANEL, TILE):
         for begin in range(0, width, TILE):
@@ -187,7 +187,7 @@ def tap_offsets(channels: int, kernel: Sequence[int], dilations: Sequence[int], 
 
 @native(conv_weight_grad)
 def plan_conv_weight_grad(step: Step) -> Planned:
-    """One and two spatial axes of f32."""
+    """Plan f32 over one or two spatial axes."""
     x, grad = step.input(0), step.input(1)
     axes = len(x.shape) - 2
     if x.dtype != np.float32 or axes not in (1, 2):

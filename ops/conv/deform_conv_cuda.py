@@ -69,7 +69,7 @@ def _plus(y: float, bias: float) -> float:
 
 @cuda(deform_conv)
 def deform_conv_on_device(step: Step) -> Planned:
-    """Samples of all taps, then a product for each group."""
+    """Sample all taps, then multiply by the weights of each group."""
     x, w, offset, bias, mask, y = (
         step.input(0),
         step.input(1),

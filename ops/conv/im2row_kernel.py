@@ -97,7 +97,7 @@ def plan_im2row(problem: Problem) -> ConvPlan | None:
 
 
 def _row_major(lengths: tuple[int, ...], innermost: int) -> list[int]:
-    """Strides of axes that lie behind each other, the last one `innermost` elements apart."""
+    """Strides of axes that follow each other, the last one `innermost` elements apart."""
     strides = [innermost]
     for length in reversed(lengths[1:]):
         strides.append(strides[-1] * length)

@@ -1,4 +1,4 @@
-"""Convolutions whose kernels are no constants: taps of padded planes are read where they lie, and multiplied with rows
+"""Convolutions with kernels computed at run time: taps of padded planes are read in place, and multiplied with rows
 of kernels; nothing is copied into panels."""
 
 # mypy: disable-error-code="misc, untyped-decorator"

@@ -24,7 +24,7 @@ F32 = np.dtype(np.float32)
 
 @inner
 def _inside(shift: int, stride: int, length: int, count: int) -> tuple[int, int]:
-    """The first m, and the one behind the last, of `count` for which ``stride * m + shift`` is in [0, length)."""
+    """The first m, and the one after the last, of `count` for which ``stride * m + shift`` is in [0, length)."""
     least = max(0, (-shift + stride - 1) // stride)
     most = min(count, (length - 1 - shift) // stride + 1) if length > shift else 0
     return min(least, count), max(most, min(least, count))
@@ -180,5 +180,5 @@ def plan_transposed_by_phases(
 
 
 def _shaped(weights: Buffer, shape: tuple[int, ...]) -> Buffer:
-    """What stands for weights in another shape, which kernels read packed only."""
+    """Weights under another shape, for kernels that only read them packed."""
     return weights.view(shape)

@@ -17,7 +17,7 @@ from .rows_kernel import BODIES, LATER, ROWS, arrays_of, called
 
 @cuda(*ROWS)
 def rows_on_device(step: Step) -> Planned:
-    """A launch of as many threads as there are rows."""
+    """Launch one thread per row."""
     rows = ROWS[step.node.op]
     arrays = arrays_of(step, rows)
     writer = Writer()

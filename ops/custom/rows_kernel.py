@@ -21,7 +21,7 @@ WORK = 64
 
 @dataclass(frozen=True)
 class Rows:
-    """What an operator of rows computes.
+    """The row function of an operator.
 
     Attributes:
         body: takes the number of a row, the arrays of arguments and results, and the options.
@@ -42,7 +42,7 @@ ROWS: dict[Op, Rows] = owned({}, PROCESS)
 BODIES: dict[str, Callable[..., None]] = owned({}, PROCESS)
 """By name."""
 LATER: list[Callable[[Op], None]] = owned([], PROCESS)
-"""What is told of operators that are registered later."""
+"""Called with each operator that is registered later."""
 
 
 def register_rows(op: Op, rows: Rows) -> None:

@@ -70,8 +70,8 @@ def refuse_mismatched(node: Inference) -> None:
     )
     if len(shapes) < 2:
         return
-    for place in range(1, max((len(shape) for shape in shapes), default=0) + 1):
-        lengths = {shape[-place] for shape in shapes if len(shape) >= place and isinstance(shape[-place], int)} - {1}
+    for axis in range(1, max((len(shape) for shape in shapes), default=0) + 1):
+        lengths = {shape[-axis] for shape in shapes if len(shape) >= axis and isinstance(shape[-axis], int)} - {1}
         if len(lengths) > 1:
             node.fail(f"shapes {', '.join(map(str, shapes))} do not broadcast to one")
 
@@ -141,7 +141,7 @@ def place_by_axis(node: Node, build: Builder) -> None:
 
 
 def _with_ones_behind(first: Value, second: Value, axis: int, build: Builder) -> Value:
-    """The shape of `second`, followed by as many ones as `first` has dims behind those that it stands for."""
+    """The shape of `second`, followed by as many ones as `first` has dims after those that it stands for."""
     shape = build.add("Shape", [second])
     if first.shape is not None and second.shape is not None:
         start = axis + len(first.shape) if axis < 0 else axis

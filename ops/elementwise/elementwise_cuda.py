@@ -59,13 +59,13 @@ def on_device(step: Step) -> Planned:
 
 @cuda(identity)
 def identity_on_device(step: Step) -> Planned:
-    """The input itself."""
+    """Return the input itself."""
     return View(step.input(0))
 
 
 @cuda(sign)
 def sign_on_device(step: Step) -> Planned:
-    """Integers too."""
+    """Plan floats and integers."""
     return (
         elementwise_chain(sign.scalar, [step.input(0)], step.output()) if sign.scalar is not None else on_device(step)
     )
@@ -113,7 +113,7 @@ def _right(x: int, y: int, bits: int) -> int:
 
 @cuda(div)
 def div_on_device(step: Step) -> Planned:
-    """Integers are rounded toward zero."""
+    """Divide; integer quotients are rounded toward zero."""
     if compute_dtype(step.input(0).dtype).kind in "iu":
         return elementwise_chain(_quotient, [step.input(0), step.input(1)], step.output())
     return on_device(step)
@@ -121,14 +121,14 @@ def div_on_device(step: Step) -> Planned:
 
 @cuda(mod)
 def mod_on_device(step: Step) -> Planned:
-    """Integers have a rest by zero, which is zero."""
+    """Compute remainders; an integer modulo zero is zero."""
     rest = _rest if compute_dtype(step.input(0).dtype).kind in "iu" else _float_rest
     return elementwise_chain(rest, [step.input(0), step.input(1)], step.output(), step.attributes["fmod"])
 
 
 @cuda(pow_)
 def pow_on_device(step: Step) -> Planned:
-    """Powers of integers by squaring; where the dtypes differ, in that of floats."""
+    """Raise integers by repeated squaring; mixed dtypes are computed as floats."""
     x, y = step.input(0), step.input(1)
     kinds = compute_dtype(x.dtype).kind, compute_dtype(y.dtype).kind
     if kinds[0] in "iu" and kinds[1] in "iu":
@@ -140,7 +140,7 @@ def pow_on_device(step: Step) -> Planned:
 
 @cuda(bit_shift)
 def shift_on_device(step: Step) -> Planned:
-    """Bits of unsigned integers."""
+    """Shift bits of unsigned integers."""
     moved = _left if step.attributes["direction"] == "LEFT" else _right
     return elementwise_chain(moved, [step.input(0), step.input(1)], step.output(), 8 * step.output().dtype.itemsize)
 
@@ -155,7 +155,7 @@ def _high(x: float, high: float) -> float:
 
 @cuda(clip)
 def clip_on_device(step: Step) -> Planned:
-    """A missing bound does not limit."""
+    """Clip; an absent bound does not limit."""
     x, low, high, y = step.input(0), step.optional_input(1), step.optional_input(2), step.output()
     steps = []
     if low is not None:
@@ -167,7 +167,7 @@ def clip_on_device(step: Step) -> Planned:
 
 @cuda(shrink)
 def shrink_on_device(step: Step) -> Planned:
-    """Integers are moved as numbers of double precision and cut."""
+    """Shrink; integers are computed in f64 and truncated."""
     x, given = step.input(0), step.attributes
     if compute_dtype(x.dtype).kind not in "iu":
         return on_device(step)
@@ -177,7 +177,7 @@ def shrink_on_device(step: Step) -> Planned:
 
 @cuda(gelu)
 def gelu_on_device(step: Step) -> Planned:
-    """Either formula."""
+    """Plan the exact and the tanh formula."""
     return elementwise_chain(FUNCTIONS[f"Gelu:{step.attributes['approximate']}"], [step.input(0)], step.output())
 
 
@@ -187,7 +187,7 @@ def _within(x: float, largest: float) -> float:
 
 @cuda(cast, cast_like)
 def cast_on_device(step: Step) -> Planned:
-    """Conversions between dtypes of kernels."""
+    """Plan conversions between dtypes of kernels."""
     x, y = step.input(0), step.output()
     if x.dtype == y.dtype:
         return View(x)

@@ -101,7 +101,7 @@ def plan_elementwise(step: Step) -> Planned:
 
 
 def _repeated(step: Step, key: str, inputs: Sequence[Buffer], *behind: Apply) -> list[Chain]:
-    """A function of two applied from input to input, a few of them in each kernel, and operators behind it; rounded
+    """A function of two applied from input to input, a few of them in each kernel, and operators after it; rounded
     once."""
     output = step.output()
     wide = computed(output.dtype)
@@ -126,13 +126,13 @@ def _key(step: Step) -> str:
 
 @native(identity)
 def plan_identity(step: Step) -> Planned:
-    """The input itself."""
+    """Return the input itself."""
     return View(step.inputs[0]) if step.inputs[0] is not None else None
 
 
 @native(clip)
 def plan_clip(step: Step) -> Planned:
-    """A missing bound is an infinite one."""
+    """Clip; an absent bound is infinite."""
     x = step.inputs[0]
     assert x is not None
     if not floating(x.dtype):
@@ -175,7 +175,7 @@ def one_by_one(step: Step, key: str, *operands: Buffer | None, numbers: tuple[fl
 
 @native(gelu)
 def plan_gelu(step: Step) -> Planned:
-    """Either formula."""
+    """Plan the exact and the tanh formula."""
     x, key = step.inputs[0], f"Gelu:{step.attributes.get('approximate', 'none')}"
     if x is None or not floating(x.dtype) or key not in FUNCTIONS:
         return None
@@ -184,7 +184,7 @@ def plan_gelu(step: Step) -> Planned:
 
 @native(mean)
 def plan_mean(step: Step) -> Planned:
-    """Sums, and a quotient."""
+    """Sum the inputs, then divide."""
     inputs = [item for item in step.inputs if item is not None]
     output = step.output()
     if not floating(output.dtype) or any(item.shape != output.shape for item in inputs) or len(inputs) < 2:
@@ -195,7 +195,7 @@ def plan_mean(step: Step) -> Planned:
 
 @native(pow_)
 def plan_pow(step: Step) -> Planned:
-    """Squares, cubes and roots by themselves."""
+    """Plan powers; squares, cubes and square roots have kernels of their own."""
     x, y = step.inputs
     known = step.constant(1)
     if x is None or y is None or not floating(x.dtype):

@@ -98,7 +98,7 @@ def _other(step: Step) -> Planned:
 
 @native(div, mod, sign, bit_shift)
 def plan_integers(step: Step) -> Planned:
-    """Integers by rules of their own."""
+    """Plan integers, whose overflow and division have rules of their own."""
     given = _given(step)
     operator = step.node.op
     if given is None:
@@ -112,7 +112,7 @@ def plan_integers(step: Step) -> Planned:
 
 @native(clip)
 def plan_clip(step: Step) -> Planned:
-    """A missing bound is the dtype's own."""
+    """Clip integers; an absent bound is the dtype's limit."""
     x = step.inputs[0]
     if x is None or x.dtype not in INTEGERS:
         return _other(step)
@@ -126,7 +126,7 @@ def plan_clip(step: Step) -> Planned:
 
 @native(pow_)
 def plan_pow(step: Step) -> Planned:
-    """Squares of integers; other powers of them are left to NumPy."""
+    """Plan squares of integers; NumPy computes other powers."""
     x, known = step.inputs[0], step.constant(1)
     if x is None or x.dtype not in INTEGERS:
         return _other(step)

@@ -19,7 +19,7 @@ def _over(x: float, count: float) -> float:
 
 @cuda(mean)
 def mean_on_device(step: Step) -> Planned:
-    """Sums, then a division."""
+    """Sum the inputs, then divide."""
     inputs = [step.input(index) for index in range(len(step.inputs))]
     kind, y = compute_dtype(inputs[0].dtype), step.output()
     if len(inputs) == 1:

@@ -34,7 +34,7 @@ def looked_up(step: Step, table: Buffer, strides: tuple[int, ...], stride: int, 
 
 @cuda(gather)
 def gather_on_device(step: Step) -> Planned:
-    """The axis is looked up."""
+    """Read entries of one axis through a lookup of indices."""
     data, indices, y = step.input(0), step.input(1), step.output()
     axis = step.attributes["axis"] % len(data.shape)
     before, after = axis, len(data.shape) - axis - 1
@@ -49,7 +49,7 @@ def gather_on_device(step: Step) -> Planned:
 
 @cuda(gather_elements)
 def gather_elements_on_device(step: Step) -> Planned:
-    """Every element has its own index along the axis."""
+    """Read each element by its own index along the axis."""
     data, indices, y = step.input(0), step.input(1), step.output()
     axis = step.attributes["axis"] % len(data.shape)
     strides = tuple(0 if other == axis else item for other, item in enumerate(data.strides))
@@ -75,7 +75,7 @@ def _tuples(step: Step, data: Buffer, indices: Buffer, rank: int, batch: int) ->
 
 @cuda(gather_nd)
 def gather_nd_on_device(step: Step) -> Planned:
-    """One table for each index of a tuple."""
+    """Read entries by tuples, with one lookup per axis of a tuple."""
     data, indices, y = step.input(0), step.input(1), step.output()
     batch, depth = step.attributes["batch_dims"], indices.shape[-1]
     strides = (*data.strides[:batch], *[0] * (len(indices.shape) - 1 - batch), *data.strides[batch + depth :])
@@ -112,7 +112,7 @@ def _written(
 
 @cuda(scatter_elements, scatter)
 def scatter_elements_on_device(step: Step) -> Planned:
-    """Updates of one column, along the axis, follow each other."""
+    """Apply the updates of one column along the axis in order."""
     data, indices, updates, y = step.input(0), step.input(1), step.input(2), step.output()
     axis = step.attributes["axis"] % len(data.shape)
     order, apart, along = split(indices.shape, [axis])
@@ -126,7 +126,7 @@ def scatter_elements_on_device(step: Step) -> Planned:
 
 @cuda(scatter_nd)
 def scatter_nd_on_device(step: Step) -> Planned:
-    """Tuples follow each other; each element of what they name has a thread."""
+    """Apply index tuples in order, with one thread per updated element."""
     data, indices, updates, y = step.input(0), step.input(1), step.input(2), step.output()
     count, depth = len(indices.shape) - 1, indices.shape[-1]
     rank = len(updates.shape)
@@ -143,7 +143,7 @@ def scatter_nd_on_device(step: Step) -> Planned:
 
 @cuda(tensor_scatter)
 def tensor_scatter_on_device(step: Step) -> Planned:
-    """A table of indices for each sequence; what was there stays where it is if nothing else needs it."""
+    """Write each sequence's rows to a cache, in place if nothing else uses it."""
     past, update, first = step.input(0), step.input(1), step.optional_input(2)
     y = step.outputs[0] = past if step.may_overwrite(past) else step.output()
     axis = step.attributes["axis"] % len(past.shape)

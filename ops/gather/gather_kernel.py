@@ -16,11 +16,11 @@ from ...runtime.jit.kernel_arguments import Address, Words
 from ...runtime.jit.range_kernel import RangeKernel, inlined, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, View, native
 from ...runtime.tensor.dtype import BlockType
-from ..kernels.gemm.gather_rows import gather_rows
 from ..kernels.strided_copy import COPIES, copy
 from ..kernels.zero_fill import zeros
 from ..quants.llvm import rows
 from .gather import gather, gather_elements, gather_nd
+from .gather_rows import gather_rows
 from .scatter import scatter, scatter_elements, scatter_nd
 
 INDICES = ("int64", "int32")
@@ -192,7 +192,7 @@ def _decoded(step: Step, x: Buffer, indices: Buffer, dtype: BlockType) -> Planne
 
 @native(gather)
 def plan_gather(step: Step) -> Planned:
-    """Entries that are known and lie together are a view."""
+    """Plan lookups of entries; constant indices of adjacent entries make a view."""
     x, indices = step.inputs
     if x is None or indices is None or not _indexed(x, indices):
         return None
@@ -261,7 +261,7 @@ def _elements(
 
 @native(gather_elements)
 def plan_gather_elements(step: Step) -> Planned:
-    """Indices of i64 and i32."""
+    """Plan i64 and i32 indices."""
     x, indices = step.inputs
     if x is None or indices is None or not _indexed(x, indices) or not x.shape:
         return None
@@ -299,7 +299,7 @@ def _tuples(
 
 @native(gather_nd)
 def plan_gather_nd(step: Step) -> Planned:
-    """Indices of i64 and i32."""
+    """Plan i64 and i32 indices."""
     x, indices = step.inputs
     batch = step.attributes["batch_dims"]
     if x is None or indices is None or not _indexed(x, indices) or not 0 <= batch < len(indices.shape):
@@ -322,7 +322,7 @@ def base_of(step: Step, x: Buffer) -> tuple[Buffer, list[Launch]]:
 
 @native(scatter_elements, scatter)
 def plan_scatter_elements(step: Step) -> Planned:
-    """Without reduction; of several for one position the last one stays."""
+    """Plan scatters without reduction; the last of several updates of one element stays."""
     x, indices, updates = step.inputs
     if (
         x is None
@@ -343,7 +343,7 @@ def plan_scatter_elements(step: Step) -> Planned:
 
 @native(scatter_nd)
 def plan_scatter_nd(step: Step) -> Planned:
-    """Without reduction; of several for one position the last one stays."""
+    """Plan scatters without reduction; the last of several updates of one element stays."""
     x, indices, updates = step.inputs
     if (
         x is None

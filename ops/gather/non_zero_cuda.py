@@ -17,7 +17,7 @@ from .non_zero import compress, non_zero
 
 @cuda(non_zero, sized=True)
 def non_zero_on_device(step: Step) -> Planned:
-    """One row of indices for each axis, as long as there are elements other than zero."""
+    """Write one row of indices per axis; how many there are follows from the data."""
     x = step.input(0)
     shape = x.shape or (1,)
     places = step.temporary(np.int64, (len(shape), x.count))
@@ -42,7 +42,7 @@ TAKEN = """
 
 @cuda(compress, sized=True)
 def compress_on_device(step: Step) -> Planned:
-    """The positions where the condition holds, then the entries at these positions."""
+    """Find the indices where the condition holds, then read these entries."""
     x, condition, axis = step.input(0), step.input(1), step.attributes["axis"]
     shape = (x.count,) if axis is None else x.shape
     at = 0 if axis is None else axis_in("Compress", axis, len(shape))

@@ -1,5 +1,5 @@
 """Native ScatterND and ScatterElements that add, as the gradients of an embedding and of MaxPool do. Whatever is added
-to one place is added by one part, in order."""
+to one position is added by one part, in order."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
@@ -70,7 +70,7 @@ def elements_added(
 
 @native(scatter_elements)
 def plan_scatter_elements_add(step: Step) -> Planned:
-    """Sums of f32, of as many lines as the tensor has; what is not added as the other kernel takes it."""
+    """Plan f32 sums; another kernel scatters without reduction."""
     if step.attributes["reduction"] != "add":
         return plan_scatter_elements(step)
     x, indices, updates = step.inputs
@@ -100,7 +100,7 @@ def plan_scatter_elements_add(step: Step) -> Planned:
 
 @native(scatter_nd)
 def plan_scatter_nd_add(step: Step) -> Planned:
-    """Sums of f32 by one index each; what is not added as the other kernel takes it."""
+    """Plan f32 sums by one index each; another kernel scatters without reduction."""
     if step.attributes["reduction"] != "add":
         return plan_scatter_nd(step)
     x, indices, updates = step.inputs

@@ -48,7 +48,7 @@ def scattered(
 
 @native(tensor_scatter)
 def plan_tensor_scatter(step: Step) -> Planned:
-    """Indices of i64."""
+    """Plan i64 indices."""
     past, update = step.inputs[:2]
     indices = step.inputs[2] if len(step.inputs) > 2 else None
     if past is None or update is None or past.dtype != update.dtype or len(past.shape) != len(update.shape):

@@ -11,6 +11,6 @@ from .constant import constant
 
 @cuda(constant)
 def constant_on_device(step: Step) -> Planned:
-    """What the node holds."""
+    """Copy the constant of the node to the device."""
     assert constant.compute is not None
     return View(step.constant_buffer(np.asarray(constant.compute(**step.attributes))))

@@ -18,7 +18,7 @@ cuda(eye_like)(constant_on_device)
 
 @cuda(constant_of_shape)
 def filled_on_device(step: Step) -> Planned:
-    """One number everywhere."""
+    """Fill the output with one value."""
     value = step.attributes["value"]
     y = step.output()
     return elementwise_chain(
@@ -38,7 +38,7 @@ def _lower(x: Any, row: int, column: int, k: int) -> Any:
 
 @cuda(trilu)
 def trilu_on_device(step: Step) -> Planned:
-    """Rows and columns are compared."""
+    """Compare rows with columns."""
     x, k = step.input(0), step.optional_input(1)
     offset = k if k is not None else step.constant_buffer(np.zeros((), np.int64))
     rows, columns = iota(step, x.shape[-2], 1), iota(step, x.shape[-1])
@@ -54,7 +54,7 @@ def _hot(index: Any, place: int, depth: int, off: Any, on: Any) -> Any:
 
 @cuda(one_hot)
 def one_hot_on_device(step: Step) -> Planned:
-    """Indices are compared with positions."""
+    """Compare indices with positions along the new axis."""
     indices, depth, values, y = step.input(0), step.input(1), step.input(2), step.output()
     axis = step.attributes["axis"] % len(y.shape)
     spread = indices.view((*indices.shape[:axis], 1, *indices.shape[axis:]))

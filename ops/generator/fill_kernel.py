@@ -89,7 +89,7 @@ TRIANGLES = {size: _triangle(pointer) for size, pointer in WIDTHS.items()}
 
 @native(one_hot)
 def plan_one_hot(step: Step) -> Planned:
-    """Indices of i64 and i32."""
+    """Plan i64 and i32 indices."""
     indices, _, values = step.inputs
     y = step.output()
     if (
@@ -117,7 +117,7 @@ def plan_one_hot(step: Step) -> Planned:
 
 @native(trilu)
 def plan_trilu(step: Step) -> Planned:
-    """A diagonal that is known."""
+    """Plan diagonals that are known."""
     x, known = step.inputs[0], step.constant(1)
     if (
         x is None
@@ -142,7 +142,7 @@ def plan_trilu(step: Step) -> Planned:
 
 @native(constant_of_shape, empty=True)
 def plan_constant(step: Step) -> Planned:
-    """One value everywhere."""
+    """Fill the output with one value."""
     value = step.attributes["value"]
     fill = step.constant_buffer(np.zeros((), np.float32) if value is None else value.reshape(()))
     y = step.output()

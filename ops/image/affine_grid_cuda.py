@@ -25,7 +25,7 @@ def upsample_of_others(node: Node, build: Builder) -> None:
 
 @cuda(affine_grid)
 def affine_grid_on_device(step: Step) -> Planned:
-    """A product of the matrices with the points of a whole grid, which the operator itself gives for the identity."""
+    """Multiply the matrices by the points of the identity's grid."""
     theta, size, y = step.input(0), step.constant(1), step.output()
     if size is None:
         return "its size is not a constant"

@@ -123,7 +123,7 @@ def _text(lengths: tuple[int, ...], mode: str, padding: str, corners: bool, kind
 
 @cuda(grid_sample)
 def grid_sample_on_device(step: Step) -> Planned:
-    """Taps along each axis, whose shares are computed in f64."""
+    """Weight the taps along each axis; weights are computed in f64."""
     x, grid, y = step.input(0), step.input(1), step.output()
     given = step.attributes
     kind = compute_dtype(x.dtype)
@@ -192,7 +192,7 @@ REGION = """
 
 @cuda(roi_align)
 def roi_align_on_device(step: Step) -> Planned:
-    """Samples of each bin one after another."""
+    """Sum the samples of each bin in order."""
     x, rois, images, y = step.input(0), step.input(1), step.input(2), step.output()
     given = step.attributes
     named: dict[str, Argument] = {

@@ -120,7 +120,7 @@ def _suppressed(named: dict[str, Argument], rows: int, overlap: Buffer | None, l
 
 @cuda(non_max_suppression, sized=True)
 def suppression_on_device(step: Step) -> Planned:
-    """Rows of image, class and box, the best boxes of each class first."""
+    """Write rows of image, class and box index, the best boxes of each class first."""
     box, scores, most = step.input(0), step.input(1), step.optional_input(2)
     if (
         len(box.shape) != 3

@@ -81,7 +81,7 @@ def _check_ratio(picture: Image, file: BinaryIO, what: str) -> None:
 
 
 def _built(formats: Sequence[str]) -> list[str]:
-    """Those formats that this build of Pillow reads."""
+    """The formats that this build of Pillow reads."""
     from PIL import Image
 
     if not all(name in Image.OPEN for name in formats):

@@ -269,7 +269,8 @@ def with_coordinates(node: Node, build: Builder) -> None:
 
 @upgrade(resize, below=13)
 def without_tensorflow_pixels(node: Node, build: Builder) -> None:
-    """Opsets 11 and 12 had a position half an element further; rounding takes it up where that is possible."""
+    """Replace tf_half_pixel_for_nn of opsets 11 and 12 by half_pixel, with a rounding mode that selects the same
+    pixels."""
     mode = node.attributes.get("nearest_mode", "round_prefer_floor")
     if node.attributes.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn" and mode in WITHOUT_HALF:
         node.attributes.update(coordinate_transformation_mode="half_pixel", nearest_mode=WITHOUT_HALF[mode])

@@ -68,7 +68,7 @@ def weighted(
 
 @cuda(resize)
 def resize_on_device(step: Step) -> Planned:
-    """Regions, scales and sizes have to be known ahead."""
+    """Plan regions, scales and sizes that are known."""
     x, attributes = step.input(0), step.attributes
     given = [step.constant(index) for index in (1, 2, 3)]
     if any(

@@ -47,7 +47,7 @@ def _kernel(dtype: np.dtype[Any]) -> RangeKernel:
         part: int,
         parts: int,
     ) -> None:
-        """Elements along an axis of a length before and after, of `count` taps each, whose places and weights are
+        """Elements along an axis of a length before and after, of `count` taps each, whose positions and weights are
         [count, after]."""
         x, y = pointer(x), pointer(y)
         places, weights = i64(places), pointer(weights)
@@ -136,7 +136,7 @@ def _as_numbers(step: Step, x: Buffer, made: list[Any]) -> Buffer:
 
 @native(resize, empty=True)
 def plan_resize(step: Step) -> Planned:
-    """Scales or sizes that are known; crops, and weighted sums of integers, are left to NumPy."""
+    """Plan known scales or sizes; NumPy computes crops and weighted sums of integers."""
     x, y = step.inputs[0], step.output()
     asked = step.attributes
     mode = "linear" if asked["mode"] == "bilinear" else asked["mode"]

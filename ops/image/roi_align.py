@@ -90,7 +90,7 @@ Samples = tuple[np.ndarray, np.ndarray]
 
 
 def _samples(start: np.floating[Any], end: np.floating[Any], bins: int, size: int, ratio: int, half: bool) -> Samples:
-    """Places are computed in the input's dtype: whether a sample on the edge is outside depends on its rounding."""
+    """Positions are computed in the input's dtype: whether a sample on the edge is outside depends on its rounding."""
     number = type(start)
     extent = end - start if half else max(end - start, number(1))
     count = ratio if ratio > 0 else max(0, math.ceil(extent / number(bins)))

@@ -43,7 +43,7 @@ def looked_up(
 
 
 def table_of(dtype: np.dtype[Any], function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """What every byte of a dtype becomes, by its bits."""
+    """The results of a function for all 256 bit patterns of a byte."""
     return np.ascontiguousarray(function(np.arange(256, dtype=np.uint8).view(dtype))).view(np.uint8)
 
 

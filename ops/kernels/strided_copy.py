@@ -130,8 +130,8 @@ def _transposing(pointer: Any, words: bool = False) -> RangeKernel:
         part: int,
         parts: int,
     ) -> None:
-        """Boxes whose `near` elements lie together in the source, `step_to` apart in the target, and whose `far`
-        elements lie together in the target, `step_from` apart in the source; outer dims, the last one first, have
+        """Boxes whose `near` elements are adjacent in the source, `step_to` apart in the target, and whose `far`
+        elements are adjacent in the target, `step_from` apart in the source; outer dims, the last one first, have
         lengths and strides."""
         source, target = pointer(x), pointer(y)
         tiles_near, tiles_far = (near + TILE - 1) // TILE, (far + TILE - 1) // TILE

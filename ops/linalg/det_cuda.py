@@ -37,7 +37,7 @@ ELIMINATION = """
 
 @cuda(det)
 def det_on_device(step: Step) -> Planned:
-    """Elimination with the largest pivots, in f64, one matrix a thread."""
+    """Eliminate with partial pivoting in f64, one matrix per thread."""
     x, y = step.input(0), step.output()
     wide = step.temporary(np.float64, x.shape)
     return [

@@ -46,7 +46,7 @@ def _indices(term: str, rank: int, dots: int) -> list[str]:
 
 
 def _strides(buffer: Buffer, own: list[str], order: list[str]) -> list[int]:
-    """Elements along each index of a box; one that stands twice in a term goes along both axes."""
+    """Elements along each index of a box; one that occurs twice in a term goes along both axes."""
     found = dict.fromkeys(order, 0)
     for name, length, stride in zip(own, buffer.shape, buffer.strides, strict=True):
         if name in found:
@@ -56,7 +56,7 @@ def _strides(buffer: Buffer, own: list[str], order: list[str]) -> list[int]:
 
 @cuda(einsum)
 def einsum_on_device(step: Step) -> Planned:
-    """Up to four operands."""
+    """Plan up to four operands."""
     inputs = [step.input(index) for index in range(len(step.inputs))]
     y = step.output()
     terms, output = parsed(step.attributes["equation"])

@@ -22,16 +22,22 @@ GROUP = 32
 """Neighbours of an activation that share a scale where they are rounded to 8 bits."""
 
 
-def _infer(node: Inference) -> None:
+def infer_rows(node: Inference, summed: int, mismatch: str) -> None:
+    """Infer the shape of rows times a matrix whose axis `summed` has their length; `mismatch` is for errors."""
     x, weight = node.shape(0), node.shape(1)
     if weight is not None and len(weight) != 2:
         node.fail(f"its weight has {counted(len(weight), 'dim')}, not 2")
     if x is not None and not x:
         node.fail("the first input is a scalar")
-    out, inner = weight or (None, None)
+    sizes = weight or (None, None)
+    inner = sizes[summed]
     if x and isinstance(x[-1], int) and isinstance(inner, int) and x[-1] != inner:
-        node.fail(f"rows of the first input have {x[-1]} elements, those of the weight {inner}")
-    node.set(0, node.dtype(0), None if x is None else (*x[:-1], out))
+        node.fail(f"rows of the first input have {x[-1]} elements, {mismatch.format(inner)}")
+    node.set(0, node.dtype(0), None if x is None else (*x[:-1], sizes[1 - summed]))
+
+
+def _infer(node: Inference) -> None:
+    infer_rows(node, 1, "those of the weight {}")
 
 
 def _lower(node: Node, build: Builder) -> None:

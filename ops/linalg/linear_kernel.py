@@ -31,7 +31,7 @@ MAX_GEMV_ROWS = 4
 MAX_DIGIT_ROWS = 16
 """Maximum number of activation rows that are rounded to three digits for weights in panels."""
 MAX_TILED_ROWS = 64
-"""Maximum number of activation rows that meet f32 weights where they lie."""
+"""Maximum number of activation rows that use f32 weights in their stored layout."""
 
 
 def stored_weight(step: Step) -> tuple[str, int] | None:
@@ -69,8 +69,8 @@ class RowWeight(NamedTuple):
 
 @native(linear)
 def plan_linear(step: Step) -> Planned:
-    """Linear of f32 activations; activations quantized to 8 bits need a multiple of `RUN` elements per row. Many rows
-    meet an f32 weight in panels, unless the session decodes."""
+    """Plan f32 activations; 8-bit activations need a multiple of `RUN` elements per row. Many rows use packed f32
+    weights, unless the session decodes."""
     x, weight_type, bias = step.inputs[0], stored_weight(step), f32_bias(step)
     if x is None or x.dtype != np.float32 or weight_type is None or bias is None:
         return None
@@ -248,7 +248,7 @@ def _tiled(
 
     Args:
         operands: weight, y, and bias or 0.
-        product: makes the kernel with an activation behind it, parts of its launch, and its further arguments.
+        product: makes the kernel with an activation after it, parts of its launch, and its further arguments.
     """
     (name, buffer, count, row_bytes, _), y, bias = operands
     kernel, parts, further = product
@@ -291,9 +291,9 @@ def prepare_rows(step: Step, x: Buffer, name: str, activations: str) -> tuple[li
     int8_activations = activations == "q8"
     products = gemv_products(name, int8_activations)
     if products.digits:
-        nbytes = rounded_nbytes(name, length, products.digits)
+        nbytes = rounded_nbytes(name, length, products)
         made = step.scratch(tokens * nbytes)
-        kernel, parts = quantize_rows(name, products.digits), step.parts(tokens, x.count / 4)
+        kernel, parts = quantize_rows(name, products), step.parts(tokens, x.count / 4)
         return (
             [Launch(kernel, parts, source=x, target=made, count=tokens, length=length, row_bytes=nbytes)],
             made,

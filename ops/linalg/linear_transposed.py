@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.units import counted
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.graph import Node
@@ -13,19 +12,11 @@ from ...runtime.ir.shape_inference import Inference
 from ...runtime.tensor.dtype import BlockType
 from ...runtime.tensor.weight_array import Blocks
 from ..elementwise.declare import fitting, quiet
-from .linear import DECODED, activated, decoded_rows
+from .linear import DECODED, activated, decoded_rows, infer_rows
 
 
 def _infer(node: Inference) -> None:
-    x, weight = node.shape(0), node.shape(1)
-    if weight is not None and len(weight) != 2:
-        node.fail(f"its weight has {counted(len(weight), 'dim')}, not 2")
-    if x is not None and not x:
-        node.fail("the first input is a scalar")
-    out, inner = weight or (None, None)
-    if x and isinstance(x[-1], int) and isinstance(out, int) and x[-1] != out:
-        node.fail(f"rows of the first input have {x[-1]} elements, the weight has {out} rows")
-    node.set(0, node.dtype(0), None if x is None else (*x[:-1], inner))
+    infer_rows(node, 0, "the weight has {} rows")
 
 
 def _lower(node: Node, build: Builder) -> None:

@@ -45,7 +45,7 @@ def matrices(a: Buffer, b: Buffer, y: Buffer, stack: Sequence[int]) -> Launch:
 
 @cuda(matmul)
 def matmul_on_device(step: Step) -> Planned:
-    """Vectors are matrices of one row or column."""
+    """Multiply matrices; vectors are matrices of one row or column."""
     a, b, y = step.input(0), step.input(1), step.output()
     a = a if len(a.shape) > 1 else a.view((1, *a.shape))
     b = b if len(b.shape) > 1 else b.view((*b.shape, 1))
@@ -66,7 +66,7 @@ def _added(x: float, c: float, alpha: float, beta: float) -> float:
 
 @cuda(gemm)
 def gemm_on_device(step: Step) -> Planned:
-    """The product, then scale and addition where there are any."""
+    """Multiply, then scale and add where the node does."""
     a, b, c, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     alpha, beta = step.attributes["alpha"], step.attributes["beta"]
     depth, rows = a.shape if step.attributes["transA"] else a.shape[::-1]
@@ -101,7 +101,7 @@ def _plus(x: float, bias: float) -> float:
 
 @cuda(linear)
 def linear_on_device(step: Step) -> Planned:
-    """Rows times the transposed weights."""
+    """Multiply rows by the transposed weights."""
     x, w, bias, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     rows, depth, columns = x.count // w.shape[-1], w.shape[-1], w.shape[0]
     rounded = step.attributes["activations"] == "q8"
@@ -119,7 +119,7 @@ def linear_on_device(step: Step) -> Planned:
 
 @cuda(matmul_experts)
 def experts_on_device(step: Step) -> Planned:
-    """Each token's row times the rows of its experts, read where they are."""
+    """Multiply each token's row by the rows of its experts, without gathering these."""
     rounded = step.attributes["activations"] == "q8"
     if rounded and (step.input(1).shape[-1] % GROUP or step.input(0).dtype != np.float32):
         return f"activations for 8-bit products must be f32 rows of whole groups of {GROUP}"

@@ -130,8 +130,8 @@ MIN_TILED_ROWS = 8
 
 @native(matmul_experts)
 def plan_experts(step: Step) -> Planned:
-    """MatMulExperts of f32 activations: GEMV of one row per expert for a single token, of up to `MAX_GEMV_ROWS` rows
-    for more tokens, and grouped GEMM for prompts with 8-bit activations."""
+    """Plan f32 activations: GEMV of one row per expert for a single token, of up to `MAX_GEMV_ROWS` rows for more
+    tokens, and grouped GEMM for prompts with 8-bit activations."""
     x, weight_type, ids = step.inputs[0], stored_weight(step), step.inputs[2]
     if x is None or ids is None or x.dtype != np.float32 or weight_type is None or ids.dtype not in ORDERINGS:
         return None

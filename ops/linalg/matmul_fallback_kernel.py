@@ -151,7 +151,7 @@ def _fits(a: Buffer | None, b: Buffer | None) -> bool:
 
 @native(matmul)
 def plan_matmul(step: Step) -> Planned:
-    """Anything that is not float32 as the other kernel takes it."""
+    """Plan the dtypes and layouts that the f32 kernel does not take."""
     planned = matmul_kernel.plan_matmul(step)
     a, b = step.inputs
     if planned is not None or a is None or b is None or not _fits(a, b):
@@ -175,7 +175,7 @@ def plan_matmul(step: Step) -> Planned:
 
 @native(gemm)
 def plan_gemm(step: Step) -> Planned:
-    """Anything that is not float32 with a constant matrix on the right."""
+    """Plan everything but f32 with a constant matrix on the right."""
     planned = matmul_kernel.plan_gemm(step)
     a, b, *rest = step.inputs
     c = rest[0] if rest else None

@@ -85,7 +85,7 @@ def stacked_product(
 
 @native(matmul)
 def plan_matmul(step: Step) -> Planned:
-    """Stacks that repeat in other ways than as a whole are left to NumPy."""
+    """Plan f32 stacks that broadcast as a whole; NumPy computes other broadcasts."""
     a, b = step.inputs
     if a is None or b is None or a.dtype != F32 or b.dtype != F32 or len(a.shape) < 2 or len(b.shape) < 2:
         return None
@@ -108,7 +108,7 @@ def plan_matmul(step: Step) -> Planned:
 
 @native(linear_transposed)
 def plan_linear_transposed(step: Step) -> Planned:
-    """Weights are decoded piece by piece; constants in f32 are read in their stored layout and not held twice.
+    """Decode weights piece by piece; f32 constants are read in their stored layout and not copied.
 
     Parts are as wide as pieces, since each copies all rows.
     """
@@ -187,7 +187,7 @@ def stacked_launch(
 
 @native(gemm)
 def plan_gemm(step: Step) -> Planned:
-    """Constant matrices on the right with a bias for the columns or none, and any other matrices."""
+    """Plan constant right matrices with a per-column bias or none, and any other matrices."""
     a, b = step.inputs[:2]
     c = step.inputs[2] if len(step.inputs) > 2 else None
     if a is None or b is None or a.dtype != F32 or step.attributes["alpha"] != 1:

@@ -86,14 +86,14 @@ def lost(
 
 @cuda(negative_log_likelihood_loss)
 def negative_log_likelihood_on_device(step: Step) -> Planned:
-    """The input holds log-probabilities."""
+    """Plan losses of log-probabilities."""
     logs = step.input(0)
     return lost(step, logs, step.input(1), step.optional_input(2), step.output(), compute_dtype(logs.dtype))
 
 
 @cuda(softmax_cross_entropy_loss)
 def cross_entropy_on_device(step: Step) -> Planned:
-    """The logarithm of the softmax over the classes first."""
+    """Compute log-softmax over the classes, then the loss."""
     x = step.input(0)
     compute = compute_dtype(x.dtype)
     logs = step.output(1) if step.is_used(1) else step.temporary(compute, x.shape)

@@ -61,7 +61,7 @@ def lost_of_labels(
 
 @native(negative_log_likelihood_loss)
 def plan_negative_log_likelihood(step: Step) -> Planned:
-    """Labels of i64 and i32."""
+    """Plan i64 and i32 labels."""
     logs, labels, *weights = step.inputs
     ignored, reduction = step.attributes["ignore_index"], REDUCTIONS.get(step.attributes["reduction"])
     if logs is None or labels is None or any(each is not None for each in weights) or reduction is None:

@@ -208,12 +208,12 @@ def one_hot_encoder(
     not set."""
     text = x.dtype.kind == "O"
     keys = np.array((cats_strings if text else cats_int64s) or [], object if text else np.int64)
-    places = looked_up(x if text else x.astype(np.int64), keys, np.arange(len(keys)), -1).reshape(-1)
-    if not zeros and (places < 0).any():
+    positions = looked_up(x if text else x.astype(np.int64), keys, np.arange(len(keys)), -1).reshape(-1)
+    if not zeros and (positions < 0).any():
         raise input_error(
-            "OneHotEncoder", "an element is of no category", "E-OP-VALUE", found=x.reshape(-1)[places < 0][0]
+            "OneHotEncoder", "an element is of no category", "E-OP-VALUE", found=x.reshape(-1)[positions < 0][0]
         )
     result = np.zeros(allowed((x.size, len(keys)), 4, "OneHotEncoder"), np.float32)
-    (rows,) = np.nonzero(places >= 0)
-    result[rows, places[rows]] = 1
+    (rows,) = np.nonzero(positions >= 0)
+    result[rows, positions[rows]] = 1
     return result.reshape(*x.shape, len(keys))

@@ -38,7 +38,7 @@ LISTED = "if places[i] < 0: wrong[0] = 1"
 def _looked_up(
     step: Step, x: Buffer, y: Buffer, keys: np.ndarray, values: np.ndarray, default: Any, number: type
 ) -> Launch:
-    """As `category.looked_up`, of elements and keys as a `number`; the default stands behind the values."""
+    """As `category.looked_up`, of elements and keys as a `number`; the default follows the values."""
     known, first = np.unique(keys[::-1], return_index=True)
     held = np.append(values[::-1][first], values.dtype.type(default)).astype(
         np.float64 if values.dtype.kind == "f" else np.int64
@@ -55,7 +55,7 @@ def _looked_up(
 
 @cuda(label_encoder)
 def labels_on_device(step: Step) -> Planned:
-    """With tables as lists or tensors."""
+    """Look labels up in tables given as lists or tensors."""
     given = step.attributes
     keys, values = (
         array_of(*(given[f"{what}_{kind}"] for kind in ("tensor", "strings", "int64s", "floats")))
@@ -70,7 +70,7 @@ def labels_on_device(step: Step) -> Planned:
 
 @cuda(one_hot_encoder)
 def hot_on_device(step: Step) -> Planned:
-    """The position of each element's category, then a row of zeros with a one."""
+    """Find the index of each element's category, then write its one-hot row."""
     x, y = step.input(0), step.output()
     keys = np.array(step.attributes["cats_int64s"] or [], np.int64)
     places = step.temporary(np.int64, x.shape)

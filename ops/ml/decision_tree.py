@@ -1,6 +1,6 @@
 """Decision trees stored as arrays of nodes; all rows are evaluated on all trees at once.
 
-A place is a node's number, or ``~leaf`` for a leaf. Where several ways lead to one node it is walked from each; ways
+A position is a node's number, or ``~leaf`` for a leaf. Where several ways lead to one node it is walked from each; ways
 that lead back are refused.
 """
 
@@ -21,7 +21,7 @@ from ..rules.axes import input_error
 from ..rules.output_limit import allowed
 
 CHUNK = 1 << 20
-"""Places (rows times trees) that are walked at a time."""
+"""Positions (rows times trees) that are walked at a time."""
 CHECKED_EVERY = 1024
 """Levels between two looks at the clock."""
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
@@ -145,8 +145,8 @@ def votes(trees: Trees, leaves: np.ndarray, targets: int) -> tuple[np.ndarray, n
     allowed([total], 8 * 3, "Votes of trees")
     begins = np.cumsum(counts) - counts
     vote = np.repeat(trees.first[flat] - begins, counts) + np.arange(total)
-    place = np.repeat(np.repeat(np.arange(len(leaves)), leaves.shape[1]), counts) * targets + trees.target[vote]
-    return place, trees.weight[vote], np.bincount(place, minlength=len(leaves) * targets)
+    position = np.repeat(np.repeat(np.arange(len(leaves)), leaves.shape[1]), counts) * targets + trees.target[vote]
+    return position, trees.weight[vote], np.bincount(position, minlength=len(leaves) * targets)
 
 
 def summed(operator: str, trees: Trees, x: np.ndarray, targets: int, how: str) -> tuple[np.ndarray, np.ndarray]:
@@ -184,9 +184,9 @@ class Kept:
             if key in self.found:
                 self.found.move_to_end(key)
                 return self.found[key][1]
-        made = make()
+        trees = make()
         with self.lock:
-            self.found[key] = (parts, made)
+            self.found[key] = (parts, trees)
             while len(self.found) > self.most:
                 self.found.popitem(last=False)
-        return made
+        return trees

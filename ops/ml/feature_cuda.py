@@ -20,7 +20,7 @@ from .svm_cuda import coupled_probabilities
 
 
 def _probit(x: Term) -> Term:
-    """As `scores.probit`."""
+    """See `scores.probit`."""
     y = x * 2 - 1
     log = ((1 - y) * (1 + y)).call("Log")
     part = log * 0.5 + 2 / (math.pi * 0.147)
@@ -28,7 +28,7 @@ def _probit(x: Term) -> Term:
 
 
 def _softmax_zero(x: Term) -> Term:
-    """As `scores.softmax_zero`."""
+    """See `scores.softmax_zero`."""
     last = x.integers([-1])
     highest, counts = x.call("ReduceMax", last, keepdims=1), x.call("Abs") > NEARLY_ZERO
     powers = counts.where((x - highest).call("Exp"), x * (-highest).call("Exp"))

@@ -18,7 +18,7 @@ from .feature import DOMAIN
 
 CASTS = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}
 EMPTY = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
-"""What stands at places of a sparse map that has no such key; the text is onnxruntime's."""
+"""The value of keys that a sparse map lacks; the text is onnxruntime's."""
 
 
 def infer_cast_map(node: Inference) -> None:

@@ -68,7 +68,7 @@ def coupled_probabilities(single: Term, classes: int) -> Term:
 
 @cuda(_COUPLED)
 def coupled_on_device(step: Step) -> Planned:
-    """In f64."""
+    """Couple pairwise probabilities in f64."""
     single, y, classes = step.input(0), step.output(), step.attributes["classes"]
     rows, pairs = single.shape
     named = {"single": single, "pairs": pairs, "classes": classes, "p": y}

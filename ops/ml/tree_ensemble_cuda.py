@@ -122,7 +122,7 @@ FIRST_ONLY = """
 
 
 def probit(x: float) -> float:
-    """As `scores.probit`."""
+    """See `scores.probit`."""
     y = 2 * x - 1
     log = math.log((1 - y) * (1 + y))
     part = 2 / (math.pi * 0.147) + 0.5 * log
@@ -191,7 +191,7 @@ def _given(step: Step) -> dict[str, Any]:
 
 @cuda(newest)
 def newest_on_device(step: Step) -> Planned:
-    """TreeEnsemble."""
+    """Plan TreeEnsemble."""
     given = _given(step)
     targets = int(max(given["leaf_targetids"], default=0)) + 1 if given["n_targets"] is None else given["n_targets"]
     trees = KEPT.get(list(given.values()), lambda: _by_position(given).checked("TreeEnsemble", targets))
@@ -201,7 +201,7 @@ def newest_on_device(step: Step) -> Planned:
 
 @cuda(regressor)
 def regressor_on_device(step: Step) -> Planned:
-    """TreeEnsembleRegressor."""
+    """Plan TreeEnsembleRegressor."""
     given = _given(step)
     name = "TreeEnsembleRegressor"
     targets = int(max(given["target_ids"] or [0])) + 1 if given["n_targets"] is None else given["n_targets"]
@@ -215,7 +215,7 @@ def regressor_on_device(step: Step) -> Planned:
 
 @cuda(classifier)
 def classifier_on_device(step: Step) -> Planned:
-    """TreeEnsembleClassifier with labels that are numbers."""
+    """Plan TreeEnsembleClassifier with integer labels."""
     given, name = _given(step), "TreeEnsembleClassifier"
     labels = np.array(given["classlabels_int64s"], np.int64)
     count = len(labels)

@@ -65,7 +65,7 @@ def single_rows(x: Address, y: Address, rows: int, count: int, logarithm: int, p
 
 @native(softmax, log_softmax)
 def plan_softmax(step: Step) -> Planned:
-    """Contiguous f32 rows; others from the description."""
+    """Plan contiguous f32 rows; the row operator plans the rest."""
     x = step.inputs[0]
     if x is None or x.dtype != np.float32 or not x.count or math.prod(x.shape[step.attributes["axis"] :][1:]) != 1:
         return plan_rows(step)

@@ -9,7 +9,7 @@ from .batch_norm import batch_normalization, given, wide
 
 @cuda(batch_normalization)
 def batch_norm_on_device(step: Step) -> Planned:
-    """In training a channel is a row."""
+    """Normalize; in training each channel is one row."""
     if step.attributes["training_mode"]:
         return plan_rows(step)
     x = step.input(0)

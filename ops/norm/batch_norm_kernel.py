@@ -12,7 +12,7 @@ F32 = np.dtype(np.float32)
 
 @native(batch_normalization)
 def plan_batch_normalization(step: Step) -> Planned:
-    """y = x * scale + shift for each channel."""
+    """Compute y = x * scale + shift per channel."""
     x = step.inputs[0]
     statistics = [step.constant(index) for index in range(1, 5)]
     if (

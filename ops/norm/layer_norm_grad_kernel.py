@@ -27,7 +27,7 @@ COLUMNS = 64
 
 @inner
 def _inside(vector: Any, count: int) -> Any:
-    """Zero behind `count` elements."""
+    """Zero after `count` elements."""
     return vector if count >= LANES else select(lane_indices() < count, vector, np.float32(0))
 
 
@@ -154,11 +154,11 @@ def _added(step: Step, sums: Buffer, index: int) -> Launch:
 
 @native(layer_norm_grad)
 def plan_layer_norm_grad(step: Step) -> Planned:
-    """Of f32, with a scale of the shape of the axes that are normalized."""
+    """Plan f32 with a scale of the shape of the normalized axes."""
     return _planned(step, 1)
 
 
 @native(rms_norm_grad)
 def plan_rms_norm_grad(step: Step) -> Planned:
-    """As LayerNormGrad."""
+    """Plan f32 as LayerNormGrad does."""
     return _planned(step, 0)

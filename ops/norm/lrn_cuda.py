@@ -20,7 +20,7 @@ def _normal(x: float, total: float, scale: float, bias: float, beta: float) -> f
 
 @cuda(lrn)
 def lrn_on_device(step: Step) -> Planned:
-    """Sums of squares over channels, then the elements."""
+    """Sum squares over channels, then scale the elements."""
     x, size, y = step.input(0), step.attributes["size"], step.output()
     channels = x.shape[1]
     near = Axis(channels, size, 1, 1, (size - 1) // 2, size // 2, channels)

@@ -70,7 +70,7 @@ def _neighbours(dtype: np.dtype[Any]) -> RangeKernel:
 
 @native(lrn)
 def plan_lrn(step: Step) -> Planned:
-    """Squares of the channels near each one; sums that have no power are left to NumPy."""
+    """Sum squares of neighbouring channels; NumPy computes sums whose power is undefined."""
     x = step.inputs[0]
     attributes = step.attributes
     size = attributes["size"]

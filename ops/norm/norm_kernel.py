@@ -230,19 +230,19 @@ def over_last_axes(step: Step, *, centred: bool, statistics: Sequence[int | None
 
 @native(layer_normalization)
 def plan_layer(step: Step) -> Planned:
-    """The mean and the reciprocal deviation are outputs too."""
+    """Plan layer norm; the mean and the reciprocal deviation are outputs too."""
     return over_last_axes(step, centred=True, statistics=(1, 2))
 
 
 @native(rms_normalization)
 def plan_rms(step: Step) -> Planned:
-    """Without the mean."""
+    """Plan RMS norm, which subtracts no mean."""
     return over_last_axes(step, centred=False)
 
 
 @native(instance_normalization, group_normalization)
 def plan_channels(step: Step) -> Planned:
-    """Each channel, or group of channels, of each image is a row."""
+    """Plan norms of each channel, or group of channels, of each image."""
     x, scale, shift = step.inputs
     if x is None or scale is None or shift is None or len(x.shape) < 3:
         return None

@@ -35,7 +35,7 @@ def block_means(x: Address, y: Address, blocks: int, positions: int, part: int, 
 
 @native(blocked_mean)
 def plan_blocked_mean(step: Step) -> Planned:
-    """Of f32."""
+    """Plan f32 in the blocked layout."""
     x = step.inputs[0]
     if x is None or x.dtype != np.float32 or len(x.shape) != 5 or x.shape[4] != LANES:
         return None

@@ -22,7 +22,7 @@ COST = 6.0
 
 @inner
 def _exceeds(value: Any, best: Any) -> Any:
-    """Whether an element takes the place of the largest one before it; the first NaN is the largest of all."""
+    """Whether an element replaces the largest one before it; the first NaN is the largest of all."""
     return (value > best) | ((value != value) & (best == best))
 
 
@@ -105,7 +105,7 @@ def given_to_largest(
     part: int,
     parts: int,
 ) -> None:
-    """Planes of windows that lie side by side; elements after the last window get nothing."""
+    """Planes of adjacent windows; elements after the last window get nothing."""
     source, given, found = f32(x), f32(grad), f32(y)
     squares = kernel_height == 2 and kernel_width == 2
     first, last = share(planes, part, parts)
@@ -132,7 +132,7 @@ def given_to_largest(
 
 @native(max_pool_grad)
 def plan_max_pool_grad(step: Step) -> Planned:
-    """One and two spatial axes; NumPy computes windows that overlap, with gaps or with padding."""
+    """Plan one or two spatial axes; NumPy computes windows that overlap, have gaps or are padded."""
     x, grad, attributes = step.input(0), step.input(1), step.attributes
     axes = len(x.shape) - 2
     kernel = attributes["kernel_shape"]

@@ -83,15 +83,15 @@ def max_pool(
         return fold(np.maximum, x, axes, lowest(x.dtype))
     shape = allowed((*x.shape[:2], *(axis.out for axis in axes)), 8, "MaxPool")
     best, found = np.full(shape, lowest(x.dtype), x.dtype), np.full(shape, -1, np.int64)
-    places = np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[2:], order="F" if storage_order else "C")
+    positions = np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[2:], order="F" if storage_order else "C")
     for _, out, seen in taps(axes):
         part, candidates = (slice(None), slice(None), *out), x[(slice(None), slice(None), *seen)]
         better = (
             (candidates > best[part]) | (found[part] < 0) | ((candidates != candidates) & (best[part] == best[part]))
         )
         np.copyto(best[part], candidates, where=better)
-        np.copyto(found[part], places[seen], where=better)
-    first = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *(1,) * len(axes)) * places.size
+        np.copyto(found[part], positions[seen], where=better)
+    first = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *(1,) * len(axes)) * positions.size
     return best, np.where(found < 0, found, found + first)
 
 

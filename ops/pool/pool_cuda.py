@@ -44,7 +44,7 @@ def _numbered(place: int, plane: int, size: int) -> int:
 
 @cuda(max_pool)
 def max_pool_on_device(step: Step) -> Planned:
-    """The largest element of each window; then the first tap that has it, and its position."""
+    """Find the largest element of each window, then the first tap with that value and its index."""
     x, axes = step.input(0), _axes(step)
     kind = compute_dtype(x.dtype)
     lowest = -math.inf if kind.kind == "f" else float(np.iinfo(kind).min)
@@ -83,7 +83,7 @@ def _over(total: float, count: float) -> float:
 
 @cuda(average_pool)
 def average_pool_on_device(step: Step) -> Planned:
-    """Sums of windows over how many elements they have."""
+    """Divide the sum of each window by its number of elements."""
     x, axes, y = step.input(0), _axes(step), step.output()
     number = np.ones(1)
     for axis in axes:
@@ -108,7 +108,7 @@ def average_pool_on_device(step: Step) -> Planned:
 
 @cuda(lp_pool)
 def lp_pool_on_device(step: Step) -> Planned:
-    """The p-norm of each window."""
+    """Compute the p-norm of each window."""
     x, axes, y = step.input(0), _axes(step), step.output()
     result = Result(found, per_window(y, len(axes)), per_row=True)
     taps = [axis.kernel for axis in axes]

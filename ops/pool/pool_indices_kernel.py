@@ -54,7 +54,7 @@ def found_in_windows(
 @native(max_pool)
 @via_f32
 def plan_max_pool(step: Step) -> Planned:
-    """One and two spatial axes of f32 where the positions are asked for; others as the other kernel takes them."""
+    """Plan f32 over one or two spatial axes where indices are used; the other kernel plans the rest."""
     x = step.inputs[0]
     if not step.is_used(1):
         return plan_pool(step)

@@ -130,7 +130,7 @@ def row_means(x: Address, y: Address, rows: int, count: int, part: int, parts: i
 @native(average_pool)
 @via_f32
 def plan_pool(step: Step) -> Planned:
-    """The largest of bytes too. Indices of it, and three spatial axes and more, are left to NumPy."""
+    """Plan up to two spatial axes, max pooling of bytes too; NumPy computes indices and further axes."""
     x = step.inputs[0]
     if x is None or len(x.shape) not in (3, 4) or step.is_used(1):
         return None
@@ -176,7 +176,7 @@ def plan_pool(step: Step) -> Planned:
 @native(global_average_pool)
 @via_f32
 def plan_global_average(step: Step) -> Planned:
-    """The mean of each channel."""
+    """Compute the mean of each channel."""
     x = step.inputs[0]
     if x is None or x.dtype != F32 or len(x.shape) < 3:
         return None

@@ -16,7 +16,7 @@ from ..rules.sliding_window import spread
 
 
 def _lengths(sizes: tuple[Dim, ...], kernel: list[int], strides: list[int] | None, pads: list[int] | None) -> list[Dim]:
-    """What was pooled to `sizes`."""
+    """The lengths before a pooling to `sizes`."""
     rank = len(sizes)
     steps = spread(strides, rank, rank, 1, "MaxUnpool", "strides", 1)
     around = spread(pads, rank, 2 * rank, 0, "MaxUnpool", "pads", 0)

@@ -45,7 +45,7 @@ LARGEST = """
 
 @cuda(max_roi_pool)
 def max_roi_pool_on_device(step: Step) -> Planned:
-    """The elements of each bin one after another."""
+    """Compare the elements of each bin in order."""
     x, rois, y = step.input(0), step.input(1), step.output()
     named: dict[str, Argument] = {
         "x": x,

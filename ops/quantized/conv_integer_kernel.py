@@ -99,7 +99,7 @@ def interleave_channels(
     """Bytes as words of four channels [images, quads, padded depth `tall`, height `high`, width `wide`].
 
     Signed bytes become unsigned ones; padding is the zero point, and 0 in channels that are not there. Rows of the
-    same remainder of `down` lie together, and in these columns of the same remainder of `along`.
+    same remainder of `down` are adjacent, and in these columns of the same remainder of `along`.
     """
     turn = np.int32(SIGN_OFFSET if signed != 0 else 0)
     zero = np.uint32((load_zero_point(x_zero, signed) & 255) ^ turn)
@@ -477,7 +477,7 @@ def _centered_kernels(kernels: np.ndarray, zeros: np.ndarray) -> np.ndarray:
 
 
 def _sum_kernels(kernels: np.ndarray) -> np.ndarray:
-    """What the signed bytes of each kernel add up to."""
+    """The sum of the signed bytes of each kernel."""
     made: np.ndarray = kernels.reshape(len(kernels), -1).sum(1, dtype=np.int64)
     return (made - (SIGN_OFFSET * math.prod(kernels.shape[1:]) if kernels.dtype == U8 else 0)).astype(np.int32)
 
@@ -497,7 +497,7 @@ def _per_channel(step: Step, index: int, outputs: int) -> np.ndarray | None:
 
 @native(conv_integer)
 def plan_conv_integer(step: Step) -> Planned:
-    """Constant kernels."""
+    """Plan constant kernels."""
     x, w, x_zero, w_zero = [*step.inputs, None, None][:4]
     if x is None or w is None:
         return None
@@ -509,7 +509,7 @@ def plan_conv_integer(step: Step) -> Planned:
 
 @native(qlinear_conv, qlinear_conv_lookup)
 def plan_qlinear_conv(step: Step) -> Planned:
-    """Constant kernels with their scales and zero points."""
+    """Plan constant kernels, scales and zero points."""
     x, x_scale, x_zero, w, _, _, y_scale, y_zero, b, table = [*step.inputs, None, None][:10]
     if x is None or w is None or x_scale is None or y_scale is None or x_scale.count != 1 or y_scale.count != 1:
         return None

@@ -8,7 +8,6 @@ from ...runtime.base.errors import FormatError
 from ...runtime.ir.shape_inference import CHECK, Inference
 
 F32_EXACT = 1 << 24
-F64_EXACT = 1 << 53
 
 
 def same_dtypes(node: Inference, *pairs: tuple[int, int]) -> None:

@@ -9,7 +9,7 @@ from .lookup_bytes import lookup_bytes
 
 @native(lookup_bytes)
 def plan_lookup(step: Step) -> Planned:
-    """Any table."""
+    """Plan every table."""
     x, table = step.inputs
     if x is None or table is None:
         return None

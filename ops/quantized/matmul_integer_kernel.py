@@ -24,7 +24,7 @@ F32, U8, I8 = np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int8)
 TALL = 96
 """Rows that a part computes at a time."""
 SPARE_ROWS = 15
-"""Rows of bytes behind others that tiles may read."""
+"""Rows of bytes after others that tiles may read."""
 
 
 @range_kernel
@@ -366,14 +366,14 @@ def padded_inputs(step: Step, count: int) -> list[Buffer | None]:
 
 @native(matmul_integer)
 def plan_matmul_integer(step: Step) -> Planned:
-    """Constant right factors."""
+    """Plan constant weights."""
     a, _, a_zero, _ = padded_inputs(step, 4)
     return None if a is None else product(step, step.output(), Factors(a, a_zero, 1, 3, INTEGERS))
 
 
 @native(qlinear_matmul)
 def plan_qlinear_matmul(step: Step) -> Planned:
-    """Constant right factors; f32 scales."""
+    """Plan constant weights and f32 scales."""
     a, a_scale, a_zero, _, _, _, y_scale, y_zero = step.inputs
     y = step.output()
     if a is None or a_scale is None or y_scale is None or a_scale.dtype != F32 or y.dtype not in (U8, I8):

@@ -155,7 +155,7 @@ def dynamically(
 
 @native(dynamic_quantize_linear)
 def plan_dynamic(step: Step) -> Planned:
-    """f32."""
+    """Plan f32 inputs."""
     x = step.inputs[0]
     if x is None or x.dtype != F32:
         return None
@@ -188,7 +188,7 @@ def _rows(step: Step, x: Buffer, dtype: np.dtype[Any]) -> dict[str, Any] | None:
 
 @native(quantize_linear)
 def plan_quantize(step: Step) -> Planned:
-    """f32 to bytes, in f32."""
+    """Plan f32 to 8-bit integers, computed in f32."""
     x, y = step.inputs[0], step.output()
     if (
         x is None
@@ -207,7 +207,7 @@ def plan_quantize(step: Step) -> Planned:
 
 @native(dequantize_linear)
 def plan_dequantize(step: Step) -> Planned:
-    """Bytes and i32 to f32."""
+    """Plan 8-bit integers and i32 to f32."""
     x, y = step.inputs[0], step.output()
     if x is None or x.dtype.name not in KINDS or y.dtype != F32:
         return None

@@ -84,7 +84,7 @@ def spread(step: Step, scale: Buffer, x: Buffer) -> Operand | None:
 
 @cuda(quantize_linear)
 def quantize_on_device(step: Step) -> Planned:
-    """Integers and small floats; quotients in half precision are rounded to it."""
+    """Plan integers and 8-bit floats; quotients in half precision are rounded to it."""
     x, scale, zero, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     precision = step.attributes["precision"]
     wide = element_type(precision).as_numpy() if precision else scale.dtype
@@ -128,7 +128,7 @@ def _centred(x: float, scale: float, zero: float) -> float:
 
 @cuda(dequantize_linear)
 def dequantize_on_device(step: Step) -> Planned:
-    """In f32, then rounded."""
+    """Dequantize in f32, then round to the output's dtype."""
     x, scale, zero, y = step.input(0), step.input(1), step.optional_input(2), step.output()
     operands = [over(x, x.shape)] + [spread(step, item, x) for item in (scale, zero) if item is not None]
     found = [item for item in operands if item is not None]
@@ -171,7 +171,7 @@ def sums_of_products(
 
 @cuda(matmul_integer)
 def matmul_integer_on_device(step: Step) -> Planned:
-    """Matrices of integers."""
+    """Multiply integer matrices."""
     a, b, y = step.input(0), step.input(1), step.output()
     if len(a.shape) < 2 or len(b.shape) < 2:
         return "products of vectors are supported on the CPU only"
@@ -195,7 +195,7 @@ def sums_of_windows(
 
 @cuda(conv_integer)
 def conv_integer_on_device(step: Step) -> Planned:
-    """A convolution of integers."""
+    """Convolve integers."""
     return sums_of_windows(
         step, step.input(0), step.input(1), step.optional_input(2), step.optional_input(3), step.output()
     )
@@ -223,7 +223,7 @@ def _zero(low: float, high: float) -> float:
 
 @cuda(dynamic_quantize_linear)
 def dynamic_on_device(step: Step) -> Planned:
-    """The range of all elements, then each of them."""
+    """Reduce to the range of all elements, then quantize each."""
     x = step.input(0)
     flat = x.view((x.count,))
     scale, zero = (

@@ -48,7 +48,7 @@ CODECS = tuple(codec(name, _layout(*each)) for name, each in _TYPES.items())
 
 
 def grouping(name: str) -> Grouping:
-    """What a block type is made of."""
+    """The grouping of a block type, by name."""
     return _TYPES[name]
 
 
@@ -70,7 +70,7 @@ def pack_groups(integers: np.ndarray, bits: int, factors: list[np.ndarray]) -> n
 
 
 def pack_panels(integers: np.ndarray, bits: int, factors: list[np.ndarray], height: int) -> np.ndarray:
-    """What `pack_groups` packs, in panels of `height` rows: u8 [rows of whole panels, bytes]."""
+    """The output of `pack_groups` in panels of `height` rows: u8 [rows of whole panels, bytes]."""
     spare, count = -len(integers) % height, integers.shape[1] // LENGTH
     integers, *factors = (np.pad(each, ((0, spare), (0, 0))) for each in (integers, *factors))
     heads = [each.reshape(-1, height, count, each.shape[1] // count).transpose(0, 2, 3, 1) for each in factors]

@@ -8,7 +8,7 @@ from .dropout import dropout
 
 @native(dropout)
 def plan_dropout(step: Step) -> Planned:
-    """Training, and the mask, are left to NumPy."""
+    """Plan inference without the mask output; NumPy computes the rest."""
     x = step.inputs[0]
     training = len(step.inputs) > 2 and step.inputs[2] is not None
     if training:

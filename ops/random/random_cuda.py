@@ -28,7 +28,7 @@ def _line(y: Buffer, number: str) -> str:
 
 @cuda(random_uniform, random_uniform_like)
 def uniform_on_device(step: Step) -> Planned:
-    """Numbers in [low, high)."""
+    """Draw from the uniform distribution on [low, high)."""
     y, given = step.output(), step.attributes
     launches, numbers = drawn(step, y.count, given["seed"])
     named: dict[str, Argument] = {
@@ -56,8 +56,7 @@ NORMAL = """
 
 @cuda(random_normal, random_normal_like)
 def normal_on_device(step: Step) -> Planned:
-    """Two numbers of each point of a square that lies in the circle (Marsaglia's polar method); more points are drawn
-    than are ever needed."""
+    """Draw pairs by Marsaglia's polar method; more candidate points are drawn than are ever needed."""
     y, given = step.output(), step.attributes
     pairs = -(-y.count // 2)
     points = math.ceil(pairs * 4 / math.pi + 10 * math.sqrt(pairs)) + 40
@@ -85,7 +84,7 @@ HAPPENS = """
 
 @cuda(bernoulli)
 def bernoulli_on_device(step: Step) -> Planned:
-    """The number of each element against the chance that nothing happens, or that something does where that is less."""
+    """Compare a uniform draw with each probability, or with its complement if that is less."""
     x, y = step.input(0), step.output()
     launches, numbers = drawn(step, x.count, step.attributes["seed"])
     wrong = step.flag("Bernoulli: a probability is NaN")
@@ -122,7 +121,7 @@ CHOICE = """
 
 @cuda(multinomial)
 def multinomial_on_device(step: Step) -> Planned:
-    """The sums of each row's chances, then the first sum above each number."""
+    """Accumulate each row's probabilities, then find the first sum above each draw."""
     x, y = step.input(0), step.output()
     rows, classes = x.shape
     launches, numbers = drawn(step, y.count, step.attributes["seed"])
@@ -150,7 +149,7 @@ DROP = "put_y(y, i, NUMBER(1 if numbers[i] >= chance else 0) * get_x(x, i) * NUM
 
 @cuda(dropout)
 def dropout_on_device(step: Step) -> Planned:
-    """Outside of training the input itself, and a mask of ones."""
+    """Return the input and a mask of ones outside of training."""
     x, ratio, training = step.input(0), step.constant(1), step.constant(2)
     if (step.optional_input(1) is not None and ratio is None) or (
         step.optional_input(2) is not None and training is None

@@ -67,32 +67,59 @@ def activated(table: Any, index: Any, x: Any, clip: Any) -> Any:
     return _rare(np.int64(row[0]), x, row[1], row[2])
 
 
-@inner
-def lstm_row(
-    added: Any, gates: Any, hidden: Any, count: Any, h: Any, c: Any, peep: Any, table: Any, clip: Any, coupled: Any
-) -> None:
-    """Gates i, o, f and c; peepholes i, o and f; `count` of the hidden units, whose first one the addresses are of."""
-    step = 4 * hidden
-    for j in range(0, 4 * count, 4 * LANES):
-        state = load_f32(c + j)
-        i = load_f32(added + j) + load_f32(gates + j)
-        o = load_f32(added + step + j) + load_f32(gates + step + j)
-        new = load_f32(added + 3 * step + j) + load_f32(gates + 3 * step + j)
-        if peep != 0:
-            i = i + load_f32(peep + j) * state
-        i = activated(table, 0, i, clip)
-        if coupled != 0:
-            forget = np.float32(1) - i
-        else:
-            forget = load_f32(added + 2 * step + j) + load_f32(gates + 2 * step + j)
+def lstm_cell(activate: Any, bias_last: bool) -> Any:
+    """The cell of LSTM with these activations; with `bias_last` a bias is added after the peepholes.
+
+    Gates are i, o, f and c, peepholes i, o and f; `count` of the hidden units, whose first one the addresses are of.
+    """
+
+    @inner
+    def row(
+        added: Any,
+        gates: Any,
+        bias: Any,
+        hidden: Any,
+        count: Any,
+        h: Any,
+        c: Any,
+        peep: Any,
+        table: Any,
+        clip: Any,
+        coupled: Any,
+    ) -> None:
+        step = 4 * hidden
+        for j in range(0, 4 * count, 4 * LANES):
+            state = load_f32(c + j)
+            i = load_f32(added + j) + load_f32(gates + j)
+            o = load_f32(added + step + j) + load_f32(gates + step + j)
+            new = load_f32(added + 3 * step + j) + load_f32(gates + 3 * step + j)
             if peep != 0:
-                forget = forget + load_f32(peep + 2 * step + j) * state
-            forget = activated(table, 0, forget, clip)
-        state = forget * state + i * activated(table, 1, new, clip)
-        if peep != 0:
-            o = o + load_f32(peep + step + j) * state
-        store_f32(c + j, state)
-        store_f32(h + j, activated(table, 0, o, clip) * activated(table, 2, state, np.float32(np.inf)))
+                i = i + load_f32(peep + j) * state
+            if bias_last:
+                i = i + load_f32(bias + j)
+                new = new + load_f32(bias + 3 * step + j)
+            i = activate(table, 0, i, clip)
+            if coupled != 0:
+                forget = np.float32(1) - i
+            else:
+                forget = load_f32(added + 2 * step + j) + load_f32(gates + 2 * step + j)
+                if peep != 0:
+                    forget = forget + load_f32(peep + 2 * step + j) * state
+                if bias_last:
+                    forget = forget + load_f32(bias + 2 * step + j)
+                forget = activate(table, 0, forget, clip)
+            state = forget * state + i * activate(table, 1, new, clip)
+            if peep != 0:
+                o = o + load_f32(peep + step + j) * state
+            if bias_last:
+                o = o + load_f32(bias + step + j)
+            store_f32(c + j, state)
+            store_f32(h + j, activate(table, 0, o, clip) * activate(table, 2, state, np.float32(np.inf)))
+
+    return row
+
+
+lstm_row = lstm_cell(activated, bias_last=False)
 
 
 @inner

@@ -1,6 +1,6 @@
 """GRUSteps and GRUStepsGrad: the time steps of a GRU in training, with what the backward pass reads of them.
 
-As those of an LSTM (`lstm_steps`): the forward pass keeps the gates of all times. The reset gate is applied behind the
+As those of an LSTM (`lstm_steps`): the forward pass keeps the gates of all times. The reset gate is applied after the
 product of the state, as torch and cuDNN do.
 """
 

@@ -79,7 +79,7 @@ class Run:
         return term.call("Slice", self.integers([start]), self.integers([stop]), self.integers([axis]))
 
     def row(self, term: Term, index: int) -> Term:
-        """One position of the first axis, which is taken away."""
+        """Select one index of the first axis and drop the axis."""
         return self.part(term, 0, index, index + 1).call("Squeeze", self.integers([0]))
 
     def gate(self, term: Term, index: int, count: int = 1) -> Term:
@@ -114,7 +114,7 @@ class Run:
         return value is not None and value.dtype is not None and value.dtype.bits == 64
 
     def limited(self, term: Term) -> Term:
-        """What goes into activations."""
+        """Clip inputs of activations."""
         clip = self.attributes["clip"]
         return term.call("Clip", term.number(-clip), term.number(clip)) if clip else term
 

@@ -49,7 +49,7 @@ def filled_states(given: Any, at: Any, row: Any, target: Any, width: Any, rows: 
 
 @inner
 def _unit(unit: Any, batch: Any, state_direction: Any, state_batch: Any) -> tuple[Any, Any, Any, Any]:
-    """Direction, first sequence and number of sequences of a unit of work, and the place of its states in bytes."""
+    """Direction, first sequence and number of sequences of a unit of work, and the position of its states in bytes."""
     count = (batch + BLOCK - 1) // BLOCK
     direction, start = unit // count, unit % count * BLOCK
     return direction, start, min(BLOCK, batch - start), direction * state_direction + start * state_batch
@@ -220,7 +220,7 @@ def recurred(
                     if cell == 0:
                         peep = peepholes + direction * 4 * (3 * hidden + LANES) + 4 * begin if peepholes != 0 else 0
                         held = c + 4 * width * index + 4 * begin
-                        lstm_row(line, opened, hidden, some, state, held, peep, table, clip, flag)
+                        lstm_row(line, opened, 0, hidden, some, state, held, peep, table, clip, flag)
                     elif cell == 1:
                         shift = bias + direction * 4 * (hidden + LANES) + 4 * begin
                         gru_row(line, opened, hidden, some, state, shift, table, clip, flag)
@@ -271,7 +271,7 @@ class Lengths:
 
 
 def _lengths(step: Step, gates: int) -> Lengths | None:
-    """None where inputs do not fit together, which NumPy's function says."""
+    """The lengths of a recurrence; None if its inputs do not match, which NumPy's function reports."""
     x, w, r = step.inputs[:3]
     if x is None or w is None or r is None or any(item.dtype != F32 for item in (x, w, r)) or len(x.shape) != 3:
         return None
@@ -320,7 +320,7 @@ def _shared(step: Step, lengths: Lengths, units: int, columns: int) -> int:
 
 @native(lstm, gru, rnn)
 def plan_recurrent(step: Step) -> Planned:
-    """Constant weights; anything else is left to NumPy."""
+    """Plan f32 with constant weights; NumPy computes the rest."""
     what = step.node.op.name
     is_lstm, is_gru = step.node.op is lstm, step.node.op is gru
     cell, gates, functions = CELLS[what]

@@ -1,4 +1,4 @@
-"""What the operators of recurrent time steps in training share: their order, gates, shapes and masks."""
+"""Shared by the time steps of RNNs in training: order of times, gates, shapes and masks."""
 
 from __future__ import annotations
 

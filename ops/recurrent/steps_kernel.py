@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.base.dataclass import dataclass
 from ...runtime.jit.address import i32, share
 from ...runtime.jit.kernel_arguments import Address
-from ...runtime.jit.range_kernel import RangeKernel, inner, range_kernel
+from ...runtime.jit.range_kernel import inner, range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ..kernels.gemm.microkernel_f32 import ROWS
 from ..kernels.gemm.register_tile import PANEL
@@ -34,14 +33,28 @@ from .step_cells_kernel import (
     zeroed,
 )
 
+F32 = np.dtype(np.float32)
 LEAST_ROWS = 4
 """Sequences of a part: fewer read the matrix more often than they use it."""
 LSTM, GRU, RNN_TANH, RNN_RELU = range(4)
 GATES = (4, 3, 1, 1)
 """Gates of each kind of cell; GRU keeps one more."""
 OF_ACTIVATIONS = {"Tanh": RNN_TANH, "Relu": RNN_RELU}
-OPTIONAL = frozenset(("bias", "projection", "c_first", "cells", "state_first", "by_cells", "by_c", "by_states"))
-"""Arrays that some kinds of cell do not have."""
+OPTIONAL = frozenset(
+    ("bias", "projection", "c_first", "lengths", "cells", "state_first", "by_cells", "by_c", "by_states")
+)
+"""Arrays that some nodes do not have."""
+OPTIONAL_OUTPUTS = ("by_states",)
+"""Outputs that the kernel writes only where they are used."""
+CELLS = {lstm_steps: LSTM, lstm_steps_grad: LSTM, gru_steps: GRU, gru_steps_grad: GRU}
+AXES = {
+    "added": "TBC", "weights": "CS", "bias": "C", "projection": "SH", "lengths": "B",
+    "h_first": "BS", "c_first": "BH", "y": "TBS", "cells": "TBH", "gates": "TBW",
+    "states": "TBH", "state_first": "BH", "by_hidden": "TBS", "by_cells": "TBH",
+    "by_added": "TBC", "by_product": "TBC", "by_h": "BS", "by_c": "BH", "by_states": "TBS",
+}  # fmt: skip
+"""Axes of each array: times T, sequences B, gates C and those that are kept W, elements of hidden states S and of cell
+states H."""
 
 
 @inner
@@ -192,236 +205,80 @@ def stepped_back(
                 copied_row(product + index * row, by_h + index * row, size)
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """A node of time steps: its kind of cell, times, sequences, and elements of hidden and cell states."""
-
-    step: Step
-    cell: int
-    times: int
-    batch: int
-    size: int
-    hidden: int
-
-    @property
-    def columns(self) -> int:
-        """Elements of all gates."""
-        return GATES[self.cell] * self.hidden
-
-    @property
-    def wide(self) -> int:
-        """Elements that are kept of the gates."""
-        return 4 * self.hidden if self.cell in (LSTM, GRU) else self.hidden
-
-    def all_times(self, width: int) -> tuple[int, ...]:
-        """A shape."""
-        return self.times, self.batch, width
-
-    def given(self, shapes: dict[int, tuple[int, ...]], lengths: int) -> bool:
-        """Whether inputs are f32 of shapes by index, absent ones aside, and the lengths of sequences are i32."""
-        fit = all(_fits(self.step.optional_input(index), np.float32, shape) for index, shape in shapes.items())
-        return fit and _fits(self.step.optional_input(lengths), np.int32, (self.batch,))
-
-    def result(self, index: int, shape: tuple[int, ...]) -> Buffer:
-        """An output, or memory for it where it is not asked for."""
-        return self.step.output(index) if self.step.is_used(index) else self.step.temporary(np.float32, shape)
-
-    def panels(self, index: int, transposed: bool) -> tuple[Buffer | int, list[Launch]]:
-        """A matrix among the inputs in panels, and what copies it there; 0 if it is absent."""
-        matrix = self.step.optional_input(index)
-        if matrix is None:
-            return 0, []
-        rows, columns = matrix.shape
-        if transposed:
-            return copied_into_panels(self.step, matrix, (columns, rows), (1, columns))
-        return copied_into_panels(self.step, matrix, (rows, columns), (columns, 1))
-
-    def launch(self, kernel: RangeKernel, **arguments: Buffer | int) -> Launch:
-        """A launch with the arguments that both kernels have, and 0 for arrays of `OPTIONAL` that are absent."""
-        step = self.step
-        absent = dict.fromkeys(OPTIONAL & kernel.parameters.kinds.keys(), 0)
-        projected = isinstance(arguments.get("projection"), Buffer)
-        work = self.times * self.batch * self.size * self.columns / 16
-        parts = min(step.threads, step.parts(-(-self.batch // LEAST_ROWS), work))
-        return Launch(
-            kernel,
-            parts,
-            cell=self.cell,
-            columns=self.columns,
-            times=self.times,
-            batch=self.batch,
-            size=self.size,
-            hidden=self.hidden,
-            wide=self.wide,
-            reverse=step.attributes["reverse"],
-            unprojected=step.temporary(np.float32, (self.batch, self.hidden)) if projected else 0,
-            zero=zeros(step),
-            spare=step.scratch(parts * 4 * PANEL * ROWS),
-            **{**absent, **arguments},
-        )
-
-
-def _fits(buffer: Buffer | None, dtype: type, shape: tuple[int, ...]) -> bool:
-    return buffer is None or (buffer.dtype == dtype and buffer.shape == shape)
-
-
-@native(lstm_steps)
-def plan_lstm_steps(step: Step) -> Planned:
-    """Of f32."""
-    times, batch = step.input(0).shape[:2]
-    steps = _Steps(step, LSTM, times, batch, step.input(2).shape[-1], step.input(3).shape[-1])
-    size, hidden, columns = steps.size, steps.hidden, steps.columns
-    shapes = {0: steps.all_times(columns), 1: (columns, size), 2: (batch, size), 3: (batch, hidden), 5: (size, hidden)}
-    if not steps.given(shapes, 4) or (step.optional_input(5) is None and size != hidden):
-        return None
-    weights, launches = steps.panels(1, transposed=True)
-    projection, more = steps.panels(5, transposed=True)
-    run = steps.launch(
-        stepped,
-        added=step.input(0),
-        weights=weights,
-        projection=projection,
-        h_first=step.input(2),
-        c_first=step.input(3),
-        lengths=step.optional_input(4) or 0,
-        y=steps.result(0, steps.all_times(size)),
-        cells=steps.result(1, steps.all_times(hidden)),
-        gates=steps.result(2, steps.all_times(columns)),
-    )
-    return [*launches, *more, run]
-
-
-@native(gru_steps)
-def plan_gru_steps(step: Step) -> Planned:
-    """Of f32."""
-    times, batch, hidden = (*step.input(0).shape[:2], step.input(2).shape[-1])
-    steps = _Steps(step, GRU, times, batch, hidden, hidden)
-    columns = steps.columns
-    shapes = {0: steps.all_times(columns), 1: (columns, hidden), 2: (batch, hidden), 3: (columns,)}
-    if not steps.given(shapes, 4):
-        return None
-    weights, launches = steps.panels(1, transposed=True)
-    run = steps.launch(
-        stepped,
-        added=step.input(0),
-        weights=weights,
-        bias=step.optional_input(3) or 0,
-        h_first=step.input(2),
-        lengths=step.optional_input(4) or 0,
-        y=steps.result(0, steps.all_times(hidden)),
-        gates=steps.result(1, steps.all_times(4 * hidden)),
-    )
-    return [*launches, run]
-
-
-@native(rnn_steps)
-def plan_rnn_steps(step: Step) -> Planned:
-    """Of f32."""
-    times, batch, hidden = (*step.input(0).shape[:2], step.input(2).shape[-1])
-    cell = OF_ACTIVATIONS.get(step.attributes["activation"])
-    if cell is None:
-        return None
-    steps = _Steps(step, cell, times, batch, hidden, hidden)
-    if not steps.given({0: steps.all_times(hidden), 1: (hidden, hidden), 2: (batch, hidden)}, 3):
-        return None
-    weights, launches = steps.panels(1, transposed=True)
-    y = steps.result(0, steps.all_times(hidden))
-    run = steps.launch(
-        stepped,
-        added=step.input(0),
-        weights=weights,
-        h_first=step.input(2),
-        lengths=step.optional_input(3) or 0,
-        y=y,
-        gates=y,
-    )
-    return [*launches, run]
-
-
-@native(lstm_steps_grad)
-def plan_lstm_steps_grad(step: Step) -> Planned:
-    """Of f32, without gradients of gates, which only second derivatives have."""
-    times, batch, hidden = step.input(1).shape
-    steps = _Steps(step, LSTM, times, batch, step.input(4).shape[-1], hidden)
-    size, columns = steps.size, steps.columns
-    states, hiddens, state = steps.all_times(hidden), steps.all_times(size), (batch, hidden)
-    shapes = {0: steps.all_times(columns), 1: states, 2: state, 3: (columns, size), 4: hiddens, 5: states}
-    if step.optional_input(6) is not None or not steps.given({**shapes, 8: (size, hidden)}, 7):
-        return None
-    if step.optional_input(8) is None and size != hidden:
-        return None
-    weights, launches = steps.panels(3, transposed=False)
-    projection, more = steps.panels(8, transposed=False)
-    by_added = steps.result(0, steps.all_times(columns))
-    run = steps.launch(
+ARRAYS = {
+    lstm_steps: (stepped, ("added", "weights", "h_first", "c_first", "lengths", "projection"), ("y", "cells", "gates")),
+    gru_steps: (stepped, ("added", "weights", "h_first", "bias", "lengths"), ("y", "gates")),
+    rnn_steps: (stepped, ("added", "weights", "h_first", "lengths"), ("y",)),
+    lstm_steps_grad: (
         stepped_back,
-        gates=step.input(0),
-        states=step.input(1),
-        state_first=step.input(2),
-        weights=weights,
-        projection=projection,
-        by_hidden=step.input(4),
-        by_cells=step.optional_input(5) or 0,
-        lengths=step.optional_input(7) or 0,
-        by_added=by_added,
-        by_product=by_added,
-        by_h=steps.result(1, (batch, size)),
-        by_c=steps.result(2, state),
-        by_states=step.output(3) if step.is_used(3) else 0,
-        product=step.temporary(np.float32, (batch, size)),
-    )
-    return [*launches, *more, run]
-
-
-@native(gru_steps_grad)
-def plan_gru_steps_grad(step: Step) -> Planned:
-    """Of f32, without gradients of gates, which only second derivatives have."""
-    times, batch, hidden = step.input(1).shape
-    steps = _Steps(step, GRU, times, batch, hidden, hidden)
-    columns, state, states = steps.columns, (batch, hidden), steps.all_times(hidden)
-    shapes = {0: steps.all_times(4 * hidden), 1: states, 2: state, 3: (columns, hidden), 4: states}
-    if step.optional_input(5) is not None or not steps.given(shapes, 6):
-        return None
-    weights, launches = steps.panels(3, transposed=False)
-    run = steps.launch(
+        ("gates", "states", "state_first", "weights", "by_hidden", "by_cells", "by_gates", "lengths", "projection"),
+        ("by_added", "by_h", "by_c", "by_states"),
+    ),
+    gru_steps_grad: (
         stepped_back,
-        gates=step.input(0),
-        states=step.input(1),
-        state_first=step.input(2),
-        weights=weights,
-        by_hidden=step.input(4),
-        lengths=step.optional_input(6) or 0,
-        by_added=steps.result(0, steps.all_times(columns)),
-        by_product=steps.result(1, steps.all_times(columns)),
-        by_h=steps.result(2, state),
-        product=step.temporary(np.float32, state),
-    )
-    return [*launches, run]
+        ("gates", "states", "state_first", "weights", "by_hidden", "by_gates", "lengths"),
+        ("by_added", "by_product", "by_h"),
+    ),
+    rnn_steps_grad: (stepped_back, ("states", "weights", "by_hidden", "lengths"), ("by_added", "by_h")),
+}
+"""The kernel of each operator, and its names of the operator's inputs and outputs. Gates of RNN are its states."""
 
 
-@native(rnn_steps_grad)
-def plan_rnn_steps_grad(step: Step) -> Planned:
-    """Of f32."""
-    times, batch, hidden = step.input(0).shape
-    cell = OF_ACTIVATIONS.get(step.attributes["activation"])
-    if cell is None:
+@native(lstm_steps, gru_steps, rnn_steps, lstm_steps_grad, gru_steps_grad, rnn_steps_grad)
+def plan_steps(step: Step) -> Planned:
+    """Plan f32 without gradients of gates, which only second derivatives have."""
+    kernel, inputs, outputs = ARRAYS[step.node.op]
+    cell = CELLS.get(step.node.op, OF_ACTIVATIONS.get(step.attributes.get("activation", "")))
+    given = {name: array for index, name in enumerate(inputs) if (array := step.optional_input(index)) is not None}
+    if cell is None or "by_gates" in given:
         return None
-    steps = _Steps(step, cell, times, batch, hidden, hidden)
-    states, state = steps.all_times(hidden), (batch, hidden)
-    if not steps.given({0: states, 1: (hidden, hidden), 2: states}, 3):
+    forward = kernel is stepped
+    times, batch = given[inputs[0]].shape[:2]
+    size = given["h_first" if forward else "by_hidden"].shape[-1]
+    state = given.get("c_first" if forward else "states")
+    hidden = size if state is None else state.shape[-1]
+    columns, wide = GATES[cell] * hidden, hidden * (4 if cell in (LSTM, GRU) else 1)
+    lengths = {"T": times, "B": batch, "C": columns, "W": wide, "S": size, "H": hidden}
+    shapes = {name: tuple(lengths[axis] for axis in axes) for name, axes in AXES.items()}
+    dtypes = {"lengths": np.dtype(np.int32)}
+    fit = all(array.shape == shapes[name] and array.dtype == dtypes.get(name, F32) for name, array in given.items())
+    if not fit or (size != hidden and "projection" not in given):
         return None
-    weights, launches = steps.panels(1, transposed=False)
-    by_added = steps.result(0, states)
-    run = steps.launch(
-        stepped_back,
-        gates=step.input(0),
-        states=step.input(0),
-        weights=weights,
-        by_hidden=step.input(2),
-        lengths=step.optional_input(3) or 0,
-        by_added=by_added,
-        by_product=by_added,
-        by_h=steps.result(1, state),
-        product=step.temporary(np.float32, state),
+    arrays: dict[str, Buffer | int] = {**dict.fromkeys(OPTIONAL & kernel.parameters.kinds.keys(), 0), **given}
+    launches: list[Launch] = []
+    for name in ("weights", "projection"):
+        if name in given:
+            rows, width = given[name].shape
+            layout = ((width, rows), (1, width)) if forward else ((rows, width), (width, 1))
+            arrays[name], copies = copied_into_panels(step, given[name], *layout)
+            launches += copies
+    for index, name in enumerate(outputs):
+        if step.is_used(index):
+            arrays[name] = step.output(index)
+        elif name not in OPTIONAL_OUTPUTS:
+            arrays[name] = step.temporary(F32, shapes[name])
+    if forward:
+        arrays.setdefault("gates", arrays["y"])
+    else:
+        arrays.setdefault("gates", arrays["states"])
+        arrays.setdefault("by_product", arrays["by_added"])
+        arrays["product"] = step.temporary(F32, shapes["h_first"])
+    work = times * batch * size * columns / 16
+    parts = min(step.threads, step.parts(-(-batch // LEAST_ROWS), work))
+    launch = Launch(
+        kernel,
+        parts,
+        cell=cell,
+        columns=columns,
+        times=times,
+        batch=batch,
+        size=size,
+        hidden=hidden,
+        wide=wide,
+        reverse=step.attributes["reverse"],
+        unprojected=step.temporary(F32, (batch, hidden)) if "projection" in given else 0,
+        zero=zeros(step),
+        spare=step.scratch(parts * 4 * PANEL * ROWS),
+        **arrays,
     )
-    return [*launches, run]
+    return [*launches, launch]

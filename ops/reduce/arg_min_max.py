@@ -66,7 +66,7 @@ def _last_place(x: float, best: float, index: int) -> int:
 
 
 def _rows(better: Callable[..., Any], step: BaseStep) -> Described:
-    """The extreme of a row, then the first or last place where it stands."""
+    """The extreme of a row, then its first or last position."""
     x = step.inputs[0]
     assert x is not None
     last = step.attributes["select_last_index"]

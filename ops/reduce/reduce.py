@@ -89,7 +89,7 @@ def reduce_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarr
 )
 def reduce_mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     """Mean, NaN of nothing; integers are cut toward zero."""
-    if x.dtype.kind == "f":
+    if x.dtype.kind in "fc":
         return np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype) / x.dtype.type(
             math.prod(x.shape[axis] for axis in axes)
         )
@@ -112,7 +112,7 @@ def reduce_prod(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndar
 
 
 def _limit(dtype: np.dtype, side: str) -> Any:
-    """What is never passed on one side: an infinity, or the dtype's own end."""
+    """The lowest or highest value of a dtype, an infinity for floats."""
     if dtype.kind == "f":
         return dtype.type(-math.inf if side == "min" else math.inf)
     if dtype.kind == "b":

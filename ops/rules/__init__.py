@@ -1,1 +1,1 @@
-"""What operators share: shape rules, precision, costs, limits, window geometry, expressions."""
+"""Rules that operators share: shapes, precision, costs, limits, window geometry, expressions."""

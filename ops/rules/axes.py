@@ -57,7 +57,7 @@ def axes_of(node: Inference, axes: Iterable[int], rank: int) -> tuple[int, ...]:
 
 
 def constants(dims: Sequence[Dim] | None) -> tuple[int, ...] | None:
-    """The dims where all are numbers."""
+    """The dims as integers; None if one is symbolic."""
     if dims is None:
         return None
     numbers = tuple(dim for dim in dims if isinstance(dim, int))
@@ -127,5 +127,5 @@ def dtype_of(array: np.ndarray) -> DType:
 
 
 def zero(dtype: np.dtype) -> Any:
-    """What fills an array of that dtype where nothing is said: zero, or the empty text."""
+    """The default fill value of a dtype: zero, or the empty string."""
     return "" if dtype.kind == "O" else np.zeros((), dtype)

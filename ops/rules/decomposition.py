@@ -79,7 +79,7 @@ def attributes_of(operator: Op, *left_out: str) -> Callable[[F], F]:
 
     def made(function: F) -> F:
         plain = inspect.signature(function)
-        own = [each for each in plain.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        own = [parameter for parameter in plain.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
         vars(function)["__signature__"] = plain.replace(parameters=[*own, *taken])
         return function
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.clone import needed as used_by
+from ...runtime.ir.complex_operators import of_elements
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Rule, Undecomposable
 from ...runtime.ir.shape_inference import Facts, Inference
@@ -41,6 +42,7 @@ class Inferring(Builder):
             around = around.parent
 
     def keep(self, node: Node) -> None:
+        node.op = of_elements(node.op, [None if value is None else value.dtype for value in node.inputs])
         super().keep(node)
         self.infer(node)
 
@@ -80,7 +82,7 @@ class Term:
 
     def number(self, value: float) -> Term:
         """A constant scalar of this term's dtype."""
-        if self.value.dtype is not None and self.value.dtype.is_float:
+        if self.value.dtype is not None and self.value.dtype.has_gradient:
             return Term(self.build.constant(np.array(value, self.value.dtype.as_numpy())), self.build)
         return Term(self.build.add("CastLike", [self.build.constant(value, "float64"), self.value]), self.build)
 
@@ -134,7 +136,7 @@ class Term:
         return self.call("Slice", *(self.integers([item]) for item in (start, stop, axis, step)))
 
     def entry(self, axis: int, index: int) -> Term:
-        """One index of an axis, which is dropped."""
+        """Select one index of an axis and drop the axis."""
         return self.part(axis, index, index + 1).call("Squeeze", self.integers([axis]))
 
     def rows(self, places: Term) -> Term:

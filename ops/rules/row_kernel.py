@@ -256,7 +256,7 @@ class _Kernel:
         return self.compute.name if fold.dtype is None else self.index
 
     def finished(self, fold: Fold, total: str) -> str:
-        """Code of a fold from its total."""
+        """Code that computes a fold's result from its total."""
         wide = self.total_dtype(fold)
         work = self.work
         text = total if fold.finish is None else self.call(fold.finish, {**self.known, "total": total}, wide)

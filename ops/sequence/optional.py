@@ -31,7 +31,7 @@ def optional(value: Any = None, *, type: Any = None) -> Any:
 
 
 def infer_optional_get_element(node: Inference) -> None:
-    """What the optional holds; other values as they are."""
+    """The type of the optional's element; other values unchanged."""
     value = node.value(0)
     assert value is not None
     container = value.container[1:] if value.container[:1] == ("optional",) else value.container
@@ -46,7 +46,7 @@ def infer_optional_get_element(node: Inference) -> None:
     examples=[case("f32[2,3]"), case(["f32[2]", "f32[3]"])],
 )
 def optional_get_element(value: Any) -> Any:
-    """What the optional holds; UsageError where it holds nothing."""
+    """The element of an optional; UsageError if it is empty."""
     if value is None:
         raise input_error("OptionalGetElement", "the optional is empty", "E-OP-VALUE")
     return value

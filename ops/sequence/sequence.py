@@ -33,7 +33,7 @@ def _place(operator: str, position: np.ndarray | None, last: int, absent: int) -
 
 
 def infer_sequence_construct(node: Inference) -> None:
-    """A sequence of what the inputs have in common."""
+    """Infer a sequence of tensors of the inputs' dtype; lengths in which they differ are unknown."""
     shape = node.shape(0)
     for index in range(1, len(node)):
         shape = either(shape, node.shape(index))
@@ -85,7 +85,7 @@ def infer_sequence_at(node: Inference) -> None:
     examples=[case(["f32[2,3]", "f32[2,3]"], np.array(-1)), case(["i64[2]"], np.array(0, np.int32))],
 )
 def sequence_at(sequence: list[np.ndarray], position: np.ndarray) -> np.ndarray:
-    """One tensor; negative positions count from the back."""
+    """The tensor at an index; negative indices count from the end."""
     return sequence[_place("SequenceAt", position, len(sequence) - 1, 0)]
 
 
@@ -102,7 +102,7 @@ def infer_sequence_erase(node: Inference) -> None:
     examples=[case(["f32[2]", "f32[3]", "f32[4]"], np.array(1)), case(["f32[2]", "f32[3]"])],
 )
 def sequence_erase(sequence: list[np.ndarray], position: np.ndarray | None = None) -> list[np.ndarray]:
-    """Without one tensor, the last one where no position is given."""
+    """Remove the tensor at a position, by default the last."""
     if not sequence:
         raise input_error("SequenceErase", "the sequence is empty", "E-OP-INDEX")
     at = _place("SequenceErase", position, len(sequence) - 1, len(sequence) - 1)
@@ -110,7 +110,7 @@ def sequence_erase(sequence: list[np.ndarray], position: np.ndarray | None = Non
 
 
 def infer_sequence_insert(node: Inference) -> None:
-    """A sequence of what its tensors and the new one have in common."""
+    """Infer a sequence of tensors; lengths in which the new one differs from the others are unknown."""
     if node.dtype(0) is not None and node.dtype(1) is not None and node.dtype(0) is not node.dtype(1):
         node.fail(f"a tensor of {node.dtype(1)} in a sequence of {node.dtype(0)}")
     node.set(0, node.dtype(0) or node.dtype(1), either(node.shape(0), node.shape(1)), container=SEQUENCE)
@@ -130,7 +130,7 @@ def infer_sequence_insert(node: Inference) -> None:
 def sequence_insert(
     sequence: list[np.ndarray], tensor: np.ndarray, position: np.ndarray | None = None
 ) -> list[np.ndarray]:
-    """With one more tensor at a position, the end where none is given."""
+    """Insert one tensor at a position, by default at the end."""
     at = _place("SequenceInsert", position, len(sequence), len(sequence))
     if sequence and sequence[0].dtype != tensor.dtype:
         why = "the tensor is of another dtype"
@@ -150,7 +150,7 @@ def sequence_length(sequence: list[np.ndarray]) -> np.ndarray:
 
 
 def infer_concat_from_sequence(node: Inference) -> None:
-    """The tensors' shape with the axis unknown, or with one more."""
+    """Infer the tensors' shape: the length of the axis is unknown, or a new axis is added."""
     shape = node.shape(0)
     if shape is None:
         node.set(0, node.dtype(0), None)
@@ -189,7 +189,7 @@ def concat_from_sequence(sequence: list[np.ndarray], *, axis: int, new_axis: int
 
 
 def infer_sequence_map(node: Inference) -> None:
-    """Sequences of what the body gives for one sample."""
+    """Infer sequences of tensors of the dtypes and shapes that the body returns."""
     body = node.subgraph("body")
     if len(body.inputs) != len(node) or len(body.outputs) != len(node.node.outputs):
         node.fail(

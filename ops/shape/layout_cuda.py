@@ -28,13 +28,13 @@ from .transpose import transpose
 
 @cuda(reshape, flatten, squeeze, unsqueeze)
 def view_on_device(step: Step) -> Planned:
-    """The same elements."""
+    """Return a view of the same elements."""
     return View(step.input(0))
 
 
 @cuda(shape, size)
 def constant_on_device(step: Step) -> Planned:
-    """What follows from the shape alone."""
+    """Copy a value that follows from shapes alone."""
     x = step.input(0)
     compute = step.node.op.compute
     assert compute is not None
@@ -56,7 +56,7 @@ def whole(buffer: Buffer) -> Operand:
 
 @cuda(transpose)
 def transpose_on_device(step: Step) -> Planned:
-    """Read along the permuted axes."""
+    """Copy with permuted strides."""
     x = step.input(0)
     order = step.attributes["perm"]
     order = list(range(len(x.shape)))[::-1] if order is None else [axis % len(x.shape) for axis in order]
@@ -69,7 +69,7 @@ def transpose_on_device(step: Step) -> Planned:
 
 @cuda(concat)
 def concat_on_device(step: Step) -> Planned:
-    """One copy for each input."""
+    """Launch one copy per input."""
     y = step.output()
     axis = step.attributes["axis"] % len(y.shape)
     launches: list[Launch | Chain] = []
@@ -83,7 +83,7 @@ def concat_on_device(step: Step) -> Planned:
 
 @cuda(split)
 def split_on_device(step: Step) -> Planned:
-    """One copy for each output."""
+    """Launch one copy per output."""
     x = step.input(0)
     axis = step.attributes["axis"] % len(x.shape)
     launches: list[Launch | Chain] = []
@@ -106,7 +106,7 @@ def split_on_device(step: Step) -> Planned:
 
 @cuda(slice_)
 def slice_on_device(step: Step) -> Planned:
-    """Constant bounds."""
+    """Plan constant bounds."""
     x, y = step.input(0), step.output()
     given = [step.constant(index) for index in range(1, 5)]
     if any(item is None and step.optional_input(index) is not None for index, item in enumerate(given, 1)):
@@ -124,14 +124,14 @@ def slice_on_device(step: Step) -> Planned:
 
 @cuda(expand)
 def expand_on_device(step: Step) -> Planned:
-    """Repeated along axes of one element."""
+    """Copy with stride 0 along axes of one element."""
     x, y = step.input(0), step.output()
     return View(x) if x.count == y.count else copy_launch(y.shape, over(x, y.shape), whole(y))
 
 
 @cuda(tile)
 def tile_on_device(step: Step) -> Planned:
-    """Repeated along every axis."""
+    """Copy with repeats along every axis."""
     x, y = step.input(0), step.output()
     lengths = [item for length, own in zip(y.shape, x.shape, strict=True) for item in (length // own, own)]
     strides = [item for step_of in x.strides for item in (0, step_of)]
@@ -160,7 +160,7 @@ def _chosen(x: Any, value: Any, inside: Any) -> Any:
 
 @cuda(pad)
 def pad_on_device(step: Step) -> Planned:
-    """Each axis by a table of indices that its elements come from."""
+    """Copy by a table of source indices per axis."""
     x, y = step.input(0), step.output()
     pads, axes = step.constant(1), step.constant(3)
     if pads is None or (axes is None and step.optional_input(3) is not None):
@@ -191,7 +191,7 @@ def pad_on_device(step: Step) -> Planned:
 
 @cuda(center_crop_pad)
 def center_on_device(step: Step) -> Planned:
-    """Each axis by a table."""
+    """Copy by a table of source indices per axis."""
     x, y = step.input(0), step.output()
     compute = center_crop_pad.compute
     assert compute is not None
@@ -204,7 +204,7 @@ def center_on_device(step: Step) -> Planned:
 
 @cuda(depth_to_space)
 def depth_on_device(step: Step) -> Planned:
-    """Blocks of channels become blocks of positions."""
+    """Rearrange blocks of channels into blocks of pixels."""
     x, y, block = step.input(0), step.output(), step.attributes["blocksize"]
     n, channels, height, width = x.shape
     if step.attributes["mode"] == "DCR":
@@ -221,7 +221,7 @@ def depth_on_device(step: Step) -> Planned:
 
 @cuda(space_to_depth)
 def space_on_device(step: Step) -> Planned:
-    """Blocks of positions become channels."""
+    """Rearrange blocks of pixels into channels."""
     x, y, block = step.input(0), step.output(), step.attributes["blocksize"]
     n, channels, height, width = x.shape
     split_axes = (n, channels, height // block, block, width // block, block)
@@ -242,7 +242,7 @@ def _reversed_time(time: int, length: int) -> int:
 
 @cuda(reverse_sequence)
 def reverse_on_device(step: Step) -> Planned:
-    """A table of times for each sequence, then a copy."""
+    """Build a table of time steps per sequence, then copy by it."""
     x, lengths, y = step.input(0), step.input(1), step.output()
     batch, time = step.attributes["batch_axis"], step.attributes["time_axis"]
     table = step.temporary(np.int64, (x.shape[batch], x.shape[time]))

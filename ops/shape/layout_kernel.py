@@ -19,13 +19,13 @@ from .transpose import transpose
 
 @native(reshape, flatten, squeeze, unsqueeze, empty=True)
 def plan_view(step: Step) -> Planned:
-    """The same elements."""
+    """Return a view of the same elements."""
     return View(step.inputs[0]) if step.inputs[0] is not None and step.inputs[0].count else None
 
 
 @native(transpose)
 def plan_transpose(step: Step) -> Planned:
-    """Read along the permuted axes."""
+    """Copy with permuted strides."""
     x = step.inputs[0]
     if x is None or x.dtype.itemsize not in COPIES:
         return None
@@ -39,7 +39,7 @@ def plan_transpose(step: Step) -> Planned:
 
 @native(concat, empty=True)
 def plan_concat(step: Step) -> Planned:
-    """One copy for each input that has elements."""
+    """Launch one copy per input that has elements."""
     y = step.output()
     axis = step.attributes["axis"] % len(y.shape)
     launches, start = [], 0
@@ -58,7 +58,7 @@ def plan_concat(step: Step) -> Planned:
 
 @native(expand, empty=True)
 def plan_expand(step: Step) -> Planned:
-    """Elements that are read again and again."""
+    """Copy with stride 0 along repeated axes."""
     x, y = step.inputs[0], step.output()
     if x is None or x.dtype.itemsize not in COPIES:
         return None
@@ -71,7 +71,7 @@ def plan_expand(step: Step) -> Planned:
 
 @native(tile)
 def plan_tile(step: Step) -> Planned:
-    """Each axis as an axis of repeats, whose elements are the same, and the axis itself."""
+    """Copy each axis as two: the repeats, with stride 0, and the axis itself."""
     x, y = step.inputs[0], step.output()
     if x is None or x.dtype.itemsize not in COPIES:
         return None
@@ -85,7 +85,7 @@ def plan_tile(step: Step) -> Planned:
 
 @native(split)
 def plan_split(step: Step) -> Planned:
-    """Parts that lie together are views."""
+    """Copy each part; parts that are contiguous are views."""
     x = step.inputs[0]
     if x is None or x.dtype.itemsize not in COPIES:
         return None
@@ -114,7 +114,7 @@ def plan_split(step: Step) -> Planned:
 
 @native(depth_to_space, space_to_depth)
 def plan_blocks(step: Step) -> Planned:
-    """Six axes in another order."""
+    """Permute six axes."""
     x, block = step.inputs[0], step.attributes["blocksize"]
     if x is None or len(x.shape) != 4 or x.dtype.itemsize not in COPIES:
         return None
@@ -134,7 +134,7 @@ def plan_blocks(step: Step) -> Planned:
 
 @native(slice_)
 def plan_slice(step: Step) -> Planned:
-    """Constant bounds; a box whose elements lie together is a view."""
+    """Plan constant bounds; a contiguous slice is a view."""
     x = step.inputs[0]
     bounds = [None if step.inputs[index] is None else step.constant(index) for index in range(1, len(step.inputs))]
     if (

@@ -42,14 +42,14 @@ def _sum(*parts: Dim) -> Dim:
 
 
 def _source(mode: str, length: int, before: int, after: int) -> np.ndarray:
-    """For each place of a padded axis, the place whose element it repeats."""
-    places = np.arange(-before, length + after)
+    """For each position of a padded axis, the position whose element it repeats."""
+    positions = np.arange(-before, length + after)
     if mode == "edge":
-        return np.clip(places, 0, length - 1)
+        return np.clip(positions, 0, length - 1)
     if mode == "wrap":
-        return places % length
+        return positions % length
     period = max(2 * (length - 1), 1)
-    folded = places % period
+    folded = positions % period
     return np.where(folded >= length, period - folded, folded)
 
 
@@ -58,8 +58,8 @@ def source_places(mode: str, length: int, before: int, after: int) -> np.ndarray
     first."""
     start, stop = max(0, -before), length + min(0, after)
     kept, before, after = stop - start, max(0, before), max(0, after)
-    places = np.arange(-before, kept + after) if mode == "constant" else _source(mode, kept, before, after)
-    return np.where((places >= 0) & (places < kept), places + start, -1)
+    positions = np.arange(-before, kept + after) if mode == "constant" else _source(mode, kept, before, after)
+    return np.where((positions >= 0) & (positions < kept), positions + start, -1)
 
 
 def _extended(x: np.ndarray, mode: str, befores: Sequence[int], afters: Sequence[int]) -> np.ndarray:

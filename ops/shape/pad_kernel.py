@@ -17,9 +17,9 @@ from ..kernels.strided_copy import COPIES
 from .pad import MODES, pad, source_places
 
 LONGEST_TABLE = 1 << 24
-"""Places of an axis from which listing them takes more memory and time than the kernel saves."""
+"""Positions of an axis from which listing them takes more memory and time than the kernel saves."""
 LONGEST_ROW = 1 << 14
-"""Places of a row of several axes: one row has one table, and rows are shared among threads."""
+"""Positions of a row of several axes: one row has one table, and rows are shared among threads."""
 
 
 def _mapping(pointer: Any) -> RangeKernel:
@@ -75,7 +75,7 @@ MAPPED = {1: _mapping(u8), 2: _mapping(u16), 4: _mapping(u32), 8: _mapping(u64)}
 
 
 def _run(table: np.ndarray) -> tuple[int, int, int]:
-    """The longest part of a table whose places lie behind each other: begin, end, first place."""
+    """The longest part of a table whose positions follow each other: begin, end, first position."""
     breaks = np.flatnonzero((np.diff(table) != 1) | (table[:-1] < 0)) + 1
     starts, stops = np.concatenate([[0], breaks]), np.concatenate([breaks, [len(table)]])
     longest = int(np.argmax(np.where(table[starts] >= 0, stops - starts, 0)))
@@ -121,7 +121,7 @@ def mapping(step: Step, x: Buffer, y: Buffer, places: Sequence[np.ndarray], fill
 
 @native(pad, empty=True)
 def plan_pad(step: Step) -> Planned:
-    """Pads that are known."""
+    """Plan pads that are known."""
     x, y = step.inputs[0], step.output()
     given, chosen = step.constant(1), step.constant(3)
     mode = step.attributes["mode"]

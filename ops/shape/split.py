@@ -78,7 +78,7 @@ def split(
 
 @upgrade(split, below=2)
 def lengths_were_of_the_dtype_of_the_input(node: Node, build: Builder) -> None:
-    """In the first opset lengths could be an input, of the dtype of the other one."""
+    """Cast lengths to i64: in opset 1 they could be an input of the data's dtype."""
     if len(node.inputs) > 1:
         node.inputs[1] = build.add("Cast", [node.inputs[1]], {"to": 7})
         build.keep(node)

@@ -18,7 +18,7 @@ LARGEST = 4096
 
 @cuda(range_, mel_weight_matrix, hann_window, hamming_window, blackman_window)
 def constant_on_device(step: Step) -> Planned:
-    """What follows from constants."""
+    """Copy a value that follows from constants."""
     inputs = [step.constant(index) for index in range(len(step.inputs))]
     compute = step.node.op.compute
     assert compute is not None
@@ -33,7 +33,7 @@ def _unit(count: int, parts: int, dtype: np.dtype[np.generic]) -> np.ndarray:
 
 @cuda(dft)
 def dft_on_device(step: Step) -> Planned:
-    """Signals of up to `LARGEST` elements."""
+    """Plan signals of up to `LARGEST` elements."""
     x, y = step.input(0), step.output()
     given, axis = step.constant(1), step.constant(2)
     if any(item is None and step.optional_input(index) is not None for index, item in ((1, given), (2, axis))):
@@ -67,7 +67,7 @@ def dft_on_device(step: Step) -> Planned:
 
 @cuda(stft)
 def stft_on_device(step: Step) -> Planned:
-    """Frames that overlap are rows of a matrix without a copy."""
+    """Multiply overlapping frames, which are rows of a strided view."""
     x, y = step.input(0), step.output()
     every, window, length = (step.constant(index) for index in (1, 2, 3))
     if every is None or any(

@@ -39,7 +39,7 @@ def _rank(rank: int) -> int:
 
 @cuda(top_k)
 def top_k_on_device(step: Step) -> Planned:
-    """The rank of an element is how many come before it; those below k are written to the position of their rank."""
+    """Rank each element by how many precede it; those with a rank below k are written at that index."""
     x, k = step.input(0), step.constant(1)
     if k is None:
         return "k is not a constant"

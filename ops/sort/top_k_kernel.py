@@ -122,7 +122,7 @@ def _kernel(dtype: np.dtype[Any], largest: bool) -> RangeKernel:
 
 @native(top_k)
 def plan_top_k(step: Step) -> Planned:
-    """As many as the outputs have."""
+    """Plan a k that the output shapes state."""
     x = step.inputs[0]
     outputs = [step.output(index) if step.is_used(index) else None for index in range(2)]
     given = [item for item in outputs if item is not None]

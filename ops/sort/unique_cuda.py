@@ -74,7 +74,7 @@ VALUES = """
 
 @cuda(unique, sized=True)
 def unique_on_device(step: Step) -> Planned:
-    """The outputs that are wanted, in ascending order or that of first positions."""
+    """Write the used outputs, in ascending order or in order of first occurrence."""
     x, axis = step.input(0), step.attributes["axis"]
     shape = (x.count,) if axis is None else x.shape
     at = 0 if axis is None else axis_in("Unique", axis, len(shape))

@@ -87,7 +87,7 @@ def _cases() -> dict[int, tuple[int, ...]]:
 
 
 def without_case(ranges: Ranges) -> Ranges:
-    """With the other cases of all letters."""
+    """The class with the other case of every letter added."""
     cases = _cases()
     others = [
         (other, other)

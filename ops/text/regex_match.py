@@ -1,6 +1,6 @@
 """Full-match of a compiled regular expression in time linear in the string.
 
-All ways through the program are followed at once, so nothing is tried twice whatever the pattern is; sets of places
+All ways through the program are followed at once, so nothing is tried twice whatever the pattern is; sets of positions
 that were met before are looked up (Thompson 1968; Cox, "Regular Expression Matching in the Virtual Machine Approach").
 """
 
@@ -13,7 +13,7 @@ from .char_class import WORDS, Ranges
 from .regex_compile import ASSERT, CHARACTER, JUMP, Fragment
 
 MAX_KNOWN = 20_000
-"""Sets of places that are remembered at a time."""
+"""Sets of positions that are remembered at a time."""
 CHECKED_EVERY = 1024
 """Characters between two looks at the clock."""
 
@@ -30,7 +30,7 @@ def _within(point: int, ranges: Ranges) -> bool:
 
 
 def _conditions(before: str, after: str) -> frozenset[str]:
-    """What holds between two characters, either of which may be missing."""
+    """Assertions that hold between two characters, either of which may be absent."""
     inside = (before != "" and _within(ord(before), WORDS)) == (after != "" and _within(ord(after), WORDS))
     held = {
         "begin": before == "",
@@ -102,7 +102,7 @@ class Matcher:
         found = self.steps.get((places, letter))
         if found is None:
             point, end = ord(letter), len(self.program)
-            found = frozenset(place + 1 for place in places if place != end and _within(point, self.program[place][1]))
+            found = frozenset(index + 1 for index in places if index != end and _within(point, self.program[index][1]))
             if len(self.steps) >= MAX_KNOWN:
                 self.steps.clear()
             self.steps[places, letter] = found

@@ -41,8 +41,8 @@ def _places(words: np.ndarray, grams: np.ndarray, size: int) -> np.ndarray:
     for column in range(1, grams.shape[1]):
         pairs, own = np.unique(own * size + grams[:, column], return_inverse=True)
         wanted = code * size + words[..., column]
-        place = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
-        code = np.where((pairs[place] == wanted) & (code >= 0) & (words[..., column] >= 0), place, -1)
+        index = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
+        code = np.where((pairs[index] == wanted) & (code >= 0) & (words[..., column] >= 0), index, -1)
     row_of = np.full(size if grams.shape[1] == 1 else int(own.max()) + 1, -1)
     row_of[own] = np.arange(len(grams))
     return np.where(code >= 0, row_of[code], -1)
@@ -143,7 +143,7 @@ def tf_idf_vectorizer(
 
 
 def weights_of(mode: str, width: int, places: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:
-    """What each coordinate's count is multiplied by."""
+    """The factor of each coordinate's count."""
     factors = np.ones(width, np.float32)
     if mode != "TF" and weights is not None:
         if len(weights) != len(places):

@@ -27,7 +27,7 @@ COUNT = """
 
 @cuda(tf_idf_vectorizer)
 def counts_on_device(step: Step) -> Planned:
-    """Equal n-grams count at the coordinate of the last one, as on the CPU."""
+    """Count n-grams; equal ones count at the coordinate of the last one, as on the CPU."""
     given, x, y = step.attributes, step.input(0), step.output()
     if x.dtype.kind not in "iu" or given["pool_strings"] or given["mode"] not in MODES or len(x.shape) not in (1, 2):
         return "its input, mode and pool contradict each other"

@@ -108,7 +108,7 @@ def adam_stepped(
 
 @native(adam_step)
 def plan_adam_step(step: Step) -> Planned:
-    """One launch; NumPy computes f64, and shapes that broadcast."""
+    """Plan one launch; NumPy computes f64, and shapes that broadcast."""
     if any(each is None or each.dtype != np.float32 for each in step.inputs):
         return None
     value, grad, mean, square, *numbers = (each for each in step.inputs if each is not None)

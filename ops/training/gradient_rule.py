@@ -133,7 +133,7 @@ def differentiated_as(*operators: Op) -> Callable[[Formula], Formula]:
 
 def _moves(value: Value) -> bool:
     """Whether a value can have a gradient."""
-    return value.dtype is None or value.dtype.is_float
+    return value.dtype is None or value.dtype.has_gradient
 
 
 def elementwise(table: dict[Op, Callable[..., Term]]) -> None:

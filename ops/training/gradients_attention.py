@@ -62,7 +62,7 @@ def _seen(q: Term, k: Term, bounds: Bounds, offset: Term, length: Term | None) -
 def _attended(
     q: Term, k: Term, v: Term, bias: Term | None, seen: Term | None, options: dict[str, Any]
 ) -> tuple[Term, Term]:
-    """What queries find, in heads, and the weights of the values. Queries that see nothing find zeros."""
+    """Attention outputs in heads, and the attention weights. Queries without visible keys yield zeros."""
     heads, groups = q.lengths[1], k.lengths[1]
     if heads != groups:
         k, v = (_repeated(x, heads // groups) for x in (k, v))
@@ -157,7 +157,7 @@ def _multi_head_attention(step: Step) -> list[Term | None]:
 
 @differentiated_as(group_query_attention)
 def _group_query_attention(step: Step) -> list[Term | None]:
-    """Without earlier keys: tokens of a batch see those before them."""
+    """The gradient of prompts: no earlier keys, and tokens of a batch see those before them."""
     query, key, value, past_key, *_ = step.x
     cos, sin, positions, bias, sink, *_, q_gain, k_gain = (*step.x[7:], *(None,) * 9)[:9]
     assert query is not None
@@ -205,7 +205,7 @@ def _flex_attention(step: Step) -> list[Term | None]:
         graph = options[name]
         return lambda x: x if graph is None else spliced(graph, step.build, [x])[0].cast(precision)
 
-    q, k, v = (step.input(place).cast(precision) for place in range(3))
+    q, k, v = (step.input(index).cast(precision) for index in range(3))
     scale = options["scale"] if options["scale"] is not None else 1 / math.sqrt(max(q.lengths[3], 1))
     mods = {"score_mod": through_graph("score_mod"), "prob_mod": through_graph("prob_mod")}
     y, _ = _attended(q, k, v, None, None, {"scale": scale, **mods})

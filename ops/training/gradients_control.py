@@ -33,7 +33,7 @@ class Entries:
 
 
 def _outer(node: Node) -> list[Value | None]:
-    """What the subgraphs of a node take from the graphs around them."""
+    """Values of outer graphs that the subgraphs of a node use."""
     return operands(node)[len(node.inputs) :]
 
 
@@ -60,14 +60,14 @@ def _if(step: Step) -> list[Term | None]:
         made, inner = copied_subgraph(node.attributes[name], build)
         grads = [None if grad is None else Term(grad.value, inner) for grad in step.g]
         branches.append((inner, propagated(inner, list(made.nodes), _sums(made.outputs, grads), sources)))
-    moved = [place for place in range(len(sources)) if any(parts[place] is not None for _, parts in branches)]
+    moved = [index for index in range(len(sources)) if any(parts[index] is not None for _, parts in branches)]
     if not moved:
         return []
     for inner, parts in branches:
-        finish(inner, [_filled(parts[place], sources[place], inner) for place in moved])
+        finish(inner, [_filled(parts[index], sources[index], inner) for index in moved])
     attributes = {name: inner.graph for name, (inner, _) in zip(BRANCHES, branches, strict=True)}
     results = build.node(if_, [node.inputs[0]], attributes, outputs=len(moved)).outputs
-    by_source = {sources[place]: Term(result, build) for place, result in zip(moved, results, strict=True)}
+    by_source = {sources[index]: Term(result, build) for index, result in zip(moved, results, strict=True)}
     return [None, *(None if value is None else by_source.get(value) for value in outer)]
 
 
@@ -121,7 +121,7 @@ def _backwards(
     Args:
         read: what the iterations backwards see for each input of the body.
         states: gradients of the last states.
-        written: gradients of the outputs behind the states.
+        written: gradients of the outputs after the states.
         skipped: inputs of the body, and of the node, before the states; the body of a Loop has one such output.
     """
     node, build = step.node, step.build
@@ -129,18 +129,18 @@ def _backwards(
     count, first = len(states), 1 if skipped else 0
     starts, outer = node.inputs[skipped : skipped + count], _outer(node)
     own, results = list(body.inputs), body.outputs[first : first + count + len(written)]
-    moving = [place for place, value in enumerate(starts) if is_moving(value)]
-    entering = [place for place in range(skipped + count, len(own)) if is_moving(own[place])]
+    moving = [index for index, value in enumerate(starts) if is_moving(value)]
+    entering = [index for index in range(skipped + count, len(own)) if is_moving(own[index])]
     sources = [value for value in outer if value is not None and is_moving(value)]
-    seen = [place for place, entries in enumerate(written) if entries.term is not None]
+    seen = [index for index, entries in enumerate(written) if entries.term is not None]
 
-    carried = [_input(body, build, results[place]) for place in moving]
+    carried = [_input(body, build, results[index]) for index in moving]
     sums = [_input(body, build, value) for value in sources]
-    given = [_input(body, build, results[count + place]) for place in seen]
+    given = [_input(body, build, results[count + index]) for index in seen]
     seeds: list[Term | None] = [None] * len(results)
-    for place, value in zip([*moving, *(count + place for place in seen)], [*carried, *given], strict=True):
-        seeds[place] = Term(value, inner)
-    wanted = [*(own[skipped + place] for place in moving), *sources, *(own[place] for place in entering)]
+    for index, value in zip([*moving, *(count + index for index in seen)], [*carried, *given], strict=True):
+        seeds[index] = Term(value, inner)
+    wanted = [*(own[skipped + index] for index in moving), *sources, *(own[index] for index in entering)]
     parts = propagated(inner, list(body.nodes), _sums(results, seeds), wanted)
     grads = [_filled(part, value, inner) for part, value in zip(parts, wanted, strict=True)]
     body.inputs = [*carried, *sums, *own, *given]
@@ -148,9 +148,9 @@ def _backwards(
     totals = [Term(total, inner) + grad for total, grad in zip(sums, grads[len(moving) : end], strict=True)]
     finish(inner, [*grads[: len(moving)], *totals, *grads[end:]])
 
-    read = [*read, *(written[place] for place in seen)]
-    scanned = [read[place] for place in entering]
-    starting = [(starts[place], states[place]) for place in moving] + [(value, None) for value in sources]
+    read = [*read, *(written[index] for index in seen)]
+    scanned = [read[index] for index in entering]
+    starting = [(starts[index], states[index]) for index in moving] + [(value, None) for value in sources]
     initial = [_filled(grad, value, build) for value, grad in starting if value is not None]
     attributes = {
         "body": body,
@@ -163,9 +163,9 @@ def _backwards(
     inputs = [None if term is None else term.value for term in (*initial, *(each.term for each in read))]
     made = [Term(value, build) for value in build.node(scan, inputs, attributes, outputs=len(body.outputs)).outputs]
     found: list[Term | None] = [None] * len(node.inputs)
-    places = [*(skipped + place for place in moving), *entering]
-    for place, term in zip(places, [*made[: len(moving)], *made[end:]], strict=True):
-        found[place] = term
+    places = [*(skipped + index for index in moving), *entering]
+    for index, term in zip(places, [*made[: len(moving)], *made[end:]], strict=True):
+        found[index] = term
     by_source = dict(zip(sources, made[len(moving) : end], strict=True))
     return [*found, *(None if value is None else by_source.get(value) for value in outer)]
 

@@ -21,7 +21,7 @@ def _shares(scores: Term, k: int, normalize: bool) -> Term:
 
 
 def _gated(x: Term, other: Term | None, step: Step) -> Term:
-    """What is between the layers, of [experts, tokens, size]."""
+    """The activation between the two layers, on [experts, tokens, size]."""
     options = step.attributes
     name, fusion, limit = options["activation_type"], options["swiglu_fusion"], options["swiglu_limit"]
     if name == "swiglu":

@@ -226,8 +226,8 @@ def _members(first: Term, last: Term, count: int, size: int) -> Term:
     parts = first.constant(np.arange(count), "float32")
     start = (width * parts).call("Floor") + first.unsqueezed(1)
     stop = (width * (parts + 1)).call("Ceil") + first.unsqueezed(1)
-    places = first.constant(np.arange(size), "float32")
-    return (places >= start.unsqueezed(2)).call("And", places < stop.unsqueezed(2))
+    positions = first.constant(np.arange(size), "float32")
+    return (positions >= start.unsqueezed(2)).call("And", positions < stop.unsqueezed(2))
 
 
 @differentiated_as(deform_conv)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import Undecomposable
-from ...runtime.tensor.dtype import F64, BlockType
+from ...runtime.tensor.dtype import C128, F64, BlockType
 from ..linalg import det, einsum, gemm, linear, linear_transposed, matmul
 from ..nn import hardmax, log_softmax, softmax
 from ..reduce import arg_min_max, cumulative, reduce
@@ -56,7 +56,7 @@ def _swapped(x: Term) -> Term:
 
 @differentiated(linear.linear)
 def _linear(step: Step) -> list[Term | None]:
-    """By a weight that is stored in blocks there is none; it stays in blocks."""
+    """Weights stored in blocks get no gradient and stay in blocks."""
     x, weight, g = step.input(0), step.input(1), step.grad
     by_bias = g.summed_to(step.input(2)) if len(step.x) > 2 and step.x[2] is not None else None
     by_x = g.calls("LinearTransposed", weight, domain=CANDLE)[0]
@@ -105,14 +105,14 @@ def _gemm(step: Step) -> list[Term | None]:
 
 @differentiated(einsum.einsum)
 def _einsum(step: Step) -> list[Term | None]:
-    """The gradient takes the place of an operand; a tensor of ones in its shape carries the indices that only it
+    """The gradient replaces an operand; a tensor of ones in its shape carries the indices that only it
     has."""
     terms, output = einsum.parsed(step.attributes["equation"])
     found: list[Term | None] = []
     for index, (term, x) in enumerate(zip(terms, step.x, strict=True)):
         assert x is not None
         others = [
-            (name, other) for place, (name, other) in enumerate(zip(terms, step.x, strict=True)) if place != index
+            (name, other) for position, (name, other) in enumerate(zip(terms, step.x, strict=True)) if position != index
         ]
         names = [output, *(name for name, _ in others), term]
         once = "".join(dict.fromkeys(term.replace("...", ".")))
@@ -129,11 +129,11 @@ def _along_diagonals(step: Step, parts: Term, whole: str, term: str, x: Term) ->
     letters = term.replace("...", "")
     unused = iter(sorted(set(string.ascii_letters) - set(letters)))
     inputs, names, made = [parts], [whole], ""
-    for place, letter in enumerate(letters):
-        first = letter not in letters[:place]
+    for index, letter in enumerate(letters):
+        first = letter not in letters[:index]
         made += letter if first else next(unused)
         if not first:
-            axis = place - len(letters)
+            axis = index - len(letters)
             places = step.integers(0).call("Range", x.length(axis).scalar, step.integers(1))
             same = places.call("Equal", places.call("Unsqueeze", step.integers([1])))
             inputs.append(same.call("CastLike", parts))
@@ -157,8 +157,8 @@ def _det(step: Step) -> list[Term | None]:
     size = x.lengths[-1]
     if size > MAX_DET:
         raise Undecomposable(f"of matrices of {size} rows, more than {MAX_DET}")
-    wide = x.cast(F64)
-    eye = wide.constant(np.eye(size), "float64")
+    wide = x.cast(C128 if x.dtype.kind == "complex" else F64)
+    eye = wide.constant(np.eye(size), wide.dtype.as_numpy())
     adjugate = eye.call("Expand", wide.shape)
     for power in range(1, size):
         product = wide.call("MatMul", adjugate)
@@ -182,7 +182,7 @@ def _cum_sum(step: Step) -> list[Term | None]:
 
 @differentiated(cumulative.cum_prod)
 def _cum_prod(step: Step) -> list[Term | None]:
-    """The product before an element, times the sum of the gradients behind it, each times what lies in between.
+    """The product before an element, times the sum of the gradients after it, each times what lies in between.
 
     These sums S[k] = g[k] + a[k] * S[k + 1] are found in log2(length) steps, in which no element is divided by.
     """
@@ -210,7 +210,7 @@ def _cum_prod(step: Step) -> list[Term | None]:
 
 def _by_division(step: Step) -> Term:
     """The gradient of CumProd along an axis that is known only at run time: the sum of what gradients and products give
-    behind an element, over the element. The first 0 of a row is left out of its products instead; behind the second one
+    after an element, over the element. The first 0 of a row is left out of its products instead; after the second one
     they are 0."""
     x, axis, reverse = step.input(0), step.input(1), step.attributes["reverse"]
     is_zero = x.call("Equal", x.number(0))
@@ -228,7 +228,7 @@ def _by_division(step: Step) -> Term:
 
 
 def _moved_on(term: Term, axis: int, distance: int, fill: float) -> Term:
-    """The elements so much further along an axis, numbers behind the end."""
+    """The elements so much further along an axis, numbers after the end."""
     start = term.part(axis, 0, distance)
     return term.part(axis, distance, term.lengths[axis]).call("Concat", start.filled(fill), axis=axis)
 
@@ -278,7 +278,7 @@ def _reduce_extreme(step: Step) -> list[Term | None]:
 
 @differentiated(reduce.reduce_prod)
 def _reduce_prod(step: Step) -> list[Term | None]:
-    """The product of the elements before each one and of those behind it, which needs no division."""
+    """The product of the elements before each one and of those after it, which needs no division."""
     x, g = step.input(0), _spread(step, step.grad)
     try:
         axes, rank = step.known(1), x.axes

@@ -55,7 +55,7 @@ def _negative_log_likelihood(step: Step) -> list[Term | None]:
 
 @differentiated(negative_log_likelihood.softmax_cross_entropy_loss)
 def _softmax_cross_entropy(step: Step) -> list[Term | None]:
-    """That of log-softmax, of the loss and of its second output together."""
+    """The gradient of log-softmax, of the loss and of its second output together."""
     logs, by_weights = step.output(1), None
     g = step.g[1] if len(step.g) > 1 else None
     if step.g[0] is not None:
@@ -67,7 +67,7 @@ def _softmax_cross_entropy(step: Step) -> list[Term | None]:
 
 @differentiated(dropout.dropout)
 def _dropout(step: Step) -> list[Term | None]:
-    """What was kept, as much larger as it was made."""
+    """Pass the gradient through kept elements, with their scale."""
     _, ratio, training = (*step.x, None, None)[:3]
     g = step.grad
     if training is None:

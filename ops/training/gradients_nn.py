@@ -59,7 +59,7 @@ class Window:
         return half if mode == "SAME_UPPER" else total.call("Sub", half)
 
     def cut_begin(self) -> Term:
-        """What a transposed convolution cuts off in front where its output's size decides that."""
+        """Elements that a transposed convolution crops at the start where `output_shape` decides it."""
         extra = self.step.attributes["output_padding"] or [0] * self.axes
         total = (
             self.span.call("Add", self.step.integers(extra)).call("Sub", self.size).call("Max", self.step.integers(0))
@@ -253,7 +253,7 @@ def _power(x: Term, p: float) -> Term:
 
 
 def _root(total: Term, p: float) -> Term:
-    """Of sums that are not negative; without gradient where they are zero."""
+    """The square root of sums that are not negative, with a gradient of zero at zero."""
     full = total > 0
     return total if p == 1 else full.where(full.where(total, 1).call("Pow", total.number(1 / p)), 0)
 

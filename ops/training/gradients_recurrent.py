@@ -67,7 +67,7 @@ class Recurrence:
         return self.names == [name.lower() for name in names] * len(self.directions)
 
     def limited(self, x: Term) -> Term:
-        """What goes into activations, in [-clip, clip]."""
+        """Clip inputs of activations to [-clip, clip]."""
         return x.call("Clip", x.number(-self._clip), x.number(self._clip)) if self._clip else x
 
     def state(self, index: int) -> Term:
@@ -79,14 +79,14 @@ class Recurrence:
         return self.x.number(0).call("Expand", shape)
 
     def biases(self, direction: int) -> tuple[Term, Term] | None:
-        """Those of the input and of the recurrence."""
+        """The biases of the input and of the recurrence."""
         if self.bias is None:
             return None
         both, wide = self.bias.entry(0, direction), self.gates * self.hidden
         return both.part(0, 0, wide), both.part(0, wide, 2 * wide)
 
     def projected(self, direction: int, bias: Term | None) -> Term:
-        """What the inputs add to the gates, [length, batch, gates x hidden]."""
+        """Input contributions to the gates, [length, batch, gates x hidden]."""
         made = self.x.call("MatMul", self.w.entry(0, direction).transposed([1, 0]))
         return made if bias is None else made + bias
 

@@ -110,14 +110,14 @@ def _slice(step: Step) -> Sequence[Term | None]:
 
 
 def _left_out(step: Step) -> list[int] | None:
-    """How many entries of each axis a slice leaves out before it, then behind it; None if it leaves out others."""
+    """How many entries of each axis a slice leaves out before it, then after it; None if it leaves out others."""
     lengths = step.input(0).lengths
-    starts, ends, axes, steps = (step.known(place) for place in range(1, 5))
+    starts, ends, axes, steps = (step.known(index) for index in range(1, 5))
     if starts is None or ends is None or (steps is not None and (steps != 1).any()):
         return None
     before, behind = [0] * len(lengths), [0] * len(lengths)
-    for place, axis in enumerate(range(len(starts)) if axes is None else axes.tolist()):
-        first, last, _ = slice(int(starts[place]), int(ends[place])).indices(lengths[axis])
+    for index, axis in enumerate(range(len(starts)) if axes is None else axes.tolist()):
+        first, last, _ = slice(int(starts[index]), int(ends[index])).indices(lengths[axis])
         before[axis], behind[axis] = first, lengths[axis] - max(first, last)
     return [*before, *behind]
 
@@ -130,7 +130,7 @@ def _gather_elements(step: Step) -> list[Term | None]:
 
 @differentiated(gather_nd, tile, compress)
 def _picked(step: Step) -> list[Term | None]:
-    """The operator on the places of the elements says where each gradient belongs; those of one place are added."""
+    """The operator on the positions of the elements says where each gradient belongs; those of one are added."""
     x, flat = step.input(0), step.integers([-1])
     zero, one = step.integers(0), step.integers(1)
     places = zero.call("Range", x.call("Size"), one).like(x)
@@ -161,7 +161,7 @@ def _space_to_depth(step: Step) -> list[Term | None]:
 
 @differentiated(pad)
 def _pad(step: Step) -> list[Term | None]:
-    """What was added is taken away again; a constant has the rest of the gradient."""
+    """Crop the padding from the gradient; a constant gets the sum of the cropped elements."""
     pads, value, axes = (*step.x, None, None)[1:4]
     assert pads is not None
     if step.attributes["mode"] != "constant":
@@ -241,7 +241,7 @@ def _returned(x: Term, numbers: Term, g: Term, flat: Term) -> Term:
 
 @differentiated(tensor_scatter)
 def _tensor_scatter(step: Step) -> list[Term | None]:
-    """What was written over has no gradient."""
+    """Overwritten elements have a gradient of zero."""
     cache, update, g, flat = step.input(0), step.input(1), step.grad, step.integers([-1])
     zeros = step.integers(0).call("Expand", cache.shape)
     numbers = step.of("TensorScatter", [zeros, _numbered(step, update), *step.x[2:]], **step.attributes)
@@ -251,7 +251,7 @@ def _tensor_scatter(step: Step) -> list[Term | None]:
 
 @differentiated(max_unpool)
 def _max_unpool(step: Step) -> list[Term | None]:
-    """The gradients at the places that elements were put to."""
+    """The gradients at the positions that elements were put to."""
     x, places, g, flat = step.input(0), step.input(1), step.grad, step.integers([-1])
     if len(step.x) > 2 and step.x[2] is not None:
         inner = step.of("MaxUnpool", [x, places], **step.attributes).shape
@@ -266,10 +266,10 @@ def _unique(step: Step) -> list[Term | None]:
     """The gradient goes to the first element, or part of an axis, of each kind."""
     x, flat, axis = step.input(0), step.integers([-1]), step.attributes["axis"]
     zero, one = step.integers(0), step.integers(1)
-    places = zero.call("Range", x.call("Size"), one)
+    indices = zero.call("Range", x.call("Size"), one)
     if axis is not None:
-        places = places.like(x)
-    found = places.call("Gather", step.output(1), axis=axis or 0)
+        indices = indices.like(x)
+    found = indices.call("Gather", step.output(1), axis=axis or 0)
     zeros = x.filled(0).call("Reshape", flat)
     added = zeros.call(
         "ScatterElements", found.call("Reshape", flat), step.grad.call("Reshape", flat), axis=0, reduction="add"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...runtime.ir.domain import CANDLE
 from ..rules.expression import Term
 from ..signal.dft import dft, stft
+from ..signal.frames import frames, overlap_add
 from .gradient_rule import Step, differentiated, differentiated_as
 
 
@@ -37,7 +39,7 @@ def _dft(step: Step) -> list[Term | None]:
 
 
 def _lengthened(term: Term, axis: int, length: int) -> Term:
-    """As long along an axis, with zeros behind the end or without what is too much."""
+    """As long along an axis, with zeros after the end or without what is too much."""
     have = term.lengths[axis]
     if have >= length:
         return term if have == length else term.part(axis, 0, length)
@@ -57,3 +59,18 @@ def _stft(step: Step) -> list[Term | None]:
     if window is not None:
         frames = frames * window.unsqueezed(1)
     return [frames.call("DFT", None, step.integers(2), onesided=step.attributes["onesided"])]
+
+
+@differentiated(frames)
+def _frames(step: Step) -> list[Term | None]:
+    samples = step.input(0).lengths[1]
+    return [step.grad.calls("OverlapAdd", domain=CANDLE, hop=step.attributes["hop"], samples=samples)[0]]
+
+
+@differentiated(overlap_add)
+def _overlap_add(step: Step) -> list[Term | None]:
+    """The frames of the gradient, without what follows the last one."""
+    count, length = step.input(0).lengths[1:]
+    hop = step.attributes["hop"]
+    signal = step.grad.part(1, 0, hop * (count - 1) + length)
+    return [signal.calls("Frames", domain=CANDLE, length=length, hop=hop)[0]]

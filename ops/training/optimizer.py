@@ -29,10 +29,10 @@ def _groups(name: str, tensors: tuple[Term, ...], kinds: int) -> list[tuple[Term
 def _updated(node: Inference, kept: tuple[int, ...], kinds: int) -> None:
     """New values as the variables, then what is accumulated anew."""
     count = (len(node) - 2) // kinds
-    for place, kind in enumerate(kept):
+    for position, kind in enumerate(kept):
         for index in range(count):
             source = 2 + kind * count + index
-            node.set(place * count + index, node.dtype(source), node.shape(source))
+            node.set(position * count + index, node.dtype(source), node.shape(source))
 
 
 @composed(

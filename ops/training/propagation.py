@@ -47,7 +47,7 @@ def _inside(graph: Graph) -> list[Value]:
 
 def is_moving(value: Value | None) -> bool:
     """Whether a value can have a gradient."""
-    return value is not None and not value.container and (value.dtype is None or value.dtype.is_float)
+    return value is not None and not value.container and (value.dtype is None or value.dtype.has_gradient)
 
 
 def copied_subgraph(graph: Graph, build: Builder) -> tuple[Graph, Inferring]:

@@ -1,1 +1,1 @@
-"""What all optimizers share: parameter groups, state, and the numbers of a step that are inputs of its plan."""
+"""Base of optimizers: parameter groups, state, and the numbers of a step that are inputs of its plan."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +13,8 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import F32, DType
+from ...tensors.autograd.hooks import RemovableHandle, added
+from ...tensors.complex import numbers
 from ...tensors.core.expression import cast, leaf
 from ...tensors.core.grad_mode import enable_grad, no_grad
 from ...tensors.core.realize import realize
@@ -19,18 +22,35 @@ from ...tensors.core.tensor import Tensor
 from ...tensors.core.trace import TRACE
 from .saved_value import checked, count
 from .state_dict import loaded, saved
-from .step_numbers import Bucket, Numbers
+from .step_numbers import Bucket, Numbers, plain
 
 Group = dict[str, Any]
 """Options of parameters, and under ``params`` the parameters."""
 UNCHECKED = frozenset({"params", "param_names"})
-"""Entries of groups that are no options."""
+"""Entries of groups that are not options."""
 MASTER = "master"
 """The state that holds the f32 value of a parameter of 16 bits."""
 
 
 WITHOUT_EFFECT = frozenset({"foreach", "fused", "capturable"})
 """PyTorch's settings of how a step is computed; here it is one plan."""
+
+
+def hooked(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A step that calls the optimizer's hooks."""
+
+    @functools.wraps(step)
+    def called(self: Any, *arguments: Any, **options: Any) -> Any:
+        for hook in list(self.before_step):
+            changed = hook(self, (self, *arguments), options)
+            if changed is not None:
+                (_, *arguments), options = changed
+        result = step(self, *arguments, **options)
+        for hook in list(self.after_step):
+            hook(self, (self, *arguments), options)
+        return result
+
+    return called
 
 
 class OptimizerClass(type):
@@ -61,6 +81,7 @@ class Optimizer(metaclass=OptimizerClass):
     Attributes:
         param_groups: the groups; changed options count from the next step on.
         state: tensors and counters by parameter; a parameter has state from its first step on.
+        before_step, after_step: functions that `step` calls.
 
     Raises UsageError for parameters that are not leaf tensors requiring gradients, and for options out of range.
     """
@@ -71,6 +92,8 @@ class Optimizer(metaclass=OptimizerClass):
     """Counters that PyTorch's state does not have."""
     nonnegative: ClassVar[tuple[str, ...]] = ()
     """Options that must be at least 0, besides ``lr``, ``weight_decay`` and ``eps``."""
+    takes_complex: ClassVar[bool] = True
+    """Whether the update of each number does not depend on others, so that complex numbers are pairs of numbers."""
     zero_state: ClassVar[tuple[str, ...]] = ()
     """Names of the state tensors of a parameter's shape that begin at 0."""
 
@@ -78,6 +101,8 @@ class Optimizer(metaclass=OptimizerClass):
         self.defaults = defaults
         self.state: dict[Tensor, dict[str, Any]] = collections.defaultdict(dict)
         self.param_groups: list[Group] = []
+        self.before_step: list[Callable[..., Any]] = []
+        self.after_step: list[Callable[..., Any]] = []
         if isinstance(params, Tensor):
             why = "an optimizer takes an iterable of tensors, not one tensor"
             raise UsageError("E-OPTIM-PARAMS", None, why, hint="Pass a list")
@@ -95,14 +120,17 @@ class Optimizer(metaclass=OptimizerClass):
         if params and isinstance(params[0], tuple):
             made["param_names"] = [name for name, _ in params]
             params = [each for _, each in params]
-        known = set(itertools.chain.from_iterable(each["params"] for each in self.param_groups))
-        for each in params:
-            self._check_parameter(each)
-            if each in known:
+        known = set(itertools.chain.from_iterable(param_group["params"] for param_group in self.param_groups))
+        for param in params:
+            self._check_parameter(param)
+            if param.dtype.is_complex and not self.takes_complex:
+                why = f"{type(self).__name__} does not update parameters of {param.dtype}"
+                raise UsageError("E-OPTIM-PARAMS", None, why, hint="Give it to another optimizer")
+            if param in known:
                 raise UsageError("E-OPTIM-PARAMS", None, "a parameter is in the optimizer twice", hint="Remove one")
-            known.add(each)
+            known.add(param)
         made["params"] = params
-        self.check(made)
+        self.check(plain(made))
         self.param_groups.append(made)
 
     @staticmethod
@@ -145,6 +173,21 @@ class Optimizer(metaclass=OptimizerClass):
         """
         raise NotImplementedError
 
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if "step" in vars(cls):
+            cls.step = hooked(vars(cls)["step"])  # type: ignore[method-assign]
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Have a function called before each step with the optimizer, the arguments and the options of `step`; it may
+        return other ones."""
+        return added(self.before_step, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Have a function called after each step with the optimizer, the arguments and the options of `step`."""
+        return added(self.after_step, hook)
+
+    @hooked
     @no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have gradients; the result of `closure`, which is called first with gradients
@@ -158,7 +201,7 @@ class Optimizer(metaclass=OptimizerClass):
             having = [each for each in group["params"] if each.grad is not None]
             for each in having:
                 if each not in self.state:
-                    self.state[each] = self._begun(each, group)
+                    self.state[each] = self._begun(each, plain(group))
             for bucket, params in self._buckets(group, having):
                 for each in params:
                     changed += self._update(each, group, bucket)
@@ -174,15 +217,18 @@ class Optimizer(metaclass=OptimizerClass):
         state: dict[str, Any] = dict(self.counters)
         if wide is not parameter.dtype:
             state[MASTER] = Tensor(leaf(parameter.array().astype(wide.as_numpy())))
-        state.update(self.begin(state.get(MASTER, parameter), group))
+        value = state.get(MASTER, parameter)
+        parts = _apart(value)
+        for name, each in self.begin(parts, group).items():
+            state[name] = _joined(each, value) if each.shape == parts.shape else each
         return state
 
     def _buckets(self, group: Group, params: Iterable[Tensor]) -> Iterable[tuple[Bucket, list[Tensor]]]:
         """The parameters by their counters, which are advanced."""
         alike: dict[tuple[Any, ...], list[Tensor]] = {}
-        for each in params:
-            state = self.state[each]
-            alike.setdefault(tuple([state[name] for name in self.counters]), []).append(each)
+        for param in params:
+            state = self.state[param]
+            alike.setdefault(tuple([state[name] for name in self.counters]), []).append(param)
         for found in alike.values():
             yield Bucket(self.advance, group, [self.state[each] for each in found], tuple(self.counters)), found
 
@@ -190,24 +236,26 @@ class Optimizer(metaclass=OptimizerClass):
         """Give a parameter and its state their next values; the tensors that changed."""
         state = self.state[parameter]
         master = state.get(MASTER, parameter)
-        tensors = {name: each for name, each in state.items() if isinstance(each, Tensor) and name != MASTER}
+        tensors = {name: _apart(each) for name, each in state.items() if isinstance(each, Tensor) and name != MASTER}
         before = dict(tensors)
-        grad = Tensor(cast(parameter.grad.expression, master.dtype))  # type: ignore[union-attr]
+        grad = _apart(Tensor(cast(parameter.grad.expression, master.dtype)))  # type: ignore[union-attr]
         value = self.update(
-            Tensor(master.expression), -grad if group.get("maximize") else grad, tensors, group,
-            bucket.numbers(master.dtype),
+            _apart(Tensor(master.expression)), -grad if group.get("maximize") else grad, tensors, group,
+            bucket.numbers(master.dtype.to_real()),
         )  # fmt: skip
+        value = _joined(value, master)
         changed = [parameter]
         for name, each in before.items():
             if tensors[name] is not each:
-                changed.append(each.become(tensors[name]))
+                held = state[name]
+                changed.append(held.become(_joined(tensors[name], held)))
         if master is not parameter:
             changed.append(master.become(value))
         parameter.become(value)
         return changed
 
     def _structure(self) -> Any:
-        """What decides which operators a step consists of, besides gradients."""
+        """The settings that decide which operators a step consists of, besides gradients."""
         return [
             (len(group["params"]), [_kind(group[name]) for name in self.defaults if name != "lr"])
             for group in self.param_groups
@@ -234,9 +282,9 @@ class Optimizer(metaclass=OptimizerClass):
         """
         groups, by_parameter = loaded(state_dict, self.param_groups)
         for number, (group, options) in enumerate(zip(self.param_groups, groups, strict=True)):
-            for name in [each for each in options if each in group and each not in UNCHECKED]:
-                options[name] = checked(f"{name} of group {number}", options[name], group[name])
-            self.check({**group, **options})
+            for name in [option for option in options if option in group and option not in UNCHECKED]:
+                options[name] = checked(f"{name} of group {number}", options[name], plain(group)[name])
+            self.check(plain({**group, **options}))
         states = {each: self._fitting(each, group, given) for each, (group, given) in by_parameter.items()}
         for parameter, (state, values) in states.items():
             self.state[parameter] = state
@@ -254,7 +302,7 @@ class Optimizer(metaclass=OptimizerClass):
         self, parameter: Tensor, group: Group, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The state that a parameter has, or begins with, and what it becomes by a saved one."""
-        state = self.state.get(parameter) or self._begun(parameter, group)
+        state = self.state.get(parameter) or self._begun(parameter, plain(group))
         shape = list(parameter.shape)
         values: dict[str, Any] = {}
         for name, value in given.items():
@@ -284,6 +332,16 @@ def computing_dtype(parameter: Tensor) -> DType:
     return F32 if parameter.dtype.bits < 32 else parameter.dtype
 
 
+def _apart(value: Tensor) -> Tensor:
+    """Complex numbers as pairs of parts, which update rules take for two numbers; others as they are."""
+    return numbers.view_as_real(value) if value.dtype.is_complex else value
+
+
+def _joined(parts: Tensor, like: Tensor) -> Tensor:
+    """What `_apart` took apart."""
+    return numbers.view_as_complex(parts) if like.dtype.is_complex else parts
+
+
 def zeros(value: Tensor, shape: Iterable[int] | None = None, fill: float = 0) -> Tensor:
     """A state tensor of a parameter's dtype."""
     wanted = value.shape if shape is None else tuple(shape)
@@ -304,7 +362,7 @@ def require(group: Mapping[str, Any], name: str, low: float, below: float | None
 
 
 def _kind(value: Any) -> Any:
-    """What an update may depend on: numbers only by being 0."""
+    """The part of a value that decides the structure of an update: for numbers, whether they are 0."""
     if isinstance(value, tuple):
         return tuple(map(_kind, value))
     return value != 0 if isinstance(value, float) else value

@@ -21,7 +21,7 @@ def checked(name: str, given: Any, own: Any) -> Any:
     """A saved value in the type of its owner's.
 
     Numbers may be integers or floats; lists and tuples have the owner's length, dictionaries its keys, but for tables
-    by integers. In place of None any plain value fits: the owner does not know it yet.
+    by integers. Instead of None any plain value fits: the owner does not know it yet.
 
     Args:
         name: of the value, for messages.
@@ -30,7 +30,7 @@ def checked(name: str, given: Any, own: Any) -> Any:
     Raises UsageError for a value of another kind, length or shape.
     """
     if isinstance(own, Tensor | np.ndarray):
-        array = _of_numbers(name, given)
+        array = _of_numbers(name, given, "biufcV" if _is_complex(own) else "biufV")
         if array.shape != own.shape:
             raise mismatch(name, f"an array of shape {list(own.shape)}", f"an array of shape {list(array.shape)}")
         return given
@@ -74,9 +74,14 @@ def mismatch(name: str, expected: str, found: str) -> UsageError:
     return UsageError("E-OPTIM-STATE", None, f"{name} of the saved state does not fit", expected=expected, found=found)
 
 
-def _of_numbers(name: str, given: Any) -> np.ndarray:
+def _is_complex(array: Tensor | np.ndarray) -> bool:
+    """Whether an array's numbers are complex."""
+    return array.dtype.is_complex if isinstance(array, Tensor) else array.dtype.kind == "c"
+
+
+def _of_numbers(name: str, given: Any, kinds: str = "biufV") -> np.ndarray:
     array = array_of(given) if hasattr(given, "ndim") else None
-    if array is None or array.dtype.kind not in "biufV":
+    if array is None or array.dtype.kind not in kinds:
         raise mismatch(name, "an array of numbers", _kind(given))
     return array
 
@@ -100,7 +105,7 @@ def _sequence(name: str, given: Any, own: Any) -> Any:
         raise mismatch(name, f"a list of {len(own)}", _kind(given))
     if len(given) != len(own):
         raise mismatch(name, f"a list of {len(own)}", f"a list of {len(given)}")
-    found = [checked(f"{name}[{place}]", *pair) for place, pair in enumerate(zip(given, own, strict=True))]
+    found = [checked(f"{name}[{index}]", *pair) for index, pair in enumerate(zip(given, own, strict=True))]
     if fields and any(isinstance(each, str) and each != theirs for each, theirs in zip(own, found, strict=True)):
         raise mismatch(name, str(own), str(found))
     return type(own)(*found) if fields else type(own)(found)

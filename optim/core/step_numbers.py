@@ -20,6 +20,11 @@ Advance = Callable[[dict[str, Any], dict[str, Any]], Mapping[str, Any]]
 """From the options of a group and the state of a parameter, whose counters it advances, to the numbers of the step."""
 
 
+def plain(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with numbers in place of tensors without dims, as learning rates may be."""
+    return {name: value.item() if isinstance(value, Tensor) else value for name, value in group.items()}
+
+
 class Bucket:
     """Parameters of one group whose counters are equal, so that their steps have the same numbers.
 
@@ -47,7 +52,7 @@ class Bucket:
     def advance(self) -> None:
         """Count a step, and compute its numbers."""
         first, *others = self._states
-        self._values = self._advance(self._group, first)
+        self._values = self._advance(plain(self._group), first)
         for name in self._counters:
             for each in others:
                 each[name] = first[name]
@@ -58,8 +63,8 @@ class Bucket:
 
     def restore(self, counts: Mapping[str, Any]) -> None:
         """Set the counters of all states."""
-        for each in self._states:
-            each.update(counts)
+        for state in self._states:
+            state.update(counts)
 
     def numbers(self, dtype: DType) -> Numbers:
         """The numbers of the step in a dtype; booleans stay booleans."""

@@ -21,7 +21,7 @@ class _Composed(LRScheduler):
     _schedulers: list[LRScheduler]
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "_schedulers": [each.state_dict() for each in self._schedulers]}
+        return {**super().state_dict(), "_schedulers": [scheduler.state_dict() for scheduler in self._schedulers]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         own = self.fitting(state_dict)
@@ -44,7 +44,10 @@ class SequentialLR(_Composed):
         self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
     ) -> None:
         require(bool(schedulers), "the list of schedules is empty", "at least one")
-        fits = all(each.optimizer is optimizer and not isinstance(each, ReduceLROnPlateau) for each in schedulers)
+        fits = all(
+            scheduler.optimizer is optimizer and not isinstance(scheduler, ReduceLROnPlateau)
+            for scheduler in schedulers
+        )
         require(fits, "a schedule is of another optimizer, or needs a metric", "schedules of this optimizer")
         count = len(schedulers) - 1
         require(
@@ -90,13 +93,13 @@ class ChainedScheduler(_Composed):
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         require(bool(schedulers), "the list of schedules is empty", "at least one")
         self._take(optimizer or schedulers[0].optimizer)
-        fits = all(each.optimizer is self.optimizer for each in schedulers)
+        fits = all(scheduler.optimizer is self.optimizer for scheduler in schedulers)
         require(fits, "a schedule is of another optimizer", "schedules of one optimizer")
         self._schedulers = list(schedulers)
         self._last_lr = self.current()
 
     def step(self, epoch: int | None = None) -> None:
         """Set the learning rates of the next step."""
-        for each in self._schedulers:
-            each.step()
+        for scheduler in self._schedulers:
+            scheduler.step()
         self._last_lr = self.current()

@@ -96,7 +96,7 @@ class CyclicLR(MomentumScheduler):
         return self.scale_fn is not None
 
     def _height(self, cycle: float) -> float:
-        """What the height of a cycle is multiplied by."""
+        """The factor of a cycle's amplitude."""
         at = cycle if self.scale_mode == "cycle" else self.last_epoch
         if self.scale_fn is not None:
             return self.scale_fn(at)

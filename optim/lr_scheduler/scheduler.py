@@ -8,8 +8,11 @@ from typing import Any, ClassVar
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
+from ...tensors.core.grad_mode import no_grad
+from ...tensors.core.tensor import Tensor
 from ..core.optimizer import Group, Optimizer
 from ..core.saved_value import MOST, checked, mismatch
+from ..core.step_numbers import plain
 
 COUNTS = ("last_epoch", "_step_count")
 OF_ALL = frozenset({*COUNTS, "base_lrs", "_last_lr"})
@@ -28,7 +31,7 @@ class LRScheduler:
     """
 
     external: ClassVar[frozenset[str]] = frozenset({"optimizer"})
-    """Attributes that are no state."""
+    """Attributes that are not state."""
     of_a_try: ClassVar[Mapping[str, Any]] = {}
     """Arguments of `step` with which a saved state is tried."""
 
@@ -36,7 +39,7 @@ class LRScheduler:
         self._take(optimizer)
         for number, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", plain(group)["lr"])
             elif "initial_lr" not in group:
                 why = f"group {number} does not have initial_lr, which a schedule of last_epoch {last_epoch} needs"
                 raise UsageError("E-OPTIM-SCHEDULE", None, why, hint="Load the state of the optimizer first")
@@ -69,7 +72,7 @@ class LRScheduler:
 
     def current(self) -> list[float]:
         """The learning rates that the groups have."""
-        return [group["lr"] for group in self.groups]
+        return [plain(group)["lr"] for group in self.groups]
 
     def get_lr(self) -> list[float]:
         """The learning rates of step `last_epoch`, from those of the step before."""
@@ -92,7 +95,11 @@ class LRScheduler:
     def set(self, rates: Sequence[float]) -> None:
         """Give each group its learning rate."""
         for group, rate in zip(self.groups, rates, strict=True):
-            group["lr"] = rate
+            if isinstance(group["lr"], Tensor):
+                with no_grad():
+                    group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
         self._last_lr = self.current()
 
     def get_last_lr(self) -> list[float]:

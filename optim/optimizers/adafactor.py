@@ -27,6 +27,8 @@ class Adafactor(Optimizer):
         maximize: step up the gradient.
     """
 
+    takes_complex = False
+
     def __init__(
         self,
         params: Iterable[Any],

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
+from ...tensors.core.conversion import array_of
 from ...tensors.core.expression import leaf
 from ...tensors.core.grad_mode import enable_grad, no_grad
 from ...tensors.core.tensor import Tensor
 from ...tensors.core.trace import TRACE
 from ..core.line_search import Point, strong_wolfe
 from ..core.optimizer import Group, Optimizer, require
+from ..core.saved_value import checked, count
+from ..core.step_numbers import plain
 
 MIN_CURVATURE = 1e-10
 """Changes of the gradient along a step that are kept are greater."""
@@ -22,7 +25,7 @@ MIN_CURVATURE = 1e-10
 
 class LBFGS(Optimizer):
     """Several evaluations of a function make one step: ``optimizer.step(closure)``. There is one group of parameters.
-    The history is not part of `state_dict`.
+    As in PyTorch, the state of the first one holds the history of all.
 
     Args:
         max_iter: directions of a step, at most.
@@ -60,27 +63,66 @@ class LBFGS(Optimizer):
         self._changes: list[np.ndarray] = []
         self._direction = self._before = np.zeros(0)
         self._scale = self._length = 1.0
+        self._evaluations, self._loss = 0, 0.0
 
     def check(self, group: Group) -> None:
         super().check(group)
         for name in ("max_iter", "history_size"):
             require(group, name, 1)
 
+    def state_dict(self) -> dict[str, Any]:
+        found = super().state_dict()
+        if self._iterations:
+            kind = self.param_groups[0]["params"][0].dtype.to_real().as_numpy()
+
+            def kept(item: Any) -> Tensor:
+                return Tensor(leaf(np.asarray(item, kind)))
+
+            curvatures = [1 / float(change @ step) for change, step in zip(self._changes, self._steps, strict=True)]
+            found["state"] = {
+                0: {
+                    "func_evals": self._evaluations, "n_iter": self._iterations, "d": kept(self._direction),
+                    "t": self._length, "old_dirs": [kept(each) for each in self._changes],
+                    "old_stps": [kept(each) for each in self._steps], "ro": [kept(each) for each in curvatures],
+                    "H_diag": kept(self._scale), "prev_flat_grad": kept(self._before), "prev_loss": self._loss,
+                }
+            }  # fmt: skip
+        return found
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        super().load_state_dict({**state_dict, "state": {}})
+        given = state_dict.get("state", {}).get(0, {})
+        if "old_dirs" not in given:  # no direction was taken yet
+            self._changes, self._steps, self._direction, self._before = [], [], np.zeros(0), np.zeros(0)
+            self._evaluations, self._iterations = count("func_evals", given.get("func_evals", 0)), 0
+            return
+        size = sum(_length(each) for each in self.param_groups[0]["params"])
+
+        def row(name: str, item: Any) -> np.ndarray:
+            return np.asarray(array_of(checked(name, item, np.zeros(size))), np.float64)
+
+        changes, steps = ([row(name, each) for each in given[name]] for name in ("old_dirs", "old_stps"))
+        direction, before = row("d", given["d"]), row("prev_flat_grad", given["prev_flat_grad"])
+        numbers = [float(checked(name, given[name], 0.0)) for name in ("H_diag", "t", "prev_loss")]
+        counts = [count(name, given[name]) for name in ("func_evals", "n_iter")]
+        self._changes, self._steps, self._direction, self._before = changes, steps, direction, before
+        self._scale, self._length, self._loss = numbers
+        self._evaluations, self._iterations = counts
+
     def _gradient(self) -> np.ndarray:
         """All gradients in a line."""
-        parts = []
-        for each in self.param_groups[0]["params"]:
-            grad = each.grad
-            parts.append(np.zeros(each.numel()) if grad is None else grad.numpy().astype(np.float64).reshape(-1))
-        return np.concatenate(parts)
+        return np.concatenate([
+            np.zeros(_length(each)) if each.grad is None else _flat(each.grad.array())
+            for each in self.param_groups[0]["params"]
+        ])  # fmt: skip
 
     def _move(self, change: np.ndarray) -> None:
         start = 0
         for each in self.param_groups[0]["params"]:
-            part = change[start : start + each.numel()].reshape(each.shape)
-            start += each.numel()
-            moved = each.array().astype(np.float64) + part
-            each.become(Tensor(leaf(moved.astype(each.dtype.as_numpy()))))
+            length, before = _length(each), each.array()
+            moved = _flat(before) + change[start : start + length]
+            start += length
+            each.become(Tensor(leaf(moved.astype(before.real.dtype).view(before.dtype).reshape(before.shape))))
 
     def _searched(
         self, evaluated: Callable[[], tuple[Any, float, np.ndarray]], start: Point, tolerance: float
@@ -133,22 +175,24 @@ class LBFGS(Optimizer):
         if closure is None or TRACE.changes is not None:
             why = "a step of LBFGS needs a closure" if closure is None else "a step of LBFGS is not traced"
             raise UsageError("E-OPTIM-CLOSURE", None, why, hint="Call optimizer.step(closure) outside of jit")
-        group = self.param_groups[0]
+        group = plain(self.param_groups[0])
 
         def evaluated() -> tuple[Any, float, np.ndarray]:
+            self._evaluations += 1
             with enable_grad():
                 loss = closure()
             return loss, float(loss), self._gradient()
 
         first, loss, gradient = evaluated()
-        count, evaluations = 0, 1
+        done, evaluations = 0, 1
         if np.abs(gradient).max(initial=0) <= group["tolerance_grad"]:
             return first
-        while count < group["max_iter"]:
-            count += 1
+        while done < group["max_iter"]:
+            done += 1
             self._iterations += 1
             self._direction = self._next_direction(gradient, group["history_size"])
-            self._before, before = gradient, loss
+            self._before, self._loss = gradient, loss
+            before = loss
             share = min(1.0, 1.0 / float(np.abs(gradient).sum())) if self._iterations == 1 else 1.0
             self._length = share * group["lr"]
             slope = float(gradient @ self._direction)
@@ -161,11 +205,11 @@ class LBFGS(Optimizer):
                 evaluations += more
             else:
                 self._move(self._length * self._direction)
-                if count < group["max_iter"]:
+                if done < group["max_iter"]:
                     _, loss, gradient = evaluated()
                     evaluations += 1
             if (
-                count == group["max_iter"]
+                done == group["max_iter"]
                 or evaluations >= group["max_eval"]
                 or np.abs(gradient).max() <= group["tolerance_grad"]
                 or np.abs(self._direction * self._length).max() <= group["tolerance_change"]
@@ -173,3 +217,14 @@ class LBFGS(Optimizer):
             ):
                 break
         return first
+
+
+def _length(parameter: Tensor) -> int:
+    """Numbers of a parameter; a complex number counts as two."""
+    return parameter.numel() * (2 if parameter.dtype.is_complex else 1)
+
+
+def _flat(array: np.ndarray) -> np.ndarray:
+    """All numbers of an array as f64; of a complex number its real and its imaginary part."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(flat.real.dtype).astype(np.float64)

@@ -31,6 +31,7 @@ class Muon(Optimizer):
     """
 
     counters: ClassVar[Mapping[str, float]] = {}
+    takes_complex = False
     nonnegative = ("momentum",)
     zero_state = ("momentum_buffer",)
 

@@ -50,6 +50,6 @@ def decay_numbers(group: dict[str, Any]) -> dict[str, float]:
 
 
 def moment_numbers(group: dict[str, Any]) -> dict[str, float]:
-    """What moving averages of gradients keep of the old value and take of the new one."""
+    """Weights of the old and the new value in moving averages of gradients."""
     first, second = group["betas"]
     return {"share1": 1 - first, "keep2": second, "share2": 1 - second}

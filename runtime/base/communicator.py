@@ -22,7 +22,7 @@ HEAD = 8
 
 
 class Communicator(Protocol):
-    """What one rank of several does together with the others, all of them in the same order.
+    """Collective operations of one rank; all ranks call them in the same order.
 
     Attributes:
         rank: of this process, from 0.
@@ -86,8 +86,8 @@ class Loopback:
 
         def gather() -> None:
             found[0] = own
-            for place, pipe in enumerate(self._pipes, 1):
-                _receive(pipe, found[place : place + 1])
+            for index, pipe in enumerate(self._pipes, 1):
+                _receive(pipe, found[index : index + 1])
 
         return self._exchanged(own, found, gather)
 

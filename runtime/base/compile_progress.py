@@ -38,7 +38,7 @@ Callback = Callable[[CompileProgress], None]
 
 
 def description(total: int) -> str:
-    """What is going on, for people: ``compiling 2 kernels for this processor, once per machine``."""
+    """The current work as text: ``compiling 2 kernels for this processor, once per machine``."""
     return f"compiling {counted(total, 'kernel')} for this processor, once per machine"
 
 
@@ -78,7 +78,7 @@ def report(progress: CompileProgress) -> None:
 
 
 class _Account:
-    """What a thread spent on compiling so far; `began`: since when it compiles."""
+    """Compile time of a thread; `began`: when the current compilation started."""
 
     def __init__(self) -> None:
         self.spent = 0.0

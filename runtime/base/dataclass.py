@@ -44,7 +44,7 @@ def _repr_of(cls: type) -> Callable[[Any], str]:
 
 
 def _compared(cls: type) -> Callable[[Any], tuple[Any, ...]]:
-    """What two records of a class are told apart by."""
+    """The fields that equality of two records compares."""
     return attrgetter("__class__", *(field.name for field in dataclasses.fields(cls) if field.compare))
 
 
@@ -67,7 +67,7 @@ def _hash_of(cls: type) -> Callable[[Any], int]:
 
 
 def _set_once(self: Any, name: str, value: object) -> None:
-    """What stands in a frozen record once is not changed."""
+    """Refuse to assign a field of a frozen record twice."""
     if name in vars(self) or name not in self.__dataclass_fields__:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
     object.__setattr__(self, name, value)

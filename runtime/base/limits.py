@@ -66,6 +66,16 @@ def limits(**changes: str | float) -> Iterator[Limits]:
         _current.reset(token)
 
 
+@contextlib.contextmanager
+def in_force(given: Limits) -> Iterator[None]:
+    """Limits for the block, those that another process had in force."""
+    token = _current.set(given)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
 def replaced(base: Limits, changes: dict[str, str | float]) -> Limits:
     """`base` with some fields replaced by values parsed from strings or numbers."""
     changes = {name.replace("-", "_"): value for name, value in changes.items()}

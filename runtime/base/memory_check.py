@@ -89,7 +89,7 @@ def check_work(operations: float, threads: int, largest: str) -> None:
 
 
 def available() -> int | None:
-    """Bytes this process can still allocate, None if the system does not tell."""
+    """Bytes this process can still allocate, None if unknown."""
     found = [*_machine(), *_group(), *_address_space()]
     return int(max(0, min(found)) * (1 - RESERVED_SHARE)) if found else None
 
@@ -126,7 +126,7 @@ def _group() -> Iterator[int]:
             root, limit, used = ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
         folder = Path("/sys/fs/cgroup", root)
         own = folder / path.lstrip("/")
-        for inner in (own, *(each for each in own.parents if each.is_relative_to(folder))):
+        for inner in (own, *(parent for parent in own.parents if parent.is_relative_to(folder))):
             most, taken = _text(f"{inner / limit}").strip(), _text(f"{inner / used}").strip()
             if most.isdecimal() and taken.isdecimal() and int(most) < 1 << 60:
                 cached = re.search(r"^inactive_file (\d+)$", _text(f"{inner / 'memory.stat'}"), re.MULTILINE)

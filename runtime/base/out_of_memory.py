@@ -32,7 +32,7 @@ HINT = "Raise the limit (ulimit -v, or that of the container), close other progr
 
 
 def shortage(error: BaseException) -> LimitError | None:
-    """The error to tell in place of one that an allocation that failed brought about; None for any other."""
+    """The error to raise instead of one from a failed allocation; None for any other."""
     for cause in _causes(error):
         if isinstance(cause, Error):
             return None
@@ -42,7 +42,7 @@ def shortage(error: BaseException) -> LimitError | None:
 
 
 def memory_error(what: str) -> LimitError:
-    """The error that tells what could not be had."""
+    """The error for a request that failed."""
     allowed = address_space()
     limit = "" if allowed is None else f"; this process may use {counted(allowed, 'byte')} of address space"
     return LimitError(CODE, None, f"out of memory: {what}{limit}", hint=HINT)
@@ -107,7 +107,7 @@ def _told(error: BaseException) -> bool:
 
 
 def _what(error: BaseException) -> str:
-    """What was asked for, in one line."""
+    """The request that failed, in one line."""
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return os.strerror(errno.ENOMEM).lower()
     lines = [line for line in str(error).splitlines() if isinstance(error, MemoryError) or WORDS.search(line)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Container(Sized, Protocol):
-    """What `owned` takes: dicts, lists, sets, weak dictionaries."""
+    """The containers that `owned` registers: dicts, lists, sets, weak dictionaries."""
 
     def clear(self) -> None: ...
 
@@ -31,7 +31,7 @@ C = TypeVar("C", bound=Container)
 
 
 class Kept(enum.Enum):
-    """What a cache holds, and so whether `reset` empties it."""
+    """The kind of a cache's contents, which decides whether `reset` empties it."""
 
     RESULTS = "computed again when they are needed"
     FILES = "read from files of the package: modules and what they declare"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 PADDING = 8
-"""Zeros behind the last text, so that eight bytes can be read from the place of any."""
+"""Zeros after the last text, so that eight bytes can be read from the position of any."""
 
 
 class StringArray(Sequence[str]):

@@ -49,6 +49,13 @@ def write_error(file: str | os.PathLike[str] | bytes | None, error: OSError, hin
     return FileAccessError("E-OUT-WRITE", path, f"cannot be written: {why}")
 
 
+def read_error(path: str | os.PathLike[str], error: OSError, code: str = "E-IO-READ", verb: str = "read") -> Error:
+    """The error for a file or folder that could not be read, opened or listed."""
+    if error.errno in FILES:
+        return _too_many_files()
+    return FileAccessError(code, path, f"cannot be {verb}: {reason(error)}")
+
+
 def refuse_special(path: str | os.PathLike[str]) -> None:
     """FileAccessError where a file cannot replace what `path` leads to: a folder, or a device, which would be gone."""
     mode = mode_of(path)
@@ -67,7 +74,7 @@ def mode_of(path: str | os.PathLike[str]) -> int | None:
 
 
 def reason(error: OSError) -> str:
-    """What the system says, in one line."""
+    """The operating system's message, in one line."""
     return error.strerror or str(error) or type(error).__name__
 
 

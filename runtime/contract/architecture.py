@@ -37,9 +37,27 @@ STATED = {
     ORIGINAL: "config.json",
 }
 """Where files of a naming convention keep their hyper-parameters."""
+KEEP_BRANCHES, KEEP_NORMS = "keep_branches", "keep_norms"
+"""Hyper-parameters of image networks: parallel convolutions of training, and batch norms, stay operators of their
+own."""
+UNFOLDED = {KEEP_BRANCHES: True, KEEP_NORMS: True}
+"""The hyper-parameters of networks as their files store them."""
 REQUIRED = object()
 MISSHAPEN = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
 """What functions raise that take sizes from weights of other shapes."""
+
+
+SHARDS, CONFIGURATION = "Are all shards there?", "Is the configuration this model's?"
+
+
+def lacks_weights(path: str | None, why: str) -> FormatError:
+    """The error for weights that are missing."""
+    return FormatError("E-ARCH-MISSING", path, why, hint=SHARDS)
+
+
+def wrong_shape(path: str | None, why: str) -> FormatError:
+    """The error for weights whose shapes contradict the configuration."""
+    return FormatError("E-ARCH-SHAPE", path, why, hint=CONFIGURATION)
 
 
 class Config:
@@ -80,7 +98,7 @@ class Key:
     Attributes:
         name: the architecture's name of the parameter.
         hf, gguf: its keys; the first of several is written; empty if such files do not have it. A
-            GGUF key stands without ``ARCH.``. A dot in an `hf` key goes into a nested object.
+            GGUF key is given without ``ARCH.``. A dot in an `hf` key goes into a nested object.
         default: a value, or a function of the parameters of the rows above; where it is left out every file needs the
             key.
         kind: type and range of the values; computed defaults are checked too.
@@ -305,6 +323,7 @@ class RunOptions:
         source: what was opened: metadata and attached files.
         companion: reads the weights in an attached file, by the file's name.
         variant: builds a graph of `Task.variants` by its name, None if the task lacks it.
+        pieces_together: generates text by the engine of continuous batching; see `pieces_together`.
     """
 
     threads: int | None = None
@@ -318,6 +337,7 @@ class RunOptions:
     source: Graph | None = None
     companion: Callable[[str], Mapping[str, StoredTensor]] | None = None
     variant: Callable[[str], Graph | None] | None = None
+    pieces_together: Callable[..., Any] | None = None
 
 
 MODEL = "model"
@@ -455,6 +475,7 @@ class Architecture:
         prefixes: optional prefixes of Hugging Face's weight names.
         ignored: patterns of tensors that are not weights, such as masks; ``{layers}`` stands for the number of layers,
             which is the index of a multi-token-prediction layer after the last one.
+        tied: whether the head has the tensor of the embedding where config.json leaves ``tie_word_embeddings`` out.
         wide_activations: whether activations of trained models exceed the range of f16; a graph then computes in f32
             if f16 is requested.
         modules: modules by their names in each convention, in place of `weights`: the weights are then those of the
@@ -487,6 +508,7 @@ class Architecture:
     settle: Callable[[Config, dict[str, StoredTensor]], None] | None = None
     prefixes: tuple[str, ...] = ("model.", "transformer.")
     ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$", r"attn\.(masked_)?bias$", r"position_ids$")
+    tied: bool = False
     wide_activations: bool = False
     modules: tuple[ModuleNames, ...] | Callable[[str, Collection[str]], tuple[ModuleNames, ...]] = ()
     deviations: tuple[Deviation, ...] = ()
@@ -498,6 +520,15 @@ class Architecture:
     parts: Mapping[str, Part] = field(default_factory=dict)
     mmproj: tuple[Mmproj, ...] = ()
     component: Component | None = None
+
+    def invalid(self, names: str, path: str | None, key: str, why: str) -> FormatError:
+        """The error for an invalid hyper-parameter of a file."""
+        whole = f"invalid parameter {key} of a {self.name} model: {why}"
+        return FormatError("E-ARCH-KEY", path, whole, hint=f"Correct it in {STATED[names]}")
+
+    def misshapen(self, path: str | None) -> FormatError:
+        """The error for weights from whose shapes no sizes follow."""
+        return wrong_shape(path, f"the shapes of the weights are not those of a {self.name} model")
 
     def task(self, name: str | None = None) -> Task:
         """The task of a name or alias, the first one for None. KeyError where the architecture does not have it."""
@@ -527,8 +558,7 @@ class Architecture:
                 if missing:
                     break
                 key = error.key if isinstance(error, ParameterError) else row.name
-                why = f"invalid parameter {key} of a {self.name} model: {error}"
-                raise FormatError("E-ARCH-KEY", path, why, hint=f"Correct it in {STATED[names]}") from error
+                raise self.invalid(names, path, key, str(error)) from error
         if missing:
             why = f"a {self.name} model needs {', '.join(missing)}"
             raise FormatError("E-ARCH-KEYS", path, why, hint="Is its configuration whole?")

@@ -88,7 +88,7 @@ def _settling(outer: Settle | None, name: str, inner: Settle) -> Settle:
 
 
 def _ignored(name: str, part: Part, own: Architecture) -> list[str]:
-    """Patterns of tensors that are no weights of a part, for names in files of transformers and own names."""
+    """Patterns of tensors that are not weights of a part, for names in files of transformers and own names."""
     prefixes = dict.fromkeys((*(below.prefix for below in part.names), own_prefix(name)))
     found = []
     for pattern in own.ignored:

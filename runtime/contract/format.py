@@ -45,6 +45,7 @@ class WriteOptions:
         external_data: whether tensors go into further files: never, always, or auto (if the model is too large for
             one file).
         opset: opset of a written ONNX graph, None for the lowest that has all its operators.
+        longest_name: bytes that the name of a tensor may have, None for what every reader of the format takes.
     """
 
     stem: str = "model"
@@ -53,6 +54,7 @@ class WriteOptions:
     shard_groups: tuple[int, ...] | None = None
     external_data: str = "auto"
     opset: int | None = None
+    longest_name: int | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,13 @@ class Format:
     scan: Callable[[Source, ReadOptions], Iterable[Finding]] = nothing_found
     model_keys: Callable[[Graph], Mapping[str, Meta]] = no_keys
     edit: Callable[[Source, Graph, Mapping[str, Meta], str], FileLayout] | None = None
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """Ends of names under which a file is written when the format is named: suffixes, longest first, and their
+        last parts, as ``.bin`` of ``.whisper.bin``."""
+        lasts = (f".{suffix.rpartition('.')[2]}" for suffix in self.suffixes)
+        return tuple(sorted({*self.suffixes, *lasts}, key=len, reverse=True))
 
 
 def shards(tensors: Iterable[tuple[str, StoredTensor]], options: WriteOptions) -> list[list[tuple[str, StoredTensor]]]:

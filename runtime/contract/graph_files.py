@@ -1,4 +1,8 @@
-"""Models whose graphs are in files of their own: how the files are called, and what runs the graphs together."""
+"""Models whose graphs are in files of their own: how the files are called, and what runs the graphs together.
+
+These graphs have nodes and are recognized by their signatures, as exporters write them without hyper-parameters. A
+`Part` is bound from a configuration and the names of weights, which such files lack.
+"""
 
 from __future__ import annotations
 

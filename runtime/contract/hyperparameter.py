@@ -19,6 +19,8 @@ MAX_INTEGER = 2**31 - 1
 """Largest integer parameter: every format and library stores int32 or wider."""
 MAX_REAL = 3.4028234663852886e38
 """Largest finite f32; graphs store real parameters as f32."""
+MIN_REAL = 1.401298464324817e-45
+"""Smallest f32 above zero."""
 MAX_ITEMS = 1 << 16
 """Elements of a list among the parameters: one for each layer, or for each pair of a head."""
 SHOWN = 60
@@ -92,6 +94,8 @@ class Real:
             raise ValueError(f"{shown(value)} is not a number")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value} is not a finite number")
+        if self.above and 0 < value < MIN_REAL:
+            raise ValueError(f"{shown(value)} is zero in float32")
         if value < self.low or (self.above and value == self.low):
             raise ValueError(f"{shown(value)} is not {'above' if self.above else 'at least'} {self.low:g}")
         if value > self.high:

@@ -43,6 +43,8 @@ class Mmproj:
         accepts: whether files of a model have this projector.
         full: patterns of tensors that are f32 in each file; those of one dimension always are.
         reads: whether files with this projector are read as models of this family, where several write it.
+        marker: a tensor that only files of this family have, where files with this projector are of several; empty
+            for the family of the files without any marker.
         filled: weights that files lack and no feature depends on, for files of transformers.
         token_rows: by the name of a tensor, the text of the token whose row of the embeddings it is.
         renumbered: beginnings of names of tensors that the file numbers by the layers in a list; the name of that
@@ -68,12 +70,13 @@ class Mmproj:
     accepts: Callable[[Any], bool] = lambda config: True
     full: tuple[str, ...] = (r"position_embd\.weight$",)
     reads: bool = True
+    marker: str = ""
     filled: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda weights: {}
     token_rows: Mapping[str, str] = field(default_factory=dict)
     renumbered: Mapping[str, str] = field(default_factory=dict)
 
     def file_of(self, architecture: Any) -> Any:
-        """The file as an architecture of its own, whose rows have the names of the whole."""
+        """The architecture of an mmproj file, with the names of the whole model."""
         return dataclasses.replace(
             architecture,
             gguf=(CLIP,),
@@ -87,7 +90,7 @@ class Mmproj:
         )
 
     def numbered(self, weights: Mapping[str, Any], config: Any, *, reading: bool) -> dict[str, Any]:
-        """The tensors of a file with the numbers of its layers in place of their order, or back if `reading`."""
+        """Rename tensors: layers counted from 0 get the layer numbers of the model, or the reverse if `reading`."""
         found = dict(weights)
         for stem, name in self.renumbered.items():
             layers = config.values[name]

@@ -173,7 +173,7 @@ def check_used(architecture: Architecture, weights: WatchedWeights, path: str | 
 
 def _row(architecture: Architecture, names: str, module: ModuleNames, name: str) -> Weight | None:
     spellings = (name, *(name.removeprefix(prefix) for prefix in architecture.prefixes if name.startswith(prefix)))
-    found = next(filter(None, (module.read(names, each) for each in spellings)), None)
+    found = next(filter(None, (module.read(names, spelling) for spelling in spellings)), None)
     if found is None:
         found = next(filter(None, (module.read(names, prefix + name) for prefix in architecture.prefixes)), None)
     if found is None:

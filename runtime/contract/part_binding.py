@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..base.errors import FormatError
-from .architecture import HF, STATED, Architecture, Below, Part
+from .architecture import HF, Architecture, Below, Part, lacks_weights
 from .composition import architecture_of, with_part
 from .hyperparameter import ParameterError
 from .naming import bound_to
@@ -39,13 +38,13 @@ def bound_to_file(
         return bound_to(architecture, names, weights)
     inner = {name: _ways(name, part, names, weights) for name, part in undecided.items()}
     of_parts = {each for found in inner.values() for each in found}
-    found = bound_to(architecture, names, [each for each in weights if each not in of_parts])
+    found = bound_to(architecture, names, [weight for weight in weights if weight not in of_parts])
     for name, part in undecided.items():
         if inner[name]:
             found = _with_stated(found, name, part, names, stated, inner[name], path)
         elif not part.optional:
             why = f"missing the weights of {part.place or name} of a {architecture.name} model"
-            raise FormatError("E-ARCH-MISSING", path, why, hint="Are all shards there?")
+            raise lacks_weights(path, why)
     return found
 
 
@@ -61,8 +60,7 @@ def _with_stated(
     try:
         stated = stated_of(part, names, source)
     except ParameterError as error:
-        why = f"invalid parameter {error.key} of a {architecture.name} model: {error}"
-        raise FormatError("E-ARCH-KEY", path, why, hint=f"Correct it in {STATED[names]}") from error
+        raise architecture.invalid(names, path, error.key, str(error)) from error
     own = architecture_of(part) or find_architecture(HF, stated, path)
     convention = next(iter(weights.values())).convention if names == HF else HF
     spelled = [_inner(each, below) for each, below in weights.items()]
@@ -88,11 +86,11 @@ def _ways(name: str, part: Part, names: str, weights: Collection[str]) -> dict[s
     of transformers are those of the part only if all have its prefix."""
     if names != HF:
         below = Below(own_prefix(name))
-        return {each: below for each in weights if each.startswith(below.prefix)}
+        return {weight: below for weight in weights if weight.startswith(below.prefix)}
     found: dict[str, Below] = {}
     for convention in dict.fromkeys(below.convention for below in part.names):
         ways = [below for below in part.names if below.convention == convention]
-        these = {each: way for each in weights if (way := _way(each, ways)) is not None}
+        these = {weight: way for weight in weights if (way := _way(weight, ways)) is not None}
         if len(these) >= len(found):
             found = these
     return found

@@ -11,7 +11,7 @@ from .architecture import HF, SAME, Architecture, Below, Config, Key, Layout, Pa
 from .hyperparameter import SIZE, ParameterError, checked, mapping
 
 SPECIAL = ("names", "path", "parts")
-"""Values of a configuration that are no hyper-parameters."""
+"""Values of a configuration that are not hyper-parameters."""
 
 
 def own_prefix(name: str) -> str:
@@ -38,7 +38,8 @@ def part_weights(weights: Mapping[str, StoredTensor], name: str) -> dict[str, St
 
 
 def stated_of(part: Part, names: str, source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a file says of a part, in the keys of config.json. ParameterError for a value that is no object."""
+    """The hyper-parameters of a part in a file, by the keys of config.json. ParameterError if they are not an
+    object."""
     if names != HF:
         return unflattened(source, _inside(part))
     if not part.place:

@@ -27,6 +27,7 @@ from .architecture import (
     Layout,
     Stored,
     Weight,
+    lacks_weights,
     parameters,
     sizes,
     weight_slots,
@@ -40,7 +41,7 @@ NUMBER = re.compile(r"\d+")
 MAX_NAME = 100
 """Characters of a name that is compared with those that are known."""
 UNPREFIXED = ("xielu.",)
-"""Beginnings of GGUF keys that stand without the name of the architecture."""
+"""Prefixes of GGUF keys without the name of the architecture."""
 MAX_LISTED = 12
 """Entries of a list of names in a message; the rest is counted."""
 
@@ -238,10 +239,9 @@ def settle(
         architecture.settle(config, weights)
     except KeyError as error:
         why = f"missing a weight of a {architecture.name} model: {error.args[0]}"
-        raise FormatError("E-ARCH-MISSING", path, why, hint="Are all shards there?") from error
+        raise lacks_weights(path, why) from error
     except MISSHAPEN as error:
-        why = f"the shapes of the weights are not those of a {architecture.name} model"
-        raise FormatError("E-ARCH-SHAPE", path, why, hint="Is the configuration this model's?") from error
+        raise architecture.misshapen(path) from error
 
 
 def check_layers(
@@ -302,9 +302,8 @@ def _check_bounds(architecture: Architecture, config: Config, names: str, path: 
             if most is not None and value > most:
                 key = next(iter(row.keys(names)), row.name)
                 limit = next(iter(rows[other].keys(names)), other) if other in rows else other
-                what = f"invalid parameter {key} of a {architecture.name} model"
-                why = f"{what}: {shown(value)} is more than {limit}, which is {shown(most)}"
-                raise FormatError("E-ARCH-KEY", path, why, hint=f"Correct it in {STATED[names]}")
+                why = f"{shown(value)} is more than {limit}, which is {shown(most)}"
+                raise architecture.invalid(names, path, key, why)
 
 
 def ignored(architecture: Architecture, config: Config, names: Iterable[str]) -> set[str]:
@@ -366,7 +365,7 @@ def _found(
     for way in row.stored(names):
         present = []
         for name in way.expanded(config, layer):
-            spelling = _spelled(name, architecture, weights)
+            spelling = spelled(name, architecture, weights)
             if spelling is None:
                 break
             present.append(spelling)
@@ -375,7 +374,8 @@ def _found(
                 yield way, present
 
 
-def _spelled(name: str, architecture: Architecture, weights: Mapping[str, StoredTensor]) -> str | None:
+def spelled(name: str, architecture: Architecture, weights: Mapping[str, StoredTensor]) -> str | None:
+    """A name as the file has it, with or without one of the architecture's prefixes; None if the file lacks it."""
     others = (
         name.removeprefix(prefix) if name.startswith(prefix) else prefix + name for prefix in architecture.prefixes
     )

@@ -103,7 +103,7 @@ def _in_this_process(tasks: Sequence[Callable[[], Any]], estimate: CompileEstima
 
 
 def _share_reporter(task: int, estimate: CompileEstimate, advance: Callable[[float], None]) -> Callable[[str], None]:
-    """What is called after each stage of a task."""
+    """The callback after each stage of a task."""
 
     def on_stage(stage: str) -> None:
         share = estimate.share_after(task, stage)

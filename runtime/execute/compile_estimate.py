@@ -219,7 +219,7 @@ class CompileEstimate:
 
 
 def _contention(workers: int) -> float:
-    """By what other processes slow workers down, from the load average."""
+    """The slowdown of workers by other processes, from the load average."""
     try:
         load = os.getloadavg()[0]
     except OSError:

@@ -72,5 +72,5 @@ class Subprograms(Generic[P]):
 
     @property
     def made(self) -> list[P]:
-        """Those that have run."""
+        """The plans that have run."""
         return list(self._made.values())

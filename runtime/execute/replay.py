@@ -93,7 +93,7 @@ IN_PLACE_FROM = 1 << 24
 
 @dataclass(frozen=True)
 class _Overwriting:
-    """What a run may overwrite: inputs by outputs that a launch writes where it reads them.
+    """The inputs that launches overwrite with outputs.
 
     Attributes:
         begin: the first instruction that does; from it on no launch finds that the run must be repeated.
@@ -165,7 +165,7 @@ class Replay:
     def overwrites(self, places: Sequence[int], target: int) -> bool:
         """Whether a run writes output `target` where it reads the inputs `places`, so that both take one array."""
         source, position = self._overwriting.sources.get(self._taken[target], (None, 0))
-        slots = {self._inputs[place] for place in places if place in self._inputs}
+        slots = {self._inputs[index] for index in places if index in self._inputs}
         return source in slots and all(self._overwriting.last.get(slot, 0) < position for slot in slots - {source})
 
     def feed(self, turn: int, place: int, array: np.ndarray) -> None:
@@ -225,7 +225,7 @@ def replay(program: Program, feeds: Sequence[np.ndarray], run: RunOptions, place
     if not _is_native(plan) or None in taken or len(set(taken)) < len(taken):
         return None
     slots: dict[int, int] = {}
-    for place, slot in zip(places, plan.inputs, strict=True):
+    for index, slot in zip(places, plan.inputs, strict=True):
         assert isinstance(slot, int)
-        slots[place] = slot
+        slots[index] = slot
     return Replay(plan, run.threads, slots, [slot for slot in taken if slot is not None])

@@ -124,7 +124,7 @@ def _set_affinity(thread: int, cores: set[int]) -> None:
 
 
 def _current_core() -> Callable[[], int]:
-    """A function that returns the core of the calling thread, -1 if the system does not tell."""
+    """A function that returns the core of the calling thread, -1 if unknown."""
     if hasattr(os, "sched_setaffinity") and sys.platform == "linux":
         with contextlib.suppress(AttributeError):  # a C library without it
             found: Callable[[], int] = ctypes.PyDLL(None).sched_getcpu

@@ -15,7 +15,7 @@ from ..plan.plan import Plan
 
 
 class Workspace:
-    """What one run of a plan works in.
+    """The memory of one run of a plan.
 
     Args:
         shared: a workspace of the plan that never runs at the same time, whose arena this one uses.
@@ -52,8 +52,8 @@ class Workspace:
         if places:
             address = array.__array_interface__["data"][0]
             cells = self.cells
-            for place, offset in places:
-                cells[place] = address + offset
+            for index, offset in places:
+                cells[index] = address + offset
 
     def get(self, location: Buffer | Value) -> Any:
         """The array or object of a location."""
@@ -77,7 +77,7 @@ class Workspace:
         self.code.walk(start, stop, threads, log)
 
     def private_copy(self, result: Any) -> Any:
-        """A Python result, copied if it lies in the arena, whose memory later steps reuse."""
+        """A Python result, copied if it is in the arena, whose memory later steps reuse."""
         if isinstance(result, np.ndarray):
             return result.copy() if self.plan.arena and np.may_share_memory(result, self.arena) else result
         return [self.private_copy(item) for item in result] if isinstance(result, list) else result

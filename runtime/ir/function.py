@@ -172,12 +172,12 @@ class _Copy:
 
     def subgraph(self, source: Graph, parent: Graph) -> Graph:
         """Recursion is bounded by the reader's limit of nested subgraphs."""
-        made = Graph(parent=parent, opsets=source.opsets, name=source.name)
-        made.inputs = [self.fresh(value, made) for value in source.inputs]
-        self.weights(source, made)
-        made.nodes = [self.node(node, made) for node in source.nodes]
-        made.outputs = [self.values.get(value) or value for value in source.outputs]
-        return made
+        graph = Graph(parent=parent, opsets=source.opsets, name=source.name)
+        graph.inputs = [self.fresh(value, graph) for value in source.inputs]
+        self.weights(source, graph)
+        graph.nodes = [self.node(node, graph) for node in source.nodes]
+        graph.outputs = [self.values.get(value) or value for value in source.outputs]
+        return graph
 
 
 def _identity() -> Op:

@@ -197,7 +197,7 @@ def read_code(path: Path | None) -> bytes | None:
 
 
 def _verified(data: bytes | None) -> bytes | None:
-    """What stands behind a digest, if the digest is right."""
+    """The content that follows a digest, if the digest is right."""
     if data is None or len(data) <= DIGEST + WORD:
         return None
     return data[DIGEST:] if sha256(data[DIGEST:]).digest() == data[:DIGEST] else None

@@ -13,7 +13,7 @@ The annotation of a parameter determines the argument of a launch and the value 
     Words           any number of the above                  words by index; a float is read with `address.number`
 
 The block holds the words of all parameters in order, those of a tuple consecutively. For `Words` it holds the index of
-their first word; the words follow behind the parameters.
+their first word; the words follow after the parameters.
 """
 
 from __future__ import annotations

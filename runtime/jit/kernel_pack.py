@@ -1,6 +1,6 @@
 """Kernel pack: machine code that the wheel carries, for the machines of some variants (`isa.Variant`).
 
-The pack is one file beside this module: an index of text lines ``VARIANT/NAME OFFSET SIZE``, then the code, each as a
+The pack is one file next to this module: an index of text lines ``VARIANT/NAME OFFSET SIZE``, then the code, each as a
 file of the cache has it. Names hold a digest of the kernel's sources, so that code of other sources is never found.
 """
 

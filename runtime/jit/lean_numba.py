@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
-UNUSED = ("scipy", "yaml")
-"""Packages that Numba imports if they are there: for linear algebra and for a configuration file."""
+UNUSED = ("scipy", "yaml", "colorama")
+"""Packages that Numba imports if they are there: for linear algebra, a configuration file, and colors of messages that
+it writes while it types, whether it shows them or not."""
 IMPLEMENTATIONS = (
     "cpython.builtins",
     "cpython.iterators",

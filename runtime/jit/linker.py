@@ -7,6 +7,7 @@ applies the relocations between them. Source: System V ABI, AMD64 supplement, re
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import Any
 
@@ -57,6 +58,9 @@ FUNCTIONS = frozenset(
 )
 """C library functions that kernels may call."""
 _MESSAGES = b".data.rel.ro"
+LARGE = 700
+"""LLVM instructions beyond which a function is called, not inlined, where loops are not unrolled: LLVM would optimize
+it again as a part of each function that calls it, and once more as a part of the kernel."""
 _WRITE, _ALLOC = 1, 2
 _SYMTAB, _RELA, _NOBITS = 2, 4, 8
 _PC32, _PLT32 = 2, 4
@@ -74,8 +78,11 @@ def compile_object(text: str) -> bytes:
 
 
 def compile_module(module: Any, speed_level: int = 3, unroll: bool = True) -> bytes:
-    """Optimize an LLVM module with a function `ENTRY` and compile it to an object file without unused functions."""
+    """Optimize an LLVM module with a function `ENTRY` and compile it to an object file without unused functions.
+    Without `unroll`, loops are not unrolled and `LARGE` functions not inlined."""
     machine = target()
+    if not unroll:
+        _call_large_functions(module)
     for function in module.functions:
         if not function.is_declaration and function.name != ENTRY:
             function.linkage = "internal"
@@ -90,6 +97,14 @@ def compile_module(module: Any, speed_level: int = 3, unroll: bool = True) -> by
         half_libcalls.link_into(module)
     with compile_cost.stage("emit"):
         return bytes(machine.emit_object(module))
+
+
+def _call_large_functions(module: Any) -> None:
+    for function in module.functions:
+        instructions = (each for block in function.blocks for each in block.instructions)
+        large = next(itertools.islice(instructions, LARGE, None), None) is not None
+        if large and not any(b"alwaysinline" in each for each in function.attributes):
+            function.add_function_attribute("noinline")
 
 
 def load_assembly(text: str) -> tuple[Any, int]:

@@ -35,7 +35,7 @@ class EmittedKernel:
 
     @property
     def fingerprint_parts(self) -> tuple[Any, ...]:
-        """What the code depends on."""
+        """The inputs of the source digest."""
         return (self.name, self.write)
 
     @functools.cached_property

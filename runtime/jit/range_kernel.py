@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from ..base.compile_progress import compile_time
 from . import compile_cost, numba_lazy, source_digest
@@ -94,7 +94,7 @@ class RangeKernel:
 
     @property
     def fingerprint_parts(self) -> tuple[Any, ...]:
-        """What the code depends on."""
+        """The inputs of the source digest."""
         return (self.function, self.options)
 
     def code(self) -> bytes | None:
@@ -141,9 +141,14 @@ class RangeKernel:
         return self.name
 
 
+@overload
+def range_kernel(function: Callable[..., None]) -> Any: ...
+@overload
+def range_kernel(**options: Any) -> Callable[[Callable[..., None]], Any]: ...
 def range_kernel(function: Callable[..., None] | None = None, **options: Any) -> Any:
     """Make a range kernel; options override `EXACT`, for example ``fastmath={"contract"}``. Without ``unroll`` LLVM
-    unrolls no loops: half the code of kernels whose inner loops are emitted as they shall be."""
+    unrolls no loops and inlines no large functions: half the code, and a third of the time to compile it, of kernels
+    whose inner loops are emitted as they shall be."""
     return RangeKernel(function, options) if function is not None else lambda inner: RangeKernel(inner, options)
 
 

@@ -267,7 +267,7 @@ class BaseStep:
         cache: arrays made of constants, shared by all plans of a session.
         may_overwrite: whether only this step uses the memory of an input, so that an output may overwrite it.
         outputs: the buffers of outputs, as the planner asks for them.
-        allocations: what they and scratch buffers lie in.
+        allocations: of these and of scratch buffers.
     """
 
     node: Node

@@ -2,7 +2,7 @@
 
 Nodes are inferred with the shapes at hand. What follows from constants is computed once, here. A node runs natively
 when its operator has a planner that takes it; otherwise its `compute` runs in Python. Where a shape depends on data,
-the plan ends: the nodes behind it are a program of their own, planned when the shape is known.
+the plan ends: the nodes after it are a program of their own, planned when the shape is known.
 """
 
 from __future__ import annotations
@@ -282,10 +282,10 @@ class Planner(RegionPlanner[HostWeight, Buffer | Value]):
         occupant = self.locations.sole_occupant(before.output.allocation)
         if occupant is None or self.uses[occupant] != self.reads[occupant]:
             return False
-        both = join(before, last, self.max_fused)
-        if both is None:
+        joined = join(before, last, self.max_fused)
+        if joined is None:
             return False
-        self.steps[-2:], self.nodes[-2:] = [both], self.nodes[-1:]
+        self.steps[-2:], self.nodes[-2:] = [joined], self.nodes[-1:]
         return True
 
     def may_overwrite(self, buffer: Buffer) -> bool:

@@ -33,7 +33,7 @@ class RegionPlanner(Generic[W, L]):
         constants: values that are known ahead.
         copies: the plan's copies of the region's nodes.
         uses: how often each value is used; results: the region's outputs.
-        locations: where the values that kernels address lie.
+        locations: locations of the values that kernels address.
         steps: launches, chains and other steps so far; nodes: what asked for each.
     """
 
@@ -114,7 +114,7 @@ class RegionPlanner(Generic[W, L]):
         self.add(step, node)
 
     def only_use(self, buffer: Buffer) -> bool:
-        """Whether one value lies in the memory of a buffer, and one node uses it."""
+        """Whether one value occupies the memory of a buffer, and one node uses it."""
         occupant = self.locations.sole_occupant(buffer.allocation)
         return occupant is not None and self.uses[occupant] == 1
 

@@ -63,7 +63,7 @@ def element(x: float) -> float:
 
 
 def magnitude(x: float) -> float:
-    """Without its sign."""
+    """The absolute value."""
     return abs(x)
 
 

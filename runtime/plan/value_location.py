@@ -12,23 +12,23 @@ L = TypeVar("L", bound=Buffer | Value)
 
 
 class ValueLocations(dict[Value, L]):
-    """The location of each value, and the values that lie in each allocation."""
+    """The location of each value, and the values of each allocation."""
 
     def __init__(self) -> None:
         super().__init__()
         self._occupants: dict[Allocation, dict[Value, None]] = {}
 
     def __setitem__(self, value: Value, location: L) -> None:
-        self._leave(value)
+        self._remove_occupant(value)
         super().__setitem__(value, location)
         if isinstance(location, Buffer):
             self._occupants.setdefault(location.allocation, {})[value] = None
 
     def __delitem__(self, value: Value) -> None:
-        self._leave(value)
+        self._remove_occupant(value)
         super().__delitem__(value)
 
-    def _leave(self, value: Value) -> None:
+    def _remove_occupant(self, value: Value) -> None:
         location = self.get(value)
         if isinstance(location, Buffer):
             del self._occupants[location.allocation][value]

@@ -1,6 +1,7 @@
 """Module index: cached declarations and registrations of all modules, read without importing them.
 
-Parsing takes a millisecond per module. The index is cached on disk; only changed files are parsed again.
+Parsing takes a millisecond per module. The index is cached on disk; only changed files are parsed again. A copy of the
+package that is not written to, such as a bundle's, carries an index, whose entries hold the digest of their files.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 SYNTAX = os.path.join(os.path.dirname(__file__), "module_syntax.py")
 """The source file that defines the entries; its digest is the version of the index."""
+PACKED = "modules.index"
+"""The file of an index that a copy of the package carries, beside this module."""
 Stamped = dict[str, tuple[tuple[int, int], "Described"]]
 """By module: size and modification time of its file, and its entry."""
 
@@ -57,10 +60,14 @@ def entries(files: Mapping[str, str]) -> dict[str, Entry]:
     place = _place(files)
     kept = _kept(place)
     found: Stamped = {}
+    packed = _packed() if not kept else {}
     for module, path in files.items():
         stamp = _stamp(path)
         held = kept.get(module)
-        found[module] = held if held is not None and held[0] == stamp else (stamp, _parsed(module, path))
+        if held is None or held[0] != stamp:
+            digest, entry = packed.get(module, (b"", None))
+            held = stamp, entry if entry is not None and _digest(path) == digest else _parsed(module, path)
+        found[module] = held
     if place is not None and found != kept:
         _keep(place, found)
     return {
@@ -94,6 +101,33 @@ def _kept(place: Path | None) -> Stamped:
     data = code_cache.read_code(place)
     found: Stamped = {} if data is None else marshal.loads(data)
     return found
+
+
+def _digest(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return sha256(file.read()).digest()
+
+
+def _packed() -> dict[str, tuple[bytes, Described]]:
+    """The index that this copy of the package carries, empty without one for this version of Python."""
+    try:
+        with open(os.path.join(os.path.dirname(__file__), PACKED), "rb") as file:
+            version, found = marshal.load(file)
+    except (OSError, ValueError, EOFError, TypeError):
+        return {}
+    held: dict[str, tuple[bytes, Described]] = found if version == sys.version_info[:2] else {}
+    return held
+
+
+def write_packed(package: Path) -> None:
+    """Write the index that a copy of the package carries."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        words = path.relative_to(package).with_suffix("").parts
+        module = ".".join(words[:-1] if words[-1] == "__init__" else words)
+        found[module] = _digest(str(path)), _parsed(module, str(path))
+    place = package / "runtime" / "plugin" / PACKED
+    place.write_bytes(marshal.dumps((sys.version_info[:2], found)))
 
 
 def _keep(place: Path, found: Stamped) -> None:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 Described = tuple[tuple[str, ...], tuple[tuple[str, str, tuple[str, ...]], ...]]
 """Constants and calls of a module: see `module_index.Entry`."""
 
+_QUOTED = rb"""
+  \"{3} (?: [^\\"]++ | \\. | "(?!"") )*+ "{3} | '{3} (?: [^\\']++ | \\. | '(?!'') )*+ '{3}
+  | " (?: [^"\\\n]++ | \\. )*+ " | ' (?: [^'\\\n]++ | \\. )*+ ' | \#[^\n]*+
+"""
+"""A string or a comment."""
+_REST_OF_LINE = rb"(?> %b | [^\"'#\n]++ )*+ (?: \n | \Z )" % _QUOTED
+"""Strings, comments and all else, to the end of a line that is not inside a string."""
+_DEFINITION = re.compile(
+    rb"^ (def|class) [ ] (\w+) %b (?: (?= [ \t)#] ) %b | \n )*+ | %b" % (_REST_OF_LINE, _REST_OF_LINE, _QUOTED),
+    re.VERBOSE | re.MULTILINE | re.DOTALL,
+)
+"""A function or class of the top level: lines that are indented, empty or comments, or end its parameters; else a
+string or a comment, where none begins."""
+
 
 def described(source: bytes, module: str) -> Described:
     """Declarations in a module's source; the module name is relative to the root package."""
-    tree = ast.parse(source)
+    tree = _parsed(source)
     imported = dict(_imported(tree.body, module.split(".")[:-1]))
     constants: list[str] = []
     calls: list[tuple[str, str, tuple[str, ...]]] = []
@@ -27,6 +42,20 @@ def described(source: bytes, module: str) -> Described:
                 if origin is not None and (text or named or origin.startswith("runtime.")):
                     calls.append((origin, text, named))
     return tuple(constants), tuple(dict.fromkeys(calls))
+
+
+def _parsed(source: bytes) -> ast.Module:
+    """The syntax tree, without the bodies of functions and classes where they can be told by their indentation: most of
+    a source, and of the time to parse it."""
+    try:
+        return ast.parse(_DEFINITION.sub(_without_body, source))
+    except SyntaxError:
+        return ast.parse(source)
+
+
+def _without_body(match: re.Match[bytes]) -> bytes:
+    """A definition without its body; a string or a comment unchanged."""
+    return match[0] if match[1] is None else b"%b %b(): ...\n" % match.groups()
 
 
 def _top(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

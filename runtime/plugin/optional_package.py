@@ -28,7 +28,13 @@ PACKAGES = {
     "PIL": Extra("Pillow", "image", "E-OP-PILLOW"),
     "soundfile": Extra("soundfile", "audio", "E-SOUND-LIBRARY"),
     "soxr": Extra("soxr", "audio", "E-SOUND-LIBRARY"),
+    "llguidance": Extra("llguidance", "grammar", "E-GRAMMAR-PACKAGE"),
     "huggingface_hub": Extra("huggingface_hub", "hub", "E-HUB-EXTRA"),
+    "starlette": Extra("Starlette", "serve", "E-SERVE-EXTRA"),
+    "uvicorn": Extra("Uvicorn", "serve", "E-SERVE-EXTRA"),
+    "prometheus_client": Extra("prometheus-client", "serve", "E-SERVE-EXTRA"),
+    "distributed": Extra("Dask", "cluster", "E-CLUSTER-EXTRA"),
+    "h5py": Extra("h5py", "keras", "E-KERAS-H5PY"),
     "torch": Extra("PyTorch", "torch", "E-TORCH-PACKAGE"),
 }
 """Optional packages by the name that is imported."""

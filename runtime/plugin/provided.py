@@ -16,8 +16,8 @@ class Provided:
     def __init__(self, package: str) -> None:
         self._package = package
         self._loaders: dict[str, Callable[[], Any]] = {}
-        self._search: Callable[[str], Any] | None = None
-        self._listed: Callable[[], list[str]] | None = None
+        self._searches: list[Callable[[str], Any]] = []
+        self._lists: list[Callable[[], list[str]]] = []
 
     def provide(self, name: str, loader: Callable[[], Any]) -> None:
         """Give the package a name; `loader` returns the object."""
@@ -26,11 +26,12 @@ class Provided:
     def provide_classes(self, search: Callable[[str], Any], listed: Callable[[], list[str]]) -> None:
         """Give the package classes; `search` returns that of a capitalized name, None for other names; `listed` returns
         the names."""
-        self._search, self._listed = search, listed
+        self._searches.append(search)
+        self._lists.append(listed)
 
     def names(self) -> list[str]:
         """All names, for ``dir``."""
-        return sorted([*self._loaders, *(self._listed() if self._listed is not None else ())])
+        return sorted([*self._loaders, *(name for listed in self._lists for name in listed())])
 
     def get(self, name: str) -> Any:
         """The object of a name. Raises AttributeError for a name that was not provided."""
@@ -38,7 +39,8 @@ class Provided:
             return self._loaders[name]()
         if name == "__all__":
             return self.names()
-        found = self._search(name) if self._search is not None and name[:1].isupper() else None
-        if found is None:
-            raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
-        return found
+        for search in self._searches if name[:1].isupper() else ():
+            found = search(name)
+            if found is not None:
+                return found
+        raise AttributeError(f"module {self._package!r} has no attribute {name!r}")

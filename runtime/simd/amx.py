@@ -29,7 +29,7 @@ class Shape:
 
 
 class Tiles(Protocol):
-    """What kernels do with tiles, which are numbered as their shapes are."""
+    """AMX tile operations; tiles are numbered in the order of their shapes."""
 
     def configure(self) -> None:
         """Take the shapes; before anything else, on every thread."""

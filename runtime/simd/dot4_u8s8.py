@@ -1,7 +1,7 @@
 """dot4 of u8 by s8: exact sums of four products in each i32 lane, with the best instructions available.
 
-AVX2 multiplies bytes only with sums that saturate at 16 bits, so bytes are widened: those at even places of a word and
-those at odd ones make pairs of 16 bits, whose products one instruction adds. Elsewhere products, which fit into 16
+AVX2 multiplies bytes only with sums that saturate at 16 bits, so bytes are widened: the even ones of a word and
+the odd ones make pairs of 16 bits, whose products one instruction adds. Elsewhere products, which fit into 16
 bits, are widened after they are made.
 """
 

@@ -39,11 +39,28 @@ def dot2_u8s8(code: Code, unsigned: Any, signed: Any) -> Any:
     return _per_half(code, multiplied, unsigned, signed)
 
 
+def dot2_s8(code: Code, left: Any, right: Any) -> Any:
+    """The same of two signed factors, the right one above -128."""
+    kind = vector_type(I8, 4 * HALF)
+
+    def magnitude(part: Any) -> Any:
+        return code.call("llvm.abs.v32i8", kind, part, ir.Constant(ir.IntType(1), 0))
+
+    def with_sign(part: Any, sign: Any) -> Any:
+        return code.call("llvm.x86.avx2.psign.b", kind, part, sign)
+
+    return dot2_u8s8(code, _per_half(code, magnitude, left), _per_half(code, with_sign, right, left))
+
+
 def add_pairs(code: Code, start: Any, sums: Any) -> Any:
     """Sixteen sums of two i16 each, added to `start`. Instructions of AVX2."""
-    ones = ir.Constant(vector_type(I16, LANES), [1] * LANES)
-    made = _per_half(code, lambda part: code.call("llvm.x86.avx2.pmadd.wd", vector_type(I32, HALF), part, ones), sums)
-    return code.builder.add(start, made)
+    return code.builder.add(start, _per_half(code, lambda half: half_pairs(code, half), sums))
+
+
+def half_pairs(code: Code, sums: Any) -> Any:
+    """Eight sums of two i16 each."""
+    ones = ir.Constant(sums.type, [1] * LANES)
+    return code.call("llvm.x86.avx2.pmadd.wd", vector_type(I32, HALF), sums, ones)
 
 
 def dot2_i16_vnni(code: Code, start: Any, left: Any, right: Any) -> Any:

@@ -104,7 +104,7 @@ class Vector:
         return Vector(self.code, self.code.builder.shuffle_vector(self.value, self.value, mask))
 
     def lane(self, index: int) -> Vector:
-        """One lane in all."""
+        """The only lane."""
         return self.lanes([index] * LANES)
 
     def sum(self) -> Any:
@@ -136,6 +136,12 @@ class Code:
         function = module.globals.get(name) or ir.Function(module, kind, name)
         return self.builder.call(function, arguments)
 
+    def opaque(self, value: Any) -> Any:
+        """An integer of which LLVM knows nothing: loads from such an address are not joined with others, and a loop of
+        that many rounds is not unrolled."""
+        identity = ir.InlineAsm(ir.FunctionType(value.type, [value.type]), "", "=r,0")
+        return self.builder.call(identity, [value])
+
     def word(self, value: int) -> Any:
         """A 64-bit number that is known."""
         return ir.Constant(I64, value)
@@ -146,7 +152,7 @@ class Code:
         return self.builder.inttoptr(moved, pointee.as_pointer())
 
     def load(self, address: Any, kind: Any, offset: int = 0) -> Any:
-        """What is stored at an address, of any alignment."""
+        """Load from an address of any alignment."""
         value = self.builder.load(self.at(address, offset, kind))
         value.align = 1
         return value
@@ -304,8 +310,7 @@ class Code:
         build.position_at_end(end)
 
     def repeat(self, count: Any, values: Sequence[Any], body: Callable[[Any, list[Any]], Sequence[Any]]) -> list[Any]:
-        """What values in registers are after `count` rounds: `body` gets the round and the values, and gives the next
-        ones."""
+        """Loop `count` times over values in registers: `body` maps the round and the values to the next values."""
         build, before = self.builder, self.builder.block
         loop, after = (build.append_basic_block(name) for name in ("repeat", "repeated"))
         build.cbranch(build.icmp_signed(">", count, self.word(0)), loop, after)

@@ -15,7 +15,7 @@ BLOCK = 4096
 
 @process_cache
 def _folds(compute_type: Any, combine: Any) -> tuple[Any, Any]:
-    """What combines 64 partial results to 16, and 16 to one: typed once for all reductions of a kernel."""
+    """Functions that reduce 64 partial results to 16, and 16 to one, typed once for all reductions of a kernel."""
 
     @inlined
     def to_sixteen(lanes: Any) -> None:

@@ -25,7 +25,7 @@ READ_WHOLE = 1 << 16
 
 @dataclass(frozen=True)
 class Part:
-    """What one dimension's index selects.
+    """The selection of one dimension's index.
 
     Attributes:
         places: in the order of the result.
@@ -37,7 +37,7 @@ class Part:
 
 
 class Indexed(Protocol):
-    """What is indexed: see `Tensor`."""
+    """An object that indexing applies to, such as `Tensor`."""
 
     @property
     def dtype(self) -> DType: ...

@@ -44,6 +44,37 @@ class DType:
         return self.name
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory."""
+        return self.as_numpy().itemsize
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether elements are floats, by PyTorch's name."""
+        return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether elements are complex numbers."""
+        return self.kind == "complex"
+
+    def to_real(self) -> DType:
+        """The dtype of the parts of complex numbers; real ones as they are."""
+        return {"c128": F64, "c64": F32, "c32": F16}.get(self.name, self)
+
+    def to_complex(self) -> DType:
+        """The dtype of complex numbers of such parts."""
+        name = {"f64": "c128", "f32": "c64", "f16": "c32", "bf16": "c64"}.get(self.name, self.name)
+        if DTYPES[name].kind != "complex":
+            raise UsageError("E-DTYPE-NAME", None, f"no complex dtype has parts of {self}", expected="f16, f32 or f64")
+        return DTYPES[name]
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether elements can be negative."""
+        return self.kind in ("float", "int", "complex")
+
+    @property
     def block(self) -> int:
         """Elements that share one indivisible run of bytes: 1 for whole-byte types, 2 for 4-bit ones."""
         return {4: 2, 6: 4, 2: 4, 1: 8}.get(self.bits, 1)
@@ -62,6 +93,11 @@ class DType:
     def is_float(self) -> bool:
         """Whether values are real floating-point numbers, block types included."""
         return self.kind in ("float", "block")
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether gradients flow through elements: floats, block types, and complex numbers."""
+        return self.kind in ("float", "block", "complex")
 
     def as_numpy(self) -> np.dtype:
         """The numpy dtype of one unpacked element; raises UnsupportedError if NumPy lacks it."""
@@ -221,7 +257,7 @@ BY_GGML = {dtype.ggml: dtype for dtype in DTYPES.values() if dtype.ggml is not N
 F64, F32, F16, BF16 = (DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
 I64, I32, I16, I8 = (DTYPES[name] for name in ("i64", "i32", "i16", "i8"))
 U64, U32, U16, U8 = (DTYPES[name] for name in ("u64", "u32", "u16", "u8"))
-BOOL = DTYPES["bool"]
+BOOL, C64, C128 = DTYPES["bool"], DTYPES["c64"], DTYPES["c128"]
 
 SPELLINGS = {
     **{name: dtype.name for dtype in ELEMENT_TYPES for name in (dtype.numpy, dtype.torch) if name is not None},

@@ -9,8 +9,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..base.errors import FileAccessError, FormatError, UnsafeFileError
+from ..base.errors import Error, FileAccessError, FormatError, UnsafeFileError
 from ..base.limits import Budget, current
+from ..base.system_error import read_error
 from ..base.units import counted
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -171,7 +172,7 @@ def _kind(mode: int) -> str:
     return next((name for test, name in kinds if test(mode)), "a socket")
 
 
-def _unreachable(path: str, error: OSError) -> FileAccessError:
+def _unreachable(path: str, error: OSError) -> Error:
     if isinstance(error, FileNotFoundError):
         return FileAccessError("E-IO-MISSING", path, "no such file or directory")
-    return FileAccessError("E-IO-OPEN", path, f"cannot be opened: {error.strerror}")
+    return read_error(path, error, "E-IO-OPEN", "opened")

@@ -52,7 +52,7 @@ class Held:
 
 
 class Mapped(Held):
-    """A range of a file, in memory that the system fills from the file when it is looked at (`Source.mapped`)."""
+    """A range of a file, memory-mapped (`Source.mapped`)."""
 
     def __init__(self, region: Region) -> None:
         super().__init__(region.source.mapped()[region.offset : region.offset + region.nbytes])
@@ -60,7 +60,7 @@ class Mapped(Held):
 
 
 class Region:
-    """A range of an open file, the bytes being the tensor's bytes as they stand."""
+    """A range of an open file, the tensor's bytes as stored."""
 
     step = 1
     sequential = False

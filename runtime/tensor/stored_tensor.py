@@ -24,7 +24,7 @@ CHUNK = 2 * 2**20
 
 
 class StoredTensor:
-    """An array whose values may still lie in a file.
+    """An array whose values may still be in a file.
 
     Attributes:
         dtype: element or block type.

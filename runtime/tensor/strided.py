@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 GATHER = 16 * 2**20
-"""Bytes of the underlying storage that are read at once where the elements of a part lie far apart."""
+"""Bytes of the underlying storage that are read at once where the elements of a part are far apart."""
 BLOCK = 2**20
 """The most bytes of the view that are only read together."""
 

@@ -120,8 +120,9 @@ class LazyWeight:
 def weight(tensor: StoredTensor, reserve: HugePages) -> np.ndarray | Blocks | LazyWeight:
     """A weight for a program: like `load_weight`, but large plain weights are read on demand."""
     storage = tensor.storage
-    plain = tensor.qtype is None and tensor.dtype.bits >= 8 and tensor.nbytes >= MIN_POOLED_NBYTES and storage.step == 1
-    return LazyWeight(tensor, reserve) if plain and not isinstance(storage, Held) else load_weight(tensor, reserve)
+    plain = tensor.qtype is None and tensor.dtype.bits >= 8 and tensor.nbytes >= MIN_POOLED_NBYTES
+    read_again = not storage.sequential and not isinstance(storage, Held)
+    return LazyWeight(tensor, reserve) if plain and read_again else load_weight(tensor, reserve)
 
 
 def _dequantized(dtype: BlockType, data: np.ndarray, shape: Sequence[int]) -> np.ndarray:

@@ -33,10 +33,12 @@ def backward(
     if gradient is None and self.numel() != 1:
         why = f"backward of a tensor of shape {list(self.shape)} needs the gradient to start from"
         raise UsageError("E-TENSOR-GRAD", None, why, hint="Reduce it with sum() or mean(), or pass gradient")
+    if gradient is None and self.dtype.is_complex:
+        raise complex_loss(self)
     passed = history(target)
     held = [(item, holder) for item in passed if (holder := _keeper(item)) is not None]
     with set_grad_enabled(True):
-        target = target if gradient is None else (self * gradient.detach()).expression
+        target = target if gradient is None else (self * gradient.detach().conj()).expression
     with set_grad_enabled(create_graph):
         found = grads(target, [item for item, _ in held])
         parts = [part for part in found if part is not None]
@@ -47,6 +49,8 @@ def backward(
             grad = zeros_like(tensor) if part is None else Tensor(part)
             tensor.grad = grad = grad if tensor.grad is None else tensor.grad + grad
             together.append(grad.expression)
+            for hook in tuple(getattr(tensor, "post_hooks", ())):
+                hook(tensor)
         companions = list(map(weakref.ref, together))
         for item in together:
             item.companions = companions
@@ -58,6 +62,12 @@ def without_history() -> UsageError:
     """The error of gradients of what was computed without them."""
     why = "the tensor does not depend on tensors that require gradients"
     return UsageError("E-TENSOR-GRAD", None, why, hint="Call requires_grad_(), and do not compute it in no_grad()")
+
+
+def complex_loss(x: Tensor) -> UsageError:
+    """The error of gradients of a complex number, which have no direction to start in."""
+    why = f"gradients of a number of {x.dtype} need the gradient to start from"
+    return UsageError("E-TENSOR-GRAD", None, why, hint="Make it real with abs() or .real, or pass a gradient")
 
 
 def _keeper(expression: Expression) -> Tensor | None:

@@ -72,21 +72,21 @@ def checkpoint(
     structure = flattened(made(*given, **named), results)
     if not outer or not results:
         return restored(structure, iter(results))
-    found = _applied([each.expression for each in results], outer, start)
+    found = _applied([result.expression for result in results], outer, start)
     return restored(structure, iter([Tensor(each) for each in found]))
 
 
 def _applied(results: list[Expression], outer: dict[Expression, Expression], start: int) -> list[Expression]:
     """One operator that computes `results` from what was there before; those that it does not compute as they are."""
-    found = Parts(results, list(outer), start)
-    if not found.inside:
-        return [outer.get(each, each) for each in results]
-    computed = [each for each in results if each in found.inside]
-    inputs = [outer.get(each, each) for each in found.inputs]
-    wanted = tuple([found.slots[each] for each in computed])
+    parts = Parts(results, list(outer), start)
+    if not parts.inside:
+        return [outer.get(result, result) for result in results]
+    computed = [result for result in results if result in parts.inside]
+    inputs = [outer.get(each, each) for each in parts.inputs]
+    wanted = tuple([parts.slots[each] for each in computed])
     key = (
         tuple([each.type.number for each in inputs]),
-        tuple([(signature.number, places) for signature, places, _ in found.parts]),
+        tuple([(signature.number, places) for signature, places, _ in parts.parts]),
         wanted,
     )
     op = _operators.get(key)
@@ -94,10 +94,10 @@ def _applied(results: list[Expression], outer: dict[Expression, Expression], sta
         if len(_operators) >= MAX_OPERATORS:
             _operators.clear()
         op = _operators[key] = _operator(
-            found, [each.type for each in inputs], wanted, [each.type for each in computed]
+            parts, [each.type for each in inputs], wanted, [each.type for each in computed]
         )
     made = iter(apply_all(op, inputs, None, len(computed)))
-    return [next(made) if each in found.inside else outer.get(each, each) for each in results]
+    return [next(made) if result in parts.inside else outer.get(result, result) for result in results]
 
 
 def _operator(found: Parts, inputs: Sequence[TensorType], wanted: Sequence[int], types: Sequence[TensorType]) -> Op:
@@ -139,14 +139,14 @@ def _operator(found: Parts, inputs: Sequence[TensorType], wanted: Sequence[int],
 
 
 def _moves(value: Value | None) -> bool:
-    return value is not None and value.dtype is not None and value.dtype.is_float
+    return value is not None and value.dtype is not None and value.dtype.has_gradient
 
 
 def checkpoint_sequential(functions: Any, segments: int, input: Any, **options: Any) -> Any:
     """A sequence of functions or layers, each on the result of the one before, in `segments` checkpoints."""
     steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = max(1, len(steps) // segments)
-    bounds = [size * place for place in range(segments)]
+    bounds = [size * index for index in range(segments)]
 
     def run(first: int, last: int) -> Callable[[Any], Any]:
         return lambda x: functools.reduce(lambda found, step: step(found), steps[first:last], x)

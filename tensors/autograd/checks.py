@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ..complex import numbers
 from ..core.tensor import Tensor
 from ..operations.creation import tensor
 from ..operations.random import randn_like
@@ -25,7 +26,8 @@ def gradcheck(
     func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
     raise_exception: bool = True, **options: Any,
 ) -> bool:  # fmt: skip
-    """Whether the gradients of a function of f64 tensors are those of central differences.
+    """Whether the gradients of a function of f64 or c128 tensors are those of central differences. A complex number is
+    checked as two real ones.
 
     Args:
         inputs: a tensor, or a tuple of arguments; checked are tensors that require gradients.
@@ -41,35 +43,40 @@ def gradcheck(
 
     def results(*sources: Tensor) -> tuple[Tensor, ...]:
         arguments = list(given)
-        for place, source in zip(places, sources, strict=True):
-            arguments[place] = source
+        for index, source in zip(places, sources, strict=True):
+            arguments[index] = numbers.view_as_complex(source) if given[index].dtype.is_complex else source
         found = func(*arguments)
-        return tuple([each for each in (found if isinstance(found, tuple) else (found,)) if each.dtype.kind == "float"])
+        parts = [_apart(each) for each in (found if isinstance(found, tuple) else (found,))]
+        return tuple([part for part in parts if part.dtype.kind == "float"])
 
-    sources = tuple([given[place] for place in places])
+    sources = tuple([_apart(given[index].detach()).requires_grad_() for index in places])
     analytic = jacobian(results, sources)
     for number, source in enumerate(sources):
         base = np.array(source.detach().array(), np.float64)
-        for place in range(base.size):
+        for index in range(base.size):
             moved = []
             for step in (eps, -eps):
                 changed = base.copy()
-                changed.reshape(-1)[place] += step
+                changed.reshape(-1)[index] += step
                 arguments = [each.detach().requires_grad_() for each in sources]
                 arguments[number] = tensor(changed.astype(source.dtype.as_numpy())).requires_grad_()
                 moved.append([np.asarray(each.detach().array(), np.float64) for each in results(*arguments)])
             for output, (high, low) in enumerate(zip(*moved, strict=True)):
                 numeric = ((high - low) / (2 * eps)).reshape(-1)
-                found = analytic[output][number].detach().array().reshape(numeric.size, -1)[:, place]
+                found = analytic[output][number].detach().array().reshape(numeric.size, -1)[:, index]
                 if not np.allclose(found, numeric, rtol, atol):
                     if not raise_exception:
                         return False
                     worst = int(np.abs(found - numeric).argmax())
                     raise GradcheckError(
-                        f"the gradient of element {worst} of result {output} by element {place} of input "
+                        f"the gradient of element {worst} of result {output} by element {index} of input "
                         f"{places[number]} is {found[worst]:.6g}, and {numeric[worst]:.6g} by finite differences"
                     )
     return True
+
+
+def _apart(value: Tensor) -> Tensor:
+    return numbers.view_as_real(value) if value.dtype.is_complex else value
 
 
 def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = None, **options: Any) -> bool:
@@ -78,12 +85,12 @@ def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = Non
     moving = [n for n, each in enumerate(given) if isinstance(each, Tensor) and each.requires_grad]
     first = func(*given)
     outputs = first if isinstance(first, tuple) else (first,)
-    weights = grad_outputs or tuple([randn_like(each) for each in outputs])
+    weights = grad_outputs or tuple([randn_like(output) for output in outputs])
     weights = weights if isinstance(weights, tuple) else (weights,)
 
     def gradient(*arguments: Any) -> tuple[Tensor, ...]:
         found = func(*arguments)
-        sources = tuple([arguments[place] for place in moving])
+        sources = tuple([arguments[index] for index in moving])
         return pulled(found if isinstance(found, tuple) else (found,), sources, weights, True)
 
     return gradcheck(gradient, given, **options)

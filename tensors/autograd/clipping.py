@@ -26,7 +26,7 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
     having = _having_gradients(parameters)
     if not having:
         return Tensor(leaf(np.zeros((), np.float32)))
-    total = _norm([each.grad.float().flatten() for each in having], float(norm_type))  # type: ignore[union-attr]
+    total = _norm([_sizes(each.grad).flatten() for each in having], float(norm_type))  # type: ignore[arg-type]
     scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
     for each in having:
         each.grad = (each.grad * scale).to(each.dtype)
@@ -43,6 +43,11 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 def _having_gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     given = [parameters] if isinstance(parameters, Tensor) else parameters
     return [each for each in given if each.grad is not None]
+
+
+def _sizes(grad: Tensor) -> Tensor:
+    """Numbers of f32 whose norm is that of a gradient: of complex numbers their absolute values."""
+    return (grad.abs() if grad.dtype.is_complex else grad).float()
 
 
 def _norm(flat: list[Tensor], exponent: float) -> Tensor:

@@ -88,7 +88,7 @@ class Function:
         return derivative
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        inputs = [expression_of(each) for each in arguments]
+        inputs = [expression_of(argument) for argument in arguments]
         applied = self.applied([each.type for each in inputs], {**self._options, **options})
         found = [Tensor(each) for each in apply_all(applied.op, inputs, None, len(applied.results))]
         return tuple(found) if applied.several else found[0]
@@ -111,9 +111,9 @@ class Function:
             made = body(*[np.ones(each.shape, each.dtype.as_numpy()) for each in inputs])
         several = isinstance(made, tuple)
         arrays = [np.asarray(each) for each in (made if several else (made,))]
-        if not arrays or any(each.dtype.kind == "O" for each in arrays):
+        if not arrays or any(array.dtype.kind == "O" for array in arrays):
             raise _wrong(self.name, "something that is not an array")
-        types = tuple([type_of(of_numpy(each.dtype), each.shape) for each in arrays])
+        types = tuple([type_of(of_numpy(array.dtype), array.shape) for array in arrays])
 
         def compute(*arrays: np.ndarray) -> Any:
             made = body(*arrays)

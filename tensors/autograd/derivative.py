@@ -109,7 +109,7 @@ def history(target: Expression, stops: Sequence[Expression] = ()) -> list[Expres
 def _structure(
     target: Expression, sources: Sequence[Expression]
 ) -> tuple[list[Expression], dict[Expression, int], Any]:
-    """What is differentiated with its inputs, a slot for each, and a key of how they are connected."""
+    """The differentiated expressions with a slot for each input, and a key of their structure."""
     nodes = history(target, sources)
     inside, ends = set(nodes), set(sources)
     outside = {

@@ -36,7 +36,7 @@ CODE = "E-TENSOR-FUNCTION"
 
 
 class Context:
-    """What `forward` leaves for `backward`; attributes can be added.
+    """Values that `forward` saves for `backward`; attributes can be added.
 
     Attributes:
         saved_tensors: what `save_for_backward` was given.
@@ -94,7 +94,7 @@ class Function:
 
     @classmethod
     def apply(cls, *arguments: Any) -> Any:
-        """What `forward` returns, with the gradient that `backward` gives."""
+        """Call `forward`, with the gradient that `backward` defines."""
         moving = [isinstance(each, Tensor) and each.requires_grad for each in arguments]
         ctx = Context(tuple(moving))
         with no_grad():
@@ -105,15 +105,15 @@ class Function:
                 found = cls.forward(ctx, *arguments)
         several = isinstance(found, tuple)
         results = found if several else (found,)
-        if not all(isinstance(each, Tensor) for each in results):
+        if not all(isinstance(result, Tensor) for result in results):
             raise UsageError(CODE, None, f"{cls.__name__}.forward returns something that is not a tensor")
         if not any(moving) or not GRAD_MODE.enabled:
             return found
         given = [each.expression if moves else None for each, moves in zip(arguments, moving, strict=True)]
         inputs = [each for each in given if each is not None]
         made = [
-            each if any(each is item for item in ctx.fixed) else Tensor(apply(OWN, [each.expression, *inputs]))
-            for each in results
+            result if any(result is item for item in ctx.fixed) else Tensor(apply(OWN, [result.expression, *inputs]))
+            for result in results
         ]
 
         def gradient(grads: Sequence[Tensor | None]) -> Sequence[Tensor | None]:

@@ -14,6 +14,7 @@ from ..core.nested import mapped
 from ..core.registry import function
 from ..core.tensor import Tensor
 from ..operations.creation import zeros_like
+from .backward import complex_loss
 from .derivative import history
 from .hooks import grads
 
@@ -126,17 +127,19 @@ def gradients(
     if grad_outputs is None and outputs.numel() != 1:
         why = f"gradients of a tensor of shape {list(outputs.shape)} need grad_outputs"
         raise UsageError("E-TENSOR-GRAD", None, why, hint="Reduce it with sum() or mean()")
+    if grad_outputs is None and outputs.dtype.is_complex:
+        raise complex_loss(outputs)
     with set_grad_enabled(True):
-        target = outputs if grad_outputs is None else outputs * grad_outputs.detach()
+        target = outputs if grad_outputs is None else outputs * grad_outputs.detach().conj()
     with set_grad_enabled(create_graph):
         sources = [item.expression for item in inputs]
         former = _former(target.expression, inputs)
         found = [None if item is None else Tensor(item) for item in grads(target.expression, sources + former)]
         for source, part in zip(former, found[len(inputs) :], strict=True):
-            for place, item in enumerate(inputs):
+            for index, item in enumerate(inputs):
                 if part is not None and item is source.tensor:
-                    known = found[place]
-                    found[place] = part if known is None else known + part
+                    known = found[index]
+                    found[index] = part if known is None else known + part
     return found[: len(inputs)]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UsageError
 from ...runtime.base.process_cache import PROCESS, owned
+from ...runtime.ir.domain import COMPLEX
 from ..core.expression import Expression, alias, apply, op_named
 from ..core.grad_mode import set_grad_enabled
 from ..core.registry import method
@@ -47,7 +48,7 @@ class RemovableHandle:
         self._hook = hook
 
     def remove(self) -> None:
-        """Call the hook no more."""
+        """Remove the hook."""
         if self._hook in self._hooks:
             self._hooks.remove(self._hook)
 
@@ -75,11 +76,25 @@ def register_hook(self: Tensor, hook: Hook) -> RemovableHandle:
     return added(self.hooks, hook)
 
 
+@method()
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
+    """Call ``hook(tensor)`` when `backward` has added to the `grad` of this leaf.
+
+    Raises UsageError for a tensor that does not require gradients, or is not a leaf.
+    """
+    if not self.requires_grad or not self.is_leaf:
+        why = "post_accumulate hooks are of leaves that require gradients"
+        raise UsageError("E-TENSOR-GRAD", None, why, hint="Call requires_grad_(), or register_hook()")
+    if not hasattr(self, "post_hooks"):
+        self.post_hooks = []
+    return added(self.post_hooks, hook)
+
+
 def own_gradient(results: Sequence[Expression], inputs: Sequence[Expression | None], gradient: OwnGradient) -> None:
     """Let gradients flow from expressions to inputs, which come before them, by a function of all their gradients."""
     own = Own(tuple(map(weakref.ref, results)), tuple(inputs), gradient)
-    for each in results:
-        _own[each] = own
+    for result in results:
+        _own[result] = own
 
 
 def _hooks_of(each: Expression) -> Sequence[Hook]:
@@ -114,16 +129,17 @@ def grads(target: Expression, sources: Sequence[Expression]) -> list[Expression 
                 fixed = alias(grad)
                 fixed.needs_grad = grad.needs_grad
                 with set_grad_enabled(True):
-                    weighted = apply(op_named("Mul"), [point, fixed])
+                    by = apply(op_named("Conj", COMPLEX), [fixed]) if fixed.type.dtype.is_complex else fixed
+                    weighted = apply(op_named("Mul"), [point, by])
                 _flow(totals, weighted, [*before, fixed])
         elif own not in done:
             done.add(own)
-            known = [None if (item := each()) is None else totals.get(item) for each in own.results]
+            known = [None if (item := result()) is None else totals.get(item) for result in own.results]
             parts = own.gradient([None if item is None else Tensor(item) for item in known])
             for item, part in zip(own.inputs, parts, strict=True):
                 if item is not None and item.needs_grad and part is not None:
                     _add(totals, item, part.expression)
-    return [totals.get(each) for each in sources]
+    return [totals.get(source) for source in sources]
 
 
 def _flow(totals: dict[Expression, Expression], target: Expression, points: Sequence[Expression]) -> None:

@@ -74,9 +74,9 @@ def _pulled(
     found: list[Tensor | None] = [None] * len(sources)
     if moving:
         with set_grad_enabled(True):
-            total = (moving[0][0] * moving[0][1]).sum()
+            total = (moving[0][0] * moving[0][1].conj()).sum().real
             for one, by in moving[1:]:
-                total = total + (one * by).sum()
+                total = total + (one * by.conj()).sum().real
         found = gradients(total, sources, None, create_graph)
     if strict and any(each is None for each in found):
         raise UsageError(CODE, None, "a result does not depend on one of the inputs", hint="Leave strict out")
@@ -102,8 +102,8 @@ def jacobian(
     for output in outputs:
         flat = output.reshape(-1)
         parts = [
-            _pulled((flat[place],), sources, (ones_like(flat[place]),), create_graph, strict)
-            for place in range(output.numel())
+            _pulled((flat[index],), sources, (ones_like(flat[index]),), create_graph, strict)
+            for index in range(output.numel())
         ]
         columns = [
             stack(list(column)).reshape(*output.shape, *source.shape)
@@ -145,7 +145,7 @@ def jvp(
     """The results, and the product of the Jacobian with `v`, of the shape of the inputs."""
     sources, result, outputs = _called(func, inputs, create_graph)
     with set_grad_enabled(True):
-        free = tuple([zeros_like(each).requires_grad_() for each in outputs])
+        free = tuple([zeros_like(output).requires_grad_() for output in outputs])
         pulled = _pulled(outputs, sources, free, True, strict)
     found = _pulled(pulled, free, _weights(v, sources, "jvp"), create_graph, False)
     return _shown(result, create_graph), _as_given(found, result)

@@ -14,7 +14,7 @@ from ..core.tensor import Tensor
 from ..operations.creation import as_tensor
 from . import function_class as function
 from . import jacobians as functional
-from .backward import without_history
+from .backward import complex_loss, without_history
 from .checks import gradcheck as gradcheck
 from .checks import gradgradcheck as gradgradcheck
 from .function_class import Function as Function
@@ -43,7 +43,7 @@ def grad(
     given = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     targets = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     weights = list(grad_outputs) if isinstance(grad_outputs, Sequence) else [grad_outputs] * len(targets)
-    if not any(each.requires_grad for each in targets):
+    if not any(target.requires_grad for target in targets):
         raise without_history()
     if len(targets) == 1:
         found = gradients(targets[0], given, weights[0], create_graph)
@@ -76,7 +76,9 @@ def _weighted(targets: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Te
             if weight is None and target.numel() != 1:
                 why = f"gradients of a tensor of shape {list(target.shape)} need weights"
                 raise UsageError("E-TENSOR-GRAD", None, why, hint="Reduce it with sum() or mean()")
-            parts.append(target.sum() if weight is None else (target * weight.detach()).sum())
+            if weight is None and target.dtype.is_complex:
+                raise complex_loss(target)
+            parts.append(target.sum() if weight is None else (target * weight.detach().conj()).sum())
         total = parts[0]
         for part in parts[1:]:
             total = total + part

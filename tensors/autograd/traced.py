@@ -85,13 +85,13 @@ class Traced:
             why = f"{name} returned something that is not tensors"
             raise UsageError("E-TENSOR-FUNCTION", None, why, hint="Correct its body")
         results = [None if each is None else each.expression for each in found]
-        self._parts = Parts([each for each in results if each is not None], given, start)
+        self._parts = Parts([result for result in results if result is not None], given, start)
         self._constants = self._parts.inputs[len(given) :]
-        self._wanted = [None if each is None else self._parts.slots[each] for each in results]
+        self._wanted = [None if result is None else self._parts.slots[result] for result in results]
 
     def built(self, inputs: Sequence[Value], build: Builder) -> list[Value | None]:
         """The results for other inputs."""
-        arrays = [each.type.array if each.data is None else each.data for each in self._constants]
-        constants = [build.weight(held_tensor(each)) for each in arrays if each is not None]
+        arrays = [constant.type.array if constant.data is None else constant.data for constant in self._constants]
+        constants = [build.weight(held_tensor(array)) for array in arrays if array is not None]
         known = repeated(self._parts.parts, self._parts.count, [*inputs, *constants], build)
         return [None if slot is None else known[slot] for slot in self._wanted]

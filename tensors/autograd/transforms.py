@@ -68,9 +68,9 @@ def jacrev(
             return tuple(parts)
 
         with set_grad_enabled(True):
-            marked = tuple([each if each.requires_grad else each.detach().requires_grad_() for each in sources])
+            marked = tuple([source if source.requires_grad else source.detach().requires_grad_() for source in sources])
             rows = jacobian(of_tensors, marked, create_graph=True)
-        tracked = any(each.requires_grad for each in sources)
+        tracked = any(source.requires_grad for source in sources)
         by_result = []
         for row in rows:
             row = row if tracked else tuple([each.detach() for each in row])
@@ -112,9 +112,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         if [each.shape for each in weights] != [each.shape for each in outputs]:
             raise UsageError(CODE, None, "the argument of vjp's function does not have the shapes of the result")
         with set_grad_enabled(True):
-            total = zeros_like(outputs[0].sum())
+            total = zeros_like(outputs[0].sum().real)
             for one, by in zip(outputs, weights, strict=True):
-                total = total + (one * by).sum()
+                total = total + (one * by.conj()).sum().real
         again = tracked or (GRAD_MODE.enabled and any(each.requires_grad for each in weights))
         found = gradients(total, marked, None, again) if total.requires_grad else [None] * len(marked)
         parts = [zeros_like(s) if each is None else each for s, each in zip(marked, found, strict=True)]

@@ -59,7 +59,7 @@ class autocast(ContextDecorator):  # noqa: N801 (a class in torch)
 
 
 def casts(op: Op, dtypes: Sequence[DType | None], narrow: DType) -> list[DType | None]:
-    """What the inputs of an operator are converted to; None for those that stay as they are.
+    """The dtypes that autocast converts an operator's inputs to; None for inputs it leaves alone.
 
     Args:
         dtypes: of the inputs, None for absent ones.
@@ -69,7 +69,7 @@ def casts(op: Op, dtypes: Sequence[DType | None], narrow: DType) -> list[DType |
         return [None] * len(dtypes)
     products = _narrowed(op)
     if products:
-        return [narrow if place in products and dtype is F32 else None for place, dtype in enumerate(dtypes)]
+        return [narrow if index in products and dtype is F32 else None for index, dtype in enumerate(dtypes)]
     if Trait.SUMS in op.traits or (F32 in dtypes and narrow in dtypes):
         return [F32 if dtype is narrow else None for dtype in dtypes]
     return [None] * len(dtypes)

@@ -13,6 +13,8 @@ from ...runtime.tensor.stored_tensor import StoredTensor
 from .promotion import DEFAULT, dtype_of_scalar, named
 from .tensor import Tensor
 
+AS_COMPLEX = "Pass dtype=cc.complex64"
+
 
 def array_of(data: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
     """The elements of numbers, nested lists, arrays and tensors; Python's floats in the default dtype, and block types
@@ -38,7 +40,10 @@ def array_of(data: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
     if array.dtype.kind not in "biufc" and array.size:
         raise UsageError("E-TENSOR-DATA", None, f"{type(data).__name__} is not numbers, nested lists or an array")
     if dtype is not None:
-        return array.astype(named(dtype).as_numpy())
+        wanted = named(dtype)
+        if array.dtype.kind == "c" and not wanted.is_complex:
+            raise UsageError("E-TENSOR-VALUE", None, f"complex numbers in a tensor of {wanted}", hint=AS_COMPLEX)
+        return array.astype(wanted.as_numpy())
     return array.astype(_dtype_of(array, data).as_numpy(), copy=False)
 
 

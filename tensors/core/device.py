@@ -30,6 +30,16 @@ class Device(str):
         made.type, made.index = kind, place
         return made
 
+    @staticmethod
+    def cpu() -> Device:
+        """The CPU, by candle's spelling."""
+        return CPU
+
+    @staticmethod
+    def cuda(ordinal: int = 0) -> Device:
+        """A CUDA card by its number, by candle's spelling: for models that run there; tensors are on the CPU."""
+        return Device("cuda", ordinal)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Device, (str(self),)
 

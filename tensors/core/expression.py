@@ -7,6 +7,7 @@ before is one dictionary lookup.
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,8 @@ import numpy as np
 
 from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.base.process_cache import owned, process_cache
+from ...runtime.ir.complex_operators import of_elements
+from ...runtime.ir.domain import COMPLEX
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.operand_types import mismatch
@@ -35,6 +38,16 @@ MAX_INTERNED = 1 << 16
 _numbers = itertools.count()
 
 
+class Size(tuple[int, ...]):
+    """A shape: a tuple of the lengths of dims."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """How many elements a tensor of this shape has."""
+        return math.prod(self)
+
+
 class TensorType:
     """Dtype and shape of an expression; of constants also the elements.
 
@@ -42,7 +55,7 @@ class TensorType:
         number: unique.
         array: the elements of a constant, which plans and shape inference know: a small array, or a quantized weight;
             None otherwise.
-        differentiable: whether elements are floats.
+        differentiable: whether elements are floats or complex numbers.
     """
 
     __slots__ = ("array", "differentiable", "dtype", "number", "shape")
@@ -50,9 +63,9 @@ class TensorType:
     def __init__(self, dtype: DType, shape: tuple[int, ...], array: np.ndarray | Blocks | None = None) -> None:
         self.number = next(_numbers)
         self.dtype = dtype
-        self.shape = shape
+        self.shape = Size(shape)
         self.array = array
-        self.differentiable = dtype.kind == "float"
+        self.differentiable = dtype.kind in ("float", "complex")
 
     def __repr__(self) -> str:
         return f"{self.dtype}{list(self.shape)}"
@@ -206,14 +219,14 @@ def alias(expression: Expression) -> Expression:
     if aliases is None:
         aliases = expression.aliases = [weakref.ref(expression)]
     elif len(aliases) & (len(aliases) - 1) == 0:
-        aliases[:] = [each for each in aliases if each() is not None]
+        aliases[:] = [reference for reference in aliases if reference() is not None]
     aliases.append(weakref.ref(found))
     found.aliases = aliases
     return found
 
 
 def apply(op: Op, inputs: Sequence[Expression | None], attributes: Mapping[str, Any] | None = None) -> Expression:
-    """The only output of an operator that is needed."""
+    """Apply an operator of which only the first output is needed."""
     found = apply_all(op, inputs, attributes, 1)[0]
     key: list[Any] = [found.signature.number]  # type: ignore[union-attr]
     leaves: tuple[Expression, ...] = ()
@@ -269,24 +282,28 @@ def apply_all(
     found = []
     given = tuple(inputs)
     for index, kind in enumerate(signature.outputs):
-        made = Expression(kind, signature, given, index, None, line)
-        made.depth = depth + 1
-        made.needs_grad = needs_grad and kind.differentiable
-        found.append(made)
+        expression = Expression(kind, signature, given, index, None, line)
+        expression.depth = depth + 1
+        expression.needs_grad = needs_grad and kind.differentiable
+        found.append(expression)
     return found
 
 
 @process_cache
-def op_named(name: str) -> Op:
-    """An operator of ai.onnx."""
-    found = operator(name)
+def op_named(name: str, domain: str = "") -> Op:
+    """An operator, by default of ai.onnx."""
+    found = operator(name, domain)
     assert found is not None
     return found
 
 
 def cast(x: Expression, dtype: DType) -> Expression:
-    """The elements in another dtype."""
-    return x if x.type.dtype is dtype else apply(op_named("Cast"), (x,), {"to": dtype.onnx})
+    """The elements in another dtype; real ones of complex numbers are their real parts."""
+    if x.type.dtype is dtype:
+        return x
+    is_complex = dtype.kind == "complex" or x.type.dtype.kind == "complex"
+    op = op_named("ComplexCast", COMPLEX) if is_complex else op_named("Cast")
+    return apply(op, (x,), {"to": dtype.onnx})
 
 
 def _autocast(op: Op, inputs: Sequence[Expression | None], narrow: DType) -> list[Expression | None]:
@@ -316,7 +333,9 @@ def _hashable(value: Any) -> Any:
 
 
 def _inferred(op: Op, attributes: Mapping[str, Any], types: Sequence[TensorType | None], outputs: int) -> Signature:
-    """The signature with the output types of the operator's shape inference."""
+    """The signature with the output types of the operator's shape inference; of complex inputs that of the operator of
+    complex numbers."""
+    op = of_elements(op, [None if kind is None else kind.dtype for kind in types])
     graph = Graph()
     values: list[Value | None] = []
     for index, kind in enumerate(types):
@@ -331,6 +350,9 @@ def _inferred(op: Op, attributes: Mapping[str, Any], types: Sequence[TensorType 
     node = Node(op, values, [Value(f"output {index}") for index in range(outputs)], dict(attributes))
     given = ", ".join("nothing" if kind is None else repr(kind) for kind in types)
     why = mismatch(node)
+    has_complex = op.domain != COMPLEX and any(kind is not None and kind.dtype.is_complex for kind in types)
+    if has_complex and (why is not None or (op.types is None and operator(op.name, op.domain) is op)):
+        raise not_complex(op.name, given)
     if why is not None:
         raise UsageError("E-TENSOR-DTYPE", None, f"{op.name} of {given}: {why}", hint="Convert it with to(dtype)")
     facts = Facts()
@@ -346,6 +368,12 @@ def _inferred(op: Op, attributes: Mapping[str, Any], types: Sequence[TensorType 
             raise shape_error(f"{op.name} of {given} does not have a shape that is known before it is computed")
         found.append(type_of(value.dtype, tuple(dim for dim in shape if isinstance(dim, int))))
     return Signature(op, attributes, types, found)
+
+
+def not_complex(what: str, given: str) -> UsageError:
+    """The error of operations that complex numbers do not have."""
+    why = f"{what} of {given} is not defined for complex numbers"
+    return UsageError("E-TENSOR-DTYPE", None, why, hint="Take abs(), .real or .imag first")
 
 
 def shape_error(why: str) -> UsageError:

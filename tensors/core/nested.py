@@ -37,7 +37,7 @@ def flattened(item: Any, tensors: list[Tensor]) -> Any:
 
 
 def restored(structure: Any, tensors: Iterator[Tensor]) -> Any:
-    """What `flattened` took apart, with these tensors."""
+    """Undo `flattened`, with these tensors."""
     if structure is TENSOR:
         return next(tensors)
     kind, items = structure
@@ -45,7 +45,7 @@ def restored(structure: Any, tensors: Iterator[Tensor]) -> Any:
         return items[1]
     if kind is dict:
         return {name: restored(each, tensors) for name, each in items}
-    return _made(kind, [restored(each, tensors) for each in items])
+    return _made(kind, [restored(item, tensors) for item in items])
 
 
 def count(structure: Any) -> int:
@@ -55,7 +55,7 @@ def count(structure: Any) -> int:
     kind, items = structure
     if kind is None:
         return 0
-    return sum(count(each[1] if kind is dict else each) for each in items)
+    return sum(count(item[1] if kind is dict else item) for item in items)
 
 
 def _made(kind: type, items: Sequence[Any]) -> Any:

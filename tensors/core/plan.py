@@ -203,7 +203,7 @@ class Plan:
             slots = range(step.first, step.first + len(step.signature.outputs))
             if several:
                 lines.append(f"t = {call}")
-                lines += [f"x{slot} = t[{place}]" for place, slot in enumerate(slots)]
+                lines += [f"x{slot} = t[{index}]" for index, slot in enumerate(slots)]
             else:
                 lines.append(f"x{step.first} = {call}")
             lines += [f"if type(x{slot}) is not ndarray: x{slot} = asarray(x{slot})" for slot in slots]

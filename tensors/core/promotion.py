@@ -11,9 +11,9 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.process_cache import process_cache
-from ...runtime.tensor.dtype import BF16, BOOL, DTYPES, F16, F32, I16, I64, U8, DType, dtype_named
+from ...runtime.tensor.dtype import BF16, BOOL, C64, C128, DTYPES, F16, F32, F64, I16, I64, U8, DType, dtype_named
 
-Scalar = bool | int | float
+Scalar = bool | int | float | complex
 CATEGORIES = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
 UNSUPPORTED = "E-TENSOR-DTYPE"
 
@@ -49,7 +49,14 @@ def dtype_of_scalar(kind: type) -> DType:
     """The dtype that a Python number has by itself."""
     if issubclass(kind, bool | np.bool_):
         return BOOL
+    if issubclass(kind, complex | np.complexfloating):
+        return as_complex(DEFAULT.dtype)
     return I64 if issubclass(kind, int | np.integer) else DEFAULT.dtype
+
+
+def as_complex(dtype: DType) -> DType:
+    """The dtype of complex numbers whose parts hold a real dtype; c64 for the narrow and for integers."""
+    return C128 if dtype in (F64, C128) else C64
 
 
 @process_cache
@@ -57,6 +64,8 @@ def promote_types(first: DType, second: DType) -> DType:
     """The smallest dtype of the higher category that holds both."""
     if first is second:
         return first
+    if "complex" in (first.kind, second.kind):
+        return C128 if {first, second} & {F64, C128} else C64
     if category(first) != category(second):
         return first if category(first) > category(second) else second
     if first.kind == "float":
@@ -84,14 +93,15 @@ def result_type(dtypes: Sequence[DType], zero_dim: Sequence[DType] = (), scalars
     for group in (dtypes, zero_dim, [dtype_of_scalar(kind) for kind in scalars]):
         if group:
             of_group = functools.reduce(promote_types, group)
-            found = of_group if found is None or category(of_group) > category(found) else found
+            if found is None or category(of_group) > category(found):
+                found = as_complex(found) if found is not None and found.kind == "float" else of_group
     assert found is not None
     return found
 
 
 def named(dtype: Any) -> DType:
-    """The dtype of a name or object; int, float and bool are Python's."""
-    if dtype in (float, int, bool):
+    """The dtype of a name or object; int, float, bool and complex are Python's."""
+    if dtype in (float, int, bool, complex):
         return dtype_of_scalar(dtype)
     found = dtype_named(dtype)
     if found.kind not in CATEGORIES or found.numpy is None:
@@ -111,6 +121,7 @@ NAMES: dict[str, DType] = {
         for word, name in {
             "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
             "int16": "i16", "int8": "i8", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+            "complex64": "c64", "complex128": "c128", "cfloat": "c64", "cdouble": "c128",
             "float": "f32", "double": "f64", "half": "f16", "long": "i64", "int": "i32", "short": "i16",
         }.items()
     },

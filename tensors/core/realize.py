@@ -49,7 +49,7 @@ def _run_tree(root: Expression) -> bool:
         found = _tree_plans[number] = _tree_plan(root)
     plan, places = found
     try:
-        root.data = plan.run([leaves[place].data for place in places])[0]  # type: ignore[misc]
+        root.data = plan.run([leaves[index].data for index in places])[0]  # type: ignore[misc]
     except StepError:
         return False
     _settle(root)
@@ -57,7 +57,7 @@ def _run_tree(root: Expression) -> bool:
 
 
 def _tree_plan(root: Expression) -> tuple[Plan, list[int]]:
-    """The plan of a tree in which each use of an array is an input of its own, and the places of the inputs among the
+    """The plan of a tree in which each use of an array is an input of its own, and the indices of the inputs among the
     tree's arrays."""
     copies: dict[Expression, tuple[Expression, list[Expression]]] = {}
     for item in collected([root]):
@@ -77,7 +77,7 @@ def _tree_plan(root: Expression) -> tuple[Plan, list[int]]:
             copies[item] = Expression(item.type, item.signature, tuple(inputs)), leaves
     copy, leaves = copies[root]
     structure = Structure(collected([copy]), {copy})
-    places = {structure.slots[each]: place for place, each in enumerate(leaves)}
+    places = {structure.slots[each]: index for index, each in enumerate(leaves)}
     return _plan_of(structure), [places[slot] for slot in structure.feeds]
 
 
@@ -151,7 +151,7 @@ def collected(roots: Sequence[Expression]) -> list[Expression]:
 
 
 class Structure:
-    """What a plan depends on: operators with their types, how they are connected, and which results are kept.
+    """The cache key of a plan: operators with their types, their connections, and which results are kept.
 
     Equal operators on equal inputs are one.
 

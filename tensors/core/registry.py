@@ -59,6 +59,18 @@ def method(*names: str) -> Callable[[F], F]:
     return registered
 
 
+def constructor(*names: str) -> Callable[[F], F]:
+    """Attach a function to the class of tensors, which makes tensors of no tensor, under these names, by default its
+    own."""
+
+    def registered(made: F) -> F:
+        for name in names or (made.__name__,):
+            setattr(Tensor, name, staticmethod(made))
+        return made
+
+    return registered
+
+
 def operation(*names: str) -> Callable[[F], F]:
     """Register a function, and attach it as a method, under its own name and under `names`."""
 

@@ -184,7 +184,7 @@ class ResidentState:
             (OverwrittenState if replay.overwrites(places, target) else State)(replay, tensor, places, target)
             for tensor, places, target in states
         ]
-        self._gradients = [Gradient(replay, *each) for each in gradients]
+        self._gradients = [Gradient(replay, *gradient) for gradient in gradients]
         self.is_settled = False
 
     def run(self, fed: Sequence[tuple[int, np.ndarray]], results: Sequence[int]) -> list[np.ndarray] | None:

@@ -16,7 +16,7 @@ from ...runtime.base.errors import UsageError, UsageTypeError, UsageValueError
 from ...runtime.tensor.dtype import DType
 from ...runtime.tensor.stored_tensor import StoredTensor
 from .device import CPU, Device
-from .expression import Expression, alias, cast, leaf, shape_error
+from .expression import Expression, Size, alias, cast, leaf, shape_error
 from .grad_mode import GRAD_MODE
 from .printing import text_of
 from .realize import MAX_DEPTH, realize
@@ -39,14 +39,27 @@ class Tensor(TensorMethods):
     Attributes:
         expression: what it is computed from.
         hooks: functions that `backward` calls with the gradient; absent until there is one, see `autograd/hooks.py`.
+        post_hooks: functions that `backward` calls with the tensor after its `grad` was added to; absent until there is
+            one.
         origin: of views, how they were taken; alias_set: a tensor and all its views; see `writes/views.py`.
         shared: an array that others see, which follows the tensor's values; see `writes/shared_memory.py`.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_keeps_grad", "alias_set", "expression", "hooks", "origin", "shared")
+    __slots__ = (
+        "__weakref__",
+        "_grad",
+        "_keeps_grad",
+        "alias_set",
+        "expression",
+        "hooks",
+        "origin",
+        "post_hooks",
+        "shared",
+    )
 
     expression: Expression
     hooks: list[Callable[[Tensor], Tensor | None]]
+    post_hooks: list[Callable[[Tensor], None]]
     origin: Sequence[Any]
     alias_set: Any
     shared: Any
@@ -104,7 +117,7 @@ class Tensor(TensorMethods):
         return self.expression.type.dtype
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Size:
         """Length of each dim."""
         return self.expression.type.shape
 
@@ -233,6 +246,10 @@ class Tensor(TensorMethods):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype, copy=copy)
 
+    def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
+        """The result of a function of NumPy as a tensor of the array's dtype."""
+        return Tensor(leaf(np.asarray(array)))
+
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         return self.array().tolist()
@@ -271,10 +288,23 @@ class Tensor(TensorMethods):
         return bool(self.item())
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._real_item("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._real_item("int"))
+
+    def _real_item(self, kind: str) -> Any:
+        """The only element; UsageError for one with an imaginary part."""
+        found = self.item()
+        if isinstance(found, complex):
+            if found.imag:
+                why = f"{kind}() of {found}"
+                raise UsageValueError("E-TENSOR-VALUE", None, why, expected="a real number", hint="Take .real first")
+            return found.real
+        return found
 
     def __index__(self) -> int:
         if self.dtype.kind not in ("int", "uint", "bool"):

@@ -4,8 +4,13 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+import numpy as np
+
 from ..autograd.hooks import Hook, RemovableHandle
 from ..linalg.decompositions import QR, SlogDet
+from ..linalg.triangular_factors import Reflections, TriangularSolution
+from ..operations.numeric.elementwise import Parts
+from ..operations.numeric.histograms import Histogram
 from ..operations.random import Generator
 from ..operations.reduction import Dims, Extremes
 from ..operations.sorting import Sorted
@@ -14,6 +19,10 @@ from .tensor import Tensor
 
 class TensorMethods:
     """Operations of tensors."""
+    @property
+    def H(self) -> Tensor:
+        """Matrices with rows and columns exchanged, of conjugate elements."""
+
     @property
     def T(self) -> Tensor: ...
     def __abs__(self) -> Tensor:
@@ -116,6 +125,7 @@ class TensorMethods:
 
     def __radd__(self, other: Any) -> Tensor: ...
     def __rand__(self, other: Any) -> Tensor: ...
+    def __rdiv__(self, other: Any) -> Tensor: ...
     def __rfloordiv__(self, other: Any) -> Tensor: ...
     def __rlshift__(self, other: Any) -> Tensor: ...
     def __rmatmul__(self, other: Any) -> Tensor: ...
@@ -143,7 +153,7 @@ class TensorMethods:
         """Xor of bits."""
 
     def _constructed(self, data: Any, lengths: tuple[builtins.int, ...]) -> Expression:
-        """What PyTorch's class makes of its arguments: numbers as f32, or zeros of a shape."""
+        """The tensor that PyTorch's class constructor creates: numbers as f32, or zeros of a shape."""
 
     def abs(self) -> Tensor:
         """The absolute value."""
@@ -175,6 +185,12 @@ class TensorMethods:
     def add_(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """a + b."""
 
+    def addbmm(self, batch1: Any, batch2: Any, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+        """beta * input + alpha * the sum of all batch1 @ batch2."""
+
+    def addbmm_(self, batch1: Any, batch2: Any, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+        """beta * input + alpha * the sum of all batch1 @ batch2."""
+
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """input + value * tensor1 / tensor2."""
 
@@ -201,6 +217,12 @@ class TensorMethods:
 
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """beta * input + alpha * the products of all pairs of elements of two vectors."""
+
+    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
+        """beta * input + alpha * the products of all pairs of elements of two vectors."""
+
+    def adjoint(self) -> Tensor:
+        """Matrices with rows and columns exchanged, of conjugate elements."""
 
     @overload
     def all(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
@@ -239,6 +261,9 @@ class TensorMethods:
     def aminmax(self, *, axis: Any, keepdims: builtins.bool = False) -> tuple[Tensor, Tensor]: ...
     @overload
     def aminmax(self, *, keepdims: builtins.bool, dim: Any = None) -> tuple[Tensor, Tensor]: ...
+    def angle(self) -> Tensor:
+        """The angle of complex numbers in radians, from -pi to pi; 0 or pi of real ones, NaN of NaN."""
+
     @overload
     def any(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Whether one element is not 0; of u8 as u8, as in torch."""
@@ -248,6 +273,10 @@ class TensorMethods:
     def any(self, dim: Dims = None, *, keepdims: builtins.bool) -> Tensor: ...
     def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
         """Write what a Python function makes of each element."""
+
+    @staticmethod
+    def arange(*given: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Numbers from a start up to an end, which is left out; dtype and device may follow them."""
 
     def arccos(self) -> Tensor:
         """Inverse cosine."""
@@ -279,6 +308,9 @@ class TensorMethods:
     def arctan2(self, other: Tensor) -> Tensor:
         """The angle of the point (other, input), from -pi to pi."""
 
+    def arctan2_(self, other: Tensor) -> Tensor:
+        """The angle of the point (other, input), from -pi to pi."""
+
     def arctan_(self) -> Tensor:
         """Inverse tangent."""
 
@@ -287,6 +319,9 @@ class TensorMethods:
 
     def arctanh_(self) -> Tensor:
         """Inverse hyperbolic tangent."""
+
+    def arg(self) -> Tensor:
+        """The angle of complex numbers in radians, from -pi to pi; 0 or pi of real ones, NaN of NaN."""
 
     @overload
     def argmax(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Tensor:
@@ -311,7 +346,7 @@ class TensorMethods:
     def argsort(
         self, *, axis: builtins.int, descending: builtins.bool = False, stable: builtins.bool = False
     ) -> Tensor: ...
-    def argwhere(self, as_tuple: builtins.bool = False) -> Any:
+    def argwhere(self, *, as_tuple: builtins.bool = False) -> Any:
         """The indices of elements that are not 0: a row for each, or a tensor for each dim."""
 
     def as_strided(
@@ -320,6 +355,15 @@ class TensorMethods:
         """The elements at ``storage_offset + sum(index * stride)`` of the memory; by default of the tensor's own offset.
 
         Raises UsageError for what lies beyond the memory, and for views of a tensor that no longer exists."""
+
+    def as_strided_scatter(
+        self,
+        src: Tensor,
+        size: Sequence[builtins.int],
+        stride: Sequence[builtins.int],
+        storage_offset: builtins.int | None = None,
+    ) -> Tensor:
+        """The tensor with elements at strides of its memory replaced."""
 
     def asin(self) -> Tensor:
         """Inverse sine."""
@@ -373,11 +417,11 @@ class TensorMethods:
     def bernoulli_(self, p: Any = 0.5, generator: Any = None) -> Tensor:
         """Write 1 with the probability p, else 0."""
 
-    def bfloat16(self) -> Tensor:
+    def bfloat16(self, memory_format: Any = None) -> Tensor:
         """Convert to bfloat16."""
 
-    def bincount(self, minlength: builtins.int = 0) -> Tensor:
-        """How often each integer from 0 on occurs; the values are computed at once."""
+    def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
+        """How often each integer from 0 on occurs, or the sum of its weights; computed at once."""
 
     def bitwise_and(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """And of bits."""
@@ -418,17 +462,66 @@ class TensorMethods:
     def bmm(self, other: Any) -> Tensor:
         """The products of two stacks of matrices."""
 
-    def bool(self) -> Tensor:
+    def bool(self, memory_format: Any = None) -> Tensor:
         """Convert to bool."""
+
+    def broadcast_add(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_div(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_eq(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_ge(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_gt(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_le(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_lt(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_matmul(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_maximum(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_minimum(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_mul(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_ne(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_pow(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
+
+    def broadcast_sub(self, rhs: Tensor) -> Tensor:
+        """The operator of the name's end, with operands of different shapes."""
 
     def broadcast_to(self, shape: Any) -> Tensor:
         """Dims of length 1 repeated, to a shape."""
 
-    def byte(self) -> Tensor:
+    def byte(self, memory_format: Any = None) -> Tensor:
         """Convert to byte."""
+
+    @staticmethod
+    def cat(tensors: Sequence[Tensor], dim: builtins.int = 0) -> Tensor:
+        """Tensors one after the other along a dim."""
 
     def cauchy_(self, median: builtins.float = 0.0, sigma: builtins.float = 1.0, generator: Any = None) -> Tensor:
         """Draw from a Cauchy distribution."""
+
+    def cdouble(self, memory_format: Any = None) -> Tensor:
+        """Convert to c128."""
 
     def ceil(self) -> Tensor:
         """The smallest integer that is not below each element."""
@@ -438,6 +531,15 @@ class TensorMethods:
 
     def celu(self, alpha: builtins.float = 1.0) -> Tensor:
         """x, or alpha * (exp(x / alpha) - 1) below 0."""
+
+    def celu_(self, alpha: builtins.float = 1.0) -> Tensor:
+        """x, or alpha * (exp(x / alpha) - 1) below 0."""
+
+    def cfloat(self, memory_format: Any = None) -> Tensor:
+        """Convert to c64."""
+
+    def char(self, memory_format: Any = None) -> Tensor:
+        """Convert to i8."""
 
     def cholesky(self, upper: builtins.bool = False) -> Tensor:
         """The triangular L of which L @ L.T is the matrix; its transpose with `upper`.
@@ -476,11 +578,20 @@ class TensorMethods:
     def clip(self, min: Tensor | builtins.float | None = None, max: Tensor | builtins.float | None = None) -> Tensor:
         """Elements below `min` raised to it, and those above `max` lowered to it; both are numbers or tensors."""
 
+    def clip_(self, min: Tensor | builtins.float | None = None, max: Tensor | builtins.float | None = None) -> Tensor:
+        """Elements below `min` raised to it, and those above `max` lowered to it; both are numbers or tensors."""
+
     def clone(self, **options: Any) -> Tensor:
         """The same values as an own tensor."""
 
     def conj(self) -> Tensor:
-        """The elements, which are real numbers."""
+        """The complex conjugate; a real tensor is its own."""
+
+    def conj_physical(self) -> Tensor:
+        """The complex conjugate; a real tensor is its own."""
+
+    def conj_physical_(self) -> Tensor:
+        """The complex conjugate; a real tensor is its own."""
 
     def contiguous(self, **options: Any) -> Tensor:
         """The tensor itself if its elements lie side by side in memory, or a copy."""
@@ -514,8 +625,15 @@ class TensorMethods:
         """How many elements are not 0."""
     @overload
     def count_nonzero(self, *, axis: Dims) -> Tensor: ...
-    def cov(self, *, correction: builtins.int = 1) -> Tensor:
-        """Covariances of the rows of a matrix, whose columns are observations."""
+    def cov(
+        self, *, correction: builtins.int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+    ) -> Tensor:
+        """Covariances of the rows of a matrix, whose columns are observations.
+
+        Args:
+            correction: subtracted from the count of observations.
+            fweights: how often each observation was made.
+            aweights: how much each observation counts."""
 
     def cpu(self) -> Tensor:
         """The tensor itself: it is on the CPU."""
@@ -570,6 +688,9 @@ class TensorMethods:
     def deg2rad(self) -> Tensor:
         """Degrees as radians."""
 
+    def deg2rad_(self) -> Tensor:
+        """Degrees as radians."""
+
     def det(self) -> Tensor:
         """The determinant of a matrix, or of each of a stack."""
 
@@ -579,8 +700,8 @@ class TensorMethods:
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
         """The diagonal of a matrix, or a matrix with a vector as its diagonal."""
 
-    def diag_embed(self, offset: builtins.int = 0) -> Tensor:
-        """Matrices whose diagonals are the last dim."""
+    def diag_embed(self, offset: builtins.int = 0, dim1: builtins.int = -2, dim2: builtins.int = -1) -> Tensor:
+        """Matrices, along two dims of the result, whose diagonals are the last dim."""
 
     def diagflat(self, offset: builtins.int = 0) -> Tensor:
         """A matrix whose diagonal has all elements."""
@@ -605,6 +726,9 @@ class TensorMethods:
     def digamma(self) -> Tensor:
         """The derivative of `lgamma`."""
 
+    def digamma_(self) -> Tensor:
+        """The derivative of `lgamma`."""
+
     def dist(self, other: Tensor, p: builtins.float = 2) -> Tensor:
         """The p-norm of a difference."""
 
@@ -623,7 +747,7 @@ class TensorMethods:
     def dot(self, other: Any) -> Tensor:
         """The inner product of two vectors."""
 
-    def double(self) -> Tensor:
+    def double(self, memory_format: Any = None) -> Tensor:
         """Convert to double."""
 
     def dsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
@@ -659,6 +783,9 @@ class TensorMethods:
     def erfinv(self) -> Tensor:
         """The x of which erf(x) is the element."""
 
+    def erfinv_(self) -> Tensor:
+        """The x of which erf(x) is the element."""
+
     def exp(self) -> Tensor:
         """e to the power of each element."""
 
@@ -671,7 +798,7 @@ class TensorMethods:
     def exp_(self) -> Tensor:
         """e to the power of each element."""
 
-    def expand(self, *shape: Any) -> Tensor:
+    def expand(self, *shape: Any, size: Any = None, implicit: builtins.bool = False) -> Tensor:
         """Dims of length 1 repeated; -1 keeps a length."""
 
     def expand_as(self, other: Tensor) -> Tensor:
@@ -692,6 +819,9 @@ class TensorMethods:
     def exponential_(self, lambd: builtins.float = 1.0, generator: Any = None) -> Tensor:
         """Draw from an exponential distribution."""
 
+    def fill(self, value: Any) -> Tensor:
+        """A copy full of one number, which is a number or a tensor without dims."""
+
     def fill_(self, value: Any) -> Tensor:
         """Write one number to all elements."""
 
@@ -701,10 +831,13 @@ class TensorMethods:
     def fix(self) -> Tensor:
         """The integer part of each element."""
 
+    def fix_(self) -> Tensor:
+        """The integer part of each element."""
+
     def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
         """With a range of dims as one."""
 
-    def flip(self, *dims: Any) -> Tensor:
+    def flip(self, *given: Any, dims: Any = None) -> Tensor:
         """Elements in reverse order along dims."""
 
     def fliplr(self) -> Tensor:
@@ -713,14 +846,14 @@ class TensorMethods:
     def flipud(self) -> Tensor:
         """The first dim from its end to its start."""
 
-    def float(self) -> Tensor:
+    def float(self, memory_format: Any = None) -> Tensor:
         """Convert to float."""
 
     def float_power(self, exponent: Tensor | builtins.float) -> Tensor:
-        """a to the power of b, in f64."""
+        """a to the power of b, in f64, or c128 if one is complex."""
 
     def float_power_(self, exponent: Tensor | builtins.float) -> Tensor:
-        """a to the power of b, in f64."""
+        """a to the power of b, in f64, or c128 if one is complex."""
 
     def floor(self) -> Tensor:
         """The largest integer that is not above each element."""
@@ -752,12 +885,23 @@ class TensorMethods:
     def frac_(self) -> Tensor:
         """The fractional part of each element."""
 
+    def frexp(self) -> Parts:
+        """Mantissas of a size from 1/2 to 1 and exponents of 2, whose product is the input; exponents are computed at
+        once."""
+
+    @staticmethod
+    def from_numpy(array: np.ndarray, device: Any = None) -> Tensor:
+        """A tensor of an array, whose memory it shares."""
+
     @overload
     def gather(self, dim: builtins.int, index: Tensor) -> Tensor:
         """The elements at an index along a dim, one for each element of `index`."""
     @overload
     def gather(self, *, axis: builtins.int, index: Tensor) -> Tensor: ...
     def gcd(self, other: Any) -> Tensor:
+        """The greatest common divisors of integers."""
+
+    def gcd_(self, other: Any) -> Tensor:
         """The greatest common divisors of integers."""
 
     def ge(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
@@ -772,6 +916,9 @@ class TensorMethods:
     def geometric_(self, p: builtins.float, generator: Any = None) -> Tensor:
         """Draw how many attempts the first success takes, each of which succeeds with the probability p."""
 
+    def geqrf(self) -> Reflections:
+        """The QR decomposition as LAPACK has it: R, and the reflections whose product is Q; without gradients."""
+
     def ger(self, vec2: Tensor) -> Tensor:
         """The products of all pairs of elements of two vectors."""
 
@@ -785,7 +932,13 @@ class TensorMethods:
     def greater(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """Whether elements of a are larger."""
 
+    def greater_(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
+        """Whether elements of a are larger."""
+
     def greater_equal(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
+        """Whether elements of a are not smaller."""
+
+    def greater_equal_(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """Whether elements of a are not smaller."""
 
     def gt(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
@@ -794,7 +947,7 @@ class TensorMethods:
     def gt_(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """Whether elements of a are larger."""
 
-    def half(self) -> Tensor:
+    def half(self, memory_format: Any = None) -> Tensor:
         """Convert to half."""
 
     def hardshrink(self, lambd: builtins.float = 0.5) -> Tensor:
@@ -815,6 +968,16 @@ class TensorMethods:
     def histc(self, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0) -> Tensor:
         """How many elements lie in each of equal intervals between two numbers, or the extremes; computed at once."""
 
+    def histogram(
+        self,
+        bins: Any,
+        *,
+        range: Sequence[builtins.float] | None = None,
+        weight: Tensor | None = None,
+        density: builtins.bool = False,
+    ) -> Histogram:
+        """How many elements lie in each bin, as `histogramdd` of one dim."""
+
     def hsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
         """Equal parts of the second dim, or the only one; or parts that begin at indices."""
 
@@ -824,12 +987,33 @@ class TensorMethods:
     def hypot_(self, other: Tensor) -> Tensor:
         """sqrt(a * a + b * b), which does not overflow."""
 
+    def i0(self) -> Tensor:
+        """The modified Bessel function I of order 0."""
+
+    def i0_(self) -> Tensor:
+        """The modified Bessel function I of order 0."""
+
     def identity(self, **options: Any) -> Tensor:
         """The same values as an own tensor."""
 
     def igamma(self, other: Any) -> Tensor:
         """The regularized lower incomplete gamma function P(input, other); differentiable by `other`."""
 
+    def igamma_(self, other: Any) -> Tensor:
+        """The regularized lower incomplete gamma function P(input, other); differentiable by `other`."""
+
+    def igammac(self, other: Any) -> Tensor:
+        """The regularized upper incomplete gamma function Q(input, other); differentiable by `other`."""
+
+    def igammac_(self, other: Any) -> Tensor:
+        """The regularized upper incomplete gamma function Q(input, other); differentiable by `other`."""
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part of complex numbers."""
+
+    @imag.setter
+    def imag(self, value: Any) -> None: ...
     @overload
     def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
         """A copy with entries of `source`, times `alpha`, added to the entries of a dim at an index."""
@@ -867,6 +1051,24 @@ class TensorMethods:
         """A copy with `values` at an index, a tuple of index tensors; with `accumulate` they are added."""
 
     @overload
+    def index_reduce(
+        self, dim: builtins.int, index: Tensor, source: Tensor, reduce: str, *, include_self: builtins.bool = True
+    ) -> Tensor:
+        """A copy in which entries of `source` are joined with the entries of a dim at an index, as in `scatter_reduce`."""
+    @overload
+    def index_reduce(
+        self, *, axis: builtins.int, index: Tensor, source: Tensor, reduce: str, include_self: builtins.bool = True
+    ) -> Tensor: ...
+    @overload
+    def index_reduce_(
+        self, dim: builtins.int, index: Tensor, source: Tensor, reduce: str, *, include_self: builtins.bool = True
+    ) -> Tensor:
+        """A copy in which entries of `source` are joined with the entries of a dim at an index, as in `scatter_reduce`."""
+    @overload
+    def index_reduce_(
+        self, *, axis: builtins.int, index: Tensor, source: Tensor, reduce: str, include_self: builtins.bool = True
+    ) -> Tensor: ...
+    @overload
     def index_select(self, dim: builtins.int, index: Tensor) -> Tensor:
         """The entries of a dim at an index."""
     @overload
@@ -874,7 +1076,7 @@ class TensorMethods:
     def inner(self, other: Tensor) -> Tensor:
         """Sums of products along the last dims of both."""
 
-    def int(self) -> Tensor:
+    def int(self, memory_format: Any = None) -> Tensor:
         """Convert to i32."""
 
     def inv(self) -> Tensor:
@@ -884,7 +1086,10 @@ class TensorMethods:
         """The inverse of each matrix. Raises LinAlgError for singular ones."""
 
     def is_complex(self) -> builtins.bool:
-        """Whether elements are complex numbers; they never are."""
+        """Whether elements are complex numbers."""
+
+    def is_conj(self, *given: Any) -> builtins.bool:
+        """False: tensors have none of PyTorch's marks of memory and of lazy signs."""
 
     def is_contiguous(self, **options: Any) -> builtins.bool:
         """Whether the elements lie in order, side by side, in the memory of the tensor of which this is a view."""
@@ -893,20 +1098,38 @@ class TensorMethods:
     def is_cpu(self) -> builtins.bool: ...
     @property
     def is_cuda(self) -> builtins.bool: ...
+    def is_distributed(self, *given: Any) -> builtins.bool:
+        """False: tensors have none of PyTorch's marks of memory and of lazy signs."""
+
     def is_floating_point(self) -> builtins.bool:
         """Whether elements are floats."""
+
+    def is_inference(self, *given: Any) -> builtins.bool:
+        """False: tensors have none of PyTorch's marks of memory and of lazy signs."""
 
     @property
     def is_meta(self) -> builtins.bool: ...
     @property
     def is_mps(self) -> builtins.bool: ...
+    def is_neg(self, *given: Any) -> builtins.bool:
+        """False: tensors have none of PyTorch's marks of memory and of lazy signs."""
+
     @property
     def is_nested(self) -> builtins.bool: ...
     def is_nonzero(self) -> builtins.bool:
         """Whether the only element is not 0."""
 
+    def is_pinned(self, *given: Any) -> builtins.bool:
+        """False: tensors have none of PyTorch's marks of memory and of lazy signs."""
+
     @property
     def is_quantized(self) -> builtins.bool: ...
+    def is_same_size(self, other: Tensor) -> builtins.bool:
+        """Whether two tensors have the same shape."""
+
+    def is_shared(self, *given: Any) -> builtins.bool:
+        """False: tensors have none of PyTorch's marks of memory and of lazy signs."""
+
     def is_signed(self) -> builtins.bool:
         """Whether elements can be negative."""
 
@@ -942,7 +1165,30 @@ class TensorMethods:
         """Whether elements are infinity."""
 
     def isreal(self) -> Tensor:
-        """True for each element: tensors are of real numbers."""
+        """Whether the imaginary part is 0, as it is of all real tensors."""
+
+    def istft(
+        self,
+        n_fft: builtins.int,
+        hop_length: builtins.int | None = None,
+        win_length: builtins.int | None = None,
+        window: Tensor | None = None,
+        center: builtins.bool = True,
+        normalized: builtins.bool = False,
+        onesided: builtins.bool | None = None,
+        length: builtins.int | None = None,
+        return_complex: builtins.bool = False,
+    ) -> Tensor:
+        """The signal (samples) or signals (batch, samples) of spectra ([batch,] frequencies, frames): `stft` undone.
+
+        Frames are transformed, multiplied with the window and added, and divided by the sum of squared windows.
+
+        Args:
+            length: samples of the result, which is cut or ends in zeros; other arguments are those of `stft`.
+            return_complex: whether the signal is complex; the spectra have all frequencies then.
+
+        Raises UsageError for real spectra, for as many frequencies as `n_fft` does not have, and where windows leave
+        samples out."""
 
     @property
     def itemsize(self) -> builtins.int:
@@ -961,6 +1207,9 @@ class TensorMethods:
     @property
     def layout(self) -> builtins.str: ...
     def lcm(self, other: Any) -> Tensor:
+        """The least common multiples of integers."""
+
+    def lcm_(self, other: Any) -> Tensor:
         """The least common multiples of integers."""
 
     def ldexp(self, other: Any) -> Tensor:
@@ -987,10 +1236,19 @@ class TensorMethods:
     def less(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """Whether elements of a are smaller."""
 
+    def less_(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
+        """Whether elements of a are smaller."""
+
     def less_equal(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """Whether elements of a are not larger."""
 
+    def less_equal_(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
+        """Whether elements of a are not larger."""
+
     def lgamma(self) -> Tensor:
+        """log |gamma(x)| of each element, in its float dtype."""
+
+    def lgamma_(self) -> Tensor:
         """log |gamma(x)| of each element, in its float dtype."""
 
     def linalg_matrix_exp(self) -> Tensor:
@@ -1019,6 +1277,9 @@ class TensorMethods:
 
     def log_(self) -> Tensor:
         """Natural logarithm."""
+
+    def log_normal_(self, mean: builtins.float = 1.0, std: builtins.float = 2.0, generator: Any = None) -> Tensor:
+        """Draw numbers whose logarithms are of a normal distribution."""
 
     @overload
     def log_softmax(self, dim: builtins.int, dtype: Any = None) -> Tensor:
@@ -1079,7 +1340,7 @@ class TensorMethods:
     def logsumexp(self, *, axis: Dims, keepdims: builtins.bool = False) -> Tensor: ...
     @overload
     def logsumexp(self, dim: Dims, *, keepdims: builtins.bool) -> Tensor: ...
-    def long(self) -> Tensor:
+    def long(self, memory_format: Any = None) -> Tensor:
         """Convert to long."""
 
     def lt(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
@@ -1087,6 +1348,16 @@ class TensorMethods:
 
     def lt_(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """Whether elements of a are smaller."""
+
+    def lu(self, pivot: builtins.bool = True, get_infos: builtins.bool = False) -> tuple[Tensor, ...]:
+        """As `linalg.lu_factor`; LAPACK's code of each matrix is returned with `get_infos`."""
+
+    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+        """X of which A @ X is b, by the LU factors of A."""
+
+    @property
+    def mH(self) -> Tensor:
+        """Matrices with rows and columns exchanged, of conjugate elements."""
 
     @property
     def mT(self) -> Tensor: ...
@@ -1194,18 +1465,27 @@ class TensorMethods:
     def multiply(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """a * b."""
 
+    def multiply_(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
+        """a * b."""
+
     def mv(self, other: Any) -> Tensor:
         """The product of a matrix and a vector."""
+
+    def mvlgamma(self, p: builtins.int) -> Tensor:
+        """The logarithm of the gamma function of p dims."""
+
+    def mvlgamma_(self, p: builtins.int) -> Tensor:
+        """The logarithm of the gamma function of p dims."""
 
     def nan_to_num(
         self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None
     ) -> Tensor:
-        """NaN and infinities as numbers, by default 0 and the largest ones of the dtype."""
+        """NaN and infinities as numbers, by default 0 and the largest ones of the dtype; of complex numbers by parts."""
 
     def nan_to_num_(
         self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None
     ) -> Tensor:
-        """NaN and infinities as numbers, by default 0 and the largest ones of the dtype."""
+        """NaN and infinities as numbers, by default 0 and the largest ones of the dtype; of complex numbers by parts."""
 
     @overload
     def nanmean(self, dim: Any = None, keepdim: builtins.bool = False) -> Tensor:
@@ -1222,6 +1502,19 @@ class TensorMethods:
     @overload
     def nanmedian(self, dim: builtins.int | None = None, *, keepdims: builtins.bool) -> Any: ...
     @overload
+    def nanquantile(
+        self, q: Any, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: str = "linear"
+    ) -> Tensor:
+        """Quantiles of what is not NaN, as `quantile`."""
+    @overload
+    def nanquantile(
+        self, q: Any, *, axis: builtins.int | None, keepdims: builtins.bool = False, interpolation: str = "linear"
+    ) -> Tensor: ...
+    @overload
+    def nanquantile(
+        self, q: Any, dim: builtins.int | None = None, *, keepdims: builtins.bool, interpolation: str = "linear"
+    ) -> Tensor: ...
+    @overload
     def nansum(self, dim: Any = None, keepdim: builtins.bool = False) -> Tensor:
         """The sum of what is not NaN."""
     @overload
@@ -1233,6 +1526,9 @@ class TensorMethods:
         """`length` entries of a dim from `start` on, which counts from the end if it is negative."""
     @overload
     def narrow(self, *, axis: builtins.int, start: builtins.int, length: builtins.int) -> Tensor: ...
+    def narrow_copy(self, *arguments: Any, **options: Any) -> Any:
+        """As `narrow`, in memory of its own."""
+
     @property
     def nbytes(self) -> builtins.int: ...
     def ndimension(self) -> builtins.int: ...
@@ -1258,6 +1554,9 @@ class TensorMethods:
     def new_empty(self, *size: Any, **options: Any) -> Tensor:
         """Zeros in the dtype of this tensor."""
 
+    def new_empty_strided(self, size: Any, stride: Any, **options: Any) -> Tensor:
+        """A tensor of a shape in the dtype of this one; strides in memory are always those of rows."""
+
     def new_full(self, size: Any, fill_value: Any, **options: Any) -> Tensor:
         """One number in the dtype of this tensor."""
 
@@ -1270,12 +1569,21 @@ class TensorMethods:
     def new_zeros(self, *size: Any, **options: Any) -> Tensor:
         """Zeros in the dtype of this tensor."""
 
-    def nonzero(self, as_tuple: builtins.bool = False) -> Any:
+    def nextafter(self, other: Any) -> Tensor:
+        """The next number of the dtype towards another one."""
+
+    def nextafter_(self, other: Any) -> Tensor:
+        """The next number of the dtype towards another one."""
+
+    def nonzero(self, *, as_tuple: builtins.bool = False) -> Any:
         """The indices of elements that are not 0: a row for each, or a tensor for each dim."""
+
+    def nonzero_static(self, *, size: builtins.int, fill_value: builtins.int = -1) -> Tensor:
+        """The indices of the first `size` elements that are not 0; rows of `fill_value` where there are fewer."""
 
     @overload
     def norm(self, p: Any = 2, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
-        """The p-norm of the elements along dims; "fro" is 2."""
+        """The p-norm of the elements along dims; "fro" is 2, "nuc" the sum of singular values."""
     @overload
     def norm(self, p: Any = 2, *, axis: Dims, keepdims: builtins.bool = False, dtype: Any = None) -> Tensor: ...
     @overload
@@ -1288,6 +1596,17 @@ class TensorMethods:
     def not_equal(self, other: Any) -> Tensor:
         """Whether elements differ."""
 
+    def not_equal_(self, other: Any) -> Tensor:
+        """Whether elements differ."""
+
+    @staticmethod
+    def ones(*size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Ones of a shape, given as one sequence or as lengths one by one; dtype and device may follow it."""
+
+    def ormqr(self, tau: Tensor, other: Tensor, left: builtins.bool = True, transpose: builtins.bool = False) -> Tensor:
+        """The product of the square Q, whose reflections are below the diagonal of `input`, and a matrix; on the right
+        without `left`."""
+
     def outer(self, vec2: Tensor) -> Tensor:
         """The products of all pairs of elements of two vectors."""
 
@@ -1297,19 +1616,17 @@ class TensorMethods:
         Gradients flow on to what that was computed from if the write was hidden from them (`no_grad`, ``.data``), as if
         there was none, and do not where the write is recorded, because nothing of the old values is left."""
 
-    def permute(self, *dims: Any) -> Tensor:
+    def permute(self, *given: Any, dims: Any = None) -> Tensor:
         """The dims in another order."""
 
     def pin_memory(self, *given: Any, **options: Any) -> Tensor:
         """The tensor itself: it is in the memory that all devices and processes of this program use."""
 
-    def pinv(self, rcond: builtins.float | None = None) -> Tensor:
-        """The pseudo-inverse: singular values below `rcond` times the largest one count as 0, by default the float's eps
-        times the longer side."""
+    def pinverse(self, rcond: builtins.float = 1e-15) -> Tensor:
+        """The pseudo-inverse, in which singular values below `rcond` times the largest one count as 0."""
 
-    def pinverse(self, rcond: builtins.float | None = None) -> Tensor:
-        """The pseudo-inverse: singular values below `rcond` times the largest one count as 0, by default the float's eps
-        times the longer side."""
+    def polygamma(self, n: builtins.int) -> Tensor:
+        """The n-th derivative of `digamma`."""
 
     def positive(self) -> Tensor:
         """x."""
@@ -1358,15 +1675,31 @@ class TensorMethods:
     def rad2deg(self) -> Tensor:
         """Radians as degrees."""
 
+    def rad2deg_(self) -> Tensor:
+        """Radians as degrees."""
+
+    @staticmethod
+    def rand(*given: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Uniform random numbers of a shape: ``rand((2, 3))``, or with bounds before the shape:
+        ``rand(-1.0, 1.0, (2, 3), device)``."""
+
+    @staticmethod
+    def randn(*given: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Normal random numbers of a shape: ``randn((2, 3))``, or with mean and standard deviation before the shape:
+        ``randn(0.0, 1.0, (2, 3), device)``."""
+
     def random_(self, *bounds: builtins.int, generator: Any = None) -> Tensor:
         """Draw integers: ``random_(high)`` or ``random_(low, high)``, of which `high` is left out."""
 
     def ravel(self) -> Tensor:
         """All elements in a row."""
 
+    @property
     def real(self) -> Tensor:
-        """The elements, which are real numbers."""
+        """The real part; a real tensor is its own."""
 
+    @real.setter
+    def real(self, value: Any) -> None: ...
     def reciprocal(self) -> Tensor:
         """1 / x."""
 
@@ -1378,6 +1711,11 @@ class TensorMethods:
         the gradient, also in the gradients of what this tensor is computed from.
 
         Raises UsageError for a tensor that does not require gradients."""
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
+        """Call ``hook(tensor)`` when `backward` has added to the `grad` of this leaf.
+
+        Raises UsageError for a tensor that does not require gradients, or is not a leaf."""
 
     def relu(self) -> Tensor:
         """max(x, 0)."""
@@ -1396,40 +1734,56 @@ class TensorMethods:
         """A copy in which each entry of a dim whose p-norm is larger than `maxnorm` is scaled down to it."""
     @overload
     def renorm(self, p: builtins.float, *, axis: builtins.int, maxnorm: builtins.float) -> Tensor: ...
-    def repeat(self, *sizes: Any) -> Tensor:
+    @overload
+    def renorm_(self, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:
+        """A copy in which each entry of a dim whose p-norm is larger than `maxnorm` is scaled down to it."""
+    @overload
+    def renorm_(self, p: builtins.float, *, axis: builtins.int, maxnorm: builtins.float) -> Tensor: ...
+    def repeat(self, *sizes: Any, repeats: Any = None) -> Tensor:
         """The tensor several times along each dim."""
 
     @overload
-    def repeat_interleave(self, repeats: Any, dim: builtins.int | None = None) -> Tensor:
+    def repeat_interleave(
+        self, repeats: Any = None, dim: builtins.int | None = None, *, output_size: builtins.int | None = None
+    ) -> Tensor:
         """Each entry of a dim several times; without a dim each element, in a row.
 
         Args:
-            repeats: how often, or a tensor of how often each one; its values are computed at once."""
+            repeats: how often, or a tensor of how often each one; its values are computed at once. Alone, a tensor of
+                how often each index is repeated.
+            output_size: the sum of `repeats`, which PyTorch does not have to compute then."""
     @overload
-    def repeat_interleave(self, repeats: Any, *, axis: builtins.int | None) -> Tensor: ...
+    def repeat_interleave(
+        self, repeats: Any = None, *, axis: builtins.int | None, output_size: builtins.int | None = None
+    ) -> Tensor: ...
     def require_writable(self) -> None:
         """Raise UsageError for views of leaves whose gradients are recorded, and for views that repeat elements."""
 
-    def reshape(self, *shape: Any) -> Tensor:
+    def reshape(self, *given: Any, shape: Any = None) -> Tensor:
         """The elements in another shape; one length may be -1."""
 
     def reshape_as(self, other: Tensor) -> Tensor:
         """The elements in the shape of another tensor."""
 
     def resolve_conj(self) -> Tensor:
-        """The elements, which are real numbers."""
+        """The tensor itself: conjugates and signs are computed, not marked."""
 
+    def resolve_neg(self) -> Tensor:
+        """The tensor itself: conjugates and signs are computed, not marked."""
+
+    @property
+    def retains_grad(self) -> builtins.bool: ...
     def roll(self, shifts: Any, dims: Any = None) -> Tensor:
         """Elements moved along dims; those that leave at one end enter at the other."""
 
     def rot90(self, k: builtins.int = 1, dims: Sequence[builtins.int] = (0, 1)) -> Tensor:
         """Rotated by k times 90 degrees from the first of two dims to the second."""
 
-    def round(self) -> Tensor:
-        """The nearest integer, the even one of two."""
+    def round(self, *, decimals: builtins.int = 0) -> Tensor:
+        """The nearest number with so many decimals, the even one of two; of tens, hundreds ... for negative decimals."""
 
-    def round_(self) -> Tensor:
-        """The nearest integer, the even one of two."""
+    def round_(self, *, decimals: builtins.int = 0) -> Tensor:
+        """The nearest number with so many decimals, the even one of two; of tens, hundreds ... for negative decimals."""
 
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x)."""
@@ -1437,16 +1791,33 @@ class TensorMethods:
     def rsqrt_(self) -> Tensor:
         """1 / sqrt(x)."""
 
+    def rsub(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
+        """other - alpha * input."""
+
     @overload
-    def scatter(self, dim: builtins.int, index: Tensor, src: Any) -> Tensor:
-        """A copy with values of `src` written at an index along a dim."""
+    def scatter(
+        self, dim: builtins.int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+    ) -> Tensor:
+        """A copy with values of `src`, or one number, written at an index along a dim.
+
+        Args:
+            reduce: add or multiply joins them with what was there."""
     @overload
-    def scatter(self, *, axis: builtins.int, index: Tensor, src: Any) -> Tensor: ...
+    def scatter(
+        self, *, axis: builtins.int, index: Tensor, src: Any = None, value: Any = None, reduce: str | None = None
+    ) -> Tensor: ...
     @overload
-    def scatter_(self, dim: builtins.int, index: Tensor, src: Any) -> Tensor:
-        """A copy with values of `src` written at an index along a dim."""
+    def scatter_(
+        self, dim: builtins.int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+    ) -> Tensor:
+        """A copy with values of `src`, or one number, written at an index along a dim.
+
+        Args:
+            reduce: add or multiply joins them with what was there."""
     @overload
-    def scatter_(self, *, axis: builtins.int, index: Tensor, src: Any) -> Tensor: ...
+    def scatter_(
+        self, *, axis: builtins.int, index: Tensor, src: Any = None, value: Any = None, reduce: str | None = None
+    ) -> Tensor: ...
     @overload
     def scatter_add(self, dim: builtins.int, index: Tensor, src: Any) -> Tensor:
         """A copy with values of `src` added at an index along a dim."""
@@ -1483,8 +1854,21 @@ class TensorMethods:
     def scatter_reduce_(
         self, *, axis: builtins.int, index: Tensor, src: Tensor, reduce: str, include_self: builtins.bool = True
     ) -> Tensor: ...
-    def searchsorted(self, values: Any, *, right: builtins.bool = False, side: str = "left") -> Tensor:
-        """Where values would be inserted into a sorted row, or each row into one of rows; computed at once."""
+    def searchsorted(
+        self,
+        values: Any,
+        *,
+        out_int32: builtins.bool = False,
+        right: builtins.bool = False,
+        side: str | None = None,
+        sorter: Tensor | None = None,
+    ) -> Tensor:
+        """Where values would be inserted into a sorted row, or each row into one of rows; computed at once.
+
+        Args:
+            out_int32: i32 in place of i64.
+            right, side: after equal elements, with right=True or side="right".
+            sorter: the indices that sort the rows."""
 
     @overload
     def select(self, dim: builtins.int, index: builtins.int) -> Tensor:
@@ -1499,6 +1883,9 @@ class TensorMethods:
     def selu(self) -> Tensor:
         """The scaled exponential linear unit."""
 
+    def selu_(self) -> Tensor:
+        """The scaled exponential linear unit."""
+
     def sgn(self) -> Tensor:
         """-1, 0 or 1, as the sign of each element; 0 for NaN."""
 
@@ -1508,7 +1895,7 @@ class TensorMethods:
     def share_memory_(self, *given: Any, **options: Any) -> Tensor:
         """The tensor itself: it is in the memory that all devices and processes of this program use."""
 
-    def short(self) -> Tensor:
+    def short(self, memory_format: Any = None) -> Tensor:
         """Convert to short."""
 
     def sigmoid(self) -> Tensor:
@@ -1597,6 +1984,9 @@ class TensorMethods:
     def special_gammainc(self, other: Any) -> Tensor:
         """The regularized lower incomplete gamma function P(input, other); differentiable by `other`."""
 
+    def special_gammaincc(self, other: Any) -> Tensor:
+        """The regularized upper incomplete gamma function Q(input, other); differentiable by `other`."""
+
     def special_gammaln(self) -> Tensor:
         """log |gamma(x)| of each element, in its float dtype."""
 
@@ -1632,6 +2022,10 @@ class TensorMethods:
         """Without the dims of length 1, or without those of `dim` that have length 1."""
     @overload
     def squeeze_(self, *, axis: builtins.int | Sequence[builtins.int] | None) -> Tensor: ...
+    @staticmethod
+    def stack(tensors: Sequence[Tensor], dim: builtins.int = 0) -> Tensor:
+        """Tensors side by side along a new dim."""
+
     @overload
     def std(
         self,
@@ -1660,6 +2054,34 @@ class TensorMethods:
         keepdims: builtins.bool,
         correction: builtins.float | None = None,
     ) -> Tensor: ...
+    def stft(
+        self,
+        n_fft: builtins.int,
+        hop_length: builtins.int | None = None,
+        win_length: builtins.int | None = None,
+        window: Tensor | None = None,
+        center: builtins.bool = True,
+        pad_mode: str = "reflect",
+        normalized: builtins.bool = False,
+        onesided: builtins.bool | None = None,
+        return_complex: builtins.bool | None = None,
+        align_to_window: builtins.bool | None = None,
+    ) -> Tensor:
+        """Spectra of frames of a signal (samples) or of several (batch, samples): ([batch,] frequencies, frames).
+
+        Args:
+            n_fft: samples of a transform; hop_length: samples from frame to frame, by default a quarter of them.
+            win_length: samples of the window, which stands in the middle of a frame, by default all.
+            window: (win_length), ones by default.
+            center: whether frames are around their samples; the signal is padded by `pad_mode` at both ends then.
+            normalized: whether spectra are divided by the root of `n_fft`.
+            onesided: whether the frequencies below 0 are left out, which are those of a real signal again; by default if
+                signal and window are real.
+            return_complex: True for complex elements, False for real and imaginary parts in a last dim of 2.
+            align_to_window: of a signal that is not centered, whether only the window has to lie inside it.
+
+        Raises UsageError for real signals without `return_complex`, and for signals shorter than a frame."""
+
     def storage_offset(self) -> builtins.int:
         """The number of the first element in the memory; 0 of views of a tensor that no longer exists."""
 
@@ -1675,6 +2097,9 @@ class TensorMethods:
         """a - b."""
 
     def subtract(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
+        """a - b."""
+
+    def subtract_(self, other: Any, *, alpha: builtins.float = 1) -> Tensor:
         """a - b."""
 
     @overload
@@ -1696,6 +2121,9 @@ class TensorMethods:
     def swapdims(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Two dims exchanged."""
 
+    def swapdims_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+        """Two dims exchanged."""
+
     def t(self) -> Tensor:
         """A matrix transposed; vectors and numbers as they are."""
 
@@ -1706,10 +2134,10 @@ class TensorMethods:
         """Elements by their position among all of them."""
 
     @overload
-    def take_along_dim(self, indices: Tensor, dim: builtins.int) -> Tensor:
-        """`gather` with an index that broadcasts."""
+    def take_along_dim(self, indices: Tensor, dim: builtins.int | None = None) -> Tensor:
+        """`gather` with an index and a tensor that broadcast; of all elements in a row without a dim."""
     @overload
-    def take_along_dim(self, indices: Tensor, *, axis: builtins.int) -> Tensor: ...
+    def take_along_dim(self, indices: Tensor, *, axis: builtins.int | None) -> Tensor: ...
     def tan(self) -> Tensor:
         """Tangent."""
 
@@ -1727,11 +2155,17 @@ class TensorMethods:
         """Parts of a dim: so many of nearly equal lengths, or those that begin at indices."""
     @overload
     def tensor_split(self, indices_or_sections: Any, *, axis: builtins.int) -> tuple[Tensor, ...]: ...
-    def tile(self, *dims: Any) -> Tensor:
+    def tile(self, *given: Any, dims: Any = None) -> Tensor:
         """The tensor several times along each of the last dims."""
 
     def to(self, *target: Any, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
-        """Convert to a dtype, a device, or to those of another tensor."""
+        """Convert to a dtype, a device, or those of another tensor; booleans after them are `non_blocking` and `copy`."""
+
+    def to_device(self, device: Any) -> Tensor:
+        """The tensor on a device: the same tensor for the CPU, UsageError for others."""
+
+    def to_dtype(self, dtype: Any) -> Tensor:
+        """The elements in a dtype."""
 
     @overload
     def topk(
@@ -1750,6 +2184,15 @@ class TensorMethods:
 
     def transpose_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Two dims exchanged."""
+
+    def triangular_solve(
+        self,
+        A: Tensor,
+        upper: builtins.bool = True,
+        transpose: builtins.bool = False,
+        unitriangular: builtins.bool = False,
+    ) -> TriangularSolution:
+        """X of which A @ X is b for triangular matrices, and a copy of A."""
 
     def tril(self, diagonal: builtins.int = 0) -> Tensor:
         """The elements on and below a diagonal, zeros elsewhere."""
@@ -1834,6 +2277,23 @@ class TensorMethods:
         self, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, *, axis: builtins.int | None
     ) -> Any: ...
     @overload
+    def unsafe_chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
+        """At most `chunks` parts of one length, the last one shorter if it has to be."""
+    @overload
+    def unsafe_chunk(self, chunks: builtins.int, *, axis: builtins.int) -> tuple[Tensor, ...]: ...
+    @overload
+    def unsafe_split(self, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
+        """Parts of one length, the last one shorter if it has to be, or of given lengths."""
+    @overload
+    def unsafe_split(self, split_size_or_sections: Any, *, axis: builtins.int) -> tuple[Tensor, ...]: ...
+    @overload
+    def unsafe_split_with_sizes(self, split_sizes: Sequence[builtins.int], dim: builtins.int = 0) -> tuple[Tensor, ...]:
+        """Parts of these lengths along a dim."""
+    @overload
+    def unsafe_split_with_sizes(
+        self, split_sizes: Sequence[builtins.int], *, axis: builtins.int
+    ) -> tuple[Tensor, ...]: ...
+    @overload
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         """With a new dim of length 1."""
     @overload
@@ -1874,8 +2334,8 @@ class TensorMethods:
         keepdims: builtins.bool,
         correction: builtins.float | None = None,
     ) -> Tensor: ...
-    def vdot(self, other: Any) -> Tensor:
-        """The inner product of two vectors."""
+    def vdot(self, other: Tensor) -> Tensor:
+        """The inner product of two vectors, of the conjugate of the first one."""
 
     def view(self, *shape: Any) -> Tensor:
         """The elements in another shape, or in another dtype."""
@@ -1903,3 +2363,7 @@ class TensorMethods:
 
     def zero_(self) -> Tensor:
         """Write 0 to all elements."""
+
+    @staticmethod
+    def zeros(*size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Zeros of a shape, given as one sequence or as lengths one by one; dtype and device may follow it."""

@@ -1,4 +1,4 @@
-"""What a function changes while `jit` traces it: values and gradients of tensors, and random numbers that it draws."""
+"""Side effects of a function that `jit` traces: new values and gradients of tensors, and random draws."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Counting(Protocol):
-    """What counts the runs of a trace in Python, as an optimizer its steps."""
+    """A counter in Python that each run of a trace advances, such as an optimizer's step."""
 
     def counts(self) -> Any:
-        """What is counted so far."""
+        """The current count."""
 
     def advance(self) -> None:
         """Count a run, before it."""

@@ -150,9 +150,9 @@ class Distribution:
 
 def tensors(*values: Any) -> list[Tensor]:
     """Numbers and tensors as float tensors of one shape."""
-    found = [each for each in values if isinstance(each, Tensor)]
+    found = [value for value in values if isinstance(value, Tensor)]
     kind = found[0].dtype if found else get_default_dtype()
-    made = [each if isinstance(each, Tensor) else tensor(each, dtype=kind) for each in values]
+    made = [value if isinstance(value, Tensor) else tensor(value, dtype=kind) for value in values]
     shape = np.broadcast_shapes(*[each.shape for each in made])
     return [each if each.shape == shape else each.expand(shape) for each in made]
 

@@ -99,7 +99,9 @@ class TransformedDistribution(Distribution):
         return TransformedDistribution(self.base_dist.expand(batch_shape), self.transforms)
 
     def __repr__(self) -> str:
-        return f"TransformedDistribution({self.base_dist}, {[type(each).__name__ for each in self.transforms]})"
+        return (
+            f"TransformedDistribution({self.base_dist}, {[type(transform).__name__ for transform in self.transforms]})"
+        )
 
 
 class MixtureSameFamily(Distribution):

@@ -9,7 +9,9 @@ from ..operations.linalg import matmul as matmul
 from .decompositions import QR as QR
 from .decompositions import LinAlgError as LinAlgError
 from .decompositions import cholesky as cholesky
+from .decompositions import eig as eig
 from .decompositions import eigh as eigh
+from .decompositions import eigvals as eigvals
 from .decompositions import eigvalsh as eigvalsh
 from .decompositions import inv as inv
 from .decompositions import lstsq as lstsq
@@ -30,11 +32,26 @@ from .products import multi_dot as multi_dot
 from .products import norm as norm
 from .products import vander as vander
 from .products import vector_norm as vector_norm
+from .triangular_factors import cholesky_ex as cholesky_ex
+from .triangular_factors import diagonal as diagonal
+from .triangular_factors import householder_product as householder_product
+from .triangular_factors import inv_ex as inv_ex
+from .triangular_factors import lu as lu
+from .triangular_factors import lu_factor as lu_factor
+from .triangular_factors import lu_factor_ex as lu_factor_ex
+from .triangular_factors import lu_solve as lu_solve
+from .triangular_factors import solve_ex as solve_ex
+from .triangular_factors import tensorinv as tensorinv
+from .triangular_factors import tensorsolve as tensorsolve
+from .triangular_factors import vecdot as vecdot
 
 __all__ = [
-    "LinAlgError", "QR", "cholesky", "cond", "cross", "det", "eigh", "eigvalsh", "inv", "lstsq", "matmul",
+    "LinAlgError", "QR", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals",
+    "eigvalsh",
+    "householder_product", "inv", "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul",
     "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet",
-    "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vander", "vector_norm",
+    "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "vander",
+    "vecdot", "vector_norm",
 ]  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """Inverses, solutions and decompositions of matrices, computed by LAPACK through NumPy, with their gradients.
 
-All take stacks [..., rows, columns] of f32 or f64 and are computed at once, so that they cannot be part of a function
-under `jit`. Gradients: M. Giles, "An extended collection of matrix derivative results", 2008; J. Townsend,
-"Differentiating the singular value decomposition", 2016; S. Walter and L. Lehmann, arXiv:1009.6112.
+All take stacks [..., rows, columns] of f32, f64, c64 or c128 and are computed at once, so that they cannot be part of a
+function under `jit`. Gradients: M. Giles, "An extended collection of matrix derivative results", 2008; J. Townsend,
+"Differentiating the singular value decomposition", 2016; S. Walter and L. Lehmann, arXiv:1009.6112; C. Boeddeker and
+others, "On the computation of complex-valued gradients", arXiv:1701.00392.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from ...runtime.base.errors import UsageError
 from ..autograd.function_class import Context, Function
 from ..core.expression import shape_error
 from ..core.grad_mode import GRAD_MODE
-from ..core.registry import FUNCTIONS, function, operation
+from ..core.promotion import as_complex, category
+from ..core.registry import FUNCTIONS, function, method, operation
 from ..core.tensor import Tensor
 from ..operations.creation import eye, made
+from ..operations.numeric.variances import squared_size
 
 CODE = "E-TENSOR-LINALG"
 
@@ -43,7 +46,7 @@ class SVD(NamedTuple):
 
 
 class Eigen(NamedTuple):
-    """Eigenvalues in ascending order, and eigenvectors as columns."""
+    """Eigenvalues, and eigenvectors as columns."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -57,7 +60,8 @@ class QR(NamedTuple):
 
 
 class LeastSquares(NamedTuple):
-    """What minimizes |A @ solution - B|, the sums of squares of what is left, the ranks, and the singular values."""
+    """Least squares: the solution that minimizes |A @ solution - B|, the sums of squared residuals, the ranks, and the
+    singular values."""
 
     solution: Tensor
     residuals: Tensor
@@ -70,13 +74,13 @@ def matrices(x: Tensor, what: str, square: bool = True) -> Tensor:
     if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
         expected = "[..., n, n]" if square else "[..., rows, columns]"
         raise UsageError("E-TENSOR-SHAPE", None, f"{what} of a tensor of shape {list(x.shape)}", expected=expected)
-    if x.dtype.kind != "float" or x.dtype.bits < 32:
-        raise UsageError("E-TENSOR-DTYPE", None, f"{what} of {x.dtype}", expected="f32 or f64")
+    if category(x.dtype) < 2 or x.dtype.bits < 32:
+        raise UsageError("E-TENSOR-DTYPE", None, f"{what} of {x.dtype}", expected="f32, f64, c64 or c128")
     return x
 
 
 def _computed(what: str, compute: Callable[..., Any], *inputs: Tensor, **options: Any) -> Any:
-    """What a function of NumPy returns, as tensors."""
+    """The results of a NumPy function as tensors."""
     try:
         found = compute(*[each.array() for each in inputs], **options)
     except np.linalg.LinAlgError as error:
@@ -93,7 +97,7 @@ def _again(kind: type[Function], inputs: tuple[Any, ...], results: Any) -> Any:
 
 
 def _symmetric(x: Tensor) -> Tensor:
-    return (x + x.mT) / 2
+    return (x + x.mH) / 2
 
 
 class _Inverse(Function):
@@ -107,7 +111,7 @@ class _Inverse(Function):
     def backward(ctx: Context, grad: Tensor) -> Tensor:
         a, found = ctx.saved_tensors
         found = _again(_Inverse, (a,), found)
-        return -(found.mT @ grad @ found.mT)
+        return -(found.mH @ grad @ found.mH)
 
 
 class _Solve(Function):
@@ -121,8 +125,8 @@ class _Solve(Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
         a, b, found = ctx.saved_tensors
         found = _again(_Solve, (a, b), found)
-        by_b = _Solve.apply(a.mT, grad)
-        return -(by_b @ found.mT), by_b
+        by_b = _Solve.apply(a.mH, grad)
+        return -(by_b @ found.mH), by_b
 
 
 class _Cholesky(Function):
@@ -136,10 +140,9 @@ class _Cholesky(Function):
     def backward(ctx: Context, grad: Tensor) -> Tensor:
         a, factor = ctx.saved_tensors
         factor = _again(_Cholesky, (a,), factor)
-        inner = (factor.mT @ grad).tril()
-        inner = inner - inner * eye(factor.shape[-1], dtype=factor.dtype) / 2
+        inner = (factor.mH @ grad).tril()
         inverse = _Inverse.apply(factor)
-        return _symmetric(inverse.mT @ inner @ inverse)
+        return inverse.mH @ (inner + inner.tril(-1).mH) @ inverse / 2
 
 
 class _SVD(Function):
@@ -153,20 +156,23 @@ class _SVD(Function):
     def backward(ctx: Context, by_u: Tensor, by_s: Tensor, by_vh: Tensor) -> Tensor:
         a, *results = ctx.saved_tensors
         u, s, vh = _again(_SVD, (a,), results)
-        v, by_v, count = vh.mT, by_vh.mT, s.shape[-1]
+        v, by_v, count = vh.mH, by_vh.mH, s.shape[-1]
         one = eye(count, dtype=s.dtype)
         squares = s * s
         gaps = squares.unsqueeze(-2) - squares.unsqueeze(-1)
         factors = (1 - one) / (gaps + one)
-        left, right = factors * (u.mT @ by_u), factors * (v.mT @ by_v)
-        inner = (left + left.mT) * s.unsqueeze(-2) + s.unsqueeze(-1) * (right + right.mT) + one * by_s.unsqueeze(-1)
+        left, right = factors * (u.mH @ by_u), factors * (v.mH @ by_v)
+        inner = (left + left.mH) * s.unsqueeze(-2) + s.unsqueeze(-1) * (right + right.mH) + one * by_s.unsqueeze(-1)
+        if a.dtype.is_complex:  # singular vectors are known up to a phase, which the loss does not depend on
+            phase = (u.conj() * by_u).sum(-2).imag / s
+            inner = inner + FUNCTIONS["complex"](phase * 0, phase).unsqueeze(-2) * one
         found: Tensor = u @ inner @ vh
         if u.shape[-2] > count:
             away = by_u / s.unsqueeze(-2)
-            found = found + (away - u @ (u.mT @ away)) @ vh
+            found = found + (away - u @ (u.mH @ away)) @ vh
         if v.shape[-2] > count:
             away = by_v / s.unsqueeze(-2)
-            found = found + u @ (away - v @ (v.mT @ away)).mT
+            found = found + u @ (away - v @ (v.mH @ away)).mH
         return found
 
 
@@ -175,7 +181,7 @@ def _svd_of(a: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 class _SingularValues(Function):
-    """Without the singular vectors' gradients, which equal singular values do not have."""
+    """Singular values, differentiable even if some are equal, where singular vectors are not."""
 
     @staticmethod
     def forward(ctx: Context, a: Tensor) -> Tensor:
@@ -207,8 +213,8 @@ class _Eigh(Function):
         w, v = _again(_Eigh, (a, ctx.triangle), results)
         one = eye(w.shape[-1], dtype=w.dtype)
         gaps = w.unsqueeze(-2) - w.unsqueeze(-1)
-        inner = (1 - one) / (gaps + one) * (v.mT @ by_v) + one * by_w.unsqueeze(-1)
-        return _symmetric(v @ inner @ v.mT), None
+        inner = (1 - one) / (gaps + one) * (v.mH @ by_v) + one * by_w.unsqueeze(-1)
+        return _symmetric(v @ inner @ v.mH), None
 
 
 def _eigen_of(a: Tensor, triangle: str) -> Any:
@@ -230,36 +236,64 @@ class _Eigenvalues(Function):
     def backward(ctx: Context, by_w: Tensor) -> tuple[Tensor, None]:
         a, v = ctx.saved_tensors
         _, v = _again(_Eigh, (a, ctx.triangle), (None, v))
-        return _symmetric((v * by_w.unsqueeze(-2)) @ v.mT), None
+        return _symmetric((v * by_w.unsqueeze(-2)) @ v.mH), None
+
+
+class _Eig(Function):
+    """Of any square matrix; eigenvalues and eigenvectors are complex."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor) -> tuple[Tensor, ...]:
+        kind = as_complex(a.dtype).as_numpy()
+        found: tuple[Tensor, ...] = tuple(
+            _computed("the eigenvalues", lambda x: tuple(each.astype(kind) for each in np.linalg.eig(x)), a)
+        )
+        ctx.save_for_backward(a, *found)
+        return found
+
+    @staticmethod
+    def backward(ctx: Context, by_w: Tensor, by_v: Tensor) -> Tensor:
+        a, *results = ctx.saved_tensors
+        w, v = _again(_Eig, (a,), results)
+        one = eye(w.shape[-1], dtype=w.dtype)
+        gaps = (w.unsqueeze(-2) - w.unsqueeze(-1)).conj()
+        inner = v.mH @ by_v
+        lengths = inner.diagonal(0, -2, -1).real.unsqueeze(-2)  # vectors stay of length 1
+        inner = (1 - one) / (gaps + one) * (inner - v.mH @ (v * lengths)) + one * by_w.unsqueeze(-1)
+        found = _Solve.apply(v.mH, inner @ v.mH)
+        return found if a.dtype.is_complex else found.real
 
 
 class _PseudoInverse(Function):
     """Equal singular values have gradients: G. Golub and V. Pereyra, "The differentiation of pseudo-inverses", 1973."""
 
     @staticmethod
-    def forward(ctx: Context, a: Tensor, rcond: float) -> Tensor:
-        found: Tensor = _computed("the pseudo-inverse", lambda x: _pinv_of(x, rcond), a)
-        ctx.rcond = rcond
+    def forward(ctx: Context, a: Tensor, limits: tuple[np.ndarray, np.ndarray], symmetric: bool) -> Tensor:
+        def compute(x: np.ndarray) -> np.ndarray:
+            return _pinv_of(_one_triangle(x) if symmetric else x, *limits)
+
+        found: Tensor = _computed("the pseudo-inverse", compute, a)
+        ctx.settings = limits, symmetric
         ctx.save_for_backward(a, found)
         return found
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None, None]:
         a, found = ctx.saved_tensors
-        inverse = _again(_PseudoInverse, (a, ctx.rcond), found)
+        inverse = _again(_PseudoInverse, (a, *ctx.settings), found)
         rows, columns = eye(a.shape[-2], dtype=a.dtype), eye(a.shape[-1], dtype=a.dtype)
         left, right = rows - a @ inverse, columns - inverse @ a
-        by_range = inverse @ grad.mT @ inverse
-        by_left, by_right = left @ grad.mT @ inverse @ inverse.mT, inverse.mT @ inverse @ grad.mT @ right
-        return by_left + by_right - by_range.mT, None
+        by_range = inverse @ grad.mH @ inverse
+        by_left, by_right = left @ grad.mH @ inverse @ inverse.mH, inverse.mH @ inverse @ grad.mH @ right
+        return by_left + by_right - by_range.mH, None, None
 
 
-def _pinv_of(a: np.ndarray, rcond: float) -> np.ndarray:
-    """The pseudo-inverse of matrices, in which singular values below `rcond` times the largest one are 0."""
+def _pinv_of(a: np.ndarray, atol: np.ndarray, rtol: np.ndarray) -> np.ndarray:
+    """The pseudo-inverse of matrices, in which singular values below the limits are 0."""
     u, s, vh = np.linalg.svd(a, full_matrices=False)
-    kept = s > rcond * s.max(-1, keepdims=True, initial=0)
+    kept = s > np.maximum(atol[..., None], rtol[..., None] * s.max(-1, keepdims=True, initial=0))
     inverse = np.where(kept, 1 / np.where(kept, s, 1), 0).astype(a.dtype)
-    found: np.ndarray = np.swapaxes(vh, -1, -2) @ (inverse[..., None] * np.swapaxes(u, -1, -2))
+    found: np.ndarray = np.swapaxes(vh, -1, -2).conj() @ (inverse[..., None] * np.swapaxes(u, -1, -2).conj())
     return found
 
 
@@ -274,11 +308,9 @@ class _QR(Function):
     def backward(ctx: Context, by_q: Tensor, by_r: Tensor) -> Tensor:
         a, *results = ctx.saved_tensors
         q, r = _again(_QR, (a,), results)
-        if q.shape[-2] < r.shape[-1]:
-            raise UsageError("E-TENSOR-GRAD", None, "the QR decomposition of wide matrices has no gradient")
-        inner = r @ by_r.mT - by_q.mT @ q
-        inner = inner.tril() + inner.tril(-1).mT
-        found: Tensor = _Solve.apply(r, (by_q + q @ inner).mT).mT
+        inner = r @ by_r.mH - by_q.mH @ q
+        inner = inner.tril(-1) + inner.tril(-1).mH + eye(inner.shape[-1], dtype=r.real.dtype) * inner.real
+        found: Tensor = _Solve.apply(r, (by_q + q @ inner).mH).mH
         return found
 
 
@@ -287,14 +319,17 @@ class _LogDet(Function):
     def forward(ctx: Context, a: Tensor) -> tuple[Tensor, ...]:
         sign, found = np.linalg.slogdet(a.array())
         results = made(np.asarray(sign)), made(np.asarray(found))
-        ctx.save_for_backward(a)
-        ctx.mark_non_differentiable(results[0])
+        ctx.save_for_backward(a, results[0])
+        if not a.dtype.is_complex:
+            ctx.mark_non_differentiable(results[0])
         return results
 
     @staticmethod
     def backward(ctx: Context, by_sign: Tensor, grad: Tensor) -> Tensor:
-        (a,) = ctx.saved_tensors
-        return _Inverse.apply(a).mT * grad.unsqueeze(-1).unsqueeze(-1)
+        a, sign = ctx.saved_tensors
+        if a.dtype.is_complex:  # the sign has the angle of the determinant
+            grad = FUNCTIONS["complex"](grad, -(by_sign.conj() * sign).imag)
+        return _Inverse.apply(a).mH * grad.unsqueeze(-1).unsqueeze(-1)
 
 
 @operation("inverse")
@@ -344,14 +379,14 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     Raises LinAlgError for matrices that are not positive definite.
     """
     found: Tensor = _Cholesky.apply(matrices(input, "the Cholesky decomposition"))
-    return found.mT if upper else found
+    return found.mH if upper else found
 
 
 @operation()
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 (torch's name)
     """X of which the matrix with the factor L times X is `input`."""
-    factor = L.mT if upper else L
-    return solve_triangular(factor.mT, solve_triangular(factor, input, upper=False), upper=True)
+    factor = L.mH if upper else L
+    return solve_triangular(factor.mH, solve_triangular(factor, input, upper=False), upper=True)
 
 
 @operation()
@@ -361,14 +396,13 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 (t
 
 
 def svd(A: Tensor, full_matrices: bool = True) -> SVD:  # noqa: N803 (torch's name)
-    """Singular values in descending order, and both sides; without gradients if `full_matrices` adds vectors."""
-    matrices(A, "svd", square=False)
+    """Singular values in descending order, and both sides; vectors that `full_matrices` adds have no gradients."""
+    u, s, vh = _SVD.apply(matrices(A, "svd", square=False))
     if full_matrices and A.shape[-1] != A.shape[-2]:
-        if A.requires_grad:
-            why = "gradients of a singular value decomposition with full matrices are not defined"
-            raise UsageError("E-TENSOR-GRAD", None, why, hint="Pass full_matrices=False")
-        return SVD(*_computed("the singular value decomposition", lambda x: tuple(np.linalg.svd(x)), A))
-    return SVD(*_SVD.apply(A))
+        count, cat = s.shape[-1], FUNCTIONS["cat"]
+        full = _computed("the singular value decomposition", lambda x: tuple(np.linalg.svd(x)), A)
+        u, vh = cat([u, full[0][..., count:]], -1), cat([vh, full[2][..., count:, :]], -2)
+    return SVD(u, s, vh)
 
 
 def svdvals(A: Tensor) -> Tensor:  # noqa: N803 (torch's name)
@@ -381,11 +415,22 @@ def svdvals(A: Tensor) -> Tensor:  # noqa: N803 (torch's name)
 def svd_of(input: Tensor, some: bool = True, compute_uv: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """U, S and V of which U @ diag(S) @ V.T is the matrix."""
     found = svd(input, not some)
-    return found.U, found.S, found.Vh.mT
+    return found.U, found.S, found.Vh.mH
+
+
+def eig(A: Tensor) -> Eigen:  # noqa: N803 (torch's name)
+    """Complex eigenvalues, in no order, and eigenvectors of length 1 as columns, whose phase is any."""
+    return Eigen(*_Eig.apply(matrices(A, "eig")))
+
+
+def eigvals(A: Tensor) -> Tensor:  # noqa: N803 (torch's name)
+    """Complex eigenvalues, in no order."""
+    return eig(A).eigenvalues
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigen:  # noqa: N803 (torch's names)
-    """Eigenvalues and eigenvectors of symmetric matrices, of which one triangle is read: the lower (L) or upper (U)."""
+    """Ascending eigenvalues and eigenvectors of symmetric or Hermitian matrices, of which the lower (L) or upper (U)
+    triangle is read."""
     return Eigen(*_Eigh.apply(matrices(A, "eigh"), UPLO))
 
 
@@ -401,6 +446,10 @@ def qr(input: Tensor, some: bool = True) -> QR:
     matrices(input, "the QR decomposition", square=False)
     if not some:
         return QR(*_computed("the QR decomposition", lambda x: tuple(np.linalg.qr(x, "complete")), input))
+    rows, columns = input.shape[-2:]
+    if columns > rows:  # the square part decides Q
+        q, r = _QR.apply(input.narrow(-1, 0, rows))
+        return QR(q, FUNCTIONS["cat"]([r, q.mH @ input.narrow(-1, rows, columns - rows)], -1))
     return QR(*_QR.apply(input))
 
 
@@ -414,30 +463,76 @@ def slogdet(input: Tensor) -> SlogDet:
 def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant of each matrix; NaN of negative ones."""
     sign, found = slogdet(input)
+    if sign.dtype.is_complex:
+        return found + sign.log()
     result: Tensor = FUNCTIONS["where"](sign < 0, float("nan"), found)
     return result
 
 
-@operation("pinverse")
-def pinv(input: Tensor, rcond: float | None = None) -> Tensor:
-    """The pseudo-inverse: singular values below `rcond` times the largest one count as 0, by default the float's eps
+def _limits(A: Tensor, atol: Any, rtol: Any) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803 (torch's name)
+    """Below which singular values count as 0: `atol`, and `rtol` times the largest one, by default the float's eps
     times the longer side."""
-    matrices(input, "the pseudo-inverse", square=False)
-    limit = max(input.shape[-2:]) * float(np.finfo(input.dtype.as_numpy()).eps) if rcond is None else rcond
-    found: Tensor = _PseudoInverse.apply(input, limit)
+    if rtol is None:
+        exact = atol is not None and bool(np.any(np.asarray(atol) > 0))
+        rtol = 0.0 if exact else max(A.shape[-2:]) * float(np.finfo(A.dtype.as_numpy()).eps)
+    return np.asarray(0.0 if atol is None else atol), np.asarray(rtol)
+
+
+def _one_triangle(a: np.ndarray) -> np.ndarray:
+    """Symmetric or Hermitian matrices by their lower triangles."""
+    below = np.tril(a, -1)
+    return below + np.swapaxes(below, -1, -2).conj() + np.eye(a.shape[-1], dtype=a.real.dtype) * a.real
+
+
+def pinv(
+    A: Tensor,  # noqa: N803 (torch's name)
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+) -> Tensor:
+    """The pseudo-inverse, in which singular values below a limit count as 0.
+
+    Args:
+        rcond: an older name of `rtol`.
+        hermitian: of symmetric matrices, of which the lower triangle is read.
+        atol, rtol: the limit, and the limit relative to the largest singular value, by default the float's eps times
+            the longer side.
+    """
+    matrices(A, "the pseudo-inverse", square=hermitian)
+    found: Tensor = _PseudoInverse.apply(A, _limits(A, atol, rcond if rtol is None else rtol), hermitian)
     return found
+
+
+@function("pinverse")
+@method("pinverse")
+def pinv_of(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The pseudo-inverse, in which singular values below `rcond` times the largest one count as 0."""
+    return pinv(input, rcond)
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:  # noqa: N803
     """The least squares solutions of A @ X = B; `driver` is PyTorch's choice of an algorithm, without effect."""
     solution = pinv(A, rcond) @ B
     s = svdvals(A)
-    rest = (A @ solution - B).square().sum(-2) if A.shape[-2] > A.shape[-1] else A.new_zeros(0)
+    rest = squared_size(A @ solution - B).sum(-2) if A.shape[-2] > A.shape[-1] else A.real.new_zeros(0)
     return LeastSquares(solution, rest, matrix_rank(A), s)
 
 
-def matrix_rank(A: Tensor, tol: float | None = None) -> Tensor:  # noqa: N803 (torch's name)
-    """How many singular values are above `tol`: by default eps times the longer side and the largest one."""
-    s = svdvals(A.detach())
-    limit = max(A.shape[-2:]) * float(np.finfo(A.dtype.as_numpy()).eps) * s.amax(-1, keepdim=True)
-    return (s > (limit if tol is None else tol)).sum(-1)
+def matrix_rank(
+    A: Tensor,  # noqa: N803 (torch's name)
+    tol: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+) -> Tensor:
+    """How many singular values are above a limit, as in `pinv`; `tol` is an older name of `atol`."""
+    matrices(A, "the rank", square=hermitian)
+    if tol is not None and atol is None:
+        atol, rtol = tol, 0.0 if rtol is None else rtol
+    least, share = _limits(A, atol, rtol)
+    s = np.linalg.svd(_one_triangle(A.detach().array()) if hermitian else A.detach().array(), compute_uv=False)
+    kept = s > np.maximum(least[..., None], share[..., None] * s.max(-1, keepdims=True, initial=0))
+    return made(np.asarray(kept.sum(-1)))

@@ -14,6 +14,7 @@ from ..core.tensor import Tensor
 from ..operations.composed import cross as cross_of
 from ..operations.creation import eye
 from ..operations.joining import stack
+from ..operations.linalg import scaled
 from ..operations.numeric import norms
 from .decompositions import inv, matrices, svdvals
 
@@ -64,6 +65,12 @@ def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, 
     ):
         return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+
+
+@function()
+def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The sum of the singular values of matrices along two dims."""
+    return matrix_norm(input, "nuc", (0, 1) if dim is None else dim, keepdim)
 
 
 @operation()
@@ -126,10 +133,11 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 @function("linalg_vander")
 def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803 (torch's name)
     """The powers 0 to N - 1 of numbers along a new last dim."""
+    x = x if x.ndim else x.reshape(1)
     return stack([x**power for power in range(x.shape[-1] if N is None else N)], -1)
 
 
 @operation()
 def addr(input: Any, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * the products of all pairs of elements of two vectors."""
-    return input * beta + FUNCTIONS["outer"](vec1, vec2) * alpha
+    return scaled(input, beta) + scaled(FUNCTIONS["outer"](vec1, vec2), alpha)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.tensor.dtype import BOOL, F32, I64
-from ..core.expression import Expression, apply, cast, constant, op_named
+from ..core.expression import Expression, apply, cast, constant, not_complex, op_named
 from ..core.promotion import as_float, category
 from ..core.registry import in_place, method, operation
 from ..core.tensor import Tensor
@@ -64,6 +64,8 @@ def _is_boolean(item: Any) -> bool:
 
 def _comparison(op: str, a: Any, b: Any) -> Expression:
     one, other = promoted([a, b])
+    if one.type.dtype.kind == "complex" and op != "Equal":
+        raise not_complex(op, repr(one.type))
     if one.type.dtype is BOOL and op != "Equal":
         one, other = cast(one, I64), cast(other, I64)
     return apply_promoted(op, one, other)
@@ -181,7 +183,7 @@ def _power(a: Any, b: Any) -> Expression:
         base, _ = promoted([Tensor(x), b])
         if b == 2:
             return apply_promoted("Mul", base, base)
-        if category(base.type.dtype) < 2 and b < 0:
+        if category(base.type.dtype) < 2 and not isinstance(b, complex | np.complexfloating) and b < 0:
             raise _negative_power()
         exponent = constant(b, base.type.dtype.as_numpy())
     else:
@@ -237,8 +239,8 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         return Tensor(_divided(input, other))
     one, other = promoted([input, other])
     _require_no_zero(other)
-    found = Tensor(apply_promoted("Div", one, other))
-    return found.trunc() if category(one.type.dtype) >= 2 else found
+    tensor = Tensor(apply_promoted("Div", one, other))
+    return tensor.trunc() if category(one.type.dtype) >= 2 else tensor
 
 
 in_place(div, "div_")

@@ -14,9 +14,9 @@ from ...runtime.base.units import counted
 from ..core.registry import FUNCTIONS, function, method, operation
 from ..core.tensor import Tensor
 from . import arithmetic, elementwise, formulas, indexing, reduction
-from .creation import eye, ones_like, tensor, zeros, zeros_like
+from .creation import as_tensor, eye, ones_like, tensor, zeros, zeros_like
 from .indexing import like, scatter, scatter_add, where
-from .linalg import matmul
+from .linalg import matmul, scaled
 from .operands import default_float, dim_of, promoted
 from .random import Generator, exponential, rand
 from .reduction import amax, amin
@@ -61,26 +61,38 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     ours, theirs = ([dim_of(dim, each.ndim) for dim in given] for each, given in zip((a, b), dims, strict=True))
     kept = [dim for dim in range(a.ndim) if dim not in ours], [dim for dim in range(b.ndim) if dim not in theirs]
     outer = [a.shape[dim] for dim in kept[0]], [b.shape[dim] for dim in kept[1]]
+    pairs = list(zip(ours, theirs, strict=True))
+    short = [dim for dim, other in pairs if a.shape[dim] == 1 != b.shape[other]]
+    if short:  # as in torch, a dim of length 1 goes with any other
+        b = b.sum([other for dim, other in pairs if dim in short], True)
+    if any(a.shape[dim] != b.shape[other] == 1 for dim, other in pairs):
+        a = a.sum([dim for dim, other in pairs if a.shape[dim] != b.shape[other] == 1], True)
     lengths = [a.shape[dim] for dim in ours]
     if lengths != [b.shape[dim] for dim in theirs]:
         why = f"tensordot along dims of lengths {lengths} and {[b.shape[dim] for dim in theirs]}"
         raise UsageError("E-TENSOR-SHAPE", None, why, expected="equal lengths")
     count = math.prod(lengths)
-    one = a.permute(*kept[0], *ours).reshape(math.prod(outer[0]), count)
-    two = b.permute(*theirs, *kept[1]).reshape(count, math.prod(outer[1]))
-    return matmul(one, two).reshape(*outer[0], *outer[1])
+    left = a.permute(*kept[0], *ours).reshape(math.prod(outer[0]), count)
+    right = b.permute(*theirs, *kept[1]).reshape(count, math.prod(outer[1]))
+    return matmul(left, right).reshape(*outer[0], *outer[1])
 
 
 @operation()
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2)."""
-    return input * beta + matmul(batch1, batch2) * alpha
+    return scaled(input, beta) + scaled(matmul(batch1, batch2), alpha)
+
+
+@operation()
+def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * the sum of all batch1 @ batch2."""
+    return scaled(input, beta) + scaled(matmul(batch1, batch2).sum(0), alpha)
 
 
 @operation()
 def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
-    return input * beta + matmul(mat, vec) * alpha
+    return scaled(input, beta) + scaled(matmul(mat, vec), alpha)
 
 
 @operation()
@@ -168,7 +180,7 @@ BETWEEN: dict[str, Callable[[float], float]] = {
     "midpoint": lambda place: 0.5 if place % 1 else 0.0,
     "nearest": lambda place: float(round(place) - int(place)),
 }
-"""How far from the lower to the higher of two elements a quantile is, by its place among all of them."""
+"""How far from the lower to the higher of two elements a quantile is, by its position among all of them."""
 
 
 @operation()
@@ -205,8 +217,46 @@ def quantile(
 
 
 @operation()
-def diag_embed(input: Tensor, offset: int = 0) -> Tensor:
-    """Matrices whose diagonals are the last dim."""
+def nanquantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """Quantiles of what is not NaN, as `quantile`."""
+    if interpolation not in BETWEEN:
+        why = f"interpolation is {interpolation!r}"
+        raise UsageError("E-TENSOR-VALUE", None, why, expected=", ".join(BETWEEN))
+    if isinstance(q, list | tuple) or (isinstance(q, Tensor) and q.ndim):
+        return FUNCTIONS["stack"]([nanquantile(input, each, dim, keepdim, interpolation=interpolation) for each in q])
+    x = input.reshape(-1) if dim is None else input
+    axis = dim_of(0 if dim is None else dim, x.ndim)
+    values = where(x.isnan(), math.inf, x).sort(axis).values
+    count = x.isnan().logical_not().sum(axis, True)
+    place = (count - 1).clamp(min=0).to(x.dtype) * q
+    low = place.detach().floor().long()
+    high = (low + 1).minimum((count - 1).clamp(min=0))
+    share: Any = place - low
+    if interpolation != "linear":
+        share = {
+            "lower": share * 0, "higher": (share > 0).to(x.dtype), "midpoint": (share > 0).to(x.dtype) / 2,
+            "nearest": place.round() - low,
+        }[interpolation].detach()  # fmt: skip
+    first, last = values.gather(axis, low), values.gather(axis, high)
+    found = where(share.eq(0), first, first + (last - first) * share)  # infinity times 0 is NaN
+    found = where(count.eq(0), float("nan"), found)
+    if dim is None:
+        return found.reshape([1] * input.ndim) if keepdim else found.reshape(())
+    return found if keepdim else found.squeeze(axis)
+
+
+@operation()
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices, along two dims of the result, whose diagonals are the last dim."""
+    one, two = (dim_of(dim, input.ndim + 1) for dim in (dim1, dim2))
+    if one > two:
+        one, two, offset = two, one, -offset
+    return _matrices_of(input, offset).movedim((-2, -1), (one, two))
+
+
+def _matrices_of(input: Tensor, offset: int) -> Tensor:
     size = input.shape[-1]
     wide = size + abs(offset)
     padded = FUNCTIONS["cat"]([input.new_zeros(*input.shape[:-1], abs(offset)), input], -1) if offset > 0 else input
@@ -234,13 +284,15 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of a dim: so many of nearly equal lengths, or those that begin at indices."""
     length = input.shape[dim_of(dim, input.ndim)]
+    if isinstance(indices_or_sections, Tensor):
+        indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):
         each, more = divmod(length, indices_or_sections)
-        sizes = [each + (place < more) for place in range(indices_or_sections)]
+        sizes = [each + (index < more) for index in range(indices_or_sections)]
     else:
         ends = [0, *(min(max(end + length if end < 0 else end, 0), length) for end in indices_or_sections), length]
         sizes = [max(stop - start, 0) for start, stop in itertools.pairwise(ends)]
-    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return tuple(input.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True))
 
 
@@ -248,11 +300,13 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of a dim every `step` elements, along a new last dim."""
     axis = dim_of(dimension, self.ndim)
+    if not self.ndim:
+        return unfold(self.reshape(1), 0, size, step).reshape(-1)
     count = (self.shape[axis] - size) // step + 1
     if size < 1 or step < 1 or count < 1:
         why = f"windows of {size} elements every {step} along a dim of length {self.shape[axis]}"
         raise UsageError("E-TENSOR-VALUE", None, why)
-    places = tensor([start * step + place for start in range(count) for place in range(size)])
+    places = tensor([start * step + index for start in range(count) for index in range(size)])
     return self.index_select(axis, places).unflatten(axis, (count, size)).movedim(axis + 1, -1)
 
 
@@ -274,8 +328,7 @@ def scatter_reduce(
     if reduce not in NEUTRAL:
         raise UsageError("E-TENSOR-VALUE", None, f"scatter_reduce of {reduce!r}", expected=", ".join(NEUTRAL))
     if input.dtype.kind == "bool":
-        why = f"scatter_reduce of {input.dtype} is not defined"
-        raise UsageError("E-TENSOR-DTYPE", None, why, hint="Convert it with long()")
+        return scatter_reduce(input.long(), dim, index, src.long(), reduce, include_self=include_self) != 0
     src = src[tuple(map(slice, index.shape))]
     neutral = NEUTRAL[reduce]
     if math.isinf(neutral) and input.dtype.kind != "float":
@@ -293,7 +346,21 @@ def scatter_reduce(
 @operation()
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with entries of `source` written to the entries of a dim at an index."""
+    if not input.ndim:
+        return source.reshape(()).to(input.dtype)
     return scatter(input, dim, indexing.along(index, dim_of(dim, input.ndim), source), source)
+
+
+@operation()
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """A copy in which entries of `source` are joined with the entries of a dim at an index, as in `scatter_reduce`."""
+    axis = dim_of(dim, input.ndim)
+    if not input.ndim:
+        found = index_reduce(input.reshape(1), 0, index, source.reshape(-1), reduce, include_self=include_self)
+        return found.reshape(())
+    return scatter_reduce(input, dim, indexing.along(index, axis, source), source, reduce, include_self=include_self)
 
 
 @operation()
@@ -320,27 +387,48 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 
 @function()
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
-    """p-norms of the differences of all rows of one [..., n, size] and of another [..., m, size]."""
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+    """p-norms of the differences of all rows of one [..., n, size] and of another [..., m, size]; `compute_mode` is
+    PyTorch's choice of an algorithm, without effect."""
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 
 @function()
-def bucketize(input: Any, boundaries: Tensor, *, right: bool = False) -> Tensor:
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which sorted boundaries elements lie."""
-    return FUNCTIONS["searchsorted"](boundaries, input, right=right)
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
-@function()
+def of_each(made: Callable[[Tensor], Tensor]) -> None:
+    """Register a function of one tensor, of several, or of a list, for which it gives a tuple."""
+
+    def called(*tensors: Any) -> Any:
+        given = tensors[0] if len(tensors) == 1 else tensors
+        if isinstance(given, Tensor) or not isinstance(given, list | tuple) or not any(map(_is_tensor, given)):
+            return made(as_tensor(given))
+        return tuple(made(as_tensor(each)) for each in given)
+
+    called.__name__ = called.__qualname__ = made.__name__
+    called.__doc__ = f"{made.__doc__} Several tensors give a tuple."
+    function()(called)
+
+
+def _is_tensor(item: Any) -> bool:
+    return isinstance(item, Tensor)
+
+
 def atleast_1d(input: Tensor) -> Tensor:
     """With one dim at least."""
     return input.reshape(1) if not input.ndim else input
 
 
-@function()
 def atleast_2d(input: Tensor) -> Tensor:
     """With two dims at least, new ones in front."""
     return input if input.ndim > 1 else atleast_1d(input).unsqueeze(0)
+
+
+of_each(atleast_1d)
+of_each(atleast_2d)
 
 
 @operation()

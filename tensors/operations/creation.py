@@ -10,7 +10,7 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError, UsageTypeError
 from ...runtime.tensor.dtype import F32, I64, DType
-from ..core.conversion import array_of
+from ..core.conversion import AS_COMPLEX, array_of
 from ..core.device import Device
 from ..core.expression import Expression, cast, leaf
 from ..core.promotion import DEFAULT, category, dtype_of_scalar, named
@@ -20,7 +20,7 @@ from .operands import lengths_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEVICES = ("cpu", "cpu:0")
-function("device")(Device)
+function("device", "Device")(Device)
 
 
 def check_device(device: Any) -> None:
@@ -98,7 +98,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 @method("_constructed")
 def constructed(self: Tensor, data: Any, lengths: tuple[int, ...]) -> Expression:
-    """What PyTorch's class makes of its arguments: numbers as f32, or zeros of a shape."""
+    """The tensor that PyTorch's class constructor creates: numbers as f32, or zeros of a shape."""
     if isinstance(data, DType):
         why = "Tensor(dtype, shape, storage) is a tensor of files"
         raise UsageTypeError("E-TENSOR-TYPE", None, why, hint="Use StoredTensor(dtype, shape, storage)")
@@ -136,6 +136,10 @@ def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requ
     """A tensor full of one number."""
     check_device(device)
     wanted = dtype_of_scalar(type(fill_value)) if dtype is None else named(dtype)
+    if isinstance(fill_value, complex | np.complexfloating) and not wanted.is_complex:
+        if fill_value.imag:
+            raise UsageError("E-TENSOR-VALUE", None, f"a tensor of {wanted} cannot hold {fill_value}", hint=AS_COMPLEX)
+        fill_value = fill_value.real
     return made(np.full(lengths_of([size]), fill_value, wanted.as_numpy()), requires_grad)
 
 
@@ -180,25 +184,40 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device
     count = max(0, -(-(end - start) // step) if whole else int(np.ceil((end - start) / step)))
     if category(wanted) < 2:
         start, step, whole = int(start), int(step), True
-    places = np.arange(count, dtype=np.int64 if whole else np.float64)
-    return made((start + places * step).astype(wanted.as_numpy()))
+    positions = np.arange(count, dtype=np.int64 if whole else np.float64)
+    return made((start + positions * step).astype(wanted.as_numpy()))
 
 
 @creator()
-def linspace(start: float, end: float, steps: int, dtype: Any = None, device: Any = None) -> Tensor:
+def linspace(start: complex, end: complex, steps: int, dtype: Any = None, device: Any = None) -> Tensor:
     """Evenly spaced numbers, both ends included; as in torch, integers are between ends without their fractions."""
     check_device(device)
-    wanted = DEFAULT.dtype if dtype is None else named(dtype)
+    wanted = dtype_between(start, end, dtype)
     return made(spaced(start, end, steps, wanted).astype(wanted.as_numpy()))
 
 
-def spaced(start: float, end: float, steps: int, dtype: DType) -> np.ndarray:
-    """Evenly spaced numbers as f64, from the nearer end, for a tensor of a dtype."""
+def dtype_between(start: Any, end: Any, dtype: Any) -> DType:
+    """The dtype of evenly spaced numbers: by default floats, complex ones if an end is complex.
+
+    Raises UsageError for complex ends in a real dtype.
+    """
+    is_complex = any(isinstance(each, complex | np.complexfloating) for each in (start, end))
+    if dtype is None:
+        return dtype_of_scalar(complex) if is_complex else DEFAULT.dtype
+    wanted = named(dtype)
+    if is_complex and not wanted.is_complex:
+        why = f"numbers from {start} to {end} in a tensor of {wanted}"
+        raise UsageError("E-TENSOR-VALUE", None, why, hint=AS_COMPLEX)
+    return wanted
+
+
+def spaced(start: Any, end: Any, steps: int, dtype: DType) -> np.ndarray:
+    """Evenly spaced numbers as f64 or c128, from the nearer end, for a tensor of a dtype."""
     if category(dtype) < 2:
         start, end = int(start), int(end)
     step = (end - start) / max(steps - 1, 1)
-    places = np.arange(steps)
-    return np.where(places < steps / 2, start + step * places, end - step * (steps - 1 - places))
+    positions = np.arange(steps)
+    return np.where(positions < steps / 2, start + step * positions, end - step * (steps - 1 - positions))
 
 
 @creator()
@@ -210,12 +229,16 @@ def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None) -> 
 
 
 @creator()
-def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None) -> Tensor:
     """Row and column of each element on and below a diagonal."""
-    return made(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
+    return _indices(np.tril_indices(row, offset, col), dtype)
 
 
 @creator()
-def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None) -> Tensor:
     """Row and column of each element on and above a diagonal."""
-    return made(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
+    return _indices(np.triu_indices(row, offset, col), dtype)
+
+
+def _indices(places: Any, dtype: Any) -> Tensor:
+    return made(np.stack(places).astype((I64 if dtype is None else named(dtype)).as_numpy()))

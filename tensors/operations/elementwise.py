@@ -37,7 +37,6 @@ FLOATS = {
 ROUNDING = {
     "floor": ("Floor", "The largest integer that is not above each element."),
     "ceil": ("Ceil", "The smallest integer that is not below each element."),
-    "round": ("Round", "The nearest integer, the even one of two."),
 }
 """Operations that leave integers as they are."""
 SIGNED = {

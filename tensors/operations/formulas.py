@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from ...runtime.base.errors import UsageError
-from ...runtime.tensor.dtype import BOOL, F32, F64
+from ...runtime.tensor.dtype import BOOL, C128, F32, F64
 from ..core.expression import cast, op_named
 from ..core.promotion import as_float, category
-from ..core.registry import in_place, operation
+from ..core.registry import FUNCTIONS, in_place, operation
 from ..core.tensor import Tensor
 from .indexing import where
-from .operands import apply_in, default_float, expression_of, promoted, scalar
+from .operands import apply_in, default_float, expression_of, promoted, real_float, require_real, scalar
 
 
 def _as_tensor(item: Any) -> Tensor:
@@ -27,6 +27,11 @@ def _wide(item: Any) -> Tensor:
     """In at least f32, for formulas that lose digits."""
     x = _floats(item)
     return Tensor(cast(x.expression, F32)) if x.dtype.bits < 32 else x
+
+
+def _double(x: Tensor) -> Tensor:
+    """In f64, or c128."""
+    return Tensor(cast(x.expression, C128 if x.dtype.is_complex else F64))
 
 
 def _back(x: Tensor, like: Any) -> Tensor:
@@ -79,7 +84,7 @@ def expm1(input: Any) -> Tensor:
 def _logarithm(name: str, base: float) -> None:
     def made(input: Any) -> Tensor:
         x = _floats(input)
-        return _back(Tensor(cast(x.expression, F64)).log() / math.log(base), input)
+        return _back(_double(x).log() / math.log(base), input)
 
     made.__name__ = made.__qualname__ = name
     made.__doc__ = f"Logarithm to the base {base}."
@@ -94,13 +99,13 @@ _logarithm("log10", 10)
 @operation()
 def exp2(input: Any) -> Tensor:
     """2 to the power of each element."""
-    return _back((Tensor(cast(_floats(input).expression, F64)) * math.log(2)).exp(), input)
+    return _back((_double(_floats(input)) * math.log(2)).exp(), input)
 
 
 @operation()
 def erfc(input: Any) -> Tensor:
     """1 - erf(x)."""
-    return _back(1 - Tensor(cast(_floats(input).expression, F64)).erf(), input)
+    return _back(1 - Tensor(cast(real_float(input, "erfc").expression, F64)).erf(), input)
 
 
 @operation()
@@ -173,6 +178,7 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
     if category(one.dtype) < 2:
         why = f"hypot of {one.dtype} is not defined"
         raise UsageError("E-TENSOR-DTYPE", None, why, hint="Convert it with float()")
+    require_real("hypot", one)
     a, b = _wide(one).abs(), _wide(two).abs()
     large = a.maximum(b)
     scale = where(large.eq(0) | large.isinf(), 1.0, large)
@@ -240,9 +246,13 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
 
 @operation()
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """NaN and infinities as numbers, by default 0 and the largest ones of the dtype."""
+    """NaN and infinities as numbers, by default 0 and the largest ones of the dtype; of complex numbers by parts."""
     if category(input.dtype) < 2:
         return Tensor(input.expression)
+    if input.dtype.is_complex:
+        parts = [nan_to_num(each, nan, posinf, neginf) for each in (input.real, input.imag)]
+        joined: Tensor = FUNCTIONS["complex"](*parts)
+        return joined
     largest = _largest(input)
     found = where(input.isnan(), nan, input)
     found = where(input.eq(math.inf), largest if posinf is None else posinf, found)
@@ -259,6 +269,10 @@ def _largest(x: Tensor) -> float:
 @operation()
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(a) + exp(b))."""
+    if input.dtype.is_complex:
+        is_larger = input.real >= other.real
+        large, small = where(is_larger, input, other), where(is_larger, other, input)
+        return large + log1p((small - large).exp())
     large = input.maximum(other)
     distance = -(input - other).abs()
     return where(large.isinf(), large, large + log1p(distance.exp()))

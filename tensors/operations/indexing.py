@@ -168,20 +168,21 @@ def set(self: Tensor, index: Any, value: Any) -> None:
         self.become(where(mask, like(value, self), self))
         return
     count = self.numel()
-    places = Tensor(leaf(np.arange(count).reshape(self.shape)))[index]
+    positions = Tensor(leaf(np.arange(count).reshape(self.shape)))[index]
     values = like(value, self)
     try:
-        wanted = np.broadcast_shapes(values.shape, places.shape)
+        wanted = np.broadcast_shapes(values.shape, positions.shape)
     except ValueError:
         wanted = ()
-    if wanted != places.shape:
+    if wanted != positions.shape:
         squeezed = list(values.shape)
-        while len(squeezed) > places.ndim and squeezed[0] == 1:
+        while len(squeezed) > positions.ndim and squeezed[0] == 1:
             squeezed.pop(0)
         values = values.reshape(squeezed)
-        if broadcast((values.shape, places.shape), "assignment") != places.shape:
-            raise shape_error(f"values of shape {list(values.shape)} do not fit an index of shape {list(places.shape)}")
-    self.become(replaced(self, places, values.broadcast_to(places.shape)))
+        if broadcast((values.shape, positions.shape), "assignment") != positions.shape:
+            sides = f"{list(values.shape)} do not fit an index of shape {list(positions.shape)}"
+            raise shape_error(f"values of shape {sides}")
+    self.become(replaced(self, positions, values.broadcast_to(positions.shape)))
 
 
 def replaced(base: Tensor, places: Tensor, values: Tensor) -> Tensor:
@@ -203,7 +204,9 @@ def like(value: Any, x: Tensor) -> Tensor:
         return Tensor(cast(expression_of(value), x.dtype))
     if x.dtype.kind in ("int", "uint"):
         limits = np.iinfo(x.dtype.as_numpy())
-        if not (math.isfinite(value) and limits.min <= int(value) <= limits.max):
+        if isinstance(value, complex | np.complexfloating) or not (
+            math.isfinite(value) and limits.min <= int(value) <= limits.max
+        ):
             why = f"a tensor of {x.dtype} cannot hold {value}"
             raise UsageError("E-TENSOR-VALUE", None, why, expected=f"{limits.min} to {limits.max}")
         value = int(value)
@@ -241,7 +244,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 
 @operation()
-def nonzero(input: Tensor, as_tuple: bool = False) -> Any:
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The indices of elements that are not 0: a row for each, or a tensor for each dim."""
     places = np.nonzero(np.atleast_1d(input.array()))
     if as_tuple:
@@ -262,6 +265,10 @@ def _numbers(index: Tensor, what: str) -> Expression:
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The elements at an index along a dim, one for each element of `index`."""
     axis = dim_of(dim, input.ndim)
+    if not index.numel():
+        return input.reshape(-1)[:0].reshape(index.shape)
+    if not input.ndim and index.ndim == 1:
+        return gather(input.reshape(1), 0, index)
     if index.ndim != input.ndim:
         raise shape_error(f"gather: index of shape {list(index.shape)} for a tensor of shape {list(input.shape)}")
     if not input.ndim:
@@ -272,11 +279,20 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 @operation()
-def take_along_dim(input: Tensor, indices: Tensor, dim: int) -> Tensor:
-    """`gather` with an index that broadcasts."""
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """`gather` with an index and a tensor that broadcast; of all elements in a row without a dim."""
+    if dim is None:
+        return gather(input.reshape(-1), 0, _positive(indices.reshape(-1), input.numel()))
     axis = dim_of(dim, input.ndim)
-    shape = [length if other != axis else indices.shape[axis] for other, length in enumerate(input.shape)]
-    return gather(input, dim, indices.broadcast_to(shape))
+    ours, theirs = (
+        [1 if other == axis else length for other, length in enumerate(each.shape)] for each in (input, indices)
+    )
+    shape = list(broadcast((tuple(ours), tuple(theirs)), "take_along_dim"))
+    wide, places = (
+        each.broadcast_to([*shape[:axis], each.shape[axis], *shape[axis + 1 :]]) if each.ndim else each
+        for each in (input, indices)
+    )
+    return gather(wide, dim, _positive(places, wide.shape[axis]))
 
 
 @operation()
@@ -286,6 +302,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         raise UsageIndexError(
             "E-TENSOR-SHAPE", None, f"index_select takes a vector, not an index {index.expression.type}"
         )
+    if not input.ndim:
+        return index_select(input.reshape(1), 0, index).reshape(())
     inputs = [input.expression, _numbers(index.reshape(-1), "index_select")]
     return Tensor(apply(op_named("Gather"), inputs, {"axis": dim_of(dim, input.ndim)}))
 
@@ -318,10 +336,22 @@ def _scattered(input: Tensor, dim: int, index: Tensor, source: Any, reduction: s
     return Tensor(apply(op_named("ScatterElements"), inputs, {"axis": axis, "reduction": reduction}))
 
 
+REDUCTIONS = {None: "none", "add": "add", "multiply": "mul"}
+"""What `scatter` does with what was there."""
+
+
 @operation()
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
-    """A copy with values of `src` written at an index along a dim."""
-    return _scattered(input, dim, index, src, "none")
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Tensor:
+    """A copy with values of `src`, or one number, written at an index along a dim.
+
+    Args:
+        reduce: add or multiply joins them with what was there.
+    """
+    if reduce not in REDUCTIONS:
+        raise UsageError("E-TENSOR-VALUE", None, f"scatter with reduce={reduce!r}", expected="add or multiply")
+    return _scattered(input, dim, index, value if src is None else src, REDUCTIONS[reduce])
 
 
 @operation()
@@ -344,7 +374,9 @@ def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
 ) -> Tensor:  # fmt: skip
     """A copy with entries of `source`, times `alpha`, added to the entries of a dim at an index."""
-    added = source if alpha == 1 else source * alpha
+    if not input.ndim:
+        return index_add(input.reshape(1), 0, index.reshape(-1), source.reshape(-1), alpha=alpha).reshape(())
+    added = source if alpha == 1 else source * Tensor(scalar(alpha, source.dtype))
     return _scattered(input, dim, along(index, dim_of(dim, input.ndim), source), added, "add")
 
 
@@ -365,10 +397,10 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     if input.ndim == 2:
         return copied(input.diagonal(diagonal))
     size = input.shape[0] + abs(diagonal)
-    found = Tensor(leaf(np.zeros((size, size), input.dtype.as_numpy())))
-    places = np.arange(input.shape[0])
-    set(found, (Tensor(leaf(places + max(0, -diagonal))), Tensor(leaf(places + max(0, diagonal)))), input)
-    return found
+    tensor = Tensor(leaf(np.zeros((size, size), input.dtype.as_numpy())))
+    positions = np.arange(input.shape[0])
+    set(tensor, (Tensor(leaf(positions + max(0, -diagonal))), Tensor(leaf(positions + max(0, diagonal)))), input)
+    return tensor
 
 
 @operation()

@@ -29,7 +29,7 @@ def _joined(name: str, tensors: Sequence[Tensor], dim: int) -> Tensor:
     for each in expressions[1:]:
         shape = each.type.shape
         if len(shape) != len(first) or any(
-            one != other for place, (one, other) in enumerate(zip(first, shape, strict=True)) if place != axis
+            one != other for index, (one, other) in enumerate(zip(first, shape, strict=True)) if index != axis
         ):
             raise shape_error(f"{name}: shapes {list(first)} and {list(shape)} differ in more than dim {axis}")
     if len(expressions) == 1:
@@ -119,7 +119,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         return (found[1], found[0], *found[2:])
     shape = [item.numel() for item in items]
     return tuple(
-        item.reshape([-1 if place == axis else 1 for place in range(len(items))]).broadcast_to(shape)
+        item.reshape([-1 if index == axis else 1 for index in range(len(items))]).broadcast_to(shape)
         for axis, item in enumerate(items)
     )
 
@@ -131,13 +131,24 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(item.broadcast_to(shape) for item in tensors)
 
 
+def tensor_of_indices(count: int) -> Tensor:
+    """The numbers below a count."""
+    return Tensor(integers(list(range(count))))
+
+
 @operation()
-def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Tensor:
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
     """Each entry of a dim several times; without a dim each element, in a row.
 
     Args:
-        repeats: how often, or a tensor of how often each one; its values are computed at once.
+        repeats: how often, or a tensor of how often each one; its values are computed at once. Alone, a tensor of
+            how often each index is repeated.
+        output_size: the sum of `repeats`, which PyTorch does not have to compute then.
     """
+    if repeats is None:
+        input, repeats = tensor_of_indices(input.numel()), input
     x = input.reshape(-1) if dim is None else input
     axis = dim_of(dim or 0, x.ndim)
     counts = repeats.array() if isinstance(repeats, Tensor) else np.asarray(repeats)
@@ -147,5 +158,5 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None) -> Te
         raise UsageError(
             "E-TENSOR-VALUE", None, f"an entry is repeated {counted(counts.min(), 'time')}", expected="at least 0"
         )
-    places = integers(np.repeat(np.arange(x.shape[axis]), counts).tolist())
-    return Tensor(apply(op_named("Gather"), [x.expression, places], {"axis": axis}))
+    positions = integers(np.repeat(np.arange(x.shape[axis]), counts).tolist())
+    return Tensor(apply(op_named("Gather"), [x.expression, positions], {"axis": axis}))

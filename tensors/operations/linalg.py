@@ -75,12 +75,20 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return input.reshape(-1, 1) * vec2.reshape(1, -1)
 
 
+def scaled(x: Any, factor: float) -> Any:
+    """A tensor times a number, which loses its fraction where the tensor has integers."""
+    if factor == 1:
+        return x
+    if not isinstance(x, Tensor) or x.dtype.kind in ("float", "complex"):
+        return x * factor
+    return x & bool(factor) if x.dtype is BOOL else x * int(factor)
+
+
 @operation()
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     product = FUNCTIONS["mm"](mat1, mat2)
-    product = product if alpha == 1 else product * alpha
-    return product + (input if beta == 1 else input * beta)
+    return scaled(product, alpha) + scaled(input, beta)
 
 
 @function()

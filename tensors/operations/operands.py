@@ -9,22 +9,24 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.process_cache import process_cache
+from ...runtime.ir.complex_operators import of_elements
 from ...runtime.ir.graph import Node, Value
 from ...runtime.ir.op import Op
 from ...runtime.ir.operand_types import mismatch
 from ...runtime.tensor.dtype import BOOL, F32, I64, DType
 from ..core.autocast import AUTOCAST
 from ..core.conversion import array_of
-from ..core.expression import MAX_INTERNED, Expression, apply, cast, constant, leaf, shape_error
+from ..core.expression import MAX_INTERNED, Expression, apply, cast, constant, leaf, not_complex, shape_error
 from ..core.promotion import category, dtype_of_scalar, result_type
 from ..core.tensor import Tensor
 
-NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+NUMBERS = (bool, int, float, complex, np.bool_, np.integer, np.floating, np.complexfloating)
 
 
 @process_cache
 def takes(op: Op, dtype: DType, index: int = 0) -> bool:
     """Whether input `index` of an operator may be of a dtype."""
+    op = of_elements(op, [dtype])
     values = [None] * index + [Value("x", dtype)]
     return mismatch(Node(op, list(values), [])) is None
 
@@ -35,11 +37,19 @@ def expression_of(item: Any) -> Expression:
 
 
 def scalar(value: Any, dtype: DType) -> Expression:
-    """A number as a 0-d expression; integers wrap around, and floats that are too large are infinite."""
+    """A number as a 0-d expression; integers wrap around, and floats that are too large are infinite.
+
+    Raises UsageError for a complex number in a real dtype.
+    """
     kind = dtype.as_numpy()
     if dtype.kind in ("int", "uint") and isinstance(value, int | np.integer):
         value = int(value) & ((1 << dtype.bits) - 1)
         return leaf(np.array(value, f"u{dtype.bits // 8}").view(kind))
+    if isinstance(value, complex | np.complexfloating) and dtype.kind != "complex":
+        if value.imag:
+            why = f"a tensor of {dtype} cannot hold {value}"
+            raise UsageError("E-TENSOR-VALUE", None, why, hint="Convert it with to(cc.complex64)")
+        value = value.real
     with np.errstate(over="ignore"):
         return leaf(np.asarray(value).astype(kind))
 
@@ -73,6 +83,8 @@ def fitting(op: Op, dtype: DType, index: int = 0) -> DType:
     """The nearest dtype to one that an operator takes."""
     if takes(op, dtype, index):
         return dtype
+    if dtype.kind == "complex":
+        raise not_complex(op.name, dtype.name)
     wider = (I64,) if category(dtype) < 2 else (F32,)
     for found in (*wider, F32):
         if takes(op, found, index):
@@ -180,6 +192,26 @@ def lengths_of(given: Sequence[Any]) -> tuple[int, ...]:
 def default_float(x: Expression) -> Expression:
     """Floats as they are, and integers in the default float dtype."""
     return x if category(x.type.dtype) >= 2 else cast(x, dtype_of_scalar(float))
+
+
+def require_real(what: str, *items: Any) -> None:
+    """Raise UsageError for complex numbers, of tensors, arrays or a number."""
+    for item in items:
+        dtype = dtype_of_scalar(type(item)) if isinstance(item, NUMBERS) else expression_of(item).type.dtype
+        if dtype.is_complex:
+            raise not_complex(what, dtype.name)
+
+
+def real_float(item: Any, what: str) -> Tensor:
+    """Floats as they are, and integers in the default float dtype.
+
+    Args:
+        what: the function that takes them, for the UsageError of complex numbers.
+    """
+    x = default_float(expression_of(item))
+    if x.type.dtype.is_complex:
+        raise not_complex(what, x.type.dtype.name)
+    return Tensor(x)
 
 
 def without_booleans(input: Any, what: str) -> Any:

@@ -1,4 +1,4 @@
-"""What scripts ask of tensors and dtypes, and tensors made like another one."""
+"""Properties of tensors and dtypes, and constructors of tensors like another one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .shape import to
 TYPE_NAMES = {
     "f32": "FloatTensor", "f64": "DoubleTensor", "f16": "HalfTensor", "bf16": "BFloat16Tensor", "i64": "LongTensor",
     "i32": "IntTensor", "i16": "ShortTensor", "i8": "CharTensor", "u8": "ByteTensor", "bool": "BoolTensor",
+    "c64": "ComplexFloatTensor", "c128": "ComplexDoubleTensor",
 }  # fmt: skip
 """PyTorch's classes of tensors by dtype."""
 
@@ -39,8 +40,8 @@ def is_floating_point(input: Tensor) -> bool:
 
 @operation()
 def is_complex(input: Tensor) -> bool:
-    """Whether elements are complex numbers; they never are."""
-    return False
+    """Whether elements are complex numbers."""
+    return input.dtype.kind == "complex"
 
 
 @operation()

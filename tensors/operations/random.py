@@ -4,6 +4,7 @@ the CPU: equal seeds give PyTorch's numbers."""
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,8 @@ import numpy as np
 
 from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
-from ...runtime.tensor.dtype import I64
-from ..core.promotion import DEFAULT, named
+from ...runtime.tensor.dtype import I64, DType
+from ..core.promotion import DEFAULT, category, named
 from ..core.registry import function, method
 from ..core.tensor import Tensor
 from ..core.trace import TRACE
@@ -51,7 +52,7 @@ class Generator:
         return self._seed
 
     def get_state(self) -> Any:
-        """What `set_state` takes to continue the stream from here."""
+        """The state of the stream, for `set_state`."""
         return self._state.get_state(), self._next_normal
 
     def set_state(self, state: Any) -> None:
@@ -136,15 +137,18 @@ def _drawn(
     """Uniform or normal numbers, or what a function makes of them."""
     source = GENERATOR if generator is None else generator
     wanted = DEFAULT.dtype if dtype is None else named(dtype)
-    if wanted.kind != "float":
+    if category(wanted) < 2:
         why = f"random numbers of {wanted} are not defined"
         raise UsageError("E-TENSOR-DTYPE", None, why, hint="Use randint()")
-    count = int(np.prod(shape))
+    is_complex = wanted.kind == "complex"
+    count, drawn = int(np.prod(shape)) * (2 if is_complex else 1), wanted.to_real().as_numpy()
 
     def draw() -> np.ndarray:
         with source.lock():
-            found = (source.uniform if kind == "uniform" else source.normal)(count, wanted.as_numpy())
-        return (found if change is None else change(found)).reshape(shape)
+            found = (source.uniform if kind == "uniform" else source.normal)(count, drawn)
+        if is_complex and kind == "normal":  # each part has half of the variance
+            found = found * drawn.type(math.sqrt(0.5))
+        return (found if change is None else change(found)).view(wanted.as_numpy()).reshape(shape)
 
     return _tensor(draw)
 
@@ -153,7 +157,7 @@ def _drawn(
 def rand(
     *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
 ) -> Tensor:
-    """Numbers from 0 on and below 1."""
+    """Numbers from 0 on and below 1; both parts of complex ones."""
     check_device(device)
     return _drawn("uniform", lengths_of(size), dtype, generator).requires_grad_(requires_grad)
 
@@ -162,7 +166,7 @@ def rand(
 def randn(
     *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
 ) -> Tensor:
-    """Numbers of the standard normal distribution."""
+    """Numbers of the standard normal distribution; both parts of complex ones have a variance of 1/2."""
     check_device(device)
     return _drawn("normal", lengths_of(size), dtype, generator).requires_grad_(requires_grad)
 
@@ -227,9 +231,9 @@ def randperm(n: int, dtype: Any = None, device: Any = None, generator: Generator
         with source.lock():
             drawn = source.bits(max(0, n - 1)).tolist()
         found = list(range(n))
-        for place, bits in enumerate(drawn):
-            other = place + bits % (n - place)
-            found[place], found[other] = found[other], found[place]
+        for index, bits in enumerate(drawn):
+            other = index + bits % (n - index)
+            found[index], found[other] = found[other], found[index]
         return np.array(found, np.int64).astype(wanted.as_numpy())
 
     return _tensor(draw)
@@ -253,7 +257,7 @@ def exponential(
 @method()
 def uniform_(self: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Write numbers from `low` on and below `high`. Products and sums are rounded once, as PyTorch's are."""
-    kind = (np.float64 if self.dtype.bits == 64 else np.float32)(low)
+    kind = (np.float64 if self.dtype.to_real().bits == 64 else np.float32)(low)
     begin, span = float(kind), float(kind.dtype.type(high) - kind)
 
     def moved(drawn: np.ndarray) -> np.ndarray:
@@ -265,7 +269,12 @@ def uniform_(self: Tensor, low: float = 0.0, high: float = 1.0, generator: Gener
 @method()
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Write numbers of a normal distribution."""
-    return self.become(_drawn("normal", self.shape, self.dtype, generator) * std + mean)
+    return self.become(_drawn("normal", self.shape, self.dtype, generator) * std + _center(mean, self.dtype))
+
+
+def _center(mean: Any, dtype: DType) -> Any:
+    """What is added to normal numbers of mean 0: of complex ones the mean of both parts, as PyTorch does."""
+    return mean * (1 + 1j) if dtype.is_complex and not isinstance(mean, complex | Tensor) else mean
 
 
 @creator()
@@ -282,4 +291,5 @@ def normal(
         )
     shape = lengths_of([size]) if like is None else (mean + std * 0).shape
     kind = DEFAULT.dtype if dtype is None else named(dtype)
-    return _drawn("normal", shape, kind if like is None else like.dtype, generator) * std + mean
+    kind = kind if like is None else like.dtype
+    return _drawn("normal", shape, kind, generator) * std + _center(mean, kind)

@@ -157,8 +157,8 @@ def all(input: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
 
 def _counted(input: Any, dim: Dims, keepdim: bool, compare: str) -> Tensor:
     x = expression_of(input)
-    found = Tensor(reduced("ReduceSum", cast(cast(x, BOOL), I64), dim, keepdim))
-    truth: Tensor = getattr(found, compare)(0)
+    tensor = Tensor(reduced("ReduceSum", cast(cast(x, BOOL), I64), dim, keepdim))
+    truth: Tensor = getattr(tensor, compare)(0)
     return truth.to(U8) if x.type.dtype is U8 else truth
 
 
@@ -172,6 +172,11 @@ def count_nonzero(input: Any, dim: Dims = None) -> Tensor:
 def logsumexp(input: Any, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x)))."""
     x = expression_of(input)
+    if x.type.dtype.kind == "complex":
+        tensor = Tensor(x)
+        most = amax(tensor.real.detach(), dim, True).nan_to_num(0, 0, 0)
+        found = sum((tensor - most).exp(), dim, keepdim).log()
+        return found + (most if keepdim else most.reshape(found.shape))
     return Tensor(reduced("ReduceLogSumExp", x if category(x.type.dtype) >= 2 else cast(x, F32), dim, keepdim))
 
 

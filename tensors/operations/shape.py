@@ -12,16 +12,17 @@ from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ..core.expression import apply, cast, op_named, shape_error
 from ..core.promotion import named
-from ..core.registry import attribute, method, operation
+from ..core.registry import FUNCTIONS, attribute, method, operation
 from ..core.tensor import Tensor
 from .creation import check_device
 from .operands import broadcast, copied, dim_of, dims_of, integers, lengths_of
 
 
 @operation()
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *given: Any, shape: Any = None) -> Tensor:
     """The elements in another shape; one length may be -1."""
-    wanted = list(lengths_of(shape))
+    given = given if shape is None else (shape,)
+    wanted = list(lengths_of(given))
     count = input.numel()
     if wanted.count(-1) == 1:
         rest = math.prod(length for length in wanted if length != -1)
@@ -29,7 +30,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
             wanted[wanted.index(-1)] = count // rest
     if math.prod(wanted) != count or min(wanted, default=0) < 0:
         raise shape_error(
-            f"reshape: shape {list(lengths_of(shape))} does not fit {counted(count, 'element')} of {input.shape}"
+            f"reshape: shape {list(lengths_of(given))} does not fit {counted(count, 'element')} of {input.shape}"
         )
     if tuple(wanted) == input.shape:
         return Tensor(input.expression)
@@ -41,7 +42,11 @@ def view(self: Tensor, *shape: Any) -> Tensor:
     """The elements in another shape, or in another dtype."""
     if len(shape) == 1 and not isinstance(shape[0], int | np.integer | list | tuple):
         wanted = named(shape[0])
-        if wanted.bits != self.dtype.bits:
+        if wanted.is_complex and wanted.to_real() is self.dtype:
+            return FUNCTIONS["view_as_complex"](unflatten(self, -1, (-1, 2)))
+        if self.dtype.is_complex and self.dtype.to_real() is wanted:
+            return FUNCTIONS["view_as_real"](self).flatten(-2 if self.ndim else 0)
+        if wanted.bits != self.dtype.bits or wanted.is_complex != self.dtype.is_complex:
             why = f"{self.dtype} and {wanted} have elements of different sizes"
             raise UsageError("E-TENSOR-DTYPE", None, why, hint="Use to(dtype) to convert elements")
         return Tensor(apply(op_named("BitCast"), [self.expression], {"to": wanted.onnx}))
@@ -64,11 +69,12 @@ def identity(input: Tensor, **options: Any) -> Tensor:
 
 
 @operation()
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """The dims in another order."""
-    order = [dim_of(dim, input.ndim) for dim in lengths_of(dims)]
+    given = given if dims is None else (dims,)
+    order = [dim_of(dim, input.ndim) for dim in lengths_of(given)]
     if sorted(order) != list(range(input.ndim)):
-        why = f"permute: dims {list(lengths_of(dims))} are not an order of {counted(input.ndim, 'dim')}"
+        why = f"permute: dims {list(lengths_of(given))} are not an order of {counted(input.ndim, 'dim')}"
         raise UsageError("E-TENSOR-DIM", None, why)
     if order == sorted(order):
         return Tensor(input.expression)
@@ -100,8 +106,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     sources = [source] if isinstance(source, int) else list(source)
     places = [destination] if isinstance(destination, int) else list(destination)
     order: list[int | None] = [None] * input.ndim
-    for one, place in zip(sources, places, strict=True):
-        order[dim_of(place, input.ndim)] = dim_of(one, input.ndim)
+    for one, index in zip(sources, places, strict=True):
+        order[dim_of(index, input.ndim)] = dim_of(one, input.ndim)
     rest = iter([dim for dim in range(input.ndim) if dim not in order])
     return permute(input, [next(rest) if dim is None else dim for dim in order])
 
@@ -153,9 +159,9 @@ def ravel(input: Tensor) -> Tensor:
 
 
 @method()
-def expand(self: Tensor, *shape: Any) -> Tensor:
+def expand(self: Tensor, *shape: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Dims of length 1 repeated; -1 keeps a length."""
-    wanted = list(lengths_of(shape))
+    wanted = list(lengths_of(shape if size is None else [size]))
     missing = len(wanted) - self.ndim
     if missing < 0:
         raise shape_error(f"expand: {wanted} has fewer dims than {list(self.shape)}")
@@ -183,9 +189,9 @@ def broadcast_to(input: Tensor, shape: Any) -> Tensor:
 
 
 @method()
-def repeat(self: Tensor, *sizes: Any) -> Tensor:
+def repeat(self: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """The tensor several times along each dim."""
-    times = list(lengths_of(sizes))
+    times = list(lengths_of(sizes if repeats is None else [repeats]))
     if len(times) < self.ndim:
         raise shape_error(f"repeat: {times} has fewer dims than {list(self.shape)}")
     x = reshape(self, [*[1] * (len(times) - self.ndim), *self.shape])
@@ -193,16 +199,16 @@ def repeat(self: Tensor, *sizes: Any) -> Tensor:
 
 
 @operation()
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """The tensor several times along each of the last dims."""
-    times = lengths_of(dims)
+    times = lengths_of(given if dims is None else [dims])
     return repeat(input, *[1] * (input.ndim - len(times)), *times)
 
 
 @operation()
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """Elements in reverse order along dims."""
-    chosen = dims_of(lengths_of(dims), input.ndim)
+    chosen = dims_of(lengths_of(given if dims is None else [dims]), input.ndim)
     return copied(input[tuple(slice(None, None, -1) if axis in chosen else slice(None) for axis in range(input.ndim))])
 
 
@@ -219,7 +225,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         axis = dim_of(dim, input.ndim)
         length = input.shape[axis]
         if length:
-            places = integers([(place - shift) % length for place in range(length)])
+            places = integers([(index - shift) % length for index in range(length)])
             found = Tensor(apply(op_named("Gather"), [found.expression, places], {"axis": axis}))
     return found
 
@@ -239,8 +245,11 @@ _triangle("triu", "The elements on and above a diagonal, zeros elsewhere.", 1)
 
 @method()
 def to(self: Tensor, *target: Any, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
-    """Convert to a dtype, a device, or to those of another tensor."""
+    """Convert to a dtype, a device, or those of another tensor; booleans after them are `non_blocking` and `copy`."""
+    after = [item for item in target if isinstance(item, bool)]
     for item in target:
+        if isinstance(item, bool):
+            continue
         if isinstance(item, Tensor):
             dtype = item.dtype
         elif isinstance(item, str) and item.partition(":")[0] in ("cpu", "cuda", "mps"):
@@ -249,7 +258,7 @@ def to(self: Tensor, *target: Any, dtype: Any = None, device: Any = None, **opti
             dtype = item
     check_device(device)
     wanted = self.dtype if dtype is None else named(dtype)
-    if options.get("copy"):
+    if options.get("copy") or (len(after) > 1 and after[1]):
         self = identity(self)
     return self if wanted is self.dtype else Tensor(cast(self.expression, wanted))
 
@@ -267,12 +276,12 @@ def cpu(self: Tensor) -> Tensor:
 
 
 def _conversion(name: str, dtype: str) -> None:
-    def made(self: Tensor) -> Tensor:
+    def made(self: Tensor, memory_format: Any = None) -> Tensor:
         return to(self, named(dtype))
 
     made.__doc__ = f"Convert to {dtype}."
     method(name)(made)
 
 
-for _name in ("float", "double", "half", "bfloat16", "long", "int", "short", "byte", "bool"):
-    _conversion(_name, {"int": "i32", "bool": "bool"}.get(_name, _name))
+for _name in ("float", "double", "half", "bfloat16", "long", "int", "short", "byte", "char", "bool"):
+    _conversion(_name, {"int": "i32", "char": "i8", "bool": "bool"}.get(_name, _name))

@@ -7,11 +7,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ...runtime.base.errors import UsageError
-from ...runtime.tensor.dtype import BOOL, U8
+from ...runtime.tensor.dtype import BOOL, F32, U8
 from ..core.expression import apply, apply_all, cast, leaf, op_named, shape_error
 from ..core.registry import operation
 from ..core.tensor import Tensor
-from .operands import dim_of, fitting, integers, scalar, without_booleans
+from .operands import dim_of, fitting, integers, require_real, scalar, without_booleans
 
 
 class Sorted(NamedTuple):
@@ -98,6 +98,7 @@ def unique(
         return_inverse: also which of them each one is.
         return_counts: also how often each occurs.
     """
+    require_real("unique", input)
     axis = None if dim is None else dim_of(dim, input.ndim)
     array = input.array()
     exact = array.astype(np.float32) if array.dtype.itemsize == 2 and input.dtype.kind == "float" else array
@@ -108,25 +109,42 @@ def unique(
     values, *numbers = found
     if return_inverse:
         numbers[0] = numbers[0].reshape(array.shape if axis is None else (-1,))
-    return (Tensor(leaf(values.astype(array.dtype))), *(Tensor(leaf(each.astype(np.int64))) for each in numbers))
+    return (Tensor(leaf(values.astype(array.dtype))), *(Tensor(leaf(number.astype(np.int64))) for number in numbers))
 
 
 @operation()
-def bincount(input: Tensor, minlength: int = 0) -> Tensor:
-    """How often each integer from 0 on occurs; the values are computed at once."""
-    return Tensor(leaf(np.bincount(input.array(), minlength=minlength)))
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each integer from 0 on occurs, or the sum of its weights; computed at once."""
+    if weights is None:
+        return Tensor(leaf(np.bincount(input.array(), minlength=minlength)))
+    given = weights.detach().array()
+    found = np.bincount(input.array(), given.astype(np.float64), minlength)
+    return Tensor(leaf(found.astype(given.dtype if weights.dtype is F32 else np.float64)))
 
 
 @operation()
-def searchsorted(input: Any, values: Any, *, right: bool = False, side: str = "left") -> Tensor:
-    """Where values would be inserted into a sorted row, or each row into one of rows; computed at once."""
+def searchsorted(
+    input: Any, values: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Where values would be inserted into a sorted row, or each row into one of rows; computed at once.
+
+    Args:
+        out_int32: i32 in place of i64.
+        right, side: after equal elements, with right=True or side="right".
+        sorter: the indices that sort the rows.
+    """
+    require_real("searchsorted", input, values)
     rows, wanted = (each.array() if isinstance(each, Tensor) else np.asarray(each) for each in (input, values))
+    if sorter is not None:
+        rows = np.take_along_axis(rows, sorter.array(), -1)
+    kind = np.int32 if out_int32 else np.int64
     where: Literal["left", "right"] = "right" if right or side == "right" else "left"
     if rows.ndim < 2:
-        return Tensor(leaf(np.asarray(np.searchsorted(rows, wanted, side=where), np.int64)))
+        return Tensor(leaf(np.asarray(np.searchsorted(rows, wanted, side=where), kind)))
     if rows.shape[:-1] != wanted.shape[:-1]:
         raise shape_error(f"searchsorted: values of shape {list(wanted.shape)} in rows of shape {list(rows.shape)}")
-    found = np.empty(wanted.shape, np.int64)
-    for place in np.ndindex(rows.shape[:-1]):
-        found[place] = np.searchsorted(rows[place], wanted[place], side=where)
+    found = np.empty(wanted.shape, kind)
+    for index in np.ndindex(rows.shape[:-1]):
+        found[index] = np.searchsorted(rows[index], wanted[index], side=where)
     return Tensor(leaf(found))

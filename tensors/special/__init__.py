@@ -1,1 +1,1 @@
-"""Functions of one number that are no operators: gamma functions and inverse functions, with gradients."""
+"""Functions of one number that are not operators: gamma functions and inverse functions, with gradients."""

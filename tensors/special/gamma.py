@@ -12,7 +12,7 @@ from ..autograd.custom_function import as_function
 from ..core.expression import cast
 from ..core.registry import function, operation
 from ..core.tensor import Tensor
-from ..operations.operands import default_float, expression_of
+from ..operations.operands import expression_of, real_float
 
 LANCZOS = (
     0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
@@ -21,6 +21,8 @@ LANCZOS = (
 """Coefficients of Lanczos' approximation with g = 7 (P. Godfrey 2001)."""
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 """B_2, B_4 ... B_14."""
+MAX_STEPS = 200
+"""Of the recurrence towards large arguments, from negative ones on."""
 ASYMPTOTIC_FROM = 10
 """Arguments from which the asymptotic series has all digits of f64."""
 
@@ -38,12 +40,13 @@ def log_gamma(x: np.ndarray) -> np.ndarray:
 
 
 def poly_gamma(order: int, x: np.ndarray) -> np.ndarray:
-    """The derivative of this order of `digamma`, of f64; for negative arguments of orders 0 and 1."""
+    """The derivative of this order of `digamma`, of f64; for arguments from about -190 on."""
     sign = -1.0 if order % 2 == 0 else 1.0
     with np.errstate(all="ignore"):
         reflected = (x <= 0) & (order <= 1)
         z, total = np.where(reflected, 1 - x, x), np.zeros_like(x)
-        for _ in range(ASYMPTOTIC_FROM):
+        lowest = float(np.min(z, initial=0, where=np.isfinite(z)))
+        for _ in range(min(int(ASYMPTOTIC_FROM - min(lowest, 0)) + 1, MAX_STEPS)):
             small = z < ASYMPTOTIC_FROM
             step = 1 / np.where(small, z, 1) ** (order + 1) * math.factorial(order)
             total += np.where(small, step * sign, 0)
@@ -65,7 +68,7 @@ def poly_gamma(order: int, x: np.ndarray) -> np.ndarray:
         return found
 
 
-def incomplete_gamma(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+def incomplete_gamma(a: np.ndarray, x: np.ndarray, upper: bool = False) -> np.ndarray:
     """The regularized lower incomplete gamma function of f64: a series below a + 1, a continued fraction above."""
     a, x = np.broadcast_arrays(a, x)
     with np.errstate(all="ignore"):
@@ -86,9 +89,11 @@ def incomplete_gamma(a: np.ndarray, x: np.ndarray) -> np.ndarray:
             d = 1 / np.where(np.abs(d) < low, low, d)
             c = np.where(np.abs(c) < low, low, c)
             h = h * d * c
-        found = np.where(x < a + 1, front * total, 1 - front * h)
-        found = np.select([np.isinf(a) & np.isinf(x), x == 0, np.isinf(a)], [np.nan, 0.0, 0.0], found)
-        found = np.where(np.isinf(x) & ~np.isinf(a) | ((a == 0) & (x > 0)), 1.0, found)
+        near, far = front * total, front * h
+        found = np.where(x < a + 1, 1 - near if upper else near, far if upper else 1 - far)
+        none, all_ = (1.0, 0.0) if upper else (0.0, 1.0)
+        found = np.select([np.isinf(a) & np.isinf(x), x == 0, np.isinf(a)], [np.nan, none, none], found)
+        found = np.where(np.isinf(x) & ~np.isinf(a) | ((a == 0) & (x > 0)), all_, found)
         return np.where((a < 0) | (x < 0) | np.isnan(a + x) | ((a == 0) & (x == 0)), np.nan, found)
 
 
@@ -117,6 +122,16 @@ def _igamma(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     return incomplete_gamma(a.astype(np.float64), x.astype(np.float64)).astype(x.dtype)
 
 
+@as_function
+def igamma_upper(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return incomplete_gamma(a.astype(np.float64), x.astype(np.float64), True).astype(x.dtype)
+
+
+@igamma_upper.gradient
+def _igamma_upper_gradient(gradient: np.ndarray, a: np.ndarray, x: np.ndarray) -> tuple[None, np.ndarray]:
+    return None, _by_igamma(-gradient, a, x)
+
+
 _lgamma.gradient(_lgamma_gradient)
 _polygamma.gradient(_polygamma_gradient)
 
@@ -129,42 +144,41 @@ def _lgamma_second(outer: np.ndarray, gradient: np.ndarray, x: np.ndarray) -> tu
 
 @_igamma.gradient
 def _igamma_gradient(gradient: np.ndarray, a: np.ndarray, x: np.ndarray) -> tuple[None, np.ndarray]:
+    return None, _by_igamma(gradient, a, x)
+
+
+def _by_igamma(gradient: np.ndarray, a: np.ndarray, x: np.ndarray) -> np.ndarray:
     wide, at = a.astype(np.float64), x.astype(np.float64)
-    density = np.exp((wide - 1) * np.log(at) - at - log_gamma(wide))
-    return None, gradient * density.astype(x.dtype)
-
-
-def _float(input: Any) -> Tensor:
-    return Tensor(default_float(expression_of(input)))
+    return gradient * np.exp((wide - 1) * np.log(at) - at - log_gamma(wide)).astype(x.dtype)
 
 
 @operation("special_gammaln")
 def lgamma(input: Any) -> Tensor:
     """log |gamma(x)| of each element, in its float dtype."""
-    found: Tensor = _lgamma(_float(input))
+    found: Tensor = _lgamma(real_float(input, "lgamma"))
     return found
 
 
 @operation("special_digamma")
 def digamma(input: Any) -> Tensor:
     """The derivative of `lgamma`."""
-    found: Tensor = _polygamma(_float(input), order=0)
+    found: Tensor = _polygamma(real_float(input, "digamma"), order=0)
     return found
 
 
 @function()
 def polygamma(n: int, input: Any) -> Tensor:
-    """The n-th derivative of `digamma`; of positive numbers from n = 2 on."""
+    """The n-th derivative of `digamma`."""
     if not isinstance(n, int) or n < 0:
         raise UsageError("E-TENSOR-VALUE", None, f"polygamma of order {n!r}", expected="an integer from 0 on")
-    found: Tensor = _polygamma(_float(input), order=n)
+    found: Tensor = _polygamma(real_float(input, "polygamma"), order=n)
     return found
 
 
 @function()
 def mvlgamma(input: Any, p: int) -> Tensor:
     """The logarithm of the gamma function of p dims."""
-    x = _float(input)
+    x = real_float(input, "mvlgamma")
     steps = Tensor(cast(expression_of(np.arange(p) / -2), x.dtype))
     return lgamma(x.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
 
@@ -172,5 +186,5 @@ def mvlgamma(input: Any, p: int) -> Tensor:
 @operation("special_gammainc")
 def igamma(input: Any, other: Any) -> Tensor:
     """The regularized lower incomplete gamma function P(input, other); differentiable by `other`."""
-    found: Tensor = _igamma(_float(input), _float(other))
+    found: Tensor = _igamma(real_float(input, "igamma"), real_float(other, "igamma"))
     return found

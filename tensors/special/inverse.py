@@ -1,4 +1,4 @@
-"""The inverse of the error function, and functions that are made of it."""
+"""The inverse of the error function, functions that are made of it, and neighbours of numbers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.base.errors import UsageError
 from ..autograd.custom_function import as_function
 from ..core.registry import function, operation
 from ..core.tensor import Tensor
-from ..operations.operands import default_float, expression_of
+from ..operations.operands import promoted, real_float
 
 NEWTON_STEPS = 3
 
@@ -45,11 +46,31 @@ def _erfinv_gradient(gradient: np.ndarray, y: np.ndarray) -> np.ndarray:
 @operation("special_erfinv")
 def erfinv(input: Any) -> Tensor:
     """The x of which erf(x) is the element."""
-    found: Tensor = _erfinv(Tensor(default_float(expression_of(input))))
+    found: Tensor = _erfinv(real_float(input, "erfinv"))
+    return found
+
+
+@as_function
+def _nextafter(x: np.ndarray, towards: np.ndarray) -> np.ndarray:
+    return np.nextafter(x, towards)
+
+
+@_nextafter.gradient
+def _nextafter_gradient(gradient: np.ndarray, x: np.ndarray, towards: np.ndarray) -> tuple[np.ndarray, None]:
+    return gradient, None
+
+
+@operation()
+def nextafter(input: Any, other: Any) -> Tensor:
+    """The next number of the dtype towards another one."""
+    one, two = (Tensor(each) for each in promoted([input, other]))
+    if one.dtype.kind != "float":
+        raise UsageError("E-TENSOR-DTYPE", None, f"nextafter of {one.dtype}", expected="floats")
+    found: Tensor = _nextafter(one, two)
     return found
 
 
 @function("special_ndtri")
 def ndtri(input: Any) -> Tensor:
     """The quantile of the standard normal distribution."""
-    return erfinv(2 * Tensor(default_float(expression_of(input))) - 1) * math.sqrt(2)
+    return erfinv(2 * real_float(input, "ndtri") - 1) * math.sqrt(2)

@@ -1,5 +1,4 @@
-"""Methods that write into a tensor: the result of an operation on it, by torch's names with an underscore, numbers, and
-the elements of another tensor."""
+"""In-place methods of tensors by torch's names with an underscore, fills, and copies from another tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from typing import Any
 from ...runtime.base.errors import UsageError
 from ..core.conversion import array_of
 from ..core.expression import leaf
-from ..core.registry import FUNCTIONS, in_place, method
+from ..core.registry import FUNCTIONS, function, in_place, method
 from ..core.tensor import Tensor
 from ..operations import composed, random, sorting
 from ..operations.indexing import like
@@ -20,10 +19,13 @@ NEEDED = composed, random, sorting
 SAME_SHAPE = (
     "addmm", "addmv", "atan2", "baddbmm", "bitwise_not", "cumprod", "cumsum", "eq", "fmod", "ge", "gt", "hypot",
     "index_add", "index_copy", "index_fill", "le", "lt", "masked_fill", "nan_to_num", "ne", "scatter", "scatter_add",
-    "scatter_reduce", "tril", "triu", "xlogy", "logit", "relu",
+    "scatter_reduce", "tril", "triu", "xlogy", "logit", "relu", "addbmm", "addr", "arctan2", "clip", "deg2rad",
+    "digamma", "erfinv", "gcd", "greater", "greater_equal", "i0", "igamma", "igammac", "index_reduce", "lcm", "less",
+    "less_equal", "lgamma", "multiply", "mvlgamma", "nextafter", "not_equal", "rad2deg", "renorm", "subtract",
+    "celu", "conj_physical", "fix", "selu",
 )  # fmt: skip
 """Functions whose results have the shape of the tensor."""
-RESHAPING = ("squeeze", "swapaxes", "t", "transpose", "unsqueeze")
+RESHAPING = ("squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
 """Functions that give the tensor another shape."""
 
 for _name in SAME_SHAPE:
@@ -73,6 +75,12 @@ def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, generator: An
 
 
 @method()
+def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, generator: Any = None) -> Tensor:
+    """Draw numbers whose logarithms are of a normal distribution."""
+    return self.normal_(mean, std, generator).exp_()
+
+
+@method()
 def geometric_(self: Tensor, p: float, generator: Any = None) -> Tensor:
     """Draw how many attempts the first success takes, each of which succeeds with the probability p."""
     drawn = FUNCTIONS["rand"](self.shape, dtype="f64", generator=generator)
@@ -87,16 +95,18 @@ def random_(self: Tensor, *bounds: int, generator: Any = None) -> Tensor:
     return self.become(FUNCTIONS["randint"](*bounds, self.shape, generator=generator))
 
 
+@function()
 @method()
-def fill_(self: Tensor, value: Any) -> Tensor:
+def fill_(input: Tensor, value: Any) -> Tensor:
     """Write one number to all elements."""
-    return self.become(like(value, self).broadcast_to(self.shape))
+    return input.become(like(value, input).broadcast_to(input.shape))
 
 
+@function()
 @method()
-def zero_(self: Tensor) -> Tensor:
+def zero_(input: Tensor) -> Tensor:
     """Write 0 to all elements."""
-    return fill_(self, 0)
+    return fill_(input, 0)
 
 
 @method()

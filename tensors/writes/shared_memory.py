@@ -34,7 +34,7 @@ class Shared:
         self._owners: list[weakref.ref[Any]] = []
 
     def seen_by(self, owner: Any) -> None:
-        """What one of the others holds; the memory is not theirs when it is gone."""
+        """Register an owner of the array, which ends with its object."""
         self._owners = [each for each in self._owners if each() is not None]
         self._owners.append(weakref.ref(owner))
 

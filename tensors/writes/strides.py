@@ -20,15 +20,15 @@ from .views import Step, origin_of, reference, remember
 def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of elements that lie side by side in their order."""
     steps = [1] * len(shape)
-    for place in range(len(shape) - 2, -1, -1):
-        steps[place] = steps[place + 1] * max(shape[place + 1], 1)
+    for index in range(len(shape) - 2, -1, -1):
+        steps[index] = steps[index + 1] * max(shape[index + 1], 1)
     return tuple(steps)
 
 
 def _living(view: Tensor) -> tuple[Tensor, tuple[Step, ...]] | None:
     """The tensor whose memory a view lies in, and how it was taken; None if that tensor no longer exists."""
     steps = origin_of(view)
-    first = next((place for place, step in enumerate(steps) if step.source() is not None), len(steps))
+    first = next((index for index, step in enumerate(steps) if step.source() is not None), len(steps))
     if any(step.inside for step in steps) or not all(step.whole for step in steps[:first]):
         return None
     owner = steps[first].source() if first < len(steps) else view

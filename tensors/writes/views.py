@@ -1,7 +1,7 @@
 """Views: parts of a tensor, and its elements in another arrangement, through which the tensor is written to.
 
 ``x[0].add_(1)``, ``x.view(-1)[3] = 1`` and ``x.data.zero_()`` change `x`, as in torch. A view knows from which tensor
-it was taken and how; the place of each element follows when the view is written to.
+it was taken and how; the position of each element follows when the view is written to.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ..complex import numbers
 from ..core.expression import alias, leaf
 from ..core.grad_mode import GRAD_MODE, no_grad, set_grad_enabled
 from ..core.registry import FUNCTIONS, attribute, method
@@ -45,6 +46,7 @@ class Step(NamedTuple):
         dense: whether its elements lie side by side.
         repeats: whether the view has more elements than the tensor.
         inside: whether the tensor is itself a part of one that no longer exists.
+        put: gives the tensor with other elements in place of the view's; None where the view's positions say which.
     """
 
     source: Callable[[], Tensor | None]
@@ -53,6 +55,7 @@ class Step(NamedTuple):
     dense: bool
     repeats: bool = False
     inside: bool = False
+    put: Callable[[Tensor, Tensor], Tensor] | None = None
 
 
 def reference(source: Tensor) -> Callable[[], Tensor | None]:
@@ -74,13 +77,13 @@ class AliasSet:
     def add(self, view: Tensor) -> None:
         """A new view."""
         if len(self._members) >= self._room:
-            self._members = [each for each in self._members if each() is not None]
+            self._members = [member for member in self._members if member() is not None]
             self._room = max(16, 2 * len(self._members))
         self._members.append(weakref.ref(view))
 
     def replace(self, first: Tensor, other: Tensor) -> None:
         """Let `other` take the role of `first`."""
-        self._members = [weakref.ref(other) if each() is first else each for each in self._members]
+        self._members = [weakref.ref(other) if member() is first else member for member in self._members]
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter([each for member in self._members if (each := member()) is not None])
@@ -92,7 +95,7 @@ def remember(view: Tensor, step: Step) -> Tensor:
     source = step.source()
     assert source is not None
     steps = origin_of(source)
-    first = next((place for place, each in enumerate(steps) if each.source() is not None), len(steps))
+    first = next((index for index, each in enumerate(steps) if each.source() is not None), len(steps))
     if any(each.inside or not each.whole for each in steps[:first]):
         steps, step = _all_inside(steps), step._replace(inside=True)
     view.origin = (*steps[first:], step)
@@ -104,7 +107,7 @@ def remember(view: Tensor, step: Step) -> Tensor:
 
 
 def _all_inside(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    return tuple([each._replace(inside=True) for each in steps])
+    return tuple([step._replace(inside=True) for step in steps])
 
 
 def _viewing(made: Callable[..., Any], whole: bool, copies: bool = False) -> Callable[..., Any]:
@@ -133,6 +136,37 @@ for _names, _whole, _copies in ((ARRANGING, True, False), (MOVING, False, False)
             FUNCTIONS[_name] = _viewed
 for _name in ("T", "mT"):
     attribute(_name, _viewing(getattr(Tensor, _name).fget, False))
+
+
+def _part_of_complex(made: Callable[[Tensor], Tensor], put: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    """A function whose result is a view of the parts of complex numbers, of the numbers that parts make, or of
+    conjugates."""
+
+    @functools.wraps(made)
+    def viewed(input: Tensor) -> Tensor:
+        found = made(input)
+        whole = found.numel() != input.numel()
+        return input if found is input else remember(found, Step(reference(input), made, whole, whole, put=put))
+
+    return viewed
+
+
+def _assign_part(name: str, self: Tensor, value: Any) -> None:
+    """Write the elements of a part: ``x.real = value``."""
+    getattr(self, name).copy_(value)
+
+
+for _name, _put in (
+    ("real", lambda base, part: numbers.complex_of(part, numbers.imag(base))),
+    ("imag", lambda base, part: numbers.complex_of(numbers.real(base), part)),
+    ("view_as_real", lambda base, part: numbers.view_as_complex(part)),
+    ("view_as_complex", lambda base, part: numbers.view_as_real(part)),
+    ("conj", lambda base, part: numbers.conj(part)),
+):
+    FUNCTIONS[_name] = _part_of_complex(FUNCTIONS[_name], _put)
+method("conj")(FUNCTIONS["conj"])
+for _name in ("real", "imag"):
+    attribute(_name, FUNCTIONS[_name], functools.partial(_assign_part, _name))
 
 
 @method("__getitem__")
@@ -211,7 +245,7 @@ def update_views(self: Tensor) -> None:
 def _refresh(view: Tensor) -> None:
     """Give a view the elements that the tensor of which it was taken has now."""
     steps = origin_of(view)
-    first = next((place for place, step in enumerate(steps) if step.source() is not None), None)
+    first = next((index for index, step in enumerate(steps) if step.source() is not None), None)
     if first is None:
         return
     take = steps[-1].take
@@ -269,7 +303,7 @@ def contiguous(self: Tensor, **options: Any) -> Tensor:
 def write_back(self: Tensor) -> None:
     """Write the elements of a view to the tensors of which it was taken."""
     steps = origin_of(self)
-    first = next((place for place, step in enumerate(steps) if step.source() is not None), len(steps))
+    first = next((index for index, step in enumerate(steps) if step.source() is not None), len(steps))
     steps = steps[first:]
     if not steps:
         return
@@ -285,8 +319,11 @@ def write_back(self: Tensor) -> None:
 
 def _written(base: Tensor, step: Step, part: Tensor) -> Tensor:
     """A tensor with the elements of a view of it replaced."""
+    if step.put is not None:
+        return step.put(base, part)
     if step.whole:
+        part = part if part.dtype is base.dtype else shape.view(part, base.dtype)
         return Tensor(part.expression) if part.shape == base.shape else shape.reshape(part, base.shape)
     assert step.take is not None
-    places = step.take(Tensor(leaf(np.arange(base.numel()).reshape(base.shape))))
-    return indexing.replaced(base, places, part)
+    positions = step.take(Tensor(leaf(np.arange(base.numel()).reshape(base.shape))))
+    return indexing.replaced(base, positions, part)

@@ -42,8 +42,19 @@ def write(name, folder):
     if name == "phi_msft":
         _write_phi_msft(folder)
         return 96
-    made(known()[name], 0, folder)
+    if name == "paddleocr_text":
+        _write_paddleocr(folder)
+    else:
+        made(known()[name], 0, folder)
     return json.loads((folder / "config.json").read_text())["vocab_size"]
+
+
+def _write_paddleocr(folder):
+    """The text part of PaddleOCR-VL, which transformers has without a head: a Llama under another model type."""
+    made(known()["llama"], 0, folder)
+    config = json.loads((folder / "config.json").read_text())
+    size = config["hidden_size"] // config["num_attention_heads"]
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "paddleocr_vl_text", "head_dim": size}))
 
 
 def _write_phi_msft(folder):

@@ -42,6 +42,7 @@ EXTRA = {
     "cache clear": ("--unused", "100000"),
     "template render": ("--user", HOSTILE),
     "bench": ("--runs", "1"),
+    "serve": ("--dry-run",),
     "profile": ("--runs", "1"),
     "inspect": ("--nodes",),
     "tokenizer show": ("--tokens", ".", "--template"),

@@ -14,6 +14,9 @@ IGNORED_WINDOWS = ("mistral", "starcoder2")
 """Models that are compared without the windows of their cases, which libllama ignores."""
 ELSEWHERE = ("deepseek_v2", "gptj")
 """Models that libllama runs with the published number of layers only, or not at all."""
+GRANITE = {"attention_multiplier": 0.3, "embedding_multiplier": 1.5, "residual_multiplier": 0.8, "logits_scaling": 2.0}
+TELLING = {"granite": GRANITE, "granitemoe": GRANITE}
+"""Settings of models with whose published multipliers attention hardly shows."""
 LENGTH = 30
 
 
@@ -25,7 +28,7 @@ def one_of_each():
         kind = case.config["model_type"]
         if kind in types and kind not in ELSEWHERE and REPLACED.get(kind, case.name) == case.name:
             windows = {"sliding_window": None} if kind in IGNORED_WINDOWS else {}
-            found.setdefault(kind, replace(case, config={**case.config, **windows}))
+            found.setdefault(kind, replace(case, config={**case.config, **windows, **TELLING.get(kind, {})}))
     return list(found.values())
 
 

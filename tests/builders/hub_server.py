@@ -30,16 +30,18 @@ def hub_server(repositories):
                 self.wfile.write(content)
 
         def respond(self, head):
-            path = unquote(self.path.partition("?")[0]).strip("/")
+            path, _, query = unquote(self.path).partition("?")
+            path = path.strip("/")
             if path.startswith("api/models/"):
                 owner, name, *rest = path.split("/")[2:]
                 files = repositories.get(f"{owner}/{name}")
                 if files is not None:
                     folder = "".join(f"{part}/" for part in rest[2:]) if rest[:1] == ["tree"] else ""
+                    whole = rest[:1] != ["tree"] or "recursive=true" in query.lower()
                     listed = [
                         {"type": "file", "path": file, "rfilename": file, "size": len(files[file] or b""), "oid": "0"}
                         for file in files
-                        if file.startswith(folder) and ("/" not in file[len(folder) :] or rest[:1] != ["tree"])
+                        if file.startswith(folder) and (whole or "/" not in file[len(folder) :])
                     ]
                     repo = {"id": f"{owner}/{name}", "sha": COMMIT, "siblings": listed}
                     content = json.dumps(listed if rest[:1] == ["tree"] else repo).encode()

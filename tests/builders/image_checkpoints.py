@@ -6,6 +6,19 @@ import torch
 import transformers
 from torch import nn
 
+VIT = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
+    "patch_size": 8, "num_labels": 5,
+}  # fmt: skip
+RESNET = {"embedding_size": 8, "hidden_sizes": [8, 16, 16, 24], "depths": [1, 2, 1, 1], "num_labels": 5}
+DETR = {
+    "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "num_queries": 5,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 40, "num_labels": 3,
+    "backbone_config": {"model_type": "resnet", **RESNET, "layer_type": "basic", "out_features": ["stage4"]},
+}  # fmt: skip
+VIT_PREPARATION = '{"size": 32, "image_processor_type": "ViTImageProcessor"}'
+"""The preprocessor_config.json of a ViT."""
+
 
 def randomized(model, seed=0):
     """The model with values that show in the results: norms about 1, statistics of batch norms, factors about 0.5."""

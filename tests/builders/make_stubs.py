@@ -3,7 +3,8 @@
     python -m candle_convert.tests.builders.make_stubs
 
 `__init__.pyi` has the names of the package, `models/__init__.pyi` the classes of transformers, `ops/__init__.pyi` what
-the command line provides, and `tensors/core/tensor_methods.pyi` the methods that operations attach to tensors.
+the command line provides, `convert/write/option_changes.pyi` the options of conversions as keyword arguments, and
+`tensors/core/tensor_methods.pyi` the methods that operations attach to tensors.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from types import FunctionType
 from typing import Any
 
 import candle_convert as cc
+from candle_convert.convert.write.conversion_options import FIELDS, Options
 from candle_convert.runtime.plugin.discovery import ROOT
 from candle_convert.runtime.tensor.dtype import DType
 from candle_convert.tensors.core.registry import FUNCTIONS, NUMPY_WORDS
@@ -71,6 +73,8 @@ class _Renamed(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         name = node.id
+        if name == "Any":  # of options that signatures add; stubs import it
+            return node
         if name in (NAME, LIKE):
             return ast.Name("Tensor" if name == NAME else LIKE)
         if name in self.known:
@@ -135,7 +139,7 @@ def written(
         stars = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
         star |= stars == "*"
         word = stars + parameter.name
-        if parameter.name != "self":
+        if parameter.name != "self" or parameter.annotation is Any:
             word += f": {imports.annotation(parameter.annotation, function)}"
         if parameter.default is not Parameter.empty:
             word += f" = {default_text(parameter.default)}"
@@ -158,6 +162,12 @@ def overloads(name: str, signature: Signature, function: Any, imports: Imports) 
     others = [words] if len(words) == 1 else [words, {"keepdim": words["keepdim"]}]
     variants = [written(name, renamed(signature, each), function, imports, document=False) for each in others]
     return "".join(f"@overload\n{variant}" for variant in (first, *variants))
+
+
+def of_function(signature: Signature) -> Signature:
+    """The signature of a method that is a function as well, whose first argument is any value."""
+    parameters = signature.parameters.values()
+    return signature.replace(parameters=[p.replace(annotation=Any) if p.name == "self" else p for p in parameters])
 
 
 def renamed(signature: Signature, words: dict[str, str]) -> Signature:
@@ -209,7 +219,7 @@ def package_stub() -> str:
         if name == "Tensor" or name in cc._MODULE_OF:
             continue
         if name in FUNCTIONS and isinstance(value, FunctionType):
-            body.append(overloads(name, signature_of(value), value, imports))
+            body.append(overloads(name, of_function(signature_of(value)), value, imports))
         elif isinstance(value, DType):
             body.append(f"{name}: DType\n")
         elif value is None or isinstance(value, float):
@@ -246,6 +256,9 @@ def methods_stub() -> str:
             )
             if item.fset is not None:
                 body.append(f"@{name}.setter\ndef {name}(self, value: Any) -> None: ...\n")
+        elif isinstance(item, staticmethod):
+            made = item.__func__
+            body.append("@staticmethod\n" + written(name, inspect.signature(made), made, imports))
         elif isinstance(item, FunctionType):
             method = _method(inspect.signature(item), operator=name.startswith("__"))
             body.append(overloads(name, method, item, imports))
@@ -255,7 +268,7 @@ def methods_stub() -> str:
 
 def _kind(name: str) -> str:
     """What an attribute of tensors is, where it is always the same."""
-    value = getattr(cc.ones(2, 2), name)
+    value = getattr(cc.ones(2, 2, dtype=cc.complex64 if name == "imag" else None), name)
     simple = next((kind.__name__ for kind in (bool, int, str) if type(value) is kind), "")
     return "Tensor" if isinstance(value, Tensor) else f"builtins.{simple}" if simple else ""
 
@@ -274,10 +287,14 @@ def models_stub() -> str:
     lines = [
         "from ..convert.load.load_model import load as load",
         "from ..convert.trainable.front import PretrainedModel",
+        "from ..convert.trainable.pretrained_tokenizer import PretrainedTokenizer",
     ]
     names = [name for name in dir(cc.models) if name != "load"]
     lines.append(f"__all__ = [{', '.join(map(repr, dir(cc.models)))}]")
-    lines += [f"class {name}(PretrainedModel): ..." for name in names]
+    lines += [
+        f"class {name}({'PretrainedTokenizer' if name.endswith('Tokenizer') else 'PretrainedModel'}): ..."
+        for name in names
+    ]
     return "\n".join(lines)
 
 
@@ -286,8 +303,21 @@ def ops_stub() -> str:
     return 'from ..convert.run.operator_coverage import missing_of as missing\n__all__ = ["missing"]\n'
 
 
+def changes_stub() -> str:
+    """`convert/write/option_changes.pyi`."""
+    imports = Imports(f"{ROOT}.convert.write", set())
+    imports.lines.add("from typing import TypedDict")
+    lines = []
+    for name, option in FIELDS.items():
+        annotation = imports.annotation(f"{'str | ' if option.metadata['takes_size'] else ''}{option.type}", Options)
+        lines.append(f"    {name}: {annotation}")
+    document = '    """The fields of `Options` as keyword arguments; sizes may be text such as "2GiB"."""'
+    return "\n".join([*sorted(imports.lines), "class Changes(TypedDict, total=False):", document, *lines])
+
+
 STUBS = {
     "__init__.pyi": package_stub,
+    "convert/write/option_changes.pyi": changes_stub,
     "models/__init__.pyi": models_stub,
     "ops/__init__.pyi": ops_stub,
     "tensors/core/tensor_methods.pyi": methods_stub,

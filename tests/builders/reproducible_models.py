@@ -106,7 +106,7 @@ def write_importance(path, found):
     writer.close()
 
 
-LISTED = (
+FILE_TYPES = (
     "Q1_0",
     "Q2_0",
     "Q4_0",
@@ -127,14 +127,17 @@ LISTED = (
     "IQ3_XXS",
     "IQ3_S",
     "IQ3_M",
+    "Q3_K",
     "IQ3_XS",
     "Q3_K_S",
     "Q3_K_M",
     "Q3_K_L",
     "IQ4_NL",
     "IQ4_XS",
+    "Q4_K",
     "Q4_K_S",
     "Q4_K_M",
+    "Q5_K",
     "Q5_K_S",
     "Q5_K_M",
     "Q6_K",
@@ -144,6 +147,8 @@ LISTED = (
     "F32",
     "COPY",
 )
+"""Names of llama-quantize for file types."""
+LISTED = tuple(name for name in FILE_TYPES if name not in ("Q3_K", "Q4_K", "Q5_K"))
 NEED_IMPORTANCE = ("IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S", "IQ1_M", "Q2_K_S", "IQ3_XXS", "IQ3_XS")
 MODELS = {
     "llama": {},

@@ -4,6 +4,9 @@ import json
 
 import torch
 import transformers
+from candle_convert.models.schema.clip.vocabulary import tokenizer_files
+from candle_convert.runtime.contract.weight_binding import config_from, find_architecture, implied
+from candle_convert.runtime.ir.graph import Graph
 from candle_convert.tests.builders.trained_tokenizers import corpus
 
 PUBLISHED = {
@@ -11,6 +14,8 @@ PUBLISHED = {
     "PNDMScheduler": {"skip_prk_steps": True, "set_alpha_to_one": False, "steps_offset": 1},
 }
 """What the scheduler_config.json of Stable Diffusion 1 states besides the betas."""
+PUBLISHED_STAGES = {"block_out_channels": (32, 64), "norm_num_groups": 32}
+"""Stages of small networks with as many groups of norms as published ones."""
 BEGIN, END = "<|startoftext|>", "<|endoftext|>"
 
 
@@ -33,6 +38,14 @@ def clip_tokenizer(folder, pad=END):
     (folder / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(whole)}))
     config = {"tokenizer_class": "CLIPTokenizer", "bos_token": BEGIN, "eos_token": END, "unk_token": END}
     (folder / "tokenizer_config.json").write_text(json.dumps(config | {"pad_token": pad, "model_max_length": 77}))
+    return transformers.CLIPTokenizer.from_pretrained(str(folder))
+
+
+def published_tokenizer(folder, pad=END):
+    """The tokenizer of the published models in a folder, and as transformers reads it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in tokenizer_files(pad).items():
+        (folder / name).write_text(text)
     return transformers.CLIPTokenizer.from_pretrained(str(folder))
 
 
@@ -101,48 +114,59 @@ def telling(module, scale=1.0):
     return module
 
 
-def stable_diffusion_3(folder, *, t5=True, sample_size=16):
-    """A folder of Stable Diffusion 3, and the pipeline of diffusers."""
+def stable_diffusion_3(folder, *, t5=True, sample_size=16, published=False, tokenizer=clip_tokenizer):
+    """A folder of Stable Diffusion 3, and the pipeline of diffusers; arguments as of `stable_diffusion`."""
     import diffusers
 
-    tokenizers = [clip_tokenizer(folder / "tokenizer"), clip_tokenizer(folder / "tokenizer_2", "!")]
+    tokenizers = [tokenizer(folder / "tokenizer"), tokenizer(folder / "tokenizer_2", "!")]
+    first, second, text, stages = (64, 128, 256, PUBLISHED_STAGES) if published else (16, 24, 48, {})
+    heads = {each: each // 64 if published else 4 for each in (first, second)}
     encoders = [
-        clip_encoder(tokenizers[0], 16, projection=True),
-        clip_encoder(tokenizers[1], 24, projection=True, act="gelu"),
+        clip_encoder(tokenizers[0], first, projection=True, heads=heads[first]),
+        clip_encoder(tokenizers[1], second, projection=True, act="gelu", heads=heads[second]),
     ]
+    if published:
+        encoders[0].text_projection.weight.data.copy_(torch.eye(first))
     latents = {"scaling_factor": 1.5305, "shift_factor": 0.0609, "use_quant_conv": False, "use_post_quant_conv": False}
     third = t5_tokenizer(folder / "tokenizer_3") if t5 else None
     transformer = diffusers.SD3Transformer2DModel(
         sample_size=sample_size, in_channels=16, out_channels=16, num_layers=2, attention_head_dim=8,
-        num_attention_heads=4, joint_attention_dim=48, caption_projection_dim=32, pooled_projection_dim=40,
-        pos_embed_max_size=sample_size,
+        num_attention_heads=4, joint_attention_dim=text, caption_projection_dim=32,
+        pooled_projection_dim=first + second, pos_embed_max_size=sample_size, qk_norm="rms_norm" if published else None,
     )  # fmt: skip
     made = diffusers.StableDiffusion3Pipeline(
         transformer=telling(transformer).eval(),
         scheduler=diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
-        vae=autoencoder(16, **latents),
+        vae=autoencoder(16, **latents, **stages),
         text_encoder=encoders[0], tokenizer=tokenizers[0], text_encoder_2=encoders[1], tokenizer_2=tokenizers[1],
-        text_encoder_3=t5_encoder(third, 48) if t5 else None, tokenizer_3=third,
+        text_encoder_3=t5_encoder(third, text) if t5 else None, tokenizer_3=third,
     )  # fmt: skip
     return saved(made, folder)
 
 
-def stable_diffusion(folder, *, xl=False, scheduler="DDIMScheduler", published=False, **settings):
-    """A folder of Stable Diffusion 1 or XL, and the pipeline of diffusers.
+def stable_diffusion(
+    folder, *, xl=False, second=False, scheduler="DDIMScheduler", published=False, tokenizer=clip_tokenizer, **settings
+):
+    """A folder of Stable Diffusion 1, 2 or XL, and the pipeline of diffusers.
 
     Args:
+        second: whether it is Stable Diffusion 2.
         published: whether what single files do not tell (widths of heads, groups of norms) is as in published models.
+        tokenizer: makes the folder of a tokenizer.
         settings: of the UNet.
     """
     import diffusers
 
-    first = clip_tokenizer(folder / "tokenizer")
-    width, other, heads, sizes = (64, 64, 1, 256) if published else (16, 24, 4, 8)
-    stages = {"block_out_channels": (32, 64), "norm_num_groups": 32} if published else {}
+    first = tokenizer(folder / "tokenizer", "!" if second else END)
+    width, other, sizes = (64, 128, 256) if published else (16, 24, 8)
+    heads = {each: each // 64 if published else 4 for each in (width, other)}
+    stages = PUBLISHED_STAGES if published else {}
     known = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", **PUBLISHED.get(scheduler, {})}
     shared = {
         "tokenizer": first,
-        "text_encoder": clip_encoder(first, width, projection=False, heads=heads),
+        "text_encoder": clip_encoder(
+            first, width, projection=False, heads=heads[width], act="gelu" if second else "quick_gelu"
+        ),
         "vae": autoencoder(4, scaling_factor=0.13025 if xl else 0.18215, **stages),
         "scheduler": getattr(diffusers, scheduler)(**known),
     }
@@ -150,21 +174,22 @@ def stable_diffusion(folder, *, xl=False, scheduler="DDIMScheduler", published=F
         "sample_size": 16, "block_out_channels": (16, 32), "norm_num_groups": 8, "layers_per_block": 1,
         "cross_attention_dim": width + other if xl else width, "attention_head_dim": 8 if published else 4,
         "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
-        "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"), **stages, **settings,
+        "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"), **stages,
     }  # fmt: skip
+    unet |= {"attention_head_dim": (1, 1), "use_linear_projection": True} if published and (xl or second) else {}
+    unet |= settings
     if not xl:
         made = diffusers.StableDiffusionPipeline(
             unet=telling(diffusers.UNet2DConditionModel(**unet)).eval(), safety_checker=None, feature_extractor=None,
             requires_safety_checker=False, **shared,
         )  # fmt: skip
         return saved(made, folder)
-    unet |= {"attention_head_dim": (1, 1), "use_linear_projection": True} if published else {}
     unet |= {"addition_embed_type": "text_time", "addition_time_embed_dim": sizes}
     unet["projection_class_embeddings_input_dim"] = 6 * sizes + other
-    second = clip_tokenizer(folder / "tokenizer_2", "!")
+    other_tokenizer = tokenizer(folder / "tokenizer_2", "!")
     made = diffusers.StableDiffusionXLPipeline(
-        unet=telling(diffusers.UNet2DConditionModel(**unet)).eval(), tokenizer_2=second, add_watermarker=False,
-        text_encoder_2=clip_encoder(second, other, projection=True, act="gelu", heads=heads), **shared,
+        unet=telling(diffusers.UNet2DConditionModel(**unet)).eval(), tokenizer_2=other_tokenizer, add_watermarker=False,
+        text_encoder_2=clip_encoder(other_tokenizer, other, projection=True, act="gelu", heads=heads[other]), **shared,
     )  # fmt: skip
     return saved(made, folder)
 
@@ -177,24 +202,32 @@ def controlnet_of(unet):
     return telling(made).eval()
 
 
-def flux(folder, *, guidance, dynamic):
-    """A folder of FLUX.1, and the pipeline of diffusers."""
+def flux(folder, *, guidance, dynamic, published=False, tokenizer=clip_tokenizer):
+    """A folder of FLUX.1, and the pipeline of diffusers; arguments as of `stable_diffusion`."""
     import diffusers
 
-    first, second = clip_tokenizer(folder / "tokenizer"), t5_tokenizer(folder / "tokenizer_2")
+    first, second = tokenizer(folder / "tokenizer"), t5_tokenizer(folder / "tokenizer_2")
+    width, heads, stages = (64, 1, PUBLISHED_STAGES) if published else (16, 4, {})
+    axes = {} if published else {"attention_head_dim": 16, "axes_dims_rope": (4, 6, 6)}
     transformer = diffusers.FluxTransformer2DModel(
-        patch_size=1, in_channels=16, num_layers=1, num_single_layers=1, attention_head_dim=16, num_attention_heads=2,
-        joint_attention_dim=24, pooled_projection_dim=16, guidance_embeds=guidance, axes_dims_rope=(4, 6, 6),
+        patch_size=1, in_channels=16, num_layers=1, num_single_layers=1, num_attention_heads=2, joint_attention_dim=24,
+        pooled_projection_dim=width, guidance_embeds=guidance, **axes,
     )  # fmt: skip
     made = diffusers.FluxPipeline(
         scheduler=diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=dynamic),
         vae=autoencoder(
-            4, use_quant_conv=False, use_post_quant_conv=False, scaling_factor=0.3611, shift_factor=0.1159
+            4, use_quant_conv=False, use_post_quant_conv=False, scaling_factor=0.3611, shift_factor=0.1159, **stages
         ),
-        text_encoder=clip_encoder(first, 16, projection=False), tokenizer=first,
+        text_encoder=clip_encoder(first, width, projection=False, heads=heads), tokenizer=first,
         text_encoder_2=t5_encoder(second, 24), tokenizer_2=second, transformer=telling(transformer).eval(),
     )  # fmt: skip
     return saved(made, folder)
+
+
+def hyperparameters(module):
+    """The hyper-parameters of a network of diffusers, bound by its architecture."""
+    names, source = implied(json.loads(module.to_json_string()), Graph())
+    return config_from(find_architecture(names, source), names, source)
 
 
 def saved(pipeline, folder):

@@ -39,6 +39,10 @@ FAMILIES = {
         {**VISION, "model_type": "pixtral", "head_dim": 16, "hidden_act": "gelu"},
         {"vision_feature_layer": -1, "vision_feature_select_strategy": "full"},
     ),
+    "mistral3": (
+        "Mistral3", "[IMG]", {**TEXT, "model_type": "mistral", "sliding_window": None, "rms_norm_eps": 1e-5},
+        {**VISION, "model_type": "pixtral", "head_dim": 16, "hidden_act": "silu"}, {"spatial_merge_size": 2},
+    ),
     "paligemma": (
         "PaliGemma", "<image>", {**TEXT, "model_type": "gemma", "tie_word_embeddings": True},
         {**SIGLIP, "projection_dim": 64}, {"projection_dim": 64, "hidden_size": 64},
@@ -77,16 +81,16 @@ def tokenizer_of(marker):
 
 
 class PixtralProcessor:
-    """What transformers' class does, which needs torchvision: each row of patches ends with a token."""
+    """What transformers' class does, which needs torchvision: a row of squares of `side` pixels ends with a token."""
 
-    def __init__(self, image_processor, tokenizer, patch=8):
-        self.image_processor, self.tokenizer, self.patch = image_processor, tokenizer, patch
+    def __init__(self, image_processor, tokenizer, side):
+        self.image_processor, self.tokenizer, self.side = image_processor, tokenizer, side
 
     def __call__(self, text, images, return_tensors):
-        arrays = self.image_processor(images, return_tensors=return_tensors)
+        arrays = self.image_processor(images, patch_size=self.side, return_tensors=return_tensors)
         for height, width in np.array(arrays["image_sizes"]):
-            row = ["[IMG]".replace("IMG", "img")] * (width // self.patch) + ["[IMG_BREAK]"]
-            tokens = [*(row * (height // self.patch))[:-1], "[IMG_END]"]
+            row = ["[IMG]".replace("IMG", "img")] * (width // self.side) + ["[IMG_BREAK]"]
+            tokens = [*(row * (height // self.side))[:-1], "[IMG_END]"]
             text = text.replace("[IMG]", "".join(tokens), 1)
         ids = self.tokenizer(text.replace("[img]", "[IMG]"), return_tensors=return_tensors, return_token_type_ids=False)
         return transformers.BatchFeature({**ids, **arrays})
@@ -100,9 +104,9 @@ def processor_of(family, tokenizer):
         return transformers.LlavaProcessor(
             images, tokenizer, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1
         )
-    if family == "pixtral":
+    if family in ("pixtral", "mistral3"):
         images = transformers.PixtralImageProcessorPil(size={"longest_edge": 48}, patch_size={"height": 8, "width": 8})
-        return PixtralProcessor(images, tokenizer)
+        return PixtralProcessor(images, tokenizer, 8 if family == "pixtral" else 16)
     if family == "paligemma":
         images = transformers.SiglipImageProcessorPil(size=size)
         images.image_seq_length = 16

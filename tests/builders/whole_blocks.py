@@ -1,5 +1,7 @@
 """Weights of every block type whose elements are integers, and the instructions of kernels that multiply them."""
 
+import re
+
 import gguf
 import numpy as np
 import pytest
@@ -82,6 +84,13 @@ def linear(tensor, **options):
     build = Builder(graph)
     graph.outputs = [build.add("MatMul", [x, build.add("Transpose", [value], {"perm": [1, 0]})])]
     return Session(graph, native=True, activations="q8", **options)
+
+
+def innermost_loops(assembly):
+    """The instructions of each loop without another one in it."""
+    blocks = re.findall(r"^(\.LBB\w+):(.*?)(?=^\.LBB\w+:|\Z)", assembly, re.DOTALL | re.MULTILINE)
+    ends = [(block, re.search(rf"\sj\w+\s+{re.escape(label)}$", block, re.MULTILINE)) for label, block in blocks]
+    return [block[: jump.end()].splitlines() for block, jump in ends if jump]
 
 
 def assembled(kernel, cpu):

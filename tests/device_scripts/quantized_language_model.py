@@ -6,7 +6,7 @@ from pathlib import Path
 import candle_convert.models.generation.language_model as language
 import numpy as np
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.convert.open.open_model import open_model
 from candle_convert.runtime.cuda.element.block_quantized import QuantizedBuffer
 from candle_convert.runtime.cuda.kernel.kernel import Launch
@@ -24,7 +24,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert run(["quantize", str(Path(folder) / "f.gguf"), str(path), "q8_0", "--pure", "--quiet"]) == 0
     host, device = (
         language.LanguageModel(
-            built(modelled(open_model(path))), threads=1, activations="f32", placement=language.Placement(name)
+            build_graph(bind_model(open_model(path))), threads=1, activations="f32", placement=language.Placement(name)
         )
         for name in ("cpu", "cuda")
     )

@@ -7,6 +7,7 @@ import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
+from candle_convert.tests.builders.samples.whisper import shapes
 
 VOCAB = [b"!", b" the", b"\xf0\x9f", b""]
 STATE = 32
@@ -15,43 +16,14 @@ HPARAMS = {
     "n_text_ctx": 5, "n_text_state": STATE, "n_text_head": 4, "n_text_layer": 1, "n_mels": 3, "ftype": 1,
 }  # fmt: skip
 FILTERS = np.arange(12, dtype="<f4").reshape(3, 4)
-ATTENTION = {
-    "query.weight": 2,
-    "query.bias": 1,
-    "key.weight": 2,
-    "value.weight": 2,
-    "value.bias": 1,
-    "out.weight": 2,
-    "out.bias": 1,
-}
 F16, Q5_0 = 1, 6
-
-
-def shapes():
-    """Names and shapes of a model of one encoder and one decoder layer."""
-    found = {
-        "encoder.positional_embedding": (6, STATE),
-        "encoder.conv1.weight": (STATE, 3, 3),
-        "encoder.conv1.bias": (STATE, 1),
-    }
-    found |= {"encoder.conv2.weight": (STATE, STATE, 3), "encoder.conv2.bias": (STATE, 1)}
-    found |= {"decoder.positional_embedding": (5, STATE), "decoder.token_embedding.weight": (7, STATE)}
-    for side, final, kinds in (("encoder", "ln_post", ("attn",)), ("decoder", "ln", ("attn", "cross_attn"))):
-        found |= {f"{side}.{final}.weight": (STATE,), f"{side}.{final}.bias": (STATE,)}
-        for norm in ("mlp_ln", *(f"{kind}_ln" for kind in kinds)):
-            found |= {f"{side}.blocks.0.{norm}.weight": (STATE,), f"{side}.blocks.0.{norm}.bias": (STATE,)}
-        for kind in kinds:
-            found |= {f"{side}.blocks.0.{kind}.{name}": (STATE,) * dims for name, dims in ATTENTION.items()}
-        found |= {f"{side}.blocks.0.mlp.0.weight": (4 * STATE, STATE), f"{side}.blocks.0.mlp.0.bias": (4 * STATE,)}
-        found |= {f"{side}.blocks.0.mlp.2.weight": (STATE, 4 * STATE), f"{side}.blocks.0.mlp.2.bias": (STATE,)}
-    return found
 
 
 def model(kind=F16):
     """Tensors as (name, type, shape, bytes); matrices have the type `kind`."""
     rng = np.random.default_rng(5)
     found = []
-    for name, shape in shapes().items():
+    for name, shape in shapes(STATE).items():
         values = rng.standard_normal(shape).astype(np.float32)
         if len(shape) == 1 or shape[-1] == 1 or "positional" in name:
             found.append((name, 0, shape, values.astype("<f4").tobytes()))

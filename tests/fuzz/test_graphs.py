@@ -105,6 +105,24 @@ def test_wrong_quantization_is_noticed(monkeypatch):
         assert "elements are wrong" in quantize.fault(graph, item, native=False)
 
 
+def test_results_of_a_convolution_that_all_round_alike():
+    """Most outputs see padding alone, and their mean is as far off as each of them."""
+    x = np.array([0.785, 0.34, 1.174, -1.728, -1.286, 0.556], np.float32).reshape(2, 3, 1, 1)
+    weight = np.array([0.016, -0.001, 0.016, -0.001, 0.008, -0.019], np.float32).reshape(1, 3, 2, 1)
+    settings = {"strides": [2, 1], "pads": [1, 1, 1, 1], "dilations": [1, 2]}
+    nodes = (
+        Node("Conv", ("x", "w"), ("v",), settings),
+        Node("BatchNormalization", ("v", "one", "b", "zero", "one"), ("n",), {"epsilon": 0.0}),
+        Node("ReduceMean", ("n", "axes"), ("y",), {"keepdims": 0}),
+    )
+    vectors = {"one": 1.0, "b": -3.1235, "zero": 0.0}
+    constants = {name: np.array([value], np.float32) for name, value in vectors.items()}
+    constants |= {"w": weight, "axes": np.array([-1, -4])}
+    graph = SmallGraph(nodes, {"x": Input((2, 3, 1, 1), (x,))}, constants, ("y",), {"y": ("float32", 2)})
+    for item in quantize.SETTINGS:
+        assert quantize.fault(graph, item, native=False) is None
+
+
 def test_wrong_results_are_noticed():
     """Every element that differs by more than rounding."""
     graph = chain()

@@ -15,7 +15,7 @@ from pathlib import Path
 import candle_convert as cc
 import pytest
 from candle_convert.convert.inspect.architectures import families, parameters, weights
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.runtime.contract.architecture import GGUF, HF
 from candle_convert.runtime.contract.naming import CONVENTIONS
 from candle_convert.runtime.contract.weight_binding import config_keys, unbind
@@ -64,7 +64,7 @@ def signatures(model):
             chosen = model.for_task(task.name)
             for name in chosen.task.graphs:
                 for fixed in (True, False):
-                    graph = built(chosen, name, fixed=fixed)
+                    graph = build_graph(chosen, name, fixed=fixed)
                     sides = _sides(graph, chosen.weights)
                     found[f"{task.name}/{name}/{'fixed' if fixed else 'growing'}"] = sides
     assert found
@@ -85,7 +85,7 @@ def frozen():
 
 def interfaces(name):
     """The digests of an architecture."""
-    model = modelled(small_checkpoint(name))
+    model = bind_model(small_checkpoint(name))
     assert model.architecture.name == name
     return {"rows": digest(rows(name)), **{each.__name__: digest(each(model)) for each in (tensors, keys, signatures)}}
 

@@ -83,7 +83,7 @@ import json, sys
 import numpy as np
 import candle_convert as cc
 from candle_convert import models
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import build_graph, bind_model
 from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
 from candle_convert.runtime.session import Session
 
@@ -93,8 +93,8 @@ pixels, ids = given["pixels"], given["ids"]
 
 
 def answer(path):
-    model = modelled(cc.open(path))
-    run = {name: Session(built(model, name, fixed=False), threads=1) for name in model.task.graphs}
+    model = bind_model(cc.open(path))
+    run = {name: Session(build_graph(model, name, fixed=False), threads=1) for name in model.task.graphs}
     (seen,) = run["vision_encoder"].run(["image_features"], {"pixel_values": pixels})
     (read,) = run["embed_tokens"].run(["inputs_embeds"], {"input_ids": ids})
     return logits(run["decoder"], "inputs_embeds", np.concatenate([seen, read], axis=1)), seen, model
@@ -121,7 +121,7 @@ for layout in sys.argv[1:]:
                     model.architecture.parts.values()], "config": json.load(open(f"{layout}-back/config.json")),
                     "names": sorted(cc.open(f"{layout}-back").weights)}
 cc.convert(sys.argv[1], "exported", to="onnx")
-found["text"] = logits(Session(built(model.part("text"), fixed=False), threads=1), "input_ids", ids)
+found["text"] = logits(Session(build_graph(model.part("text"), fixed=False), threads=1), "input_ids", ids)
 np.savez("found.npz", **found)
 print(json.dumps({"file": cc.__file__, **told}))
 """

@@ -74,11 +74,11 @@ import json, sys
 import numpy as np
 import candle_convert as cc
 from candle_convert import models
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import build_graph, bind_model
 from candle_convert.runtime.execute.shape_warmup import ShapeWarmup
 
 ShapeWarmup.kernels = lambda *arguments: []  # compiles what is run
-model = modelled(cc.open("checkpoint"))
+model = bind_model(cc.open("checkpoint"))
 graphs = model.graphs()
 shared = graphs["encoder"].weights["embed.weight"] is graphs["decoder"].weights["embed.weight"]
 loaded = models.load("checkpoint", threads=1, task="mt")
@@ -89,7 +89,7 @@ for refused in (
     lambda: models.load("checkpoint", task="lm"),
     lambda: cc.convert("checkpoint", "one.onnx"),
     lambda: cc.convert("checkpoint", "one.gguf"),
-    lambda: built(model),
+    lambda: build_graph(model),
 ):
     try:
         refused()

@@ -123,6 +123,30 @@ def test_rope_parameters_of_each_kind_of_layer(case, scaling, tmp_path):
     assert saved["sliding_attention"]["rope_theta"] == 300.0
 
 
+ORIGINAL = "original_max_position_embeddings"
+LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0 + i / 8 for i in range(8)],
+    "long_factor": [2.0 + i / 2 for i in range(8)],
+}
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("saved", [False, True], ids=["older", "saved"])
+@pytest.mark.parametrize(("outer", "inner"), [(None, None), (None, 16), (16, None), (16, 32), (32, 16)])
+@pytest.mark.parametrize("scaling", ["yarn", "llama3", "longrope"])
+@pytest.mark.parametrize("kind", ["llama", "olmo3", "gemma3_text", "phi3"])
+def test_the_original_context_length_is_the_one_that_transformers_takes(kind, scaling, outer, inner, saved, tmp_path):
+    """Of a top-level key, the parameters of RoPE, and the model's own length."""
+    if kind == "phi3" and scaling != "longrope":
+        pytest.skip("Phi 3 has no other scaling")
+    case = next(case for case in GENERATING if case.config["model_type"] == kind)
+    stated = {key: value for key, value in {**SCALINGS, "longrope": LONGROPE}[scaling].items() if key != ORIGINAL}
+    config = {**case.config, "max_position_embeddings": CONTEXT, "head_dim": 16}
+    config |= {"rope_scaling": stated | ({ORIGINAL: inner} if inner else {})} | ({ORIGINAL: outer} if outer else {})
+    check(replace(case, config=config), tmp_path, saved)
+
+
 @pytest.mark.parametrize("scaling", ["linear", "yarn"])
 def test_parameters_of_each_kind_of_layer_from_gguf_files(scaling, tmp_path):
     """A config.json that is made of a GGUF file states both kinds of layer as transformers reads them."""

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 from candle_convert.runtime.base.errors import FormatError, UnsupportedError
-from candle_convert.runtime.contract.architecture import HF
+from candle_convert.runtime.contract.architecture import HF, TEXT_GENERATION
 from candle_convert.runtime.contract.weight_binding import architectures, config_from, config_keys, find_architecture
 from candle_convert.tests.oracles.transformers import transformers
 
@@ -140,3 +140,18 @@ def test_null_is_kept(architecture, kind, key):
         written = {"model_type": kind, **config_keys(architecture, HF, config)}
         again, before = read(written), read({**full, key: None})
         assert not {name for name in before if not same(again[name], before[name], name) and name not in FROM_WEIGHTS}
+
+
+DECODERS = [
+    (architecture, kind)
+    for architecture in architectures()
+    if any(task.name == TEXT_GENERATION for task in architecture.tasks)
+    for kind in architecture.model_types
+    if kind not in WITHOUT_CLASS
+]
+
+
+@pytest.mark.parametrize(("architecture", "kind"), DECODERS, ids=lambda value: getattr(value, "name", value))
+def test_models_are_tied_by_default_as_in_transformers(architecture, kind):
+    stated = getattr(transformers().CONFIG_MAPPING[kind](), "tie_word_embeddings", False)
+    assert architecture.tied == (stated is True)

@@ -58,37 +58,43 @@ def _written(library, name):
     return len(bytes(memory).rstrip(bytes([unwritten])))
 
 
+def opened(path, kinds):
+    """The library, whose functions have the declared `kinds` (result and arguments), and a model of a GGUF file."""
+    library, address, number = loaded(), ctypes.c_void_p, ctypes.c_int
+    shared = {
+        "llama_model_default_params": (Memory, []),
+        "llama_context_default_params": (Memory, []),
+        "llama_log_set": (None, [_LOG, address]),
+        "llama_model_load_from_file": (address, [ctypes.c_char_p, Memory]),
+        "llama_init_from_model": (address, [address, Memory]),
+        "llama_free": (None, [address]),
+        "llama_model_free": (None, [address]),
+        "llama_get_memory": (address, [address]),
+        "llama_memory_clear": (None, [address, ctypes.c_bool]),
+        "llama_model_get_vocab": (address, [address]),
+        "llama_decode": (number, [address, Batch]),
+    }
+    for name, (result, arguments) in {**shared, **kinds}.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    library.llama_log_set(_SILENT, None)
+    model = library.llama_model_load_from_file(os.fsencode(path), library.llama_model_default_params())
+    assert model, "libllama does not load it"
+    return library, model
+
+
 class Libllama:
     """A model of a GGUF file and one sequence of tokens, at most `context` of them."""
 
     def __init__(self, path, threads=1, context=512):
-        self._library = loaded()
         address, number = ctypes.c_void_p, ctypes.c_int
         kinds = {
-            "llama_model_default_params": (Memory, []),
-            "llama_context_default_params": (Memory, []),
-            "llama_log_set": (None, [_LOG, address]),
-            "llama_model_load_from_file": (address, [ctypes.c_char_p, Memory]),
-            "llama_init_from_model": (address, [address, Memory]),
-            "llama_free": (None, [address]),
-            "llama_model_free": (None, [address]),
-            "llama_get_memory": (address, [address]),
-            "llama_memory_clear": (None, [address, ctypes.c_bool]),
             "llama_set_n_threads": (None, [address, number, number]),
-            "llama_model_get_vocab": (address, [address]),
             "llama_vocab_n_tokens": (number, [address]),
             "llama_batch_get_one": (Batch, [address, number]),
-            "llama_decode": (number, [address, Batch]),
             "llama_get_logits_ith": (ctypes.POINTER(ctypes.c_float), [address, number]),
         }
-        for name, (result, arguments) in kinds.items():
-            function = getattr(self._library, name)
-            function.restype, function.argtypes = result, arguments
-        self._library.llama_log_set(_SILENT, None)
-        self._model = self._library.llama_model_load_from_file(
-            os.fsencode(path), self._library.llama_model_default_params()
-        )
-        assert self._model, "libllama does not load it"
+        self._library, self._model = opened(path, kinds)
         params = self._library.llama_context_default_params()
         params.context = context
         self._context = self._library.llama_init_from_model(self._model, params)

@@ -1,11 +1,10 @@
 """Text encoders and their tokenizers in libllama through ctypes: hidden states, pooled vectors and ranks."""
 
 import ctypes
-import os
 
 import numpy as np
 
-from .libllama import _LOG, _SILENT, Batch, Memory, loaded
+from .libllama import Batch, opened
 
 NONE, MEAN, CLS, LAST, RANK = 0, 1, 2, 3, 4
 """llama_pooling_type."""
@@ -15,40 +14,21 @@ class EncoderInLibllama:
     """A GGUF file of an encoder, or of a decoder; `pooling` is one of the module's constants."""
 
     def __init__(self, path, pooling, *, decoder=False):
-        self._library = loaded()
         address, number = ctypes.c_void_p, ctypes.c_int
         kinds = {
-            "llama_model_default_params": (Memory, []),
-            "llama_context_default_params": (Memory, []),
-            "llama_log_set": (None, [_LOG, address]),
-            "llama_model_load_from_file": (address, [ctypes.c_char_p, Memory]),
-            "llama_init_from_model": (address, [address, Memory]),
-            "llama_free": (None, [address]),
-            "llama_model_free": (None, [address]),
             "llama_set_embeddings": (None, [address, ctypes.c_bool]),
-            "llama_model_get_vocab": (address, [address]),
-            "llama_get_memory": (address, [address]),
-            "llama_memory_clear": (None, [address, ctypes.c_bool]),
             "llama_model_n_embd": (number, [address]),
             "llama_model_chat_template": (ctypes.c_char_p, [address, ctypes.c_char_p]),
             "llama_model_n_cls_out": (number, [address]),
             "llama_batch_init": (Batch, [number, number, number]),
             "llama_encode": (number, [address, Batch]),
-            "llama_decode": (number, [address, Batch]),
             "llama_get_embeddings_ith": (ctypes.POINTER(ctypes.c_float), [address, number]),
             "llama_get_embeddings_seq": (ctypes.POINTER(ctypes.c_float), [address, number]),
             "llama_tokenize": (
                 number, [address, ctypes.c_char_p, number, address, number, ctypes.c_bool, ctypes.c_bool]
             ),
         }  # fmt: skip
-        for name, (result, arguments) in kinds.items():
-            function = getattr(self._library, name)
-            function.restype, function.argtypes = result, arguments
-        self._library.llama_log_set(_SILENT, None)
-        self._model = self._library.llama_model_load_from_file(
-            os.fsencode(path), self._library.llama_model_default_params()
-        )
-        assert self._model, "libllama does not load it"
+        self._library, self._model = opened(path, kinds)
         params = self._library.llama_context_default_params()
         unspecified = bytes(params).index(b"\xff" * 16)  # kinds of RoPE scaling, pooling, attention, flash attention
         ctypes.memset(ctypes.addressof(params) + unspecified + 4, 0, 4)

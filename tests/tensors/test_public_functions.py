@@ -11,6 +11,8 @@ from candle_convert.tensors.public_function import LIKE
 
 SQUARE = np.float32([[0.9, 0.1, 0.2, 0.12], [0.1, 0.8, 0.11, 0.22], [0.2, 0.11, 0.7, 0.13], [0.12, 0.22, 0.13, 0.6]])
 ROW, COUNTS, MASK = SQUARE[0], np.int64([0, 2, 1, 3]), SQUARE > 0.15
+PIVOTS = np.int32([1, 2, 3, 4])
+SPECTRA = (SQUARE[:3] + 1j * SQUARE[1:]).astype(np.complex64)
 INDICES = np.int64([[0, 1, 2, 3]])
 ARGUMENTS = [
     (SQUARE,), (ROW[:1],), (SQUARE, SQUARE), (SQUARE, 1), (SQUARE, 0, 1), (SQUARE, ROW), (ROW, ROW), (ROW,), (COUNTS,),
@@ -24,13 +26,18 @@ ARGUMENTS = [
     (np.arange(4.0, dtype=np.float32), SQUARE[0].cumsum()), (2, ROW), (SQUARE[None, None], 0), (ROW, 4),
     (SQUARE[:, :3], SQUARE[:, 1:]),
     (SQUARE, SQUARE, 0.25), (SQUARE, 0.2, 0.7), (SQUARE, 1, 0), (SQUARE[None], 2), (SQUARE, (1,)), (SQUARE, (1, 0)),
+    (SQUARE, SQUARE[None], SQUARE[None]), (SQUARE, ROW, [4], [1]), (SQUARE, 0, COUNTS, SQUARE, "amax"),
+    (SQUARE, SQUARE, PIVOTS), (SQUARE, PIVOTS), (SQUARE, ROW, SQUARE), (SQUARE, 0, 2, 1),
+    (SPECTRA,), (SQUARE[:, :2],), (ROW, 4, 1, 4, ROW, True, "reflect", False, True, True),
+    (SPECTRA, 4, 1, 4, ROW),
 ]  # fmt: skip
 """Arguments, one tuple of which suits each function."""
 DRAWN = ("bernoulli", "empty_like", "multinomial", "normal", "rand_like", "randint_like", "randn_like")
 """Functions whose elements are not determined."""
 
 
-SETTERS = ("set_rng_state",)
+OTHERS = ("nonzero_static", "set_rng_state")
+"""Functions that need an argument by name, or change a setting."""
 
 
 def names():
@@ -38,7 +45,7 @@ def names():
     for name, function in PUBLIC.items():
         if inspect.isfunction(function) and not name.endswith("_"):
             parameters = inspect.signature(getattr(cc, name)).parameters.values()
-            if name not in SETTERS and any(LIKE in str(parameter.annotation) for parameter in parameters):
+            if name not in OTHERS and any(LIKE in str(parameter.annotation) for parameter in parameters):
                 yield name
 
 

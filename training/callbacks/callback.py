@@ -31,11 +31,11 @@ class Callback:
         return type(self).__qualname__
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """State for a checkpoint."""
         return {}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
 
 
 def _nothing(self: Callback, *arguments: Any) -> None:

@@ -85,7 +85,7 @@ class EarlyStopping(Callback):
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state; UsageError for values of another kind."""
+        """Restore a state; UsageError for values of another kind."""
         best = arrays("best", state_dict["best"])
         own = self.state_dict() | {"best": best}
         given = checked(self.state_key, {**state_dict, "best": best}, own)

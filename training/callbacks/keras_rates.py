@@ -34,7 +34,7 @@ class LearningRateScheduler(Callback):
     Args:
         schedule: from the number of the epoch, from 0 on, and the learning rate, if it takes two arguments, to the new
             one.
-        verbose: say it.
+        verbose: whether to print it.
     """
 
     def __init__(self, schedule: Callable[..., float], verbose: int = 0) -> None:

@@ -59,6 +59,6 @@ class LearningRateMonitor(Callback):
                 if self.log_weight_decay:
                     found[f"{full}-weight_decay"] = float(group.get("weight_decay", 0))
         if found:
-            for each in trainer.loggers:
-                each.log_metrics(found, trainer.global_step)
+            for logger in trainer.loggers:
+                logger.log_metrics(found, trainer.global_step)
             trainer.callback_metrics.update(found)

@@ -83,7 +83,7 @@ class ModelCheckpoint(Callback):
         return f"ModelCheckpoint({self.monitor}, {self.mode}, {self.every_n_train_steps}, {self.every_n_epochs})"
 
     def state_dict(self) -> dict[str, Any]:
-        """What was written."""
+        """Paths and scores of the saved checkpoints."""
         return {
             "best_model_path": self.best_model_path,
             "best_model_score": self.best_model_score,
@@ -93,7 +93,7 @@ class ModelCheckpoint(Callback):
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state; UsageError for values of another kind."""
+        """Restore a state; UsageError for values of another kind."""
         kept = state_dict["best_k_models"]
         own = self.state_dict() | {"best_model_score": None, "best_k_models": dict.fromkeys(map(str, kept), 0.0)}
         given = checked(self.state_key, state_dict, own)

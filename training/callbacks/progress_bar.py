@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.compile_progress import Stopwatch
 from ...runtime.base.units import counted
+from ..loop.logged import own_first
 from .callback import Callback
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class ProgressBar(Callback):
         return f"epoch {number}{of}"
 
     def _compiled(self) -> str:
-        """What the epoch compiled, whose seconds its rate leaves out."""
+        """Seconds that the epoch spent on compilation, which its rate leaves out."""
         watch = self._watch
         if not watch.kernels:
             return ""
@@ -101,7 +102,7 @@ class ProgressBar(Callback):
 
 
 def _text(metrics: dict[str, float]) -> str:
-    return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    return "  ".join(f"{name} {value:.4g}" for name, value in own_first(metrics).items())
 
 
 class TQDMProgressBar(ProgressBar):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class StochasticWeightAveraging(Callback):
     """Gives a module, when training ends, the mean of its weights at the starts of the last epochs.
 
-    From then on the learning rate is that of `SWALR`. Running statistics of batch norms are computed anew, by one more
+    From then on the learning rate is that of `SWALR`. Running statistics of batch norms are computed again, by one more
     pass over the batches of training.
 
     Args:
@@ -44,7 +44,7 @@ class StochasticWeightAveraging(Callback):
             why = f"swa_epoch_start is {swa_epoch_start!r}"
             raise UsageError("E-OPTION", None, why, expected="an epoch from 1 on, or a share from 0 to 1")
         rates = swa_lrs if isinstance(swa_lrs, list | tuple) else [swa_lrs]
-        if not rates or not all(isinstance(each, float) and each > 0 for each in rates):
+        if not rates or not all(isinstance(rate, float) and rate > 0 for rate in rates):
             raise UsageError("E-OPTION", None, f"swa_lrs is {swa_lrs!r}", expected="floats above 0")
         self.swa_lrs, self.swa_epoch_start = swa_lrs, swa_epoch_start
         self.annealing_epochs, self.annealing_strategy = annealing_epochs, annealing_strategy
@@ -65,7 +65,7 @@ class StochasticWeightAveraging(Callback):
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state; UsageError for values of another kind."""
+        """Restore a state; UsageError for values of another kind."""
         saved, schedule = (
             arrays("average_model_state", state_dict["average_model_state"]),
             state_dict["scheduler_state"],

@@ -28,7 +28,7 @@ class Timer(Callback):
         interval: step or epoch: after what the time is checked.
         verbose: say why training stops.
 
-    Raises UsageError for what is no duration.
+    Raises UsageError for a value that is not a duration.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Timer(Callback):
         return {"time_elapsed": {stage: self.time_elapsed(stage) for stage in STAGES}}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state; UsageError for values of another kind."""
+        """Restore a state; UsageError for values of another kind."""
         self._before = checked("time_elapsed", state_dict["time_elapsed"], self._before)
 
     def _begin(self, stage: str) -> None:
@@ -108,7 +108,7 @@ class Timer(Callback):
         self._begin("test")
 
     def on_test_end(self, trainer: Run, module: Any) -> None:
-        """End."""
+        """Stop the timer of the test."""
         self._end("test")
 
     def on_predict_start(self, trainer: Run, module: Any) -> None:

@@ -73,6 +73,9 @@ class WeightsFile(Callback):
             self.best = current
         values = {**trainer.callback_metrics, "epoch": trainer.current_epoch + 1}
         path = os.fspath(self.filepath).format(**values)
-        save_nested(getattr(module, "model", module).state_dict(), path)
+        self._save(module, path)
         if self.verbose:
             print(f"weights of epoch {trainer.current_epoch + 1} are written to {path}", file=sys.stderr)
+
+    def _save(self, module: Any, path: str) -> None:
+        save_nested(getattr(module, "model", module).state_dict(), path)

@@ -1,7 +1,7 @@
 """Nested dictionaries, lists, numbers, strings and arrays as one safetensors file.
 
 Arrays are tensors of the file, named by their path such as ``state_dict.fc.weight``; the rest is a JSON text in the
-file's metadata, beside a checksum of all of it. A file appears under its name when it is complete; until then it is a
+file's metadata, next to a checksum of all of it. A file appears under its name when it is complete; until then it is a
 hidden file, which the next one to write into the folder removes if its process was killed.
 """
 
@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import json
 import os
-import tempfile
 import time
 import zlib
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...formats import safetensors
+from ...formats.containers.whole_file import whole_file
 from ...runtime.base.errors import FormatError, UsageError
 from ...runtime.base.system_error import write_error
 from ...runtime.base.untrusted.json import parse
@@ -60,19 +60,9 @@ def write_whole(layout: FileLayout, target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(target.parent)
-        with tempfile.NamedTemporaryFile(
-            dir=target.parent, prefix=f".{target.name}.", suffix=UNFINISHED, delete=False
-        ) as file:
-            try:
-                _locked(file)
-                _write(layout, file)
-                file.flush()
-                os.fsync(file.fileno())
-                os.chmod(file.name, 0o666 & ~_umask())
-                os.replace(file.name, target)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        with whole_file(target, f".{target.name}.", UNFINISHED) as file:
+            _locked(file)
+            _write(layout, file)
     except OSError as error:
         raise write_error(target, error) from error
 
@@ -97,7 +87,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def load_nested(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `save_nested` wrote; tensors as arrays.
+    """Read a file of `save_nested`; tensors are arrays.
 
     Raises FormatError if the file is another's or damaged.
     """
@@ -143,12 +133,6 @@ def _checksum(graph: Graph) -> str:
     return f"{found:08x}"
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def _write(layout: FileLayout, file: Any) -> None:
     for piece in layout.pieces:
         file.seek(piece.offset)
@@ -167,7 +151,7 @@ def _packed(item: Any, path: tuple[str, ...], tensors: dict[str, StoredTensor]) 
         return ["dict", *[[_key(key, path), _packed(each, (*path, str(key)), tensors)] for key, each in item.items()]]
     if isinstance(item, list | tuple):
         kind = "list" if isinstance(item, list) else "tuple"
-        return [kind, *[_packed(each, (*path, str(place)), tensors) for place, each in enumerate(item)]]
+        return [kind, *[_packed(each, (*path, str(index)), tensors) for index, each in enumerate(item)]]
     if not hasattr(item, "__array__") and not hasattr(item, "__dlpack__"):
         why = f"{'.'.join(path)} is {type(item).__name__}, which a checkpoint cannot hold"
         raise UsageError("E-CHECKPOINT", None, why, expected="dictionaries, lists, arrays, numbers, strings")
@@ -193,5 +177,5 @@ def _unpacked(item: Any, tensors: Mapping[str, np.ndarray]) -> Any:
         return tensors[members[0]]
     if kind == "dict":
         return {key: _unpacked(each, tensors) for key, each in members}
-    found = [_unpacked(each, tensors) for each in members]
+    found = [_unpacked(member, tensors) for member in members]
     return {"list": list, "tuple": tuple}[kind](found)

@@ -6,6 +6,9 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from ...optim.core.saved_value import arrays
 from ...runtime.base.errors import FormatError, UsageError
 
 VERSION = 1
@@ -27,9 +30,37 @@ def taken_from(path: str) -> Iterator[None]:
         raise FormatError("E-CHECKPOINT", path, why, hint=HINT) from error
 
 
+def weights(checkpoint: Mapping[str, Any], path: str) -> dict[str, np.ndarray]:
+    """The parameters and buffers of a checkpoint by name."""
+    with taken_from(path):
+        return arrays("state_dict", checkpoint["state_dict"])
+
+
+def hyper_parameters(checkpoint: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """The hyper-parameters of a checkpoint by name, which may lack them."""
+    with taken_from(path):
+        return {str(name): value for name, value in checkpoint.get("hyper_parameters", {}).items()}
+
+
+@contextlib.contextmanager
+def made_with(settings: Mapping[str, Any], path: str) -> Iterator[None]:
+    """FormatError where a module cannot be made in the block, with hyper-parameters of a file."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+        if not settings:
+            raise
+        why = f"holds hyper-parameters with which the module cannot be made ({type(error).__name__}: {error})"
+        raise FormatError("E-CHECKPOINT", path, why, hint=f"Pass {', '.join(settings)} as arguments") from error
+
+
 def stateful(callbacks: Sequence[Any]) -> dict[str, Any]:
     """The callbacks that have a state, by their keys."""
-    return {_key(each): each for each in callbacks if hasattr(each, "state_dict") and hasattr(each, "load_state_dict")}
+    return {
+        _key(callback): callback
+        for callback in callbacks
+        if hasattr(callback, "state_dict") and hasattr(callback, "load_state_dict")
+    }
 
 
 def _key(callback: Any) -> str:
@@ -39,13 +70,13 @@ def _key(callback: Any) -> str:
 def optimizer_states(optimizers: Sequence[Any], schedules: Sequence[Any]) -> dict[str, Any]:
     """The states of optimizers and schedules."""
     return {
-        "optimizer_states": [each.state_dict() for each in optimizers],
-        "lr_schedulers": [each.scheduler.state_dict() for each in schedules],
+        "optimizer_states": [optimizer.state_dict() for optimizer in optimizers],
+        "lr_schedulers": [schedule.scheduler.state_dict() for schedule in schedules],
     }
 
 
 def load_optimizer_states(checkpoint: Mapping[str, Any], optimizers: Sequence[Any], schedules: Sequence[Any]) -> None:
-    """Go on from the states of a checkpoint."""
+    """Restore the states of a checkpoint."""
     for optimizer, state in zip(optimizers, checkpoint["optimizer_states"], strict=True):
         optimizer.load_state_dict(state)
     for schedule, state in zip(schedules, checkpoint["lr_schedulers"], strict=True):
@@ -57,7 +88,7 @@ def load_optimizer_states(checkpoint: Mapping[str, Any], optimizers: Sequence[An
 
 
 def load_callbacks(states: Mapping[str, Any], callbacks: Sequence[Any]) -> None:
-    """Go on from the states of callbacks; where one does not take its own, all have those that they had before."""
+    """Restore the states of callbacks; if one refuses its own, all keep their previous ones."""
     found = stateful(callbacks)
     before = {key: each.state_dict() for key, each in found.items() if key in states}
     try:

@@ -44,7 +44,7 @@ def _transposed(batch: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 
 def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    shapes = {each.shape for each in arrays}
+    shapes = {array.shape for array in arrays}
     if len(shapes) > 1:
         why = f"items of a batch have shapes {' and '.join(str(list(shape)) for shape in sorted(shapes)[:3])}"
         raise UsageError("E-DATA-COLLATE", None, why, hint="Pad or resize them, or pass collate_fn")
@@ -90,8 +90,8 @@ def rows_of(batch: Any) -> int:
     if isinstance(batch, Tensor):
         return batch.shape[0] if batch.shape else 1
     members = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
-    for each in members:
-        count = rows_of(each)
+    for member in members:
+        count = rows_of(member)
         if count:
             return count
     return 0

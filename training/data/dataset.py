@@ -52,19 +52,19 @@ class TensorDataset(Stacked):
     """
 
     def __init__(self, *tensors: Any) -> None:
-        self.arrays = [array_of(each) for each in tensors]
-        lengths = {len(each) if each.ndim else None for each in self.arrays}
+        self.arrays = [array_of(tensor) for tensor in tensors]
+        lengths = {len(array) if array.ndim else None for array in self.arrays}
         if len(lengths) != 1 or None in lengths:
-            shapes = ", ".join(str(list(each.shape)) for each in self.arrays) or "none"
+            shapes = ", ".join(str(list(array.shape)) for array in self.arrays) or "none"
             raise UsageError("E-DATA-LENGTH", None, f"arrays of shapes {shapes} do not have rows in common")
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The arrays as tensors."""
-        return tuple(made(each) for each in self.arrays)
+        return tuple(made(array) for array in self.arrays)
 
     def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
-        return tuple(made(np.asarray(each[index])) for each in self.arrays)
+        return tuple(made(np.asarray(array[index])) for array in self.arrays)
 
     def __len__(self) -> int:
         return len(self.arrays[0])
@@ -72,7 +72,7 @@ class TensorDataset(Stacked):
     def batch(self, indices: Sequence[int]) -> list[Tensor]:
         """Several items at once, stacked."""
         places = np.asarray(indices, np.int64)
-        return [made(each[places]) for each in self.arrays]
+        return [made(array[places]) for array in self.arrays]
 
 
 class Columns(Stacked):
@@ -112,7 +112,7 @@ class ConcatDataset(Dataset[Any]):
 
     def __init__(self, datasets: Sequence[Any]) -> None:
         self.datasets = list(datasets)
-        self.cumulative_sizes = list(itertools.accumulate(len(each) for each in self.datasets))
+        self.cumulative_sizes = list(itertools.accumulate(len(dataset) for dataset in self.datasets))
 
     def __getitem__(self, index: int) -> Any:
         if not -len(self) <= index < len(self):
@@ -135,11 +135,11 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Genera
     """
     count = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
-        shares = [math.floor(count * each) for each in lengths]
-        for place in range(count - sum(shares)):
-            shares[place % len(shares)] += 1
+        shares = [math.floor(count * length) for length in lengths]
+        for index in range(count - sum(shares)):
+            shares[index % len(shares)] += 1
     else:
-        shares = [int(each) for each in lengths]
+        shares = [int(length) for length in lengths]
     if sum(shares) != count or min(shares, default=0) < 0:
         why = f"parts of {list(lengths)} do not make up a dataset of {counted(count, 'item')}"
         raise UsageError(

@@ -159,7 +159,7 @@ def in_order(loader: Any) -> Any:
 
 
 def get_worker_info() -> None:
-    """What an iterable dataset asks for in processes that share its items: None, each dataset is read by one."""
+    """Always None: an iterable dataset is read by one process."""
 
 
 def _whole_batch(dataset: Any, group: Sequence[int]) -> Any:

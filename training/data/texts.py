@@ -31,7 +31,7 @@ class Vocabulary:
 
     def __init__(self, text: Iterable[str]) -> None:
         self.characters = "".join(sorted(set(text)))
-        self._places = {each: place for place, each in enumerate(self.characters)}
+        self._places = {each: index for index, each in enumerate(self.characters)}
 
     def __len__(self) -> int:
         return len(self.characters)
@@ -45,7 +45,7 @@ class Vocabulary:
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The characters of numbers."""
-        return "".join([self.characters[int(each)] for each in tokens])
+        return "".join([self.characters[int(token)] for token in tokens])
 
 
 class TokenDataset(Stacked):
@@ -95,8 +95,8 @@ class TokenDataset(Stacked):
 
     def batch(self, indices: Sequence[int]) -> list[Tensor]:
         """Several rows, and what follows: i64 [rows, length] each."""
-        places = np.asarray(indices, np.int64)[:, None] * self.stride + np.arange(self.length)
-        return [made(self.tokens[places]), made(self.tokens[places + 1])]
+        positions = np.asarray(indices, np.int64)[:, None] * self.stride + np.arange(self.length)
+        return [made(self.tokens[positions]), made(self.tokens[positions + 1])]
 
 
 def files_of_text(path: str | os.PathLike[str]) -> list[Path]:

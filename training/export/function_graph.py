@@ -54,6 +54,7 @@ class Recorded:
         self.graph = trace.graph()
         infer(self.graph)
         rewrite(self.graph, _in_onnx)
+        _require_real(self.graph)
         order = sorted(range(len(trace.sources)), key=lambda place: _argument_first(trace.sources[place]))
         self.sources = [trace.sources[place] for place in order]
         self.graph.inputs = [self.graph.inputs[place] for place in order]
@@ -99,10 +100,18 @@ class Recorded:
     def keep(self, places: Mapping[int, np.ndarray]) -> None:
         """Make weights of inputs, by their positions."""
         graph = self.graph
-        for place, array in places.items():
-            graph.weights[graph.inputs[place].name] = StoredTensor.of(array)
-        graph.inputs = [value for place, value in enumerate(graph.inputs) if place not in places]
-        self.sources = [source for place, source in enumerate(self.sources) if place not in places]
+        for index, array in places.items():
+            graph.weights[graph.inputs[index].name] = StoredTensor.of(array)
+        graph.inputs = [value for index, value in enumerate(graph.inputs) if index not in places]
+        self.sources = [source for index, source in enumerate(self.sources) if index not in places]
+
+
+def _require_real(graph: Graph) -> None:
+    """Raise UnsupportedError for a graph in which elements are complex: ONNX has no operators of complex numbers."""
+    values = [*graph.inputs, *graph.outputs, *(each for node in graph.nodes for each in (*node.inputs, *node.outputs))]
+    if any(value is not None and value.dtype is not None and value.dtype.is_complex for value in values):
+        why = "the function computes with complex numbers, for which ONNX has no operators"
+        raise UnsupportedError("E-EXPORT", None, why, hint="Compute with .real and .imag of the arguments instead")
 
 
 def _in_onnx(node: Node, build: Builder) -> bool:
@@ -134,11 +143,12 @@ def graph_of(
         dynamic_batch: whether the first dim of inputs and outputs may have any length.
 
     Raises UsageError for functions that need values of their arguments, or for names that are too many or too few;
-    UnsupportedError for functions that draw random numbers, or whose batch cannot be of any length.
+    UnsupportedError for functions that draw random numbers, compute with complex ones, or whose batch cannot be of any
+    length.
     """
     found = _frozen(function, arguments)
     if dynamic_batch:
-        longer = [_longer(each) for each in arguments]
+        longer = [_longer(argument) for argument in arguments]
         with_symbolic_batch(found.graph, _frozen(function, longer).graph, BATCH)
     found.name_inputs(names_of(input_names, len(found.graph.inputs), "input"))
     found.name_outputs(names_of(output_names, len(found.graph.outputs), "output"))
@@ -163,13 +173,13 @@ def _frozen(function: Callable[..., Any], arguments: Sequence[Any]) -> Recorded:
         raise UnsupportedError("E-EXPORT", None, why, hint="Export a step of training with cc.onnx.export_step()")
     given: list[str] = []
     kept: dict[int, np.ndarray] = {}
-    for place, source in enumerate(found.sources):
+    for index, source in enumerate(found.sources):
         if source.draw is not None:
             why = "the function draws random numbers"
             raise UnsupportedError("E-EXPORT", None, why, hint="Pass them as an argument")
-        given.append(found.graph.inputs[place].name)
+        given.append(found.graph.inputs[index].name)
         if source.place is None:
-            kept[place] = source.array(())
+            kept[index] = source.array(())
             given[-1] = names.get(source.tensor, given[-1]) if source.tensor is not None else given[-1]
     found.name_inputs(unique(given))
     found.keep(kept)
@@ -202,7 +212,7 @@ def unique(names: Sequence[str]) -> list[str]:
 
 def names_of(given: Sequence[str], count: int, word: str) -> list[str]:
     """Names that are given, of which there must be `count`, or made of a word and numbers."""
-    names = list(given) or ([word] if count == 1 else [f"{word}_{place}" for place in range(count)])
+    names = list(given) or ([word] if count == 1 else [f"{word}_{index}" for index in range(count)])
     if len(names) != count:
         why = f"{len(names)} names are given for {count} {word}s"
         raise UsageError("E-EXPORT", None, why, expected=str(count))
@@ -227,9 +237,9 @@ def _separate_outputs(graph: Graph) -> None:
     """Let each output be a value of its own that a node computes."""
     build = Builder(graph)
     seen = {*graph.inputs}
-    for place, value in enumerate(graph.outputs):
+    for index, value in enumerate(graph.outputs):
         if value in seen or value.name in graph.weights:
-            graph.outputs[place] = copied = Value(build.name("output"), value.dtype, value.shape)
+            graph.outputs[index] = copied = Value(build.name("output"), value.dtype, value.shape)
             graph.values[copied.name] = copied
             build.add("Identity", [value], outputs=[copied])
         seen.add(value)

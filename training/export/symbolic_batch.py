@@ -36,12 +36,12 @@ def with_symbolic_batch(graph: Graph, longer: Graph, name: str) -> None:
         raise _depends("its operators")
     batch = _Batch(graph, rows)
     for node, other in zip(graph.nodes.copy(), longer.nodes, strict=True):
-        for place, (value, grown) in enumerate(zip(node.inputs, other.inputs, strict=True)):
+        for index, (value, grown) in enumerate(zip(node.inputs, other.inputs, strict=True)):
             if value is None or grown is None or value.producer is not None or value in graph.inputs:
                 continue
             one, two = graph.weights[value.name].numpy(), longer.weights[grown.name].numpy()
             if one.shape != two.shape or not np.array_equal(one, two):
-                node.inputs[place] = batch.instead_of(one, two)
+                node.inputs[index] = batch.instead_of(one, two)
     graph.nodes[:0] = batch.nodes
     for value in graph.values.values():
         if value in graph.inputs:

@@ -16,7 +16,7 @@ from ...tensors.core.tensor import Tensor
 from .function_graph import Recorded, names_of, unique
 
 NEXT = ".next"
-"""What the name of an output has behind the name of the input whose next value it is."""
+"""What the name of an output has after the name of the input whose next value it is."""
 
 
 class TrainingStep:
@@ -44,13 +44,13 @@ class TrainingStep:
         results = names_of(outputs, recorded.results, "output")
         recorded.drop_outputs(set(recorded.changed) - {each.tensor for each in recorded.sources})
         given: list[str] = []
-        for place, source in enumerate(recorded.sources):
+        for index, source in enumerate(recorded.sources):
             if source.draw is not None:
                 given.append(_name_of(source.draw))
             elif source.tensor is not None:
-                given.append(names.get(source.tensor, f"tensor_{place}"))
+                given.append(names.get(source.tensor, f"tensor_{index}"))
             else:
-                given.append(arguments[place] if source.place is not None else f"constant_{place}")
+                given.append(arguments[index] if source.place is not None else f"constant_{index}")
         given = unique(given)
         by_tensor = {each.tensor: name for each, name in zip(recorded.sources, given, strict=True)}
         self._draws = {
@@ -61,8 +61,8 @@ class TrainingStep:
         changed = set(recorded.changed)
         recorded.keep(
             {
-                place: each.array(())
-                for place, each in enumerate(recorded.sources)
+                index: each.array(())
+                for index, each in enumerate(recorded.sources)
                 if each.draw is None and each.place is None and each.tensor not in changed
             }
         )

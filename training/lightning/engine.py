@@ -96,8 +96,8 @@ class Engine(Run):
     def defines_hook(self, names: Sequence[str]) -> bool:
         """Whether a callback has one of these hooks."""
         return any(
-            getattr(type(each), name, None) is not getattr(Callback, name, None)
-            for each in self.callbacks
+            getattr(type(callback), name, None) is not getattr(Callback, name, None)
+            for callback in self.callbacks
             for name in names
         )
 

@@ -19,7 +19,7 @@ from .engine import Engine
 
 @dataclass(frozen=True)
 class Stage:
-    """What is done with batches.
+    """A stage: validation, test or prediction.
 
     Attributes:
         name: validation, test or predict, as in the names of hooks.
@@ -73,7 +73,7 @@ class EvaluationLoop:
                     engine.call(f"on_{name}_start")
                     engine.call(f"on_{name}_epoch_start")
                     epochs = [Epoch() for _ in self._loaders]
-                    results = [self._one(place, epoch, limit) for place, epoch in enumerate(epochs)]
+                    results = [self._one(index, epoch, limit) for index, epoch in enumerate(epochs)]
                     end.enter_context(deferred())
                     if when_done is not None:
                         when_done()
@@ -90,7 +90,7 @@ class EvaluationLoop:
         if len(epochs) == 1:
             epochs[0].add(of_hooks)
             return [self._published(epochs[0].end())]
-        found = [self._published(epoch.end().renamed(f"/dataloader_idx_{place}")) for place, epoch in enumerate(epochs)]
+        found = [self._published(epoch.end().renamed(f"/dataloader_idx_{index}")) for index, epoch in enumerate(epochs)]
         of_all = Epoch()
         of_all.add(of_hooks)
         self._published(of_all.end())

@@ -285,13 +285,15 @@ class FitLoop:
         engine = self._engine
         if self._manual:
             return
-        for each in engine.schedules:
-            if each.interval != interval or count % each.frequency:
+        for schedule in engine.schedules:
+            if schedule.interval != interval or count % schedule.frequency:
                 continue
-            if not each.needs_metric:
-                each.scheduler.step()
-            elif each.strict or each.monitor in engine.callback_metrics:
-                each.scheduler.step(metric(engine.callback_metrics, each.monitor, type(each.scheduler).__name__))
+            if not schedule.needs_metric:
+                schedule.scheduler.step()
+            elif schedule.strict or schedule.monitor in engine.callback_metrics:
+                schedule.scheduler.step(
+                    metric(engine.callback_metrics, schedule.monitor, type(schedule.scheduler).__name__)
+                )
 
     def _validates_in_epoch(self) -> bool:
         every = self._engine.settings.check_val_every_n_epoch
@@ -316,7 +318,7 @@ class FitLoop:
         self._random_before = None if self._has_run else random_state(self._loader)
 
     def renew_statistics(self) -> None:
-        """Compute the running statistics of batch norms anew, by the steps of an epoch without gradients."""
+        """Recompute the running statistics of batch norms, by the steps of an epoch without gradients."""
         engine, step = self._engine, self._engine.module.training_step
         with renewed_statistics(engine.module) as is_needed, engine.collecting(), engine.autocast():
             batches = itertools.islice(self._loader, engine.batches) if is_needed else ()
@@ -357,7 +359,7 @@ class FitLoop:
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that `checked` gives."""
+        """Restore a state that `checked` returned."""
         self._resumed = state
         self._validated_at, self._ended = state["validated_at"], state["ended"]
         self._engine.batch_count, self._total = state["batch_count"], state["total_batches"]

@@ -39,6 +39,14 @@ def arguments_of(frame: FrameType | None, names: Sequence[str], ignore: Sequence
     return {name: value for name, value in found.items() if (name in names if names else name not in ignore)}
 
 
+def taken_by(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Those that a class takes by name; a checkpoint also has those of its base classes."""
+    parameters = inspect.signature(kind).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return values
+    return {name: value for name, value in values.items() if name in parameters}
+
+
 def storable(values: dict[str, Any]) -> dict[str, Any]:
     """Those that a checkpoint can hold: numbers, strings, None, and lists, tuples and dictionaries of them."""
     return {name: value for name, value in values.items() if _is_plain(value)}

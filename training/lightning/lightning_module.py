@@ -12,13 +12,14 @@ from ...nn.core.provided import PROVIDED
 from ...runtime.base.errors import UsageError
 from ...tensors.autograd.clipping import clip_grad_norm_, clip_grad_value_
 from ...tensors.core.tensor import Tensor
+from ..checkpoint import run_state
 from ..checkpoint.nested_file import load_nested
 from ..export.function_graph import graph_of
 from ..loop.logged import Entry
 from ..loop.run import Run
 from ..loop.traced_step import read_in_python
 from .hooks import ModuleHooks
-from .hyper_parameters import HyperParameters, arguments_of
+from .hyper_parameters import HyperParameters, arguments_of, taken_by
 
 M = TypeVar("M", bound="LightningModule")
 
@@ -155,7 +156,7 @@ class LightningModule(ModuleHooks, Module):
 
     def lr_schedulers(self) -> Any:
         """The schedule of learning rates, a list of several, or None."""
-        found = [each.scheduler for each in self.trainer.schedules]
+        found = [schedule.scheduler for schedule in self.trainer.schedules]
         return found[0] if len(found) == 1 else found or None
 
     def manual_backward(self, loss: Tensor, **options: Any) -> None:
@@ -217,11 +218,16 @@ class LightningModule(ModuleHooks, Module):
     def load_from_checkpoint(
         cls: type[M], checkpoint_path: str | os.PathLike[str], strict: bool = True, **arguments: Any
     ) -> M:
-        """A module made with the hyper-parameters of a checkpoint and `arguments`, with its weights."""
-        checkpoint = load_nested(checkpoint_path)
-        made = cls(**{**checkpoint.get("hyper_parameters", {}), **arguments})
+        """A module with the weights of a checkpoint, made with `arguments` and the hyper-parameters that it takes.
+
+        Raises FormatError for checkpoints that are damaged or without weights, UsageError for weights that do not fit.
+        """
+        checkpoint, path = load_nested(checkpoint_path), str(checkpoint_path)
+        saved = taken_by(cls, run_state.hyper_parameters(checkpoint, path))
+        with run_state.made_with({name: value for name, value in saved.items() if name not in arguments}, path):
+            made = cls(**{**saved, **arguments})
         made.on_load_checkpoint(checkpoint)
-        made.load_state_dict(checkpoint["state_dict"], strict=strict)
+        made.load_state_dict(run_state.weights(checkpoint, path), strict=strict)
         return made
 
 

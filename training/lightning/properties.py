@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...tensors.core.device import CPU, Device
 from ..callbacks import EarlyStopping, ModelCheckpoint, ProgressBar
+from .data_module import LightningDataModule, as_list
 from .engine import Engine
 from .fit_loop import DEFAULT_EPOCHS
 from .lightning_module import LightningModule
@@ -24,15 +26,70 @@ ONE_PROCESS = {
 """What Lightning says of one process on one device."""
 
 
+class SingleDeviceStrategy:
+    """What scripts ask of Lightning's strategy of one process on the CPU."""
+
+    root_device: Device = CPU
+    global_rank = local_rank = node_rank = 0
+    world_size = 1
+    is_global_zero = True
+
+    def barrier(self, name: str | None = None) -> None:
+        """Wait for all processes, of which this is the only one."""
+
+    def broadcast(self, obj: Any, src: int = 0) -> Any:
+        """What process `src` has: the object."""
+        return obj
+
+    def reduce(self, tensor: Any, group: Any = None, reduce_op: str | None = "mean") -> Any:
+        """The mean or sum over all processes: the tensor."""
+        return tensor
+
+    def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
+        """The tensors of all processes: this one, with a first dim of 1 as in Lightning."""
+        return tensor.unsqueeze(0)
+
+
 class Properties(Engine):
-    """What a trainer tells of itself: its settings by name too, and the ranks of one process.
+    """Properties of a trainer: its settings by name, and the ranks of one process.
 
     Attributes:
-        train_dataloader, val_dataloaders: the loaders of the last `fit`.
+        train_dataloader, val_dataloaders, test_dataloaders, predict_dataloaders: the loaders of the last call.
+        datamodule: the data module of the last call; None without one.
+        strategy: of one process.
     """
 
     train_dataloader: Any = None
     val_dataloaders: Any = None
+    test_dataloaders: Any = None
+    predict_dataloaders: Any = None
+    datamodule: LightningDataModule | None = None
+    strategy = SingleDeviceStrategy()
+
+    @property
+    def num_val_batches(self) -> list[float]:
+        """Batches of each loader of validation; infinite where that is not known."""
+        return self._counted(self.val_dataloaders, self.settings.limit_val_batches)
+
+    @property
+    def num_sanity_val_batches(self) -> list[float]:
+        """Batches of each loader that are tried before training."""
+        tried = self.settings.num_sanity_val_steps
+        return [count if tried < 0 else min(tried, count) for count in self.num_val_batches]
+
+    @property
+    def num_test_batches(self) -> list[float]:
+        """Batches of each loader of the test; infinite where that is not known."""
+        return self._counted(self.test_dataloaders, self.settings.limit_test_batches)
+
+    @property
+    def num_predict_batches(self) -> list[float]:
+        """Batches of each loader of predictions; infinite where that is not known."""
+        return self._counted(self.predict_dataloaders, self.settings.limit_predict_batches)
+
+    def _counted(self, loaders: Any, limit: Any) -> list[float]:
+        counts = [self.limit(loader, limit) for loader in as_list(loaders)]
+        return [math.inf if count is None else count for count in counts]
 
     @property
     def accumulate_grad_batches(self) -> int:
@@ -71,7 +128,7 @@ class Properties(Engine):
     @property
     def checkpoint_callbacks(self) -> list[ModelCheckpoint]:
         """The callbacks that write checkpoints."""
-        return [each for each in self.callbacks if isinstance(each, ModelCheckpoint)]
+        return [callback for callback in self.callbacks if isinstance(callback, ModelCheckpoint)]
 
     @property
     def early_stopping_callback(self) -> EarlyStopping | None:
@@ -81,12 +138,12 @@ class Properties(Engine):
     @property
     def early_stopping_callbacks(self) -> list[EarlyStopping]:
         """The callbacks that stop training by a metric."""
-        return [each for each in self.callbacks if isinstance(each, EarlyStopping)]
+        return [callback for callback in self.callbacks if isinstance(callback, EarlyStopping)]
 
     @property
     def progress_bar_callback(self) -> ProgressBar | None:
         """The callback that shows progress."""
-        return _first([each for each in self.callbacks if isinstance(each, ProgressBar)])
+        return _first([callback for callback in self.callbacks if isinstance(callback, ProgressBar)])
 
     @property
     def lr_scheduler_configs(self) -> list[Any]:

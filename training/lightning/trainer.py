@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ...optim import AdamW
-from ...optim.core.saved_value import arrays, checked, count
-from ...runtime.base.errors import FileAccessError, UsageError
+from ...optim.core.saved_value import checked, count
+from ...runtime.base.errors import UsageError
+from ...runtime.base.system_error import read_error
 from ..callbacks import ModelCheckpoint, ModelSummary, ProgressBar, Timer
 from ..checkpoint import run_state
 from ..checkpoint.nested_file import load_nested, save_nested
@@ -66,14 +67,14 @@ class Trainer(Properties):
             self.callbacks.append(ModelCheckpoint())
 
     def _has(self, kind: type) -> bool:
-        return any(isinstance(each, kind) for each in self.callbacks)
+        return any(isinstance(callback, kind) for callback in self.callbacks)
 
     def _only_try(self, batches: int) -> None:
         settings = self.settings
         settings.max_epochs, settings.max_steps, settings.num_sanity_val_steps = 1, batches, 0
         settings.limit_train_batches = settings.limit_val_batches = batches
         settings.limit_test_batches = settings.limit_predict_batches = batches
-        self.callbacks = [each for each in self.callbacks if not isinstance(each, ModelCheckpoint)]
+        self.callbacks = [callback for callback in self.callbacks if not isinstance(callback, ModelCheckpoint)]
 
     def fit(
         self,
@@ -106,7 +107,7 @@ class Trainer(Properties):
         val = loaders_of("val_dataloader", val_dataloaders, datamodule, model)
         settings, val_loaders = self.settings, as_list(val) if defines(model, "validation_step") else []
         if settings.overfit_batches:
-            train, val_loaders = in_order(train), [in_order(each) for each in val_loaders]
+            train, val_loaders = in_order(train), [in_order(val_loader) for val_loader in val_loaders]
         self.epochs = None if self.max_epochs < 0 else self.max_epochs
         if self.dtype is not None:
             model.to(self.dtype)
@@ -132,7 +133,7 @@ class Trainer(Properties):
         verbose: bool = True,
         datamodule: LightningDataModule | None = None,
     ) -> list[dict[str, float]]:
-        """What `validation_step` logs over each loader: its means by name.
+        """Run `validation_step` over each loader and return the means of logged values by name.
 
         Args:
             model: None for that of the last call.
@@ -150,7 +151,7 @@ class Trainer(Properties):
         verbose: bool = True,
         datamodule: LightningDataModule | None = None,
     ) -> list[dict[str, float]]:
-        """What `test_step` logs over each loader; arguments are those of `validate`."""
+        """Run `test_step` over each loader; arguments are those of `validate`."""
         return self._evaluated(TEST, "test_dataloader", (model, dataloaders, ckpt_path, datamodule), verbose)[0]
 
     def predict(
@@ -183,14 +184,14 @@ class Trainer(Properties):
                 "should_stop": self.should_stop,
                 "loop": self._fit_loop.state(),
             }
-        for each in self.callbacks:
-            if hasattr(each, "on_save_checkpoint"):
-                each.on_save_checkpoint(self, model, checkpoint)
+        for callback in self.callbacks:
+            if hasattr(callback, "on_save_checkpoint"):
+                callback.on_save_checkpoint(self, model, checkpoint)
         model.on_save_checkpoint(checkpoint)
         save_nested(checkpoint, filepath)
 
     def renew_statistics(self) -> None:
-        """Compute the running statistics of batch norms anew from the batches of the last `fit`."""
+        """Recompute the running statistics of batch norms from the batches of the last `fit`."""
         if self._fit_loop is not None:
             self._fit_loop.renew_statistics()
 
@@ -203,7 +204,7 @@ class Trainer(Properties):
         if not isinstance(self.module, LightningModule):
             why = f"{type(self.module).__name__} is not a LightningModule"
             raise UsageError("E-TRAIN-MODULE", None, why, hint="Derive it from cc.LightningModule")
-        self.module.trainer = self
+        self.module.trainer, self.datamodule = self, datamodule
         for owner in (datamodule, self.module):
             if hasattr(owner, "prepare_data"):
                 owner.prepare_data()
@@ -223,8 +224,8 @@ class Trainer(Properties):
 
     def _log_settings(self, model: LightningModule) -> None:
         if model.hparams and model.__dict__.get("_log_hparams", True):
-            for each in self.loggers:
-                each.log_hyperparams(model.hparams)
+            for logger in self.loggers:
+                logger.log_hyperparams(model.hparams)
 
     def _checkpoint(self, path: str | os.PathLike[str] | None) -> Path | None:
         """The file that a path or a word names."""
@@ -251,7 +252,7 @@ class Trainer(Properties):
             loop = self._fit_loop.checked(checkpoint["loop"])
             should_stop = checked("should_stop", checkpoint["should_stop"], False)
             before = {name: each.array() for name, each in self.module.state_dict().items()}
-            self.module.load_state_dict(arrays("state_dict", checkpoint["state_dict"]))
+            self.module.load_state_dict(run_state.weights(checkpoint, str(path)))
             try:
                 run_state.load_callbacks(checkpoint["callbacks"], self.callbacks)
             except BaseException:
@@ -272,9 +273,10 @@ class Trainer(Properties):
         loaders = loaders_of(name, dataloaders, datamodule, module)
         if loaders is None:
             raise UsageError("E-TRAIN-DATA", None, f"{word} is called without data", hint="Pass a loader of batches")
+        setattr(self, f"{name}s", loaders)
         path = self._checkpoint(ckpt_path)
         if path is not None:
-            module.load_state_dict(load_nested(path)["state_dict"])
+            module.load_state_dict(run_state.weights(load_nested(path), str(path)))
         if self.dtype is not None:
             module.to(self.dtype)
         self.training, self.state = False, stage.name
@@ -305,12 +307,12 @@ class _Running:
         if error is not None:
             trainer.call("on_exception", error)
         trainer.call("teardown", self._stage)
-        for each in trainer.loggers:
-            each.finalize("success" if error is None else "failed")
+        for logger in trainer.loggers:
+            logger.finalize("success" if error is None else "failed")
 
 
 def _age(path: Path) -> tuple[float, str]:
     try:
         return path.stat().st_mtime, path.name
     except OSError as error:
-        raise FileAccessError("E-IO-OPEN", path, f"cannot be read: {error.strerror}") from error
+        raise read_error(path, error, "E-IO-OPEN") from error

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...runtime.base.errors import FileAccessError
+from ...runtime.base.system_error import write_error
 
 
 class Logger(ABC):
@@ -86,5 +86,5 @@ class FolderLogger(Logger):
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FileAccessError("E-OUT-WRITE", path, f"cannot be made: {error.strerror}") from error
+            raise write_error(path, error) from error
         return path

@@ -1,4 +1,4 @@
-"""SummaryWriter: scalars, histograms and texts as an event file of TensorBoard, by the names of
+"""SummaryWriter: scalars, histograms, images and texts as an event file of TensorBoard, by the names of
 `torch.utils.tensorboard`.
 
 Source: TensorFlow's messages event.proto, summary.proto and tensor.proto.
@@ -7,9 +7,11 @@ Source: TensorFlow's messages event.proto, summary.proto and tensor.proto.
 from __future__ import annotations
 
 import datetime
+import io
 import os
 import socket
 import struct
+import sys
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -17,12 +19,16 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
+from ...runtime.plugin.optional_package import optional_package
 from ...tensors.core.tensor import Tensor
 from .tensorboard_logger import BYTES, FIXED64, VARINT, TensorBoardLogger, field, varint
 
 __all__ = ["SummaryWriter"]
 STRING = 7
 """DT_STRING of TensorFlow's types."""
+LAYOUTS = {"CHW": (1, 2, 0), "HWC": (0, 1, 2), "HW": (0, 1)}
+"""Dims of images, and their order that leads to rows, columns, channels."""
 
 
 class SummaryWriter(TensorBoardLogger):
@@ -67,6 +73,52 @@ class SummaryWriter(TensorBoardLogger):
         found = b"".join(field(n, FIXED64, struct.pack("<d", value)) for n, value in enumerate(numbers, 1))
         found += field(6, BYTES, edges[1:].astype("<f8").tobytes()) + field(7, BYTES, counts.astype("<f8").tobytes())
         self.write_value(field(1, BYTES, tag.encode()) + field(5, BYTES, found), global_step)
+
+    def add_image(
+        self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: Any = None, dataformats: str = "CHW"
+    ) -> None:
+        """Write an image under a name.
+
+        Args:
+            img_tensor: bytes, or floats from 0 to 1, of 1, 3 or 4 channels.
+            dataformats: the dims of the image: CHW, HWC or HW.
+
+        Raises UsageError for other dims, UnsupportedError without Pillow.
+        """
+        array = img_tensor.detach().array() if isinstance(img_tensor, Tensor) else np.asarray(img_tensor)
+        if dataformats not in LAYOUTS or array.ndim != len(dataformats):
+            why = f"the image {tag!r} of shape {list(array.shape)} does not have the dims {dataformats}"
+            raise UsageError("E-TRAIN-LOG", None, why, expected=", ".join(LAYOUTS))
+        if not array.size:
+            raise UsageError("E-TRAIN-LOG", None, f"the image {tag!r} of shape {list(array.shape)} is empty")
+        pixels = array[..., None] if dataformats == "HW" else array.transpose(LAYOUTS[dataformats])
+        if pixels.dtype != np.uint8:
+            pixels = (pixels.astype(np.float32) * 255).clip(0, 255).astype(np.uint8)
+        if pixels.shape[2] == 1:
+            pixels = pixels.repeat(3, 2)
+        if pixels.shape[2] not in (3, 4):
+            raise UsageError("E-TRAIN-LOG", None, f"the image {tag!r} has {counted(pixels.shape[2], 'channel')}")
+        file = io.BytesIO()
+        optional_package("PIL.Image", "writing images").fromarray(pixels).save(file, "PNG")
+        self._write_png(tag, file.getvalue(), pixels.shape[2], global_step)
+
+    def add_figure(self, tag: str, figure: Any, global_step: int | None = None, close: bool = True) -> None:
+        """Write a figure of matplotlib as an image.
+
+        Args:
+            close: whether pyplot forgets the figure.
+        """
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi="figure")
+        self._write_png(tag, file.getvalue(), 4, global_step)
+        if close and "matplotlib.pyplot" in sys.modules:
+            sys.modules["matplotlib.pyplot"].close(figure)
+
+    def _write_png(self, tag: str, png: bytes, channels: int, global_step: int | None) -> None:
+        width, height = struct.unpack(">II", png[16:24])
+        sizes = b"".join(field(n, VARINT, varint(value)) for n, value in enumerate((height, width, channels), 1))
+        image = sizes + field(4, BYTES, png)
+        self.write_value(field(1, BYTES, tag.encode()) + field(4, BYTES, image), global_step)
 
     def add_text(self, tag: str, text_string: str, global_step: int | None = None) -> None:
         """Write a text under a name."""

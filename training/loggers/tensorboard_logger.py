@@ -51,7 +51,7 @@ class TensorBoardLogger(FolderLogger):
         self._write_summary([value], step)
 
     def _write_summary(self, values: Sequence[bytes], step: int | None) -> None:
-        summary = b"".join(field(1, BYTES, each) for each in values)
+        summary = b"".join(field(1, BYTES, value) for value in values)
         self._write(field(2, VARINT, varint(step or 0)) + field(5, BYTES, summary))
 
     def save(self) -> None:

@@ -1,4 +1,4 @@
-"""What `log` notes: values of steps, and their means over an epoch, by Lightning's rules."""
+"""Values that `log` records: of steps, and their means over an epoch, by Lightning's rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Logged = list[tuple[Entry, Any]]
 
 
 class Collector:
-    """Takes what a step logs; a value that is no tensor is noted in `python_value`."""
+    """Takes what a step logs; a value that is not a tensor is noted in `python_value`."""
 
     def __init__(self) -> None:
         self.entries: Logged = []
@@ -90,7 +90,7 @@ class Values:
     def renamed(self, suffix: str) -> Values:
         """The values under longer names."""
         tables = (self.to_write, self.known, self.shown)
-        return Values(*[{f"{name}{suffix}": value for name, value in each.items()} for each in tables])
+        return Values(*[{f"{name}{suffix}": value for name, value in table.items()} for table in tables])
 
 
 class _Mean:
@@ -151,7 +151,7 @@ class Epoch:
         return found
 
     def state(self) -> list[Any]:
-        """What `restore` goes on from."""
+        """State for `restore`."""
         return [
             [[getattr(entry, each) for each in Entry.__dataclass_fields__], name, mean.total, mean.weight]
             for plain, (entry, name) in self._names.items()
@@ -159,19 +159,24 @@ class Epoch:
         ]
 
     def restore(self, state: Iterable[Any]) -> None:
-        """Go on from a state.
+        """Restore a state.
 
         Raises UsageError for values of another kind, and changes nothing then.
         """
         means, names = {}, {}
-        for place, (fields, name, total, weight) in enumerate(state):
-            entry = Entry(*checked(f"logged[{place}]", fields, list(vars(Entry("")).values())))
+        for index, (fields, name, total, weight) in enumerate(state):
+            entry = Entry(*checked(f"logged[{index}]", fields, list(vars(Entry("")).values())))
             mean = _Mean(entry.reduce_fx)
-            mean.total, mean.weight = checked(f"logged[{place}]", [total, weight], [0.0, 0.0])
+            mean.total, mean.weight = checked(f"logged[{index}]", [total, weight], [0.0, 0.0])
             if entry.reduce_fx not in REDUCTIONS or not mean.weight > 0:
-                raise mismatch(f"logged[{place}]", f"{' or '.join(REDUCTIONS)} of a weight", entry.reduce_fx)
-            means[entry.name], names[entry.name] = mean, (entry, checked(f"logged[{place}]", name, ""))
+                raise mismatch(f"logged[{index}]", f"{' or '.join(REDUCTIONS)} of a weight", entry.reduce_fx)
+            means[entry.name], names[entry.name] = mean, (entry, checked(f"logged[{index}]", name, ""))
         self._means, self._names = means, names
+
+
+def own_first(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics in their order, those of validation after the others."""
+    return dict(sorted(metrics.items(), key=lambda pair: pair[0].startswith("val_")))
 
 
 def metric(metrics: Mapping[str, float], name: str, who: str) -> float:

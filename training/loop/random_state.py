@@ -59,7 +59,7 @@ def check_random_state(state: Mapping[str, Any]) -> None:
 
 
 def _check_words(state: Any) -> None:
-    """NumPy itself does not check the place among the words."""
+    """NumPy itself does not check the position among the words."""
     kind, words, place, *normal = state
     if kind != "MT19937" or not 0 <= count("the place of a generator", place) <= len(words) or len(normal) != 2:
         raise ValueError("a state of random numbers is not one of MT19937")
@@ -67,7 +67,7 @@ def _check_words(state: Any) -> None:
 
 
 def set_random_state(state: Mapping[str, Any], loader: Any = None) -> None:
-    """Go on from states."""
+    """Restore states."""
     GENERATOR.set_state(state["default"])
     version, words, normal = state["python"]
     random.setstate((version, tuple(words.tolist()), normal))

@@ -62,7 +62,7 @@ class Run(ABC):
     @property
     def log_dir(self) -> str:
         """The folder of the run: that of the first logger that has one, or where the trainer writes."""
-        return next((each.log_dir for each in self.loggers if each.log_dir is not None), self.root)
+        return next((logger.log_dir for logger in self.loggers if logger.log_dir is not None), self.root)
 
     @property
     @abstractmethod
@@ -80,7 +80,7 @@ class Run(ABC):
 
     @abstractmethod
     def renew_statistics(self) -> None:
-        """Compute the running statistics of batch norms anew from the batches of training."""
+        """Recompute the running statistics of batch norms from the batches of training."""
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[Collector]:
@@ -98,5 +98,5 @@ class Run(ABC):
             step: that they belong to; None for the next step of the optimizer.
         """
         self.logged_metrics.update(metrics)
-        for each in self.loggers:
-            each.log_metrics({"epoch": self.current_epoch, **metrics}, self.global_step if step is None else step)
+        for logger in self.loggers:
+            logger.log_metrics({"epoch": self.current_epoch, **metrics}, self.global_step if step is None else step)

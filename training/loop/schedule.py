@@ -92,11 +92,11 @@ def _schedule(given: Any) -> Schedule:
         why = f"configure_optimizers() gives {what}"
         raise UsageError("E-TRAIN-OPTIMIZER", None, why, expected=", ".join(sorted(SCHEDULE_KEYS)))
     settings.pop("reduce_on_plateau", None)
-    found = Schedule(**settings)
-    if found.interval not in INTERVALS or found.frequency < 1:
-        why = f"a scheduler has the interval {found.interval!r} and the frequency {found.frequency}"
+    schedule = Schedule(**settings)
+    if schedule.interval not in INTERVALS or schedule.frequency < 1:
+        why = f"a scheduler has the interval {schedule.interval!r} and the frequency {schedule.frequency}"
         raise UsageError("E-TRAIN-OPTIMIZER", None, why, expected="epoch or step, and at least 1")
-    return found
+    return schedule
 
 
 def _kind(item: Any) -> str:

@@ -22,7 +22,7 @@ def print_layers(model: Module, example: Tensor | None) -> None:
         example: a batch of inputs, with which the model is called once to learn the shapes of outputs.
     """
     layers = [(name, each) for name, each in model.named_modules() if name and not any(True for _ in each.children())]
-    shapes = {} if example is None else _output_shapes(model, [each for _, each in layers], example)
+    shapes = {} if example is None else output_shapes(model, [each for _, each in layers], example)
     rows = []
     for name, each in layers:
         shape = shapes.get(id(each))
@@ -33,7 +33,7 @@ def print_layers(model: Module, example: Tensor | None) -> None:
     print(f"{counted(total, 'parameter')}, of which {trained:,} are trained")
 
 
-def _output_shapes(model: Module, layers: Sequence[Module], example: Tensor) -> dict[int, tuple[int, ...]]:
+def output_shapes(model: Module, layers: Sequence[Module], example: Tensor) -> dict[int, tuple[int, ...]]:
     """The shapes of the layers' outputs, where they are tensors."""
     shapes: dict[int, tuple[int, ...]] = {}
 
@@ -41,7 +41,7 @@ def _output_shapes(model: Module, layers: Sequence[Module], example: Tensor) -> 
         if isinstance(result, Tensor):
             shapes[id(module)] = result.shape
 
-    handles = [each.register_forward_hook(note) for each in layers]
+    handles = [layer.register_forward_hook(note) for layer in layers]
     modes = [(each, each.training) for each in model.modules()]
     model.eval()
     try:

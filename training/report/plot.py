@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...runtime.base.errors import FileAccessError, UsageError
+from ...runtime.base.errors import UsageError
+from ...runtime.base.system_error import write_error
 from ...runtime.plugin.optional_package import optional_package
 
 WIDTH, HEIGHT = 960, 540
@@ -16,10 +18,12 @@ LEFT, RIGHT, TOP, BOTTOM = 80, 220, 30, 50
 """Pixels around the curves: values, names, nothing, epochs."""
 COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf")
 TICKS = 5
+LOSS = "loss"
+"""What names of losses have in them."""
 
 
 def plot(curves: Mapping[str, Sequence[float]], path: str | os.PathLike[str], first: int = 1) -> None:
-    """Draw curves into a picture, whose suffix says the format.
+    """Draw curves into a picture, whose suffix says the format: losses, and below them other metrics.
 
     Args:
         curves: values by name; those that are not finite leave gaps.
@@ -30,16 +34,34 @@ def plot(curves: Mapping[str, Sequence[float]], path: str | os.PathLike[str], fi
     Image, ImageDraw, ImageFont = (  # noqa: N806
         optional_package(f"PIL.{name}", "drawing") for name in ("Image", "ImageDraw", "ImageFont")
     )
-    finite = [value for curve in curves.values() for value in curve if math.isfinite(value)]
-    if not finite:
+    panels = [panel for panel in _panels(curves) if any(map(math.isfinite, itertools.chain(*panel.values())))]
+    if not panels:
         raise UsageError("E-TRAIN-PLOT", None, "there is no value to draw", hint="Call fit() first")
+    picture = Image.new("RGB", (WIDTH, HEIGHT * len(panels)), "white")
+    draw, font = ImageDraw.Draw(picture), ImageFont.load_default(15)
+    for number, panel in enumerate(panels):
+        _draw(draw, font, panel, first, HEIGHT * number)
+    try:
+        picture.save(Path(path))
+    except OSError as error:
+        raise write_error(path, error) from error
+    except ValueError as error:
+        why = f"{Path(path).suffix!r} is not the suffix of a picture"
+        raise UsageError("E-TRAIN-PLOT", os.fspath(path), why, expected=".png, .jpg, .webp") from error
+
+
+def _panels(curves: Mapping[str, Sequence[float]]) -> list[dict[str, Sequence[float]]]:
+    """Losses, and all other metrics, which have an axis of their own."""
+    return [{name: curve for name, curve in curves.items() if (LOSS in name) is losses} for losses in (True, False)]
+
+
+def _draw(draw: Any, font: Any, curves: Mapping[str, Sequence[float]], first: int, top: int) -> None:
+    """Draw curves with one axis, `top` pixels below the picture's upper edge."""
+    finite = [value for curve in curves.values() for value in curve if math.isfinite(value)]
     low, high = min(finite), max(finite)
     if low == high:
         low, high = low - 0.5, high + 0.5
-    longest = max(map(len, curves.values()))
-    picture = Image.new("RGB", (WIDTH, HEIGHT), "white")
-    draw, font = ImageDraw.Draw(picture), ImageFont.load_default(15)
-    place = _Place(low, high, longest)
+    place = _Place(low, high, max(map(len, curves.values())), top)
     _axes(draw, font, place, first)
     for number, (name, curve) in enumerate(curves.items()):
         color = COLORS[number % len(COLORS)]
@@ -49,22 +71,16 @@ def plot(curves: Mapping[str, Sequence[float]], path: str | os.PathLike[str], fi
                 draw.line(at, color, 2, "curve")
             for x, y in at:
                 draw.ellipse((x - 2, y - 2, x + 2, y + 2), color)
-        y = TOP + 22 * number
+        y = top + TOP + 22 * number
         draw.line((WIDTH - RIGHT + 15, y + 9, WIDTH - RIGHT + 40, y + 9), color, 3)
         draw.text((WIDTH - RIGHT + 48, y), name, "black", font)
-    try:
-        picture.save(Path(path))
-    except OSError as error:
-        raise FileAccessError("E-OUT-WRITE", path, f"cannot be written: {error.strerror or error}") from error
-    except ValueError as error:
-        why = f"{Path(path).suffix!r} is not the suffix of a picture"
-        raise UsageError("E-TRAIN-PLOT", os.fspath(path), why, expected=".png, .jpg, .webp") from error
 
 
 class _Place:
     """Where a value of an epoch is drawn."""
 
-    def __init__(self, low: float, high: float, count: int) -> None:
+    def __init__(self, low: float, high: float, count: int, top: int) -> None:
+        self.top = top
         self.low = low
         self.high = high
         self.count = count
@@ -72,7 +88,7 @@ class _Place:
     def __call__(self, index: float, value: float) -> tuple[float, float]:
         across = index / max(1, self.count - 1)
         up = (value - self.low) / (self.high - self.low)
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+        return LEFT + across * (WIDTH - LEFT - RIGHT), self.top + HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
 
 def _axes(draw: Any, font: Any, place: _Place, first: int) -> None:
@@ -88,7 +104,7 @@ def _axes(draw: Any, font: Any, place: _Place, first: int) -> None:
         x, _ = place(index, place.low)
         draw.text((x, bottom + 8), str(index + first), "black", font, "mt")
     draw.line((left, top, left, bottom, right, bottom), "black")
-    draw.text(((left + right) / 2, HEIGHT - 18), "epoch", "black", font, "mt")
+    draw.text(((left + right) / 2, place.top + HEIGHT - 18), "epoch", "black", font, "mt")
 
 
 def _runs(points: Sequence[tuple[int, float]]) -> list[list[tuple[int, float]]]:
@@ -99,4 +115,4 @@ def _runs(points: Sequence[tuple[int, float]]) -> list[list[tuple[int, float]]]:
             runs[-1].append(point)
         elif runs[-1]:
             runs.append([])
-    return [each for each in runs if each]
+    return [run for run in runs if run]

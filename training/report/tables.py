@@ -12,7 +12,9 @@ from ...nn.core.module import Module
 def parameter_counts(module: Module) -> tuple[int, int]:
     """Elements of the parameters of a module: all, and those that are trained."""
     parameters = list(module.parameters())
-    return sum(each.numel() for each in parameters), sum(each.numel() for each in parameters if each.requires_grad)
+    return sum(parameter.numel() for parameter in parameters), sum(
+        parameter.numel() for parameter in parameters if parameter.requires_grad
+    )
 
 
 def print_parts(module: Module, depth: int = 1) -> None:
@@ -41,8 +43,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, to_err
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place == len(columns) - 1 else "left", overflow="fold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index == len(columns) - 1 else "left", overflow="fold")
     for row in rows:
         table.add_row(*[Text(str(cell)) for cell in row])
     Console(stderr=to_errors).print(table)

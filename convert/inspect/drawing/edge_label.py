@@ -34,14 +34,14 @@ class Area:
         return across and self.top < other.bottom and other.top < self.bottom
 
     def cells(self) -> Iterator[tuple[int, int]]:
-        """The squares that it touches."""
+        """Column and row of each grid square that the rectangle touches."""
         for column in range(int(self.left // CELL), int(self.right // CELL) + 1):
             for row in range(int(self.top // CELL), int(self.bottom // CELL) + 1):
                 yield column, row
 
 
 class _Taken:
-    """What is covered already."""
+    """Areas that are already covered."""
 
     def __init__(self, areas: Sequence[Area]) -> None:
         self.cells: dict[tuple[int, int], list[Area]] = {}

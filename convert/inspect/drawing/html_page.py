@@ -67,7 +67,7 @@ def work(graph: Graph) -> int:
 
 
 def _policy(template: str) -> str:
-    """What the page may do: run its own script under its own style, and show pictures that it has made itself."""
+    """The page's content security policy: its own script and style, and pictures that it has made itself."""
     allowed = []
     for kind, pattern in (("style", r"<style>(.*?)</style>"), ("script", r"<script>(.*?)</script>")):
         hashes = (hashlib.sha256(part.encode()).digest() for part in re.findall(pattern, template, re.DOTALL))
@@ -76,7 +76,7 @@ def _policy(template: str) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """`data` with its texts as a page may show them: what would reorder or hide what stands beside it is escaped."""
+    """`data` with its texts as a page may show them: what would reorder or hide what stands next to it is escaped."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):

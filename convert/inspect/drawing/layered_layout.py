@@ -3,7 +3,7 @@
 The layer of a node is the length of the longest path to it (Sugiyama, Tagawa and Toda 1981). An edge over several
 layers runs through a waypoint in each of them, and the edges of one node share their waypoints, as branches of one
 trunk. The order within a layer follows the barycentre of the neighbours, in a number of sweeps that shrinks with the
-graph; places are those nearest to what items wish without overlaps. Everything is linear in items, apart from sorting.
+graph; items lie as near to the wished positions as they can. Everything is linear in items, apart from sorting.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def layout(count: int, edges: Sequence[tuple[int, int]], boxes: Sequence[Point] 
 
 
 class _Layers:
-    """The items of a layout: nodes, and behind them waypoints."""
+    """The items of a layout: nodes, and after them waypoints."""
 
     def __init__(self, count: int, edges: Sequence[tuple[int, int]], boxes: Sequence[Point]) -> None:
         self.count, self.edges, self.boxes = count, edges, boxes
@@ -108,7 +108,7 @@ class _Layers:
         return self.trunks.get(start, [])[: self.depth[end] - self.depth[start] - 1]
 
     def placed(self) -> Layout:
-        """Order, places and paths."""
+        """Order, positions and paths."""
         for layer in self.layers:
             at = -sum(self.width[item] + GAP_X for item in layer) / 2
             for item in layer:
@@ -162,8 +162,8 @@ class _Layers:
             groups.append((mean, weight, size))
         position = 0
         for mean, _, size in groups:
-            for place in range(position, position + size):
-                self.centre[layer[place]] = mean + offsets[place]
+            for index in range(position, position + size):
+                self.centre[layer[index]] = mean + offsets[index]
             position += size
 
     def _layout(self) -> Layout:

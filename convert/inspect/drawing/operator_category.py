@@ -26,12 +26,12 @@ CATEGORIES = tuple(
         (r"", "other"),
     )
 )
-"""The first pattern that the operator's module (its place below ``ops``) has."""
+"""The first pattern that the operator's module (its path below ``ops``) has."""
 
 
 @process_cache
 def category(name: str, domain: str) -> str:
-    """What an operator is for; `FOREIGN` for one that is not known."""
+    """The category of an operator; `FOREIGN` for an unknown one."""
     found = _known(name, domain)
     if found is None or found.compute is None:
         return FOREIGN
@@ -41,13 +41,14 @@ def category(name: str, domain: str) -> str:
 
 @process_cache
 def input_names(name: str, domain: str) -> tuple[str, ...]:
-    """What an operator calls its inputs; none where it is not known, fewer than there are where the last are alike."""
+    """The names of an operator's inputs; empty for unknown operators, fewer than there are where the last ones are
+    alike."""
     found = _known(name, domain)
     if found is None or found.compute is None:
         return ()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(found.compute).parameters.values()
-    return tuple(each.name for each in parameters if each.kind in kinds and each.name != "call")
+    return tuple(parameter.name for parameter in parameters if parameter.kind in kinds and parameter.name != "call")
 
 
 def _known(name: str, domain: str) -> Op | None:

@@ -13,10 +13,13 @@ from ....runtime.ir.graph import Graph, Meta
 from ....runtime.plugin.discovery import Plugins
 from ....runtime.tensor.storage import Held
 from ....runtime.tensor.stored_tensor import StoredTensor
+from .single_file import naming_of
 
 KINDS = Plugins("models.diffusion", "PICTURE_GGUF")
 CONFIG = "config.json"
 MOST_DIMS = 8
+LONGEST_NAME = 127
+"""What stable-diffusion.cpp builds ggml for; ComfyUI-GGUF has no limit."""
 
 
 def kinds(word: str) -> list[PictureGguf]:
@@ -65,8 +68,13 @@ def _kind(graph: Graph) -> PictureGguf | None:
     if graph.format != "gguf" or graph.nodes or graph.parts or not isinstance(word, str):
         return None
     found = next((each for each in kinds(word) if each.name == word), None)
-    whole = found is not None and found.part is not None and any(n.startswith(found.part.prefix) for n in graph.weights)
-    return None if whole else found
+    return None if found is None or naming_of(graph) is not None else found
+
+
+def longest_name(graph: Graph) -> int | None:
+    """Bytes of a name that readers of these files allow; None for other graphs."""
+    word = graph.metadata.get(ARCHITECTURE)
+    return LONGEST_NAME if isinstance(word, str) and any(each.name == word for each in kinds(word)) else None
 
 
 def _shaped(graph: Graph, name: str, tensor: StoredTensor) -> StoredTensor:

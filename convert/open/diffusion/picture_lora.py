@@ -50,7 +50,7 @@ LAYER_ALIASES = {"to_out": "to_out.0"}
 
 @dataclass
 class Update:
-    """What a file says of one module."""
+    """A file's update of one module."""
 
     factors: dict[str, StoredTensor] = field(default_factory=dict)
     alpha: float | None = None

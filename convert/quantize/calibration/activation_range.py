@@ -30,7 +30,7 @@ SHRINKS = 64
 
 @dataclass
 class Observed:
-    """What was seen of one value. NaN and infinities are counted, and left out."""
+    """The observed range of one value. NaN and infinities are counted, and left out."""
 
     low: float = 0.0
     high: float = 0.0

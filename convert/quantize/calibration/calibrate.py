@@ -32,7 +32,7 @@ FORM = "An npz file, a folder of npz files (one per sample), of npy files for ea
 
 @dataclass
 class Calibration:
-    """What was seen of the values of a network.
+    """Ranges of the values of a network.
 
     Attributes:
         samples: runs.
@@ -71,10 +71,10 @@ def read(path: str) -> Calibration:
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("values"), dict):
         why = "is not a file of ranges"
         raise FormatError("E-RANGES-JSON", path, why, expected=SCHEMA, hint="Create one with candle-convert calibrate")
-    made = Calibration(_count(data.get("samples"), path))
+    calibration = Calibration(_count(data.get("samples"), path))
     for name, entry in data["values"].items():
-        made.seen[name] = _observed(entry, path)
-    return made
+        calibration.seen[name] = _observed(entry, path)
+    return calibration
 
 
 def _count(value: object, path: str) -> int:

@@ -142,12 +142,12 @@ def request(type_name: str | None, values: dict[str, Any]) -> Request:
         activation,
         form or (FORMS[kind] or ("",))[0],
         int(values["block_size"]),
-        values["per_channel"],
-        values["symmetric"],
-        values["nodes"],
-        values["exclude_nodes"],
-        values["no_fallback"],
-        values["reduce_range"],
+        per_channel=values["per_channel"],
+        symmetric=values["symmetric"],
+        nodes=values["nodes"],
+        excluded=values["exclude_nodes"],
+        no_fallback=values["no_fallback"],
+        reduce_range=values["reduce_range"],
         allow_requantize=values["allow_requantize"],
     )
 

@@ -19,7 +19,7 @@ from ....runtime.passes.precision.half import HalfPrecision
 from ....runtime.passes.precision.transposed_half_products import UnfuseHalfProducts
 from ....runtime.passes.quantize import dynamic_int8, float8_weights, static_qdq_int8, weight_only
 from ....runtime.passes.quantize.qdq_fusion import FuseQDQ
-from ....runtime.passes.quantize.stored_codes import dequantizing, stored_codes
+from ....runtime.passes.quantize.stored_codes import dequantizes, stored_codes
 from ....runtime.passes.simplification import Simplify
 from ....runtime.passes.simplify.loop_invariant import HoistLoopInvariants
 from ....runtime.tensor.dtype import DTYPES, DType
@@ -53,7 +53,7 @@ class Kept:
 
 @dataclass
 class Outcome:
-    """What quantizing did.
+    """The result of quantizing a network.
 
     Attributes:
         weights: names of those that were quantized.
@@ -101,12 +101,11 @@ def simplified(graph: Graph, request: Request | None = None) -> Graph:
     """
     graph.inputs = [value for value in graph.inputs if value.name not in graph.weights]
     HoistLoopInvariants().run(graph)
-    dequantize = dequantizing()
-    simplify = Simplify(skip=frozenset({"patterns"}), deferred=True, unfolded=lambda node: node.op in dequantize)
+    simplify = Simplify(skip=frozenset({"patterns"}), deferred=True, unfolded=dequantizes)
     simplify.run(graph)
     if request is not None and request.allow_requantize:
         again = _dequantized_for(graph, request)
-        dataclasses.replace(simplify, unfolded=lambda node: node.op in dequantize and node not in again).run(graph)
+        dataclasses.replace(simplify, unfolded=lambda node: dequantizes(node) and node not in again).run(graph)
     infer(graph)
     return graph
 
@@ -222,7 +221,9 @@ def _run(graph: Graph, request: Request, ranges: Ranges) -> tuple[list[str], boo
         made = HalfPrecision(DTYPES[request.type], request.selects)
     elif request.kind == "blocks":
         bits = 4 if request.type == "int4" else 8
-        made = weight_only.WeightOnly(bits, request.block, request.symmetric, request.form, request.selects)
+        made = weight_only.WeightOnly(
+            bits, request.block, request.symmetric, request.form, request.tables, request.selects
+        )
     elif request.kind == "float8":
         made = float8_weights.Float8Weights(request.per_channel, request.selects)
     elif request.kind == "dynamic":

@@ -1,4 +1,4 @@
-"""What is asked of the quantization of an ONNX network: the type, the kind, and the nodes."""
+"""Options of quantizing an ONNX network: the type, the kind, and the nodes."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Request:
         no_fallback: whether a selected node that stays in floating point is an error.
         wide: values that the type cannot hold; nodes that make or read them stay as they are.
         allow_requantize: whether weights that the file holds quantized are quantized again.
+        tables: how lookup tables are quantized, of blocks: in blocks too, or in rows of int8.
     """
 
     type: str
@@ -40,6 +41,7 @@ class Request:
     reduce_range: bool = False
     wide: frozenset[str] = frozenset()
     allow_requantize: bool = False
+    tables: str = "blocks"
 
     def selects(self, node: Node) -> bool:
         """Whether the name of a node, or of its first output, is among those asked for, and its values have room."""

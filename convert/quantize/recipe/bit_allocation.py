@@ -95,8 +95,8 @@ def _useful(offers: Sequence[Offer]) -> list[Offer]:
 
 
 def _by_table(offers: Sequence[Sequence[Offer]], left: int) -> list[Offer]:
-    """The least loss for every number of bytes beyond the smallest types, tensor after tensor; then the way back from
-    the best of them."""
+    """The exact choice by dynamic programming: the least loss for every number of extra bytes, tensor by tensor, then
+    traced back from the best."""
     import numpy
 
     extras = [[offer.nbytes - each[0].nbytes for offer in each] for each in offers]
@@ -168,7 +168,7 @@ def _above(low: Offer, middle: Offer, high: Offer) -> bool:
 
 
 def _filled(chosen: list[Offer], offers: Sequence[Sequence[Offer]], budget: int) -> list[Offer]:
-    """What is left goes into the single exchange that saves most, again and again."""
+    """Spend the rest on the single exchange that saves most, again and again."""
     left = budget - sum(offer.nbytes for offer in chosen)
     while True:
         best = (0.0, -1, -1)

@@ -25,7 +25,7 @@ NEEDS_IMPORTANCE_IN = {"q2_k_s": frozenset({"q2_k"})}
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user said besides the recipe.
+    """The user's options besides the recipe.
 
     Attributes:
         tensor_types: pairs of pattern and type name; the first match wins over the recipe.
@@ -45,7 +45,7 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Choice:
-    """What becomes of one tensor.
+    """The type chosen for one tensor, with the reason.
 
     Attributes:
         wanted: the type that was chosen.
@@ -100,7 +100,7 @@ class Chooser:
         return None
 
     def _option(self, weight: Weight) -> tuple[DType, str] | None:
-        """What an option says about this tensor."""
+        """The type that an option sets for this tensor."""
         wishes = self.wishes
         override = next(
             ((pattern, dtype) for regex, pattern, dtype in self.overrides if regex.search(weight.name)), None
@@ -124,7 +124,7 @@ class Chooser:
         return None
 
     def _ruled(self, weight: Weight) -> tuple[DType, str]:
-        """What the recipe says."""
+        """The type that the recipe sets."""
         rule = None if self.wishes.pure else self.decider.rule(weight)
         if rule is None:
             base = self.recipe.base

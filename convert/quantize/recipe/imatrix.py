@@ -37,7 +37,7 @@ EMPTY = "candle-convert imatrix makes an importance matrix from a text"
 
 @dataclass
 class Importance:
-    """What an importance matrix says.
+    """The content of an importance matrix.
 
     Attributes:
         path: as the user named it.
@@ -90,7 +90,7 @@ class Importance:
 
 @dataclass
 class Sums:
-    """What an importance matrix is computed from.
+    """The sums that an importance matrix is computed from.
 
     Attributes:
         datasets: names of the texts.
@@ -114,7 +114,7 @@ def read(path: str) -> Importance:
 
 
 def read_sums(path: str, context: int) -> Sums:
-    """What a file of either format was computed from, to be added to.
+    """The sums of a file of either format, to be added to.
 
     Args:
         context: tokens of a piece of the text that an older file counts as one.
@@ -166,26 +166,26 @@ def _read_gguf(path: str) -> Importance:
 
     graph = read_file(Path(path), ReadOptions(), "gguf")
     chunks = graph.metadata.get("imatrix.chunk_count", 0)
-    found = Importance(path, datasets=_datasets(graph))
-    found.chunks = int(chunks) if isinstance(chunks, int | numpy.integer) else 0
+    importance = Importance(path, datasets=_datasets(graph))
+    importance.chunks = int(chunks) if isinstance(chunks, int | numpy.integer) else 0
     for name, sums, counts in _pairs(graph, path):
         rounded = (
             numpy.trunc(counts + numpy.copysign(0.5, counts.astype(numpy.float64))).astype(numpy.float32).reshape(-1, 1)
         )
         with numpy.errstate(all="ignore"):
             values = numpy.where(rounded > 0, sums.reshape(counts.size, -1) / rounded, numpy.float32(1))
-        found.values[name] = numpy.ascontiguousarray(values, numpy.float32).reshape(-1)
+        importance.values[name] = numpy.ascontiguousarray(values, numpy.float32).reshape(-1)
         unseen = int((rounded <= 0).sum())
         if unseen:
             what = f"{unseen} of {counted(counts.size, 'expert')} were" if counts.size > 1 else "the tensor was"
-            found.notes.append(
+            importance.notes.append(
                 Note(
                     "W-IMATRIX-ZERO",
                     name,
                     f"{what} not used when the importance matrix was made; all columns count the same",
                 )
             )
-    return found
+    return importance
 
 
 def _owner(name: str) -> str:
@@ -205,7 +205,7 @@ def _numbers(graph: Graph, name: str, path: str) -> np.ndarray:
 
 
 def _read_old(source: Source, path: str) -> tuple[Importance, dict[str, int]]:
-    """What a file says, and how often each tensor was used."""
+    """The content of a file in the old format, and how often each tensor was used."""
     import numpy
 
     reader = _Reader(source)

@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ....runtime.base.errors import FileAccessError, UsageError
+from ....runtime.base.errors import UsageError
+from ....runtime.base.system_error import read_error
 from ....runtime.tensor.dtype import DTYPES, plain_name
 from ...translate.gguf_file_type import BY_NAME, BY_TYPE, FILE_TYPES
 from .mix import mix, mix_named
@@ -78,7 +79,7 @@ def read(path: Path) -> Recipe:
         with open(path, "rb") as file:
             table = tomllib.load(file)
     except OSError as error:
-        raise FileAccessError("E-IO-OPEN", path, f"cannot be read: {error.strerror}") from error
+        raise read_error(path, error, "E-IO-OPEN") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError("E-RECIPE", path, f"is not valid TOML: {error}") from error
     return parse(table, path.stem, path)
@@ -108,7 +109,7 @@ def parse(table: Mapping[str, Any], name: str, path: Path | None = None) -> Reci
 
 
 def _base(name: str) -> tuple[Recipe, tuple[Rule, ...]]:
-    """What a recipe builds on: a type alone, or a mix with its rules."""
+    """The base of a recipe: a type alone, or a mix with its rules."""
     text = plain_name(name)
     if text == KEEP:
         return Recipe(KEEP, None), ()

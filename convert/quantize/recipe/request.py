@@ -20,7 +20,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Quantization:
-    """What is asked for.
+    """A quantization request.
 
     Attributes:
         type: a file type of llama.cpp, a dtype, ``copy``, or ``auto`` with a target; None for that of the recipe.

@@ -61,7 +61,7 @@ def _row(source: StoredTensor, number: int, columns: int) -> np.ndarray:
 
 
 def errors(rows: Sample, dtype: DType, importance: np.ndarray | None, *, weighted: bool = False) -> ErrorStatistics:
-    """What becomes of the sampled rows in `dtype`; squares are weighed by the importance where `weighted`.
+    """The errors of the sampled rows in `dtype`; squares are weighed by the importance where `weighted`.
 
     Args:
         importance: float32 ``[matrices, columns]`` or None.

@@ -80,7 +80,7 @@ def _padded(dtype: DType, weight: Weight, request: Quantization) -> int:
 def _offers(
     tensor: StoredTensor, weight: Weight, importance: Any, bits: float, request: Quantization, held: Container[DType]
 ) -> list[bit_allocation.Offer]:
-    """What each candidate type costs and loses, measured; the tensor as it is loses nothing."""
+    """The size and the measured error of each candidate type; the tensor as it is has no error."""
     rows = sample_error.sample(tensor)
     count = tensor.count
     offers = [bit_allocation.Offer(tensor.dtype, _padded(tensor.dtype, weight, request), 0.0)]

@@ -36,5 +36,5 @@ def _names(part: str, graph: Graph) -> tuple[str, ...]:
 
 
 def _end(name: str) -> str:
-    """What follows the name of a component in that of the graph's folder."""
+    """The suffix of a graph's folder after the name of its component."""
     return name.removeprefix(COMPONENT)

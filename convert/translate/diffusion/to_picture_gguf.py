@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from ....models.pipelines.diffusion.picture_gguf import ARCHITECTURE, PictureGguf
 from ....models.schema.diffusion.module_names import renamed, swapped
-from ....runtime.base.errors import FormatError, UnsupportedError
+from ....runtime.base.errors import UnsupportedError
 from ....runtime.contract.architecture import ORIGINAL
 from ....runtime.contract.weight_binding import list_names, unbind
 from ....runtime.ir.graph import Graph
 from ....runtime.tensor.stored_tensor import StoredTensor
-from ...load.bind import Model
-from ...load.recognise import identified
-from ...open.diffusion.picture_gguf import kinds, picture_names
+from ...load.bind import Model, bind_model
+from ...load.canonical_names import canonical_names
+from ...open.diffusion.picture_gguf import kinds
+from ...open.diffusion.single_file import lost_settings, split
 
 SMALL = 1024
 """Elements up to which tensors are stored as f32, as ComfyUI-GGUF's converter does."""
 RULE_NAMES = 100
 """Names in the pattern of one rule."""
-SHOWN = 60
-"""Characters of a value that a message shows."""
 
 
 def picture_gguf(model: Model) -> PictureGguf | None:
@@ -41,11 +38,32 @@ def to_picture_gguf(graph: Graph, model: Model, kind: PictureGguf) -> tuple[tupl
     weights, lost = _named(graph.weights, model, kind)
     if lost:
         raise _inexpressible(graph, kind, f"it has no name for {list_names(lost)}")
-    metadata = {ARCHITECTURE: kind.name, "general.type": "model"}
-    if kind.settings is not None:
-        _check_settings(graph, Graph(format="gguf", weights=weights, metadata=dict(metadata)), model, kind)
-    graph.weights, graph.metadata, graph.attachments = weights, metadata, {}
-    small = [name for name, tensor in weights.items() if len(tensor.shape) < 2 or tensor.count <= SMALL]
+    if kind.part is not None and (why := lost_settings(kind.part, model.config, weights)):
+        raise _inexpressible(graph, kind, why)
+    graph.weights = weights
+    return _described(graph, kind)
+
+
+def to_pipeline_gguf(graph: Graph) -> tuple[tuple[str, str], ...]:
+    """Give a single file of a whole pipeline, whose names stay, the keys of such a file; rules for the dtypes of small
+    tensors.
+
+    Raises UnsupportedError for a pipeline whose denoising network has no such kind.
+    """
+    opened = split(graph).parts
+    bound = (bind_model(canonical_names(part)) for part in opened.values())
+    kind = next((kind for model in bound if (kind := picture_gguf(model)) is not None), None)
+    if kind is None:
+        path = graph.files[0] if graph.files else None
+        why = f"GGUF has no architecture for the networks of this file: {', '.join(opened)}"
+        raise UnsupportedError("E-GGUF-SETTING", path, why, hint="Write safetensors or ONNX")
+    return _described(graph, kind)
+
+
+def _described(graph: Graph, kind: PictureGguf) -> tuple[tuple[str, str], ...]:
+    """Give a graph the keys of a kind of file alone; rules that store its small tensors as f32."""
+    graph.attachments, graph.metadata = {}, {ARCHITECTURE: kind.name, "general.type": "model"}
+    small = [name for name, tensor in graph.weights.items() if len(tensor.shape) < 2 or tensor.count <= SMALL]
     groups = [small[start : start + RULE_NAMES] for start in range(0, len(small), RULE_NAMES)] or [[]]
     return tuple((rf"^(?:{'|'.join(map(re.escape, group))})\Z", "f32") for group in groups)
 
@@ -54,33 +72,15 @@ def _named(
     weights: Mapping[str, StoredTensor], model: Model, kind: PictureGguf
 ) -> tuple[dict[str, StoredTensor], list[str]]:
     """The weights by their authors' names, and the names of those that have none."""
-    if kind.modules is None:
+    if kind.part is None or kind.part.stated is None:
         return unbind(model.architecture, model.config, model.weights, ORIGINAL), model.nameless(ORIGINAL)
     try:
-        modules = swapped(kind.modules(model.config))
+        modules = swapped(kind.part.stated(model.config))
     except ValueError as error:
         raise _inexpressible(model.source, kind, str(error)) from error
     named = {name: renamed(name, modules) for name in weights}
     lost = [name for name, original in named.items() if original is None]
     return {original: weights[name] for name, original in named.items() if original is not None}, lost
-
-
-def _check_settings(graph: Graph, written: Graph, model: Model, kind: PictureGguf) -> None:
-    """UnsupportedError where readers of the weights alone, without config.json, take the network for another one."""
-    assert kind.settings is not None
-    try:
-        _, _, config = identified(picture_names(written))
-    except FormatError as error:
-        raise _inexpressible(graph, kind, "its weights do not imply its configuration") from error
-    ours, theirs = kind.settings(model.config), kind.settings(config)
-    differing = [key for key in ours if ours[key] != theirs.get(key)]
-    if differing:
-        said = "; ".join(f"{key} is {_text(ours, key)}, but files imply {_text(theirs, key)}" for key in differing)
-        raise _inexpressible(graph, kind, said)
-
-
-def _text(settings: Mapping[str, Any], key: str) -> str:
-    return json.dumps(settings.get(key))[:SHOWN]
 
 
 def _inexpressible(graph: Graph, kind: PictureGguf, why: str) -> UnsupportedError:

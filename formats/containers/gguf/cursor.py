@@ -106,9 +106,8 @@ class Cursor:
         """A count of items of at least `least` bytes each."""
         at, count = self.position, self.count()
         if count * least > self.left:
-            why = (
-                f"{count:,} {what} of at least {least} bytes are declared,{counted(self.left, 'byte', verb='is')} left"
-            )
+            left = counted(self.left, "byte", verb="is")
+            why = f"{count:,} {what} of at least {least} bytes are declared, {left} left"
             raise self.malformed(code, why, at, hint=TRUNCATED)
         return count
 

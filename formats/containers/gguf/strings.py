@@ -19,7 +19,7 @@ SLICE = 1 << 16
 
 
 def short_strings(window: bytes, at: int, count: int, width: int, low: int) -> tuple[bytes, np.ndarray, int] | None:
-    """Strings that lie entirely in a window from `at` on, at most `count`: their UTF-8 bytes, the length of each, and
+    """Strings entirely in a window from `at` on, at most `count`: their UTF-8 bytes, the length of each, and
     the offset after them.
 
     None where one of them is too long, holds zeros, is no UTF-8, or all separators occur in them, so that they have to
@@ -35,11 +35,11 @@ def short_strings(window: bytes, at: int, count: int, width: int, low: int) -> t
     places = len(data) - width
     if places < 0:
         return b"", data[:0], at
-    others = [place for place in range(width) if place != low]
+    others = [index for index in range(width) if index != low]
     zero = data == 0
     quiet = zero[others[0] : others[0] + places + 1].copy()
-    for place in others[1:]:
-        quiet &= zero[place : place + places + 1]
+    for index in others[1:]:
+        quiet &= zero[index : index + places + 1]
     starts = numpy.flatnonzero(quiet)[:count]
     lengths = data[starts + low]
     ends = starts + width + lengths

@@ -39,7 +39,7 @@ class Suspicion:
 
 
 def suspicions(text: str) -> list[Suspicion]:
-    """What a template does that no chat template needs to do. It is parsed in the child of limited calls, and not
+    """Constructs in a chat template that no template needs. It is parsed in the child of limited calls, and not
     rendered."""
     if len(text) > MAX_CHARACTERS:
         return [Suspicion("error", f"has {counted(len(text), 'character')} and was not analysed")]

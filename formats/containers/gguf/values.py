@@ -63,7 +63,7 @@ VALUE_TYPES = tuple(
 )
 BY_NAME = {kind.name: kind for kind in VALUE_TYPES}
 BY_NUMPY = {kind.numpy: kind for kind in VALUE_TYPES if kind.numpy is not None}
-U8, U32, BOOL, STRING, ARRAY = (BY_NAME[name] for name in ("u8", "u32", "bool", "string", "array"))
+U8, BOOL, STRING, ARRAY = (BY_NAME[name] for name in ("u8", "bool", "string", "array"))
 MAX_KEY = (1 << 16) - 1
 """Maximum length of a key in bytes, from the specification."""
 

@@ -40,7 +40,7 @@ class MetadataFile(Region):
 
 def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
     """One file, or shards named and marked as llama-gguf-split does, with the metadata in the first."""
-    _check_names(graph.weights)
+    _check_names(graph.weights, options.longest_name or MAX_NAME)
     alignment = _alignment(graph)
     pairs = _pairs(graph)
     groups = shards(graph.weights.items(), options)
@@ -65,7 +65,7 @@ def layout(graph: Graph, options: WriteOptions) -> list[FileLayout]:
     return files
 
 
-def _check_names(names: Iterable[str]) -> None:
+def _check_names(names: Iterable[str], longest: int) -> None:
     for name in names:
         try:
             length = len(name.encode())
@@ -73,10 +73,10 @@ def _check_names(names: Iterable[str]) -> None:
             raise UnsupportedError(
                 "E-GGUF-NAME", None, f"tensor name {name!r} is not Unicode", hint="Rename it with --rename"
             ) from error
-        if length > MAX_NAME:
+        if length > longest:
             why = f"tensor name {name!r} has {counted(length, 'byte')}"
             raise UnsupportedError(
-                "E-GGUF-NAME", None, why, expected=f"at most {MAX_NAME}", hint="Shorten it with --rename 'RE=REPL'"
+                "E-GGUF-NAME", None, why, expected=f"at most {longest}", hint="Shorten it with --rename 'RE=REPL'"
             )
 
 

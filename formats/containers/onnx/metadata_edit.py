@@ -82,8 +82,8 @@ def _texts(graph: Graph, changes: Mapping[str, Meta]) -> dict[str, str | None]:
 def _entry(key: str, text: str | None) -> bytes:
     if text is None:
         return b""
-    made = Message("Model", **{ENTRY: [Message("Entry", key=key, value=text)]})
-    return b"".join(part for part in encode(made) if isinstance(part, bytes))
+    message = Message("Model", **{ENTRY: [Message("Entry", key=key, value=text)]})
+    return b"".join(part for part in encode(message) if isinstance(part, bytes))
 
 
 def _scalar(key: str, value: Meta) -> bytes:

@@ -27,7 +27,7 @@ class Message(dict[str, Any]):
     Attributes:
         kind: which message of `MESSAGES`.
         at: byte offset of its first field.
-        unknown: fields of later versions, as they stand in the file.
+        unknown: fields of later versions, as stored.
     """
 
     __slots__ = ("at", "kind", "unknown")

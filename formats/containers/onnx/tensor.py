@@ -262,9 +262,9 @@ def varints(data: bytes, count: int) -> np.ndarray | None:
     if longest > 10:
         return None
     values = numpy.zeros(count, "<u8")
-    for place in range(longest):
-        reaching = lengths > place
-        values[reaching] |= (octets[starts[reaching] + place] & 0x7F).astype("<u8") << numpy.uint64(7 * place)
+    for index in range(longest):
+        reaching = lengths > index
+        values[reaching] |= (octets[starts[reaching] + index] & 0x7F).astype("<u8") << numpy.uint64(7 * index)
     return values
 
 

@@ -1,5 +1,4 @@
-"""Pickles as joblib writes them: the bytes of every array stand between the opcodes, after the object that describes
-it.
+"""Pickles as joblib writes them: the bytes of every array follow the object that describes it, between opcodes.
 
 Source: joblib's `numpy_pickle.NumpyArrayWrapper` and `NumpyUnpickler`.
 """
@@ -45,7 +44,7 @@ class JoblibMachine(Machine):
         return record
 
     def _nested(self) -> Value:
-        """The pickle that stands in place of an array of objects."""
+        """The pickle of an array of objects."""
         machine = Machine(self.cursor.carrier, self.cursor.position)
         try:
             value = machine.run()

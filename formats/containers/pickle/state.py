@@ -17,14 +17,14 @@ _HASHABLE = (str, bytes, int, float, complex, type(None), tuple, frozenset, Glob
 
 
 class MachineState(ABC):
-    """What opcodes and builders work on.
+    """The state that opcodes and builders change.
 
     Attributes:
         globals: every name, in order; called: the ones that a call, a state or the end of the pickle would have brought
             to life; made: the ones that are called with arguments.
         unusual: opcodes that today's writers do not use, with their positions.
         operations: opcodes run.
-        at: where the opcode that is being run stands.
+        at: offset of the current opcode.
     """
 
     def __init__(self, carrier: Carrier, start: int = 0) -> None:
@@ -46,7 +46,7 @@ class MachineState(ABC):
         """Result of calling `target`: a plain container for allow-listed names, else an inert record."""
 
     def built(self, record: Record) -> Value:
-        """What a record becomes when its state has been set: for Python's own loader the object that it is."""
+        """The result of BUILD on a record: for Python's own loader, the object itself."""
         return record
 
     def malformed(self, code: str, why: str, **sides: Any) -> FormatError:

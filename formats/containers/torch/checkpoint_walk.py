@@ -147,7 +147,7 @@ class Walk:
         return None if holds else place.leaf(None, record.name or "an unnamed object")
 
     def _inner(self, place: _Place, value: Value) -> Iterator[_Place]:
-        """What a container or record holds, under names."""
+        """The entries of a container or record, by name."""
         path, within, owner = place.path, place.within, place.owner
         if isinstance(value, dict):
             return (_Place(self._under(path, key), item, within, owner) for key, item in value.items())

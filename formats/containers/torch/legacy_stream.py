@@ -27,7 +27,7 @@ APPENDED = "Something was appended to the file, or it is damaged; candle-convert
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a torch file holds.
+    """The contents of a torch file.
 
     Attributes:
         value: the pickle's, with inert records in it; rebuilder: what makes tensors of them.
@@ -44,7 +44,7 @@ class Checkpoint:
 
 
 def carrier_of(source: Source) -> Carrier:
-    """A whole file as what a pickle lies in."""
+    """A whole file as the carrier of a pickle."""
     return Carrier(Region(source, 0, source.size), source.path, source.budget)
 
 
@@ -93,7 +93,7 @@ def _storage_sizes(value: Value, source: Source) -> dict[Any, int]:
 
 
 def children(value: Value) -> list[Value]:
-    """What a container or record directly holds, keys left out."""
+    """The direct entries of a container or record, without keys."""
     if isinstance(value, dict):
         return list(value.values())
     if isinstance(value, list | tuple):

@@ -58,10 +58,10 @@ class _Tar:
         if at + 8 * count > self.parts[member].nbytes:
             raise self.malformed(member, "is cut short", at)
         data = self.parts[member].read(at, at + 8 * count)
-        return [int.from_bytes(data[place : place + 8], "little", signed=True) for place in range(0, 8 * count, 8)]
+        return [int.from_bytes(data[index : index + 8], "little", signed=True) for index in range(0, 8 * count, 8)]
 
     def _entries(self, member: str) -> tuple[int, int]:
-        """The count that a member starts with, and the position behind it."""
+        """The count that a member starts with, and the position after it."""
         count = self.load(member, 0)
         if type(count.value) is not int or not 0 <= count.value <= self.parts[member].nbytes:
             raise self.malformed(member, "does not start with a count", 0)

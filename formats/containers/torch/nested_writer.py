@@ -84,7 +84,7 @@ class _NestedWriter(PickleWriter):
         return b"".join([start, MARK, *pairs, b"u"])
 
     def _members(self, item: Any, path: tuple[str, ...]) -> bytes:
-        members = b"".join([self.value(each, (*path, str(place))) for place, each in enumerate(item)])
+        members = b"".join([self.value(each, (*path, str(index))) for index, each in enumerate(item)])
         if isinstance(item, list):
             return b"".join([b"]", MARK, members, b"e"])
         if isinstance(item, tuple):

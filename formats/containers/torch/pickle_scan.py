@@ -1,6 +1,6 @@
 """Security scan of pickles: every name that is not allow-listed, and everything that could not be read completely.
 
-All members of an archive are looked at, whatever they are called; so are pickles behind the first one.
+All members of an archive are looked at, whatever they are called; so are pickles after the first one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TRIAL_ENTRIES, TRIAL_BYTES = 50_000, 1 << 24
 
 @dataclass(frozen=True)
 class Scanned:
-    """What one pickle showed: findings, the machine that ran it, and whether it ran to its end."""
+    """The result of scanning one pickle: findings, the machine that ran it, and whether it ran to its end."""
 
     findings: list[Finding]
     machine: Machine
@@ -254,7 +254,7 @@ def _scan_member(
 
 
 def _is_storage(archive: zip.Archive, name: str) -> bool:
-    """Whether a member is a tensor's bytes by torch's naming: ``X/data/0`` beside ``X/data.pkl``."""
+    """Whether a member is a tensor's bytes by torch's naming: ``X/data/0`` next to ``X/data.pkl``."""
     folder, _, key = name.rpartition("/")
     return key.isdigit() and f"{folder}.pkl" in archive.members
 

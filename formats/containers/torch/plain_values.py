@@ -48,7 +48,7 @@ class PlainValues:
     """One pass over a checkpoint's value; what occurs twice is one object.
 
     Raises:
-        UnsupportedError: it holds an object that is no plain value, such as a pickled module.
+        UnsupportedError: it holds an object that is not a plain value, such as a pickled module.
     """
 
     def __init__(self, checkpoint: Checkpoint, file: str, depth: int, made: Callable[[Found], Any]) -> None:

@@ -140,7 +140,7 @@ def _add_weight(graph: Graph, leaf: Leaf, path: Path) -> None:
 
 
 def _add_metadata(graph: Graph, leaves: Sequence[Leaf], prefix: Path, left: Container[Path]) -> None:
-    """Plain values under dotted keys; what is beside tensors that are not taken stays with them, and an object's
+    """Plain values under dotted keys; what is next to tensors that are not taken stays with them, and an object's
     attributes with it, except those of the module whose weights are taken."""
     total, dropped = 0, []
     for leaf in leaves:

@@ -116,8 +116,8 @@ SCRIPT_VALUES = frozenset(
 
 @dataclass(frozen=True)
 class StorageRef:
-    """What a persistent id says about a storage: torch dtype name (uint8 for an untyped one), key, elements, and the
-    part that is meant."""
+    """The fields of a storage's persistent id: torch dtype name (uint8 for an untyped one), key, elements, and the
+    view."""
 
     dtype: str
     key: Any
@@ -380,7 +380,7 @@ TORCH_NAMES = (
 
 
 def storage_ref(persistent: Persistent, file: str) -> StorageRef:
-    """What a persistent id says; FormatError when it is not a storage's."""
+    """Parse a persistent id; FormatError if it is not a storage's."""
     given = persistent.id
     if not isinstance(given, tuple) or len(given) not in (5, 6) or given[0] != "storage":
         why = "refers to something outside the pickle that is not a storage"

@@ -117,8 +117,8 @@ def _big_endian(archive: Archive, root: str) -> bool:
 
 
 def _metadata(archive: Archive, root: str) -> dict[str, str]:
-    """What our writer put beside the weights; torch passes over it. A member of that name that is not ours is left
-    alone."""
+    """The metadata that our writer stored next to the weights; torch skips it. A member of that name that is not ours
+    is left alone."""
     member = archive.members.get(root + METADATA)
     if member is None:
         return {}

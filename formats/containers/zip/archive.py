@@ -1,6 +1,6 @@
 """Zip reader: members in place, only if the directory and the members' own headers agree.
 
-Every byte of the file has to belong to exactly one record, so that nothing can hide before, between or behind the
+Every byte of the file has to belong to exactly one record, so that nothing can hide before, between or after the
 members.
 """
 

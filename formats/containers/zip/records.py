@@ -67,7 +67,7 @@ def malformed(
 
 
 def why_unsafe(name: str) -> str | None:
-    """What is wrong with a member's name that could escape the extraction folder, or None."""
+    """The reason why a member's name could escape the extraction folder, or None."""
     faults = (
         (not name, "is empty"),
         ("\0" in name, "has a NUL byte"),

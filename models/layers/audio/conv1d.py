@@ -8,7 +8,7 @@ from ....runtime.tensor.stored_tensor import StoredTensor
 from ..net import Net
 
 Pads = tuple[int, int]
-"""Samples before and behind the others."""
+"""Samples before and after the others."""
 
 
 def kernel(net: Net, name: str) -> StoredTensor:
@@ -23,7 +23,7 @@ def kernel(net: Net, name: str) -> StoredTensor:
 def conv1d(
     net: Net, x: Value, name: str, *, stride: int = 1, dilation: int = 1, groups: int = 1, pads: Pads = (0, 0)
 ) -> Value:
-    """Convolution with zeros before and behind the samples, as many as `pads` says."""
+    """Convolution with zeros before and after the samples, as many as `pads` says."""
     kernel(net, name)
     bias = net.vector(f"{name}.bias") if net.has(f"{name}.bias") else None
     y: Value = net.Conv(

@@ -88,7 +88,7 @@ def factorized_codes(net: Net, x: Value, names: Sequence[str], strides: Sequence
 
 
 def factorized_vectors(net: Net, codes: Value, name: str, stride: int) -> Value:
-    """What codes [batch, frames / stride] of one quantizer stand for, [batch, frames, channels]."""
+    """The vectors of codes [batch, frames / stride] of one quantizer, [batch, frames, channels]."""
     chosen = net.Gather(net.vector(f"{name}.codebook.weight"), codes)
     return _repeated(net, pointwise1d(net, chosen, f"{name}.out_proj"), stride)
 

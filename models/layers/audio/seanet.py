@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ....runtime.base.errors import FormatError
+from ....runtime.contract.architecture import wrong_shape
 from ....runtime.ir.graph import Value
 from ..net import Net
 from ..recurrent.lstm import lstm, lstm_cell
@@ -19,7 +19,7 @@ MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
 """What ONNX calls the ways of padding."""
 NORM_EPS = 1e-5
 Recurred = tuple[Value, list[Value]]
-"""A result, and the states behind it."""
+"""A result, and the states after it."""
 
 
 def seanet_down(net: Net, x: Value, name: str = "encoder") -> Value:
@@ -61,7 +61,7 @@ def seanet_decoder_lstm(net: Net, x: Value, states: Sequence[Value], name: str =
 
 
 def seanet_up(net: Net, x: Value, name: str = "decoder") -> Value:
-    """The convolutions of the decoder behind the LSTM, samples [batch, channels, samples] of [batch, channels,
+    """The convolutions of the decoder after the LSTM, samples [batch, channels, samples] of [batch, channels,
     frames]."""
     config, shortest, place = net.config, 1, 1 + bool(net.config.lstm_layers)
     for ratio in config.ratios:
@@ -74,7 +74,7 @@ def seanet_up(net: Net, x: Value, name: str = "decoder") -> Value:
 
 
 def _with_lstm(net: Net, x: Value, name: str, states: Sequence[Value]) -> Recurred:
-    """Layers of an LSTM, whose result is added to their input, and the states behind it: hidden and cell state of each
+    """Layers of an LSTM, whose result is added to their input, and the states after it: hidden and cell state of each
     layer, [1, batch, channels]. Without `states` it begins with zeros."""
     if not net.config.lstm_layers:
         return x, []
@@ -110,8 +110,7 @@ def padded_conv(
     config = net.config
     total = (kernel(net, f"{name}.conv").shape[2] - 1) * dilation + 1 - stride
     if total < 0:
-        why = f"{name}.conv.weight is narrower than the stride {stride}"
-        raise FormatError("E-ARCH-SHAPE", None, why, hint="Is the configuration this model's?")
+        raise wrong_shape(None, f"{name}.conv.weight is narrower than the stride {stride}")
     right = 0 if config.causal else total // 2
     pads = (total - right, right)
     mode = MODES[mode or config.pad_mode]
@@ -143,8 +142,7 @@ def trimmed_conv(net: Net, x: Value, name: str, stride: int, groups: int = 1) ->
     config = net.config
     total = kernel(net, f"{name}.conv").shape[2] - stride
     if total < 0:
-        why = f"{name}.conv.weight is narrower than the stride {stride}"
-        raise FormatError("E-ARCH-SHAPE", None, why, hint="Is the configuration this model's?")
+        raise wrong_shape(None, f"{name}.conv.weight is narrower than the stride {stride}")
     right = math.ceil(total * config.trim) if config.causal else total // 2
     pads = (total - right, right)
     if not net.has(f"{name}.norm.weight"):

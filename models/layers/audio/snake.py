@@ -24,7 +24,7 @@ def snake(net: Net, x: Value, name: str) -> Value:
 def residual_unit(
     net: Net, x: Value, snakes: tuple[str, str], convs: tuple[str, str], dilation: int, groups: int = 1
 ) -> Value:
-    """A dilated convolution and one of width 1, each behind a snake, added to the input."""
+    """A dilated convolution and one of width 1, each after a snake, added to the input."""
     pad = (kernel(net, convs[0]).shape[2] - 1) * dilation // 2
     y = conv1d(net, snake(net, x, snakes[0]), convs[0], dilation=dilation, groups=groups, pads=(pad, pad))
     y = conv1d(net, snake(net, y, snakes[1]), convs[1])

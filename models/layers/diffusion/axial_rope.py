@@ -22,7 +22,7 @@ Angles = tuple[Value, Value]
 
 @dataclass(frozen=True)
 class AxisSizes(Key):
-    """Hyper-parameter: rotated elements of each axis, which are in all those of a head (``head_dim``, read above)."""
+    """Hyper-parameter: rotated elements per axis, which sum to the head size (``head_dim``, read above)."""
 
     kind: Kind = Listed(EVEN, 1, MAX_AXES)
 

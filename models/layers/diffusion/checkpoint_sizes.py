@@ -16,9 +16,9 @@ from ....runtime.tensor.stored_tensor import StoredTensor
 PREFIX = "model.diffusion_model."
 """How names of a denoising network begin in files that have the whole pipeline, and in those of some tools."""
 UNSTATED = ("names", "path", "parts")
-"""Values of a `Config` that are no hyper-parameters."""
+"""Values of a `Config` that are not hyper-parameters."""
 UNKNOWN = 1
-"""In place of a length that a tensor does not have: binding then refuses the shape of that tensor."""
+"""Instead of a length that a tensor does not have: binding then refuses the shape of that tensor."""
 
 
 def length(weights: Mapping[str, StoredTensor], name: str, axis: int) -> int:

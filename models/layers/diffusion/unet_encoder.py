@@ -1,4 +1,4 @@
-"""What UNets and ControlNets of latent diffusion share: conditions, the way down, the middle."""
+"""Layers that UNets and ControlNets of latent diffusion share: conditions, the encoder, the middle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .spatial_transformer import spatial_transformer
 
 @dataclass(frozen=True)
 class Condition:
-    """What a prediction depends on besides the latents.
+    """Inputs of a prediction besides the latents.
 
     Attributes:
         time: the sum of the embeddings of the timestep and of further vectors, after its activation, f32 [batch,

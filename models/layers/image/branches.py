@@ -3,8 +3,9 @@ arXiv:2206.04040), under timm's names of weights."""
 
 from __future__ import annotations
 
+from ....runtime.contract.architecture import KEEP_BRANCHES, KEEP_NORMS
 from ....runtime.ir.graph import Value
-from .conv import KEEP_NORMS, batch_norm, conv_norm, convolve
+from .conv import batch_norm, conv_norm, convolve
 from .image_net import ImageNet
 from .kernels import Kernel, added, affine, identity_kernel, normed_kernel, plain_kernel, scaled_kernel
 from .pooling import squeeze_excite
@@ -16,7 +17,7 @@ def branched_conv(net: ImageNet, x: Value, channels: int, name: str, stride: int
     Branches are added into one kernel, unless the model is loaded with ``keep_branches``.
     """
     kernels = branches(net, name, channels)
-    merged = kernels if net.config.values.get("keep_branches") else {name: added(list(kernels.values()))}
+    merged = kernels if net.config.values.get(KEEP_BRANCHES) else {name: added(list(kernels.values()))}
     results = [_convolved(net, x, own, kernel, channels, stride) for own, kernel in merged.items()]
     y = results[0]
     for other in results[1:]:

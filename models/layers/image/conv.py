@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....runtime.base.errors import FormatError
+from ....runtime.contract.architecture import KEEP_NORMS
 from ....runtime.ir.graph import Value
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ..linear import linear
 from .image_net import ImageNet
 from .kernels import NORM_EPS, PARAMETERS, Kernel, affine, normed_kernel, plain_kernel
 
-KEEP_NORMS = "keep_norms"
-"""Hyper-parameter of networks that are compared with a conversion: batch norms are operators of their own."""
 SAME = "same"
 """Padding as TensorFlow has it: the output is ceil(input / stride), the odd element of padding at the end."""
 Padding = int | tuple[int, int] | str | None
@@ -25,7 +24,7 @@ def conv(
     """Convolution with ``NAME.weight`` [out, in / groups, height, width] and, if the model has it, ``NAME.bias``.
 
     Args:
-        padding: elements at each side, or before and behind the image, `SAME`, or None for half the kernel, which
+        padding: elements at each side, or before and after the image, `SAME`, or None for half the kernel, which
             keeps the size at stride 1.
         groups: of channels; 0 for as many as there are output channels (depthwise).
     """

@@ -35,9 +35,9 @@ def placed_attention(net: ImageNet, x: Value, name: str, heads: int, side: int) 
 
 
 def _table(net: ImageNet, name: str, side: int) -> Value:
-    """The vector of each pair of places, [place of the query, head size, place of the key]."""
-    places = np.arange(side)
-    index = net.once(("pairs", side), lambda: net.constant(places[:, None] - places + side - 1))
+    """The vector of each pair of positions, [position of the query, head size, position of the key]."""
+    positions = np.arange(side)
+    index = net.once(("pairs", side), lambda: net.constant(positions[:, None] - positions + side - 1))
     value: Value = net.Transpose(net.Gather(net.vector(name), index), perm=[0, 2, 1])
     return value
 

@@ -1,4 +1,4 @@
-"""Vectors of the places of pixels or patches, made of one for the row and one for the column, at any image size."""
+"""Vectors of the positions of pixels or patches, made of one for the row and one for the column, at any image size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def places(net: ImageNet, size: Value, offset: float) -> Value:
 
 
 def side_by_side(net: ImageNet, size: Value, first: Value, second: Value, width: int) -> Value:
-    """Vectors [height, 1, width] or [1, width of the image, width] beside others, [height x width of the image,
+    """Vectors [height, 1, width] or [1, width of the image, width] next to others, [height x width of the image,
     2 x width]."""
     whole = net.Concat(size, [width], axis=0)
     both = net.Concat(net.Expand(first, whole), net.Expand(second, whole), axis=2)

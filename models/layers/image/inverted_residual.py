@@ -17,7 +17,7 @@ from .transformer import attend
 
 @dataclass(frozen=True)
 class Style:
-    """What the blocks of a network share, and no weight shows.
+    """Settings of a network's blocks that no weight shows.
 
     Attributes:
         act: activation.

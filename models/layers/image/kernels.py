@@ -13,6 +13,7 @@ import numpy as np
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError
+from ....runtime.contract.architecture import wrong_shape
 from ....runtime.tensor.scaled import scaled_rows
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ...schema.computed_weights import computed, f32
@@ -57,7 +58,7 @@ def affine(
     for found in (scale, offset, mean, variance):
         if found.shape != (channels,):
             why = f"the norm {norm} has {list(found.shape)} elements where its input has {channels} channels"
-            raise FormatError("E-ARCH-SHAPE", None, why, hint="Is the configuration this model's?")
+            raise wrong_shape(None, why)
     factor = scale / np.sqrt(np.maximum(variance, 0) + epsilon)
     return factor, offset - mean * factor
 

@@ -1,4 +1,4 @@
-"""Features of an image encoder that is part of a multimodal model: hidden states behind one of its layers."""
+"""Features of an image encoder that is part of a multimodal model: hidden states after one of its layers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tower_features(net: Net, part: str, layer: int | None = None, *, patches_onl
 
     Args:
         part: the encoder.
-        layer: as transformers' ``hidden_states`` are numbered, 0 before the first layer and -1 behind the last one,
+        layer: as transformers' ``hidden_states`` are numbered, 0 before the first layer and -1 after the last one,
             without the norm that follows; None for the normalized last ones.
         patches_only: whether the first token, which stands for the whole picture, is left out.
 
@@ -42,6 +42,12 @@ def tower_features(net: Net, part: str, layer: int | None = None, *, patches_onl
         weights = {name: weights[name] for name in weights if name not in {f"{part}.{end}" for end in FINAL}}
     x = add_part(net.graph, config, weights, part, task=FEATURE_EXTRACTION)["last_hidden_state"]
     return net.Slice(x, [1], [2**62], [1]) if patches_only else x
+
+
+def number_last_layer(config: Config, weights: dict[str, StoredTensor]) -> None:
+    """Number the last layer of the encoder as -1, as files that have no key for the layer imply."""
+    if config.layer == config.values[f"{VISION}.layers"]:
+        config.values["layer"] = -1
 
 
 def projected_features(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:

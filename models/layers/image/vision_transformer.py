@@ -16,8 +16,9 @@ from .transformer import attention_pool, block
 
 PREFIXES = ("cls_token", "dist_token", "reg_token")
 """Weights of tokens before the patches, in their order."""
-MEAN, CLS, LATENT, BOTH = "avg", "token", "map", "token_avg"
-"""How one vector is made of tokens: by their mean, the class token, attention, or the class token beside the mean."""
+CLS, LATENT, BOTH = "token", "map", "token_avg"
+"""How one vector is made of tokens, other than by their mean: the class token, attention, or the class token next to
+the mean."""
 
 
 def features(net: ImageNet) -> Value:
@@ -97,7 +98,8 @@ def pool(net: ImageNet, x: Value) -> Value:
 
 
 def pooler(net: ImageNet, x: Value) -> Value:
-    """What transformers calls ``pooler_output``: a layer on the class token if the model has it, else that token."""
+    """The output that transformers calls ``pooler_output``: a layer on the class token if the model has it, else that
+    token."""
     if not net.has("pooler.dense.weight"):
         return token(net, x) if net.config.pool == BOTH else pool(net, x)
     y: Value = net.Tanh(linear(net, token(net, x), "pooler.dense"))

@@ -43,7 +43,7 @@ def side(net: ImageNet, x: Value, axis: int) -> Value:
 
 
 def padded(net: ImageNet, x: Value, window: int) -> Value:
-    """The image with zeros behind it, so that windows fill it."""
+    """The image with zeros after it, so that windows fill it."""
     missing = [net.Mod(net.Sub([window], net.Mod(side(net, x, axis), [window])), [window]) for axis in (1, 2)]
     y: Value = net.Pad(x, net.Concat([0, 0, 0, 0, 0], *missing, [0], axis=0))
     return y
@@ -84,8 +84,8 @@ def rolled(net: ImageNet, x: Value, shifts: list[Value], *, back: bool = False) 
 
 
 def shift_mask(net: ImageNet, x: Value, window: int, shifts: list[Value]) -> Value:
-    """What is added to the scores of the windows of a shifted image, [windows, 1, length, length]: tokens see those of
-    their own part of the image only."""
+    """The additive mask of the windows of a shifted image, [windows, 1, length, length]: tokens see those of their own
+    part of the image only."""
     regions = []
     for axis, shift in zip((1, 2), shifts, strict=True):
         length = side(net, x, axis)

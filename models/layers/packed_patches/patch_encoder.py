@@ -127,7 +127,7 @@ class PatchEncoder(Net):
         return self.Cos(both), self.Sin(both)
 
     def layers(self, x: Value, norm: Norm, mask: Callable[[int], Visible]) -> Iterator[Value]:
-        """The hidden states [1, patches, hidden] behind each pre-norm layer, of `x` [patches, hidden]; `mask`: which
+        """The hidden states [1, patches, hidden] after each pre-norm layer, of `x` [patches, hidden]; `mask`: which
         patches see each other in a layer."""
         kind = self.config.act
         rotation = self.rotation()

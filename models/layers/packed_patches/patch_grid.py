@@ -70,7 +70,7 @@ class PatchGrid:
         return value
 
     def interpolated(self, table: Value, side: int, *, align_corners: bool) -> Value:
-        """Embeddings [patches, width] at the place of each patch, by linear interpolation of a square table [side x
+        """Embeddings [patches, width] at the position of each patch, by linear interpolation of a square table [side x
         side, width]."""
         net = self.net
         axes = [
@@ -89,7 +89,7 @@ class PatchGrid:
         return total
 
     def _neighbors(self, place: Value, length: Value, side: int, align_corners: bool) -> list[tuple[Value, Value]]:
-        """The two entries of a table nearest to a place on an axis, and their shares."""
+        """The two entries of a table nearest to a position on an axis, and their shares."""
         net = self.net
         x = net.Cast(place, to=1)
         if align_corners:

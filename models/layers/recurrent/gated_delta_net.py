@@ -49,7 +49,7 @@ def interleaved_heads(size: str | int = 1, after: str | None = None) -> Order:
 
     Args:
         size: rows of a head, or the hyper-parameter that says so.
-        after: the hyper-parameter with half the number of rows before the first head, which keep their places.
+        after: the hyper-parameter with half the number of rows before the first head, which keep their positions.
     """
 
     def order(config: Config) -> np.ndarray:

@@ -12,7 +12,7 @@ from ...schema.computed_weights import computed, f32
 from ..net import Net
 
 GATES = (0, 3, 1, 2)
-"""Places in torch of the gates in ONNX's order: input, output, forget, cell."""
+"""Indices in torch of the gates in ONNX's order: input, output, forget, cell."""
 FORWARD, BIDIRECTIONAL = ("",), ("", "_reverse")
 """Endings of the names of weights, by direction."""
 
@@ -32,7 +32,7 @@ def lstm_cell(
     net: Net, x: Value, name: str, hidden_state: Value, cell_state: Value, *, layer: int | None = None
 ) -> tuple[Value, Value, Value]:
     """torch's LSTMCell, or a `layer` of its LSTM, over [length, batch, channels] from a state, [1, batch, hidden] each:
-    the results [length, batch, hidden], and the state behind them."""
+    the results [length, batch, hidden], and the state after them."""
     hidden, given = _weights(net, name, ["" if layer is None else f"_l{layer}"])
     y, last, cell = net.LSTM(x, *given, None, hidden_state, cell_state, hidden_size=hidden, outputs=3)
     return net.Squeeze(y, [1]), last, cell

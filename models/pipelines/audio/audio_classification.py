@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...preprocess.audio.sound import Sound
-from ..labels import configured, label_names, sigmoid, softmax
+from ..labels import is_multi_label, label_names, sigmoid, softmax
 from ..task_model import Progress
 from .heard_windows import VALUES, HeardWindows
 from .sound_inputs import each_sound, rows_of
@@ -17,7 +17,6 @@ LOGITS = "logits"
 SIGNATURES = (({VALUES: 3}, {LOGITS: 2}), ({VALUES: 2}, {LOGITS: 2}))
 """Of models of spectrograms, and of samples."""
 TOP = 5
-MULTI_LABEL = "multi_label_classification"
 
 
 class AudioClassification(HeardWindows):
@@ -32,7 +31,7 @@ class AudioClassification(HeardWindows):
         Args:
             inputs: sounds as `preprocess.audio.sound.Sound` describes them: paths, bytes, samples.
             top: how many labels, None for all.
-            progress: told how many sounds are done.
+            progress: called with the number of sounds done.
         """
 
         def rows(sound: Sound) -> list[dict[str, Any]]:
@@ -43,7 +42,7 @@ class AudioClassification(HeardWindows):
 
     def scores(self, values: np.ndarray) -> np.ndarray:
         """Probabilities of logits."""
-        several = configured(self._model.options).get("problem_type") == MULTI_LABEL
+        several = is_multi_label(self._model.options)
         return (sigmoid if several else softmax)(values.astype(np.float32))
 
 

@@ -17,7 +17,7 @@ SIGNATURES = (({VALUES: 3}, {STATES: 3, VECTOR: 2}), ({VALUES: 2}, {STATES: 3}))
 
 
 class AudioFeatureExtraction(HeardWindows):
-    """Makes vectors of sounds."""
+    """Computes embeddings of audio."""
 
     def embed(self, sounds: Sound | Sequence[Sound], *, progress: Progress | None = None) -> np.ndarray:
         """Vectors; see `AudioModel.embed`. Those of a sound that is longer than a window of the model are the mean over

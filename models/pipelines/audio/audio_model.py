@@ -58,17 +58,20 @@ class AudioModel(TaskModel):
 
         Args:
             sounds: as `preprocess.audio.sound.Sound` describes them: paths, bytes, samples.
-            progress: told how many sounds are done.
+            progress: called with the number of sounds done.
             options: of the task.
 
-        Raises UsageError if the model makes no vectors, FormatError for damaged sounds.
+        Raises UsageError if the model makes no vectors, and for options that it does not have, FormatError for damaged
+        sounds.
         """
-        found: np.ndarray = self._verb("embed")(sounds, progress=progress, **options)
+        method = self._verb("embed")
+        check_options(self.task, method, options)
+        found: np.ndarray = method(sounds, progress=progress, **options)
         return found
 
     @memory_limited
     def transcribe(self, sound: Sound, rate: int | None = None, **options: Any) -> Any:
-        """What is said in audio, a `Transcript`.
+        """Transcribe audio to a `Transcript`.
 
         Args:
             sound: as `preprocess.audio.sound.Sound` describes it.

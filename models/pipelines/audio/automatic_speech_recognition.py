@@ -45,7 +45,7 @@ class SpeechRecognition:
 
     @functools.cached_property
     def waveform(self) -> Waveform:
-        """How samples are prepared, as the files beside the weights say. FormatError for an invalid value."""
+        """How samples are prepared, as the files next to the weights say. FormatError for an invalid value."""
         source = self._model.options.source
         path = next(iter(source.files), None) if source is not None else None
         return stated_waveform({} if source is None else settings(source, FILE), path, Waveform())
@@ -60,7 +60,7 @@ class SpeechRecognition:
         return self._lengths("strides", "conv_stride", STRIDES)
 
     def _lengths(self, ours: str, theirs: str, usual: Sequence[int]) -> Sequence[int]:
-        """A number for each convolution: a hyper-parameter, or what config.json beside a graph says. FormatError for an
+        """A number for each convolution: a hyper-parameter, or that of the config.json of a graph. FormatError for an
         invalid one."""
         config, path = self._model.options.config, next(iter(self._model.graph.files), None)
         said = None if config is None else config.values.get(ours)
@@ -80,7 +80,7 @@ class SpeechRecognition:
         word_timestamps: bool = False,
         vad: SpeechFinder | None = None,
     ) -> Transcript:
-        """What is said in audio: the most probable token of each frame, as transformers' pipeline decodes them.
+        """Transcribe audio: the most probable token of each frame, as transformers' pipeline decodes them.
 
         Args:
             sound: as `preprocess.audio.sound.Sound` describes it; samples have the model's rate.

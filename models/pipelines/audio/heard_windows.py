@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...preprocess.audio.framing import windows_of
-from ...preprocess.audio.kaldi_filter_banks import FILE, FilterBanks, stated_filter_banks
+from ...preprocess.audio.kaldi_filter_banks import FilterBanks, stated_filter_banks
 from ...preprocess.audio.sound import Sound, opened_sound
-from ...preprocess.audio.waveform import Waveform, stated_waveform
+from ...preprocess.audio.waveform import FILE, Waveform, stated_waveform
 from ...tokenizer.readers.locate import settings
 from ..task_model import TaskModel
 
@@ -29,7 +29,7 @@ class HeardWindows:
 
     @functools.cached_property
     def filter_banks(self) -> FilterBanks:
-        """How spectrograms are made, as the files beside the weights say. FormatError for an invalid value."""
+        """How spectrograms are made, as the files next to the weights say. FormatError for an invalid value."""
         _, frames, bands = self._model.graph.values[VALUES].shape or (1, None, None)
         usual = FilterBanks()
         frames, bands = (
@@ -57,11 +57,11 @@ class HeardWindows:
         return np.asarray(total / weight, np.float32)
 
     def scores(self, values: np.ndarray) -> np.ndarray:
-        """What is averaged, of an output [1, ...]."""
+        """The scores that are averaged, of an output [1, ...]."""
         return values
 
     def _windows(self, sound: Sound) -> Iterator[tuple[np.ndarray, float]]:
-        """What the model takes of each window, and the share of a whole window that it is."""
+        """The model's input of each window, and its share of a whole window."""
         if len(self._model.graph.values[VALUES].shape or ()) == 2:
             how: Waveform | FilterBanks = self.waveform
             length, least = WINDOW_SECONDS * how.rate, LEAST_SECONDS * how.rate

@@ -49,7 +49,7 @@ class PitchEstimation:
             inputs: sounds as `preprocess.audio.sound.Sound` describes them: paths, bytes, samples.
             threshold: frames of a lower confidence are left out.
             lowest, highest: hertz of the pitch.
-            progress: told how many sounds are done.
+            progress: called with the number of sounds done.
         """
 
         def rows(sound: Sound) -> list[dict[str, Any]]:

@@ -40,12 +40,12 @@ class SampleSpeechModel(EncoderDecoderModel):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do."""
+        """The methods that the model supports."""
         return ("transcribe",)
 
     @functools.cached_property
     def waveform(self) -> Waveform:
-        """How samples are prepared, as the files beside the weights say. FormatError for an invalid value."""
+        """How samples are prepared, as the files next to the weights say. FormatError for an invalid value."""
         said = {} if self.options.source is None else settings(self.options.source, FILE)
         return stated_waveform(said, next(iter(self.encoder_graph.files), None), Waveform(normalize=False))
 
@@ -60,8 +60,7 @@ class SampleSpeechModel(EncoderDecoderModel):
         beams: int = 1,
         vad: SpeechFinder | None = None,
     ) -> Transcript:
-        """What is said in audio. Long audio is cut where it is quiet, and a stream at every pause; each part is a
-        segment.
+        """Transcribe audio. Long audio is cut at pauses, and a stream at every pause; each part is a segment.
 
         Args:
             sound: a path, encoded bytes, a binary file, or samples [count] or [count, channels], f32 in -1 to 1 or i16.

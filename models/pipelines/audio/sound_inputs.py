@@ -1,4 +1,4 @@
-"""What pipelines of audio models are given: one sound or several."""
+"""Inputs of audio pipelines: one recording or several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 def each_sound(
     inputs: Sound | Sequence[Sound], compute: Callable[[Sound], Result], progress: Progress | None
 ) -> Result | list[Result]:
-    """A result of a sound, or a list of those of a list of sounds; `progress` is told how many sounds are done."""
+    """The result of a sound, or a list of results; `progress` is called with the number of sounds done."""
     if not isinstance(inputs, list):
         return compute(inputs)
     found = []
@@ -28,4 +28,4 @@ def each_sound(
 def rows_of(scores: Any, names: Sequence[str], top: int | None) -> list[dict[str, Any]]:
     """``label`` and ``score`` of the `top` highest scores f32 [labels], the highest first."""
     best = (-scores).argsort(kind="stable")[:top]
-    return [{"label": names[place], "score": float(scores[place])} for place in best]
+    return [{"label": names[index], "score": float(scores[index])} for index in best]

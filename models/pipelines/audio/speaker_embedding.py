@@ -49,7 +49,7 @@ class SpeakerEmbedding:
             sounds: as `preprocess.audio.sound.Sound` describes them: paths, bytes, samples.
             raise_volume: whether quiet sounds are made as loud as Resemblyzer's ``preprocess_wav`` makes them; pauses
                 are not cut out.
-            progress: told how many sounds are done.
+            progress: called with the number of sounds done.
 
         Raises UsageError for silence, which has no voice.
         """
@@ -64,7 +64,7 @@ class SpeakerEmbedding:
     def _filters(self) -> np.ndarray:
         shape = self._model.graph.values[MELS].shape or ()
         bands = shape[-1] if shape and isinstance(shape[-1], int) else BANDS
-        return mel_filters(bands, WINDOW, RATE)
+        return mel_filters(bands, WINDOW, RATE, RATE / 2)
 
     @memory_limited
     def _vector(self, samples: np.ndarray) -> np.ndarray:

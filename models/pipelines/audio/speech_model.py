@@ -13,8 +13,10 @@ from ....runtime.base.errors import FormatError, UnsupportedError, UsageError
 from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.hyperparameter import SIZE, Listed, ParameterError, checked
 from ....runtime.session import Session
-from ...preprocess.audio.log_mel import FILE, LogMel, stated_log_mel
+from ...postprocess.finite_results import finite
+from ...preprocess.audio.log_mel import LogMel, checked_size, stated_log_mel
 from ...preprocess.audio.sound import Sound
+from ...preprocess.audio.waveform import FILE
 from ...seq2seq.alignment_decoder import ALIGNMENT, SCORES
 from ...seq2seq.encoder_decoder_model import EncoderDecoderModel
 from ...tokenizer.readers.locate import settings
@@ -25,6 +27,7 @@ from .transcription.segments import Segment, Transcript
 from .transcription.speech_segments import HeardSound, SpeechFinder
 from .transcription.speech_tokens import GENERATION, HEADS, SpeechTokens, speech_tokens
 from .transcription.transcriber import Progress, Transcriber
+from .transcription.whisper_files import FRAMES
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -38,17 +41,22 @@ class SpeechModel(EncoderDecoderModel):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do."""
+        """The methods that the model supports."""
         return ("transcribe",)
 
     @functools.cached_property
     def log_mel(self) -> LogMel:
-        """How features are made of samples, as the files beside the weights say. FormatError for an invalid value."""
+        """How features are made of samples, as the files next to the weights say. FormatError for an invalid value."""
         (features,) = (value for value in self.encoder_graph.inputs if value.name == "input_features")
-        bands = features.shape[1] if features.shape is not None else None
+        size = (None, None) if features.shape is None or len(features.shape) != 3 else features.shape[1:]
+        bands, frames = (length if isinstance(length, int) else None for length in size)
+        if frames is None and self.options.config is not None:
+            positions = self.options.config.values.get("source_positions")
+            frames = None if positions is None else FRAMES * positions
         said = {} if self.options.source is None else settings(self.options.source, FILE)
         path = next(iter(self.encoder_graph.files), None)
-        return stated_log_mel(said, path, LogMel(bands) if isinstance(bands, int) else LogMel())
+        stated = stated_log_mel(said, path, LogMel() if bands is None else LogMel(bands))
+        return checked_size(stated, bands, frames, path)
 
     @functools.cached_property
     def tokens(self) -> SpeechTokens:
@@ -68,7 +76,7 @@ class SpeechModel(EncoderDecoderModel):
 
     @functools.cached_property
     def alignment_heads(self) -> list[tuple[int, int]]:
-        """Layers and heads of the decoder that follow the speech: those that the files beside the weights state, else
+        """Layers and heads of the decoder that follow the speech: those that the files next to the weights state, else
         all heads of the upper half of the layers. FormatError for invalid ones."""
         assert self.options.config is not None
         layers, heads = int(self.options.config.decoder_layers), int(self.options.config.heads)
@@ -94,8 +102,9 @@ class SpeechModel(EncoderDecoderModel):
         """
         session = self._aligner
         feeds = {"input_ids": np.array([ids], np.int64), **source}
+        names = [value.name for value in session.get_outputs()]
         found = session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
-        named = dict(zip((value.name for value in session.get_outputs()), found, strict=True))
+        named = dict(zip(names, finite(found, names), strict=True))
         scores = [named[SCORES.format(i=layer)][0, head] for layer, head in self.alignment_heads]
         return named["logits"][0], np.stack(scores)
 
@@ -115,7 +124,7 @@ class SpeechModel(EncoderDecoderModel):
         vad: SpeechFinder | None = None,
         **options: Any,
     ) -> Transcript:
-        """What is said in audio.
+        """Transcribe audio.
 
         Args:
             sound: a path, encoded bytes, a binary file, or samples [count] or [count, channels], f32 in -1 to 1 or i16.
@@ -174,7 +183,7 @@ class SpeechModel(EncoderDecoderModel):
         features = np.asarray(input_features, np.float32)
         features = features[None] if features.ndim == 2 else features
         (declared,) = self.encoder_graph.inputs
-        bands = declared.shape[1] if declared.shape is not None else None
+        bands = declared.shape[1] if declared.shape is not None and len(declared.shape) == 3 else None
         if features.ndim != 3 or features.shape[1] != bands or not features.size:
             found = list(features.shape)
             raise UsageError("E-RUN-SHAPE", None, "not features", expected=f"[batch, {bands}, frames]", found=found)

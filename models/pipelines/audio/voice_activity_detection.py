@@ -54,7 +54,7 @@ class VoiceActivityDetection:
             shortest: seconds of a segment, at least.
             silence: seconds between segments, at least.
             padding: seconds that are added at both ends.
-            progress: told how many sounds are done.
+            progress: called with the number of sounds done.
         """
 
         def rows(sound: Sound) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from .text_to_image import AUTOENCODER, CONTROLNET, TEXT_TO_IMAGE, TextToImage
 def folder_model(pipeline: TextToImage) -> Architecture:
     """The architecture of a text-to-image model whose parts have a folder each."""
     parts = {
-        **{each.part: Part(None, "", optional=each.optional) for each in pipeline.encoders},
+        **{encoder.part: Part(None, "", optional=encoder.optional) for encoder in pipeline.encoders},
         pipeline.denoiser: Part(None, ""),
         AUTOENCODER: Part(None, ""),
         CONTROLNET: Part(None, "", optional=True),

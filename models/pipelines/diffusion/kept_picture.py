@@ -13,12 +13,13 @@ from ....runtime.contract.loaded_parts import LoadedParts
 from ...schedulers.scheduler import Trajectory
 from .noise_stream import NoiseStream, normal
 from .source_picture import Source, shrunk
-from .text_to_image import AUTOENCODER, Config, Floats
+from .text_to_image import AUTOENCODER, Config, Floats, TextToImage
 
 
 class Drawing(Protocol):
-    """What is needed of a text-to-image model: its parts and their hyper-parameters."""
+    """What image-to-image needs of a text-to-image model: its data, parts and hyper-parameters."""
 
+    pipeline: TextToImage
     parts: LoadedParts
 
     @property
@@ -38,12 +39,12 @@ class Drawing(Protocol):
 
 @dataclass(frozen=True)
 class Kept:
-    """What stays of a picture.
+    """The part of an image that inpainting keeps.
 
     Attributes:
         latents: of the picture [batch, channels, rows, columns].
         noise: that they have at the beginning.
-        mask: [1, 1, rows, columns], 1 where the picture is drawn anew.
+        mask: [1, 1, rows, columns], 1 where the picture is redrawn.
         shown: mask and latents [batch, channels + 1, rows, columns] that the denoiser takes; None for denoisers that do
             not, whose results are mixed with the picture.
     """
@@ -57,13 +58,15 @@ class Kept:
 def begun(
     model: Drawing, run: Trajectory, steps: int, source: Source, streams: Sequence[NoiseStream]
 ) -> tuple[Trajectory, Floats, Kept | None]:
-    """What is left of a trajectory that begins with a picture, the latents that it begins with, and what stays."""
-    done = int(steps * source.strength)
+    """The rest of a trajectory that begins with a picture, the latents that it begins with, and the part that is
+    kept."""
+    share = steps * source.strength
+    done = steps - int(steps - share) if model.pipeline.rounds_up else int(share)
     begin = (steps - done) * run.order
     if not done:
         raise UsageError("E-OPTION", None, "strength leaves no step", hint="Raise strength or steps")
     whole = source.strength == 1 and source.mask is not None
-    plain = _in_latents(model, source.pixels, streams) if not (whole and _shows_masks(model)) else None
+    plain = _in_latents(model, source.pixels, streams) if not (whole and shows_masks(model)) else None
     noise = normal(streams, model.latent_shape((source.pixels.shape[3], source.pixels.shape[2])))
     if whole:
         first = noise * np.float32(run.initial_noise_sigma)
@@ -73,7 +76,7 @@ def begun(
     if source.mask is None:
         return run, first, None
     mask = shrunk(source.mask, *noise.shape[2:])
-    if not _shows_masks(model):
+    if not shows_masks(model):
         assert plain is not None
         return run, first, Kept(plain, noise, mask, None)
     covered = _in_latents(model, source.pixels * (source.mask < 0.5), streams)
@@ -81,8 +84,8 @@ def begun(
     return run, first, Kept(covered, noise, mask, shown)
 
 
-def _shows_masks(model: Drawing) -> bool:
-    """Whether the denoiser takes the mask and the rest of the picture beside latents."""
+def shows_masks(model: Drawing) -> bool:
+    """Whether the denoiser takes the mask and the rest of the picture besides latents."""
     channels = model.autoencoder_config["latent_channels"]
     return bool(model.config.get("channels", channels) == 2 * channels + 1)
 

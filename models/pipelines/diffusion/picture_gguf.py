@@ -3,12 +3,10 @@ and a word for the architecture."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.contract.architecture import Config
-from ...schema.diffusion.module_names import Pair
 from .single_file import FilePart
 
 ARCHITECTURE, SHAPE = "general.architecture", "comfy.gguf.orig_shape."
@@ -28,15 +26,9 @@ class PictureGguf:
         architecture: the name of ours.
         part: names of weights, for an architecture whose rows lack them.
         accepts: whether a network of the architecture is of this kind, from its hyper-parameters.
-        modules: names of modules in the file and in diffusers, from the same, for a kind with a `part`. ValueError for
-            a network that has no such names.
-        settings: hyper-parameters that weights have to imply, by their keys in config.json, for a kind with a `part`:
-            the same values for configurations that compute the same.
     """
 
     name: str
     architecture: str
     part: FilePart | None = None
     accepts: Callable[[Config], bool] = _always
-    modules: Callable[[Config], list[Pair]] | None = None
-    settings: Callable[[Config], Mapping[str, Any]] | None = None

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from ....runtime.base.errors import UsageError
+from ....runtime.base.errors import UnsupportedError, UsageError
 from ....runtime.base.units import counted
 from ....runtime.contract.loaded_parts import LoadedParts
 from ....runtime.ir.graph import Graph
+from ...tokenizer.readers.locate import settings
 from .text_to_image import TEXT_CONDITIONING, Encoded, TextEncoder
 
-if TYPE_CHECKING:
-    from ...tokenizer import Tokenizer
-
+ADDED = "added_tokens.json"
 ALL_STATES = "hidden_states"
 MOST_ROWS = 16
 """Rows of a chunked prompt; 16 of CLIP's are 1,200 tokens."""
 Rows = list[list[int]]
+
+
+def spelled_out(prompt: str, added: Mapping[str, Any]) -> str:
+    """A prompt with every token of the words that stand for several, ``WORD WORD_1 WORD_2``, as diffusers names the
+    tokens of textual inversion.
+
+    Args:
+        added: the tokens that are added to the vocabulary.
+    """
+    if not added:
+        return prompt
+
+    def tokens(match: re.Match[str]) -> str:
+        following = (f"{match[0]}_{number}" for number in itertools.count(1))
+        return " ".join([match[0], *itertools.takewhile(added.__contains__, following)])
+
+    return re.sub("|".join(map(re.escape, sorted(added, key=len, reverse=True))), tokens, prompt)
 
 
 class LongPromptWarning(UserWarning):
@@ -40,12 +58,12 @@ class PromptEncoder:
         self._parts, self._source, self._encoders = parts, source, encoders
 
     def __call__(self, prompts: Sequence[str]) -> list[list[Encoded | None]]:
-        """What each encoder returns for each prompt, None for an encoder that the model lacks. The hidden states of all
-        prompts have the same number of tokens.
+        """The output of each encoder for each prompt, None for an encoder that the model lacks. The hidden states of
+        all prompts have the same number of tokens.
 
         Raises UsageError for a prompt of more than `MOST_ROWS` rows.
         """
-        rows = [[self._rows(each, prompt) for prompt in prompts] for each in self._encoders]
+        rows = [[self._rows(encoder, prompt) for prompt in prompts] for encoder in self._encoders]
         chunked = [len(of) for per, each in zip(rows, self._encoders, strict=True) if each.chunked for of in per]
         most = max(chunked, default=1)
         columns = [
@@ -55,7 +73,7 @@ class PromptEncoder:
         return [list(found) for found in zip(*columns, strict=True)]
 
     def encoded(self, encoder: TextEncoder, prompts: Sequence[Rows]) -> list[Encoded | None]:
-        """What one encoder returns for prompts, each given as rows of ids of the same length."""
+        """The output of one encoder for prompts, each given as rows of ids of the same length."""
         if encoder.part not in self._parts:
             return [None] * len(prompts)
         task = TEXT_CONDITIONING if encoder.states == ALL_STATES else None
@@ -72,21 +90,28 @@ class PromptEncoder:
             for state, vector in zip(states, vectors, strict=True)
         ]
 
-    def _tokenizer(self, encoder: TextEncoder) -> Tokenizer:
-        from ...tokenizer import read
-
+    def _files(self, encoder: TextEncoder) -> Graph:
+        """The files of a tokenizer. UnsupportedError without any."""
         source = self._source or Graph()
         prefix = f"{encoder.tokenizer}/"
         files = {
             name.removeprefix(prefix): held for name, held in source.attachments.items() if name.startswith(prefix)
         }
-        return read(Graph(files=source.files, attachments=files))
+        if not files:
+            path = source.files[0] if source.files else None
+            why = f"the model is without the tokenizer of {encoder.part}"
+            hint = f"Put its tokenizer.json or spiece.model into a folder {encoder.tokenizer} next to the weights"
+            raise UnsupportedError("E-TOKENIZER-NONE", path, why, hint=hint)
+        return Graph(files=source.files, attachments=files)
 
     def _rows(self, encoder: TextEncoder, prompt: str) -> Rows:
         """The ids of a prompt between the tokens that open and close a text, in rows of `encoder.length`."""
         if encoder.part not in self._parts:
             return []
-        tokenizer = self._tokenizer(encoder)
+        from ...tokenizer import read
+
+        files = self._files(encoder)
+        tokenizer, prompt = read(files), spelled_out(prompt, settings(files, ADDED))
         bare = tokenizer.encode(prompt, add_bos=False, add_eos=False)
         opening, closing = list(tokenizer.opening), list(tokenizer.closing)
         room = encoder.length - len(opening) - len(closing)

@@ -20,7 +20,7 @@ class Source:
 
     Attributes:
         pixels: f32 [1, 3, height, width] in -1 .. 1.
-        mask: f32 [1, 1, height, width], 1 where the picture is drawn anew and 0 where it stays; None for no mask.
+        mask: f32 [1, 1, height, width], 1 where the picture is redrawn and 0 where it stays; None for no mask.
         strength: the share of the steps that are done.
     """
 
@@ -31,7 +31,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Control:
-    """What a ControlNet adds to a UNet.
+    """A ControlNet with its image and strength.
 
     Attributes:
         network: the ControlNet.

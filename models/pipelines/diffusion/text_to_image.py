@@ -62,7 +62,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Request:
-    """What a picture is asked to be.
+    """A text-to-image request.
 
     Attributes:
         height, width: in pixels.
@@ -130,6 +130,7 @@ class TextToImage:
         unpack: its prediction as latents, from the prediction, rows and columns.
         time_unit: what timesteps are divided by.
         sample_size: rows and columns of latents by default; None for those of the denoiser's configuration.
+        rounds_up: whether a fractional number of steps on a picture is rounded up.
     """
 
     name: str
@@ -151,3 +152,4 @@ class TextToImage:
     unpack: Callable[[Floats, int, int], Floats] = _restored
     time_unit: float = 1.0
     sample_size: int | None = None
+    rounds_up: bool = False

@@ -43,7 +43,7 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Conditioning:
-    """What a denoiser gets besides latents and timestep.
+    """The denoiser's inputs besides latents and timestep.
 
     Attributes:
         prompt: its inputs [1, ...] for the prompt.
@@ -118,7 +118,7 @@ class TextToImageModel(TaskModel):
     def encode(
         self, prompt: str, negative: str | None = None, *, guidance: float | None = None, size: tuple[int, int]
     ) -> Conditioning:
-        """What a prompt says to the denoiser.
+        """Encode a prompt for the denoiser.
 
         Args:
             negative: what the picture shall not show; None for nothing.
@@ -130,12 +130,13 @@ class TextToImageModel(TaskModel):
         zeros = negative is None and self.pipeline.zero_negative and self._zeroes_empty()
         texts = [prompt, *([negative or ""] if guided and not zeros else [])]
         encoded = self.prompts(texts)
-        for each in self.pipeline.encoders:
-            self.parts.drop(each.part)
+        for encoder in self.pipeline.encoders:
+            self.parts.drop(encoder.part)
         return self.conditioned(encoded, self._request(size, guidance))
 
     def conditioned(self, encoded: Sequence[Sequence[Encoded | None]], request: Request) -> Conditioning:
-        """What encoded prompts say to the denoiser: the prompt, and the negative one unless it is zeros or not used."""
+        """The denoiser's inputs from encoded prompts: the prompt, and the negative one unless it is zeros or not
+        used."""
         found = [self.pipeline.condition(each, request, self.config) for each in encoded]
         guided = self.pipeline.guided(self.config) and request.guidance > 1
         if guided and len(found) == 1:
@@ -172,6 +173,14 @@ class TextToImageModel(TaskModel):
         plain, prompted = found[:count], found[count:]
         guided: Floats = plain + np.float32(conditioning.guidance) * (prompted - plain)
         return guided
+
+    def trajectory(
+        self, scheduler: Scheduler, steps: int, *, guidance: float | None = None, size: tuple[int, int]
+    ) -> Trajectory:
+        """The steps of a scheduler for pictures of a width and height; arguments as of `encode`."""
+        guidance = self.pipeline.guidance if guidance is None else guidance
+        request = self._request(size, guidance)
+        return scheduler.trajectory(steps, **self.pipeline.schedule(scheduler.options, request, steps))
 
     @memory_limited
     def decode(self, latents: Floats) -> Floats:
@@ -214,13 +223,13 @@ class TextToImageModel(TaskModel):
             seed: 0 to 2**32 - 1, that of the first picture, the next ones have the following numbers; drawn for None.
                 The same seed gives the same picture on any number of threads.
             size: width and height in pixels.
-            scheduler: the name of a module of `candle_convert.models.schedulers`, such as ``euler``; the model's for
-                None.
+            scheduler: the name of a module of `candle_convert.models.schedulers`, such as ``euler``, or of a sampler of
+                AUTOMATIC1111's web UI, such as ``DPM++ 2M Karras``; the model's for None.
             image: a picture to begin with: a path, bytes, an array or an image of Pillow; resized to `size`, which is
                 its own by default.
-            strength: how much of the picture is drawn anew: the share of the steps that are done; 0.8 by default, 1
+            strength: how much of the picture is redrawn: the share of the steps that are done; 0.8 by default, 1
                 with a mask.
-            mask: white where the picture is drawn anew, black where it stays; of the size of `image`.
+            mask: white where the picture is redrawn, black where it stays; of the size of `image`.
             control: a picture that a ControlNet makes the result follow, such as edges or a pose; resized to `size`.
             controlnet: the ControlNet, as `candle_convert.models.load` returns it; that of the model for None.
             control_strength: factor of what the ControlNet adds.
@@ -245,7 +254,7 @@ class TextToImageModel(TaskModel):
         seed = secrets.randbelow(MOST_SEED - MOST_PICTURES) if seed is None else seed
         streams = [NoiseStream(noise, seed + index) for index in range(batch)]
         chosen = self.scheduler if scheduler is None else schedulers.replaced(self.scheduler, scheduler)
-        run = chosen.trajectory(steps, **self.pipeline.schedule(chosen.options, self._request(size, guidance), steps))
+        run = self.trajectory(chosen, steps, guidance=guidance, size=size)
         conditioning = self.encode(prompt, negative, guidance=guidance, size=size)
         if source is None:
             kept = None
@@ -259,7 +268,9 @@ class TextToImageModel(TaskModel):
             if on_preview is not None and done < len(run.timesteps):
                 on_preview(latents)
         self.parts.drop(self.pipeline.denoiser)
-        recipe = Recipe(prompt, negative or "", len(run.timesteps), chosen.rule.name, guidance, seed, size, noise)
+        words = schedulers.web_ui_words(chosen)
+        done_share = None if source is None else source.strength
+        recipe = Recipe(prompt, negative or "", steps, *words, guidance, seed, size, noise, done_share)
         pictures = [self._finished(latents[index : index + 1], recipe.of_seed(seed + index)) for index in range(batch)]
         self.parts.drop(AUTOENCODER)
         return pictures if batch > 1 else pictures[0]

@@ -34,7 +34,7 @@ class DepthEstimation(ImagePipeline):
             inputs: pictures as `picture_of` takes them: paths, bytes, arrays or images of Pillow.
             batch: pictures of one run.
             preparation: how pictures are prepared, in place of what the model's files state.
-            progress: told how many pictures are done.
+            progress: called with the number of pictures done.
         """
         single, pictures = listed(inputs)
         found: list[list[dict[str, Any]]] = []

@@ -46,7 +46,7 @@ class FaceCascade(TaskModel):
 
     @memory_limited
     def judge(self, name: str, pixels: np.ndarray) -> Judged:
-        """What a network says of images f32 [count, 3, height, width] in -1 to 1.
+        """The results of a network for images f32 [count, 3, height, width] in -1 to 1.
 
         Args:
             name: `PROPOSAL`, `REFINEMENT` or `OUTPUT`.
@@ -55,7 +55,7 @@ class FaceCascade(TaskModel):
             self._sessions[name] = opened(self._graphs[name], self.options)
         names = [value.name for value in self._graphs[name].outputs]
         batches = (pixels[start : start + BATCH] for start in range(0, len(pixels), BATCH))
-        results = [finite(self._sessions[name].run(None, {PIXELS: each}), names) for each in batches]
+        results = [finite(self._sessions[name].run(None, {PIXELS: batch}), names) for batch in batches]
         arrays = dict(zip(names, (np.concatenate(each) for each in zip(*results, strict=True)), strict=True))
         return Judged(arrays[SCORES], arrays[OFFSETS], arrays.get(LANDMARKS))
 

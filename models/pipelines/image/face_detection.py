@@ -47,7 +47,7 @@ class FaceDetection:
             threshold: the score that faces exceed; None for 0.7.
             top: how many faces of a picture, None for all.
             smallest: the shorter edge of the smallest faces that are looked for, in pixels.
-            progress: told how many pictures are done.
+            progress: called with the number of pictures done.
         """
         single, pictures = listed(inputs)
         found = []
@@ -81,12 +81,12 @@ def _rows(faces: Windows, size: Sequence[int]) -> list[dict[str, Any]]:
     """Results, moved to the edge of a picture of a width and height if they are outside."""
     most = np.array(size, np.float32)
     rows = []
-    for place, score in enumerate(faces.scores):
-        corners = np.clip(faces.edges[place].reshape(2, 2), 0, most).ravel()
+    for index, score in enumerate(faces.scores):
+        corners = np.clip(faces.edges[index].reshape(2, 2), 0, most).ravel()
         edges = (round(float(edge), 2) for edge in corners)
         row = {"label": LABEL, "score": float(score), "box": named_edges(edges)}
         if faces.landmarks is not None:
-            row["keypoints"] = [[round(float(each), 2) for each in point] for point in faces.landmarks[place]]
+            row["keypoints"] = [[round(float(each), 2) for each in point] for point in faces.landmarks[index]]
         rows.append(row)
     return rows
 

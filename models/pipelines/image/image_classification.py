@@ -13,7 +13,7 @@ from ....runtime.base.process_cache import process_cache
 from ...preprocess.picture import Picture
 from ...preprocess.preparation import Preparation
 from ...preprocess.stated_preparation import imagenet_preparation
-from ..labels import configured, label_names, sigmoid, softmax
+from ..labels import is_multi_label, label_names, sigmoid, softmax
 from ..task_model import Progress, TaskModel
 from .image_model import MASK
 from .image_pipeline import ImagePipeline, listed
@@ -40,8 +40,7 @@ class ImageClassification(ImagePipeline):
         """That of ImageNet, for classifiers of as many classes."""
         graph, config = self._model.graph, self._model.options.config
         count = None if config is None else config.values.get("labels")
-        shown = next((value.shape[-1] for value in graph.outputs if value.name == "logits" and value.shape), count)
-        if IMAGENET not in (count, shown):
+        if IMAGENET not in (count, class_count(self._model)):
             return None
         (pixels,) = (value for value in graph.inputs if value.name not in graph.weights and value.name != MASK)
         size = tuple(side if isinstance(side, int) else SIDE for side in (pixels.shape or ())[-2:]) or (SIDE, SIDE)
@@ -65,24 +64,31 @@ class ImageClassification(ImagePipeline):
             top: how many labels, None for all.
             batch: pictures of one run.
             preparation: how pictures are prepared, in place of what the model's files state.
-            progress: told how many pictures are done.
+            progress: called with the number of pictures done.
         """
         single, pictures = listed(inputs)
-        several = configured(self._model.options).get("problem_type") == "multi_label_classification"
-        function = sigmoid if several else softmax
+        function = sigmoid if is_multi_label(self._model.options) else softmax
         found: list[list[dict[str, Any]]] = []
         for seen in self._seen(pictures, batch, preparation, progress):
             for row in function(np.asarray(seen.outputs["logits"], np.float32)):
                 names = image_labels(self._model, len(row))
                 best = np.argsort(-row, kind="stable")[:top]
-                found.append([{"label": names[place], "score": float(row[place])} for place in best])
+                found.append([{"label": names[index], "score": float(row[index])} for index in best])
         return found[0] if single else found
+
+
+def class_count(model: TaskModel) -> Any:
+    """How many classes a model tells apart, by its logits or else its configuration; None if neither says it, a string
+    if it is symbolic."""
+    config = model.options.config
+    stated = None if config is None else config.values.get("labels")
+    return next((value.shape[-1] for value in model.graph.outputs if value.name == "logits" and value.shape), stated)
 
 
 def image_labels(model: TaskModel, count: int) -> Sequence[str]:
     """The names of `count` labels: those of the model's files, or of ImageNet for a thousand without names."""
     names = label_names(model.options, count)
-    unnamed = all(name == f"LABEL_{place}" for place, name in enumerate(names))
+    unnamed = all(name == f"LABEL_{index}" for index, name in enumerate(names))
     if unnamed and count in (IMAGENET, WITH_BACKGROUND):
         return imagenet_labels() if count == IMAGENET else (BACKGROUND, *imagenet_labels())
     return names

@@ -114,7 +114,7 @@ class ImageModel(TaskModel):
             batch: pictures of one run.
             normalize: whether vectors have length 1; they are as the model makes them by default.
             preparation: how pictures are prepared, in place of what the model's files state.
-            progress: told how many pictures are done.
+            progress: called with the number of pictures done.
 
         Raises UsageError if the model makes no vectors, FormatError for damaged pictures.
         """

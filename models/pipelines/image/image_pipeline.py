@@ -28,7 +28,7 @@ EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 @dataclass(frozen=True)
 class Seen:
-    """What a model computed of some pictures.
+    """The outputs of a model for some pictures.
 
     Attributes:
         rows: the numbers of the pictures.

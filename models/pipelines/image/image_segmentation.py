@@ -37,7 +37,7 @@ class ImageSegmentation(ImagePipeline):
             top: how many classes, None for all.
             batch: pictures of one run.
             preparation: how pictures are prepared, in place of what the model's files state.
-            progress: told how many pictures are done.
+            progress: called with the number of pictures done.
         """
         single, pictures = listed(inputs)
         found: list[list[dict[str, Any]]] = []
@@ -47,11 +47,11 @@ class ImageSegmentation(ImagePipeline):
             for row, at in enumerate(seen.placements):
                 classes = class_map(logits[row], at.size)
                 counts = np.bincount(classes.ravel(), minlength=len(names))
-                largest = [place for place in np.argsort(-counts, kind="stable") if counts[place]][:top]
+                largest = [index for index in np.argsort(-counts, kind="stable") if counts[index]][:top]
                 found.append(
                     [
-                        {"label": names[place], "share": float(counts[place] / classes.size), "mask": classes == place}
-                        for place in largest
+                        {"label": names[index], "share": float(counts[index] / classes.size), "mask": classes == index}
+                        for index in largest
                     ]
                 )
         return found[0] if single else found

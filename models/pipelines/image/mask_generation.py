@@ -46,7 +46,7 @@ class Everything:
             are better.
         grid: points in each direction.
         min_area: holes and islands of fewer pixels are removed; 0 leaves them.
-        crop_layers: layers of crops that are searched beside the whole picture; layer i has 4^i crops.
+        crop_layers: layers of crops that are searched besides the whole picture; layer i has 4^i crops.
         crop_overlap: of the crops in layer 1, as a share of the picture's shorter side.
         crop_divisor: crops of layer i have `grid` / `crop_divisor`^i points in each direction.
     """
@@ -81,7 +81,7 @@ class Everything:
 
 @dataclass(frozen=True)
 class MaskOptions:
-    """What is cut out of a picture: what points and boxes show, or, without these, everything.
+    """Options of segmentation: by points and boxes or, without these, of everything.
 
     Attributes:
         points: x and y in pixels of the picture, and 1 (default) for points of the object or 0 for others.
@@ -107,7 +107,7 @@ class MaskOptions:
     def shown(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Points f32 [points, 3] with labels, and boxes f32 [boxes, 4]; None if there are neither.
 
-        Raises UsageError for prompts that do not fit each other, and for rules of everything beside them.
+        Raises UsageError for prompts that do not fit each other, and for rules of everything besides them.
         """
         if not self.points and not self.boxes:
             return None
@@ -174,7 +174,7 @@ class MaskGeneration(ImagePipeline):
             asked: what is cut out.
             batch: pictures, or crops of a picture, that are encoded at once.
             preparation: how pictures are prepared, in place of what the model's files state.
-            progress: told how many pictures are done.
+            progress: called with the number of pictures done.
 
         Raises UsageError for prompts that do not fit each other or the picture.
         """
@@ -261,7 +261,7 @@ def _check_inside(points: np.ndarray, boxes: np.ndarray, size: tuple[int, int]) 
 
 
 def _of_row(outputs: Embeddings, row: int) -> dict[str, np.ndarray]:
-    """What the model computed of one picture."""
+    """The outputs of the model for one picture."""
     return {name: array[row : row + 1] for name, array in outputs.items()}
 
 
@@ -276,17 +276,17 @@ def _clean(found: Segments, rules: Everything) -> Segments:
 
 def _rows(segments: Segments) -> list[dict[str, Any]]:
     rows = []
-    for place, mask in enumerate(segments.masks):
+    for index, mask in enumerate(segments.masks):
         row = {
-            "number": place + 1,
-            "score": float(segments.scores[place]),
-            "stability": float(segments.stability[place]),
+            "number": index + 1,
+            "score": float(segments.scores[index]),
+            "stability": float(segments.stability[index]),
             "area": mask.area,
-            "box": named_edges(map(int, segments.boxes[place])),
+            "box": named_edges(map(int, segments.boxes[index])),
             "mask": mask,
         }
         if segments.points is not None:
-            row["point"] = [round(float(each), 2) for each in segments.points[place]]
+            row["point"] = [round(float(each), 2) for each in segments.points[index]]
         rows.append(row)
     return rows
 

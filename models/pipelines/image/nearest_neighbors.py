@@ -34,10 +34,10 @@ def vote(vectors: np.ndarray, known: np.ndarray, labels: Sequence[str], neighbor
     for cosines in similarities(vectors, known):
         chosen = np.argsort(-cosines, kind="stable")[:neighbors]
         weights: dict[str, float] = {}
-        for place in chosen:
-            weights[labels[place]] = weights.get(labels[place], 0.0) + max(float(cosines[place]), 0.0)
+        for index in chosen:
+            weights[labels[index]] = weights.get(labels[index], 0.0) + max(float(cosines[index]), 0.0)
         label = max(weights, key=lambda name: weights[name])
         total = sum(weights.values())
-        nearest = next(int(place) for place in chosen if labels[place] == label)
+        nearest = next(int(index) for index in chosen if labels[index] == label)
         found.append(Vote(label, weights[label] / total if total else 0.0, float(cosines[nearest]), nearest))
     return found

@@ -55,7 +55,7 @@ class ObjectDetection(ImagePipeline):
             top: how many objects of a picture, None for all.
             batch: pictures of one run.
             preparation: how pictures are prepared, in place of what the model's files state.
-            progress: told how many pictures are done.
+            progress: called with the number of pictures done.
         """
         single, pictures = listed(inputs)
         found: list[list[dict[str, Any]]] = []
@@ -117,15 +117,15 @@ def _numbers(wanted: Sequence[str] | None, names: Sequence[str]) -> list[int] | 
 
 def _rows(boxes: Boxes, names: Sequence[str]) -> list[dict[str, Any]]:
     rows = []
-    for place in range(len(boxes)):
-        corners = (round(float(edge), 2) for edge in boxes.corners[place])
+    for index in range(len(boxes)):
+        corners = (round(float(edge), 2) for edge in boxes.corners[index])
         row = {
-            "label": names[int(boxes.classes[place])],
-            "score": float(boxes.scores[place]),
+            "label": names[int(boxes.classes[index])],
+            "score": float(boxes.scores[index]),
             "box": named_edges(corners),
         }
         if boxes.points is not None:
-            row["keypoints"] = [[round(float(each), 3) for each in point] for point in boxes.points[place]]
+            row["keypoints"] = [[round(float(each), 3) for each in point] for point in boxes.points[index]]
         rows.append(row)
     return rows
 

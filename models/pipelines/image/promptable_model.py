@@ -32,7 +32,7 @@ PADDING, FIRST_CORNER, LAST_CORNER = -1, 2, 3
 
 @dataclass(frozen=True)
 class Prompts:
-    """What a model is pointed to; coordinates x, y are in pixels of the prepared image.
+    """Points and boxes for segmentation; coordinates x, y are in pixels of the prepared image.
 
     Attributes:
         points: f32 [batch, prompts, points, 2].

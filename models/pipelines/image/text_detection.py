@@ -21,7 +21,7 @@ OUTPUTS = ({"region_score": None, "affinity_score": None},)
 LONGEST, DIVISOR = 2560, 32
 """Of the edges of prepared pictures, as in EasyOCR."""
 SCALE = 2
-"""Pixels of the input that one place of a score map stands for."""
+"""Pixels of the input that one position of a score map stands for."""
 LABEL = "text"
 
 
@@ -52,7 +52,7 @@ class TextDetection(ImagePipeline):
             top: how many words of a picture, the most certain ones; None for all.
             batch: pictures of one run.
             preparation: how pictures are prepared, in place of what the model's files state.
-            progress: told how many pictures are done.
+            progress: called with the number of pictures done.
         """
         single, pictures = listed(inputs)
         limits = Thresholds() if threshold is None else Thresholds(threshold, min(threshold, Thresholds().low))
@@ -62,7 +62,7 @@ class TextDetection(ImagePipeline):
             for region, affinity, at in zip(*maps, seen.placements, strict=True):
                 corners, scores = text_regions(region, affinity, limits)
                 best = np.sort(np.argsort(-scores, kind="stable")[:top])
-                found.append([_row(at.to_picture(corners[place] * SCALE), scores[place]) for place in best])
+                found.append([_row(at.to_picture(corners[index] * SCALE), scores[index]) for index in best])
         return found[0] if single else found
 
 

@@ -15,7 +15,7 @@ from ..task_model import Progress, TaskModel
 from .image_pipeline import listed
 
 LOGITS = "character_logits"
-"""Name of the output, [batch, places, characters]."""
+"""Name of the output, [batch, positions, characters]."""
 OUTPUTS = ({LOGITS: None},)
 HEIGHT = 64
 """Of prepared pictures, as in EasyOCR."""
@@ -35,7 +35,7 @@ class TextRecognition:
 
         Args:
             inputs: pictures as `picture_of` takes them: paths, bytes, arrays or images of Pillow.
-            progress: told how many pictures are done.
+            progress: called with the number of pictures done.
         """
         single, pictures = listed(inputs)
         found = []
@@ -60,12 +60,12 @@ def prepared(picture: Picture) -> np.ndarray:
 
 
 def decoded(logits: np.ndarray, characters: Sequence[str]) -> tuple[str, float]:
-    """The best characters [places, characters] without repetitions and blanks (CTC), and EasyOCR's score of them."""
+    """The best characters [positions, characters] without repetitions and blanks (CTC), and EasyOCR's score of them."""
     shares = softmax(logits)
     best = shares.argmax(-1)
     told = best != BLANK
     first = np.diff(best, prepend=-1) != 0
-    text = "".join(characters[place] for place in best[told & first])
+    text = "".join(characters[index] for index in best[told & first])
     certain = shares.max(-1)[told]
     return text, float(certain.prod() ** (2 / math.sqrt(len(certain)))) if len(certain) else 0.0
 

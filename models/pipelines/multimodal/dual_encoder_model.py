@@ -62,7 +62,7 @@ class DualEncoderModel(TaskModel):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do: vectors come from its towers, predictions from the pipeline of its task."""
+        """The methods that the model supports: embeddings by its towers, predictions by the pipeline of its task."""
         return ("embed", *super().verbs)
 
     @functools.cached_property
@@ -168,7 +168,7 @@ class DualEncoderModel(TaskModel):
     def _scale(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The factor of cosines and what is added to them; None if the graphs do not name them."""
         weights = self.graph.weights
-        scale, bias = (next((each for each in weights if each.endswith(name)), None) for name in SCALE)
+        scale, bias = (next((weight for weight in weights if weight.endswith(name)), None) for name in SCALE)
         if scale is None:
             return None
         zero = np.zeros(1, np.float32)

@@ -23,7 +23,7 @@ def _none(config: Config) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class ExportedFiles:
-    """What the files of a family hold next to its graphs, `Architecture.exported_files`.
+    """The files next to a family's exported graphs, for `Architecture.exported_files`.
 
     Attributes:
         processor: the class of transformers that makes prompts, of models whose files name none.

@@ -66,7 +66,7 @@ class MultimodalLanguageModel(EmbeddedLanguageModel):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do."""
+        """The methods that the model supports."""
         return ("generate",)
 
     def __call__(
@@ -310,8 +310,8 @@ class _GivenPrompts:
 
     def start(self, batch: int) -> Cache:
         """An empty cache for the prompts, padded on the left."""
-        longest = max(len(each.ids) for each in self._prompts)
-        rows = [self._model.embedded(np.array([each.ids], np.int64), None, each.arrays) for each in self._prompts]
+        longest = max(len(prompt.ids) for prompt in self._prompts)
+        rows = [self._model.embedded(np.array([prompt.ids], np.int64), None, prompt.arrays) for prompt in self._prompts]
         return self._model.start_with(joined(rows, longest))
 
 

@@ -50,7 +50,7 @@ class PictureTextModel(EncoderDecoderModel):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do."""
+        """The methods that the model supports."""
         return ("predict",)
 
     @property

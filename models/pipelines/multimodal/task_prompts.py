@@ -24,10 +24,10 @@ GROUNDING, BANNED = "phrase_grounding", "banned_grounding_tokens"
 
 @dataclass(frozen=True)
 class PromptTask:
-    """What a task token stands for.
+    """The prompt and the output of a task token.
 
     Attributes:
-        prompt: what the model reads, with ``{}`` for the text behind the token, if the task has one.
+        prompt: what the model reads, with ``{}`` for the text after the token, if the task has one.
         read: the regions of a generated text in a picture of a height and width; None for tasks that write text.
     """
 
@@ -102,7 +102,7 @@ class TaskPrompts(ImagePipeline):
         return found[0] if single else found
 
     def _reader(self, token: str) -> Callable[[str, Size], list[Region]] | None:
-        """What reads the regions of a task, with the limits in the model's files."""
+        """The parser of a task's regions, with the limits in the model's files."""
         read, source = TASKS[token].read, self._model.options.source
         stated = {} if source is None else settings(source, FILE).get(RULES)
         rules = stated if isinstance(stated, Mapping) else {}

@@ -45,7 +45,7 @@ class ZeroShotImageClassification:
             preparation: how pictures are prepared, in place of what the model's files state.
             progress: called with how many pictures are done, and of how many.
 
-        Raises UsageError without labels, and for a template without a place for them.
+        Raises UsageError without labels, and for a template without a placeholder.
         """
         labels = [name.strip() for name in (classes.split(",") if isinstance(classes, str) else classes)]
         if not any(labels):
@@ -58,7 +58,7 @@ class ZeroShotImageClassification:
         found = []
         for row in scores:
             best = np.argsort(-row, kind="stable")[:top]
-            found.append([{"label": labels[place], "score": float(row[place])} for place in best])
+            found.append([{"label": labels[index], "score": float(row[index])} for index in best])
         return found[0] if single else found
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from ....runtime.base.errors import UsageError
 from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.ir.graph import Graph
-from ...postprocess.finite_results import finite
 from ...preprocess.picture import Picture
 from ..feature_extraction import ranked
 from ..multimodal.multimodal_language_model import MultimodalLanguageModel, joined
@@ -60,7 +59,7 @@ class LateInteractionModel(TaskModel):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do."""
+        """The methods that the model supports."""
         return ("embed", "rerank")
 
     @memory_limited
@@ -170,7 +169,6 @@ class LateInteractionModel(TaskModel):
         rows = [model.embedded(np.array([prompt.ids], np.int64), None, prompt.arrays) for prompt in prompts]
         ids = np.zeros((len(rows), longest), np.int64)
         vectors, _ = model.step(ids, model.start_with(joined(rows, longest)))
-        (vectors,) = finite([vectors], [EMBEDDINGS], masked=False)
         return [
             np.array(row[longest - len(prompt.ids) :], np.float32) for row, prompt in zip(vectors, prompts, strict=True)
         ]

@@ -23,7 +23,7 @@ Written = Callable[[str, str], str]
 SCORE = "LogitScore"
 ANSWERS = ("yes", "no")
 TEMPLATE = "rerank"
-"""The template of GGUF files, with the places ``{query}`` and ``{document}``."""
+"""The template of GGUF files, with the placeholders ``{query}`` and ``{document}``."""
 NAMED_TEMPLATES = ("reranker", TEMPLATE, "default")
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 TURN = "<|im_start|>"
@@ -84,7 +84,7 @@ def ranking_prompt(source: Graph, tokenizer: Tokenizer, instruction: str | None)
     Args:
         instruction: what makes a document fit, None for what the model's files say.
 
-    Raises UsageError if the model's prompt has no place for an instruction, UnsupportedError if no prompt is known.
+    Raises UsageError if the model's prompt has no placeholder for it, UnsupportedError if no prompt is known.
     """
     path = source.files[0] if source.files else None
     template = tokenizer.templates.get(TEMPLATE, "")
@@ -127,13 +127,13 @@ def _of_roles(source: Graph, tokenizer: Tokenizer, template: str, instruction: s
 
     def written(query: str, document: str) -> str:
         found = []
-        for place, piece in enumerate(pieces):
-            if place % 4 == 0:
+        for index, piece in enumerate(pieces):
+            if index % 4 == 0:
                 found.append(piece)
-            elif place % 4 == 2:
+            elif index % 4 == 2:
                 given = query if piece == _MARKS[0] else document
-                given = given if pieces[place - 1] else given.lstrip()
-                found.append(given if pieces[place + 1] else given.rstrip())
+                given = given if pieces[index - 1] else given.lstrip()
+                found.append(given if pieces[index + 1] else given.rstrip())
         return "".join(found)
 
     return written

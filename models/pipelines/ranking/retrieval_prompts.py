@@ -16,7 +16,7 @@ SETTINGS = "processor_config.json"
 
 @dataclass(frozen=True)
 class RetrievalPrompts:
-    """What goes around queries, and with pages. processor_config.json may state the texts under the same names.
+    """Texts around queries and before pages. processor_config.json may state them under the same names.
 
     Attributes:
         query_prefix: before each query.

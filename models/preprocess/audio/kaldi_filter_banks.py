@@ -12,8 +12,8 @@ from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError
 from ....runtime.contract.hyperparameter import POSITIVE, REAL, Integer, Kind, ParameterError, checked, flag
 from .framing import frames_of
+from .waveform import FILE, invalid_parameter
 
-FILE = "preprocessor_config.json"
 FRAME_SECONDS, HOP_SECONDS = 0.025, 0.010
 PREEMPHASIS = 0.97
 LOWEST = 20.0
@@ -84,7 +84,12 @@ class FilterBanks:
         found[: len(energies)] = energies
         if self.mean is None:
             return found
-        return (found - np.float32(self.mean)) / np.float32(self.std * 2)
+        with np.errstate(all="ignore"):
+            found = (found - np.float32(self.mean)) / np.float32(self.std * 2)
+        if not np.isfinite(found).all():
+            why = f"mean and std in {FILE} give features that exceed f32"
+            raise FormatError("E-PREPROCESSOR-KEY", None, why, hint=f"Correct them in {FILE}")
+        return found
 
 
 def _power_of_two(count: int) -> int:
@@ -131,8 +136,7 @@ def stated_filter_banks(said: Mapping[str, Any], path: str | None, bands: int, f
     try:
         values = {name: checked(name, said[name], kind) for name, kind in KINDS.items() if said.get(name) is not None}
     except ParameterError as error:
-        why = f"invalid parameter {error.key} in {FILE}: {error}"
-        raise FormatError("E-PREPROCESSOR-KEY", path, why, hint=f"Correct it in {FILE}") from error
+        raise invalid_parameter(error, path) from error
     stated = values.get("max_length", frames), values.get("num_mel_bins", bands)
     if stated != (frames, bands):
         why = f"{FILE} has spectrograms of another size than the model's"

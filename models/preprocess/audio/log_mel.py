@@ -11,9 +11,9 @@ import numpy as np
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import FormatError, UsageError
 from ....runtime.base.units import counted
-from ....runtime.contract.hyperparameter import Integer, ParameterError, checked
+from ....runtime.contract.hyperparameter import Integer, Only, ParameterError, checked
+from .waveform import FILE, invalid_parameter
 
-FILE = "preprocessor_config.json"
 FLOOR = 1e-10
 """Least energy, before the logarithm."""
 RANGE = 8.0
@@ -25,6 +25,10 @@ KINDS = {
     "sampling_rate": Integer(1000, 1_000_000),
     "chunk_length": Integer(1, 3600),
 }
+SILENT = ("dither", "padding_value")
+"""Settings of noise in samples and of what follows them, both of which have to be 0."""
+HIGHEST = 8000.0
+"""Hertz at which the last band ends, at any rate of samples."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +57,12 @@ class LogMel:
     @property
     def frames(self) -> int:
         """Frames of a window."""
-        return self.samples // self.hop
+        return (self.samples - self.fft % 2) // self.hop
 
     @functools.cached_property
     def filters(self) -> np.ndarray:
         """f32 [mels, 1 + fft / 2]: the weight of each frequency in each band."""
-        return mel_filters(self.mels, self.fft, self.rate)
+        return mel_filters(self.mels, self.fft, self.rate, HIGHEST)
 
     @functools.cached_property
     def window(self) -> np.ndarray:
@@ -96,28 +100,38 @@ class LogMel:
 
 
 def stated_log_mel(said: Mapping[str, Any], path: str | None, otherwise: LogMel) -> LogMel:
-    """What preprocessor_config.json says, else `otherwise`. FormatError for an invalid value."""
+    """The settings of preprocessor_config.json, else `otherwise`. FormatError for an invalid value."""
     names = ("feature_size", "n_fft", "hop_length", "sampling_rate", "chunk_length")
     usual = (otherwise.mels, otherwise.fft, otherwise.hop, otherwise.rate, otherwise.seconds)
     try:
         values = [
             checked(name, said.get(name, default), KINDS[name]) for name, default in zip(names, usual, strict=True)
         ]
+        for name in SILENT:
+            checked(name, said.get(name, 0), Only(0))
     except ParameterError as error:
-        why = f"invalid parameter {error.key} in {FILE}: {error}"
-        raise FormatError("E-PREPROCESSOR-KEY", path, why, hint=f"Correct it in {FILE}") from error
-    found = LogMel(*values)
-    if found.fft > found.samples or found.hop > found.fft:
-        raise FormatError(
-            "E-PREPROCESSOR-KEY", path, f"{FILE} has frames of {counted(found.fft, 'sample')} every {found.hop:,}"
-        )
-    return found
+        raise invalid_parameter(error, path) from error
+    log_mel = LogMel(*values)
+    if log_mel.fft > log_mel.samples or log_mel.hop > log_mel.fft:
+        why = f"{FILE} has frames of {counted(log_mel.fft, 'sample')} every {log_mel.hop:,}"
+        raise FormatError("E-PREPROCESSOR-KEY", path, why, hint=f"Correct n_fft and hop_length in {FILE}")
+    return log_mel
 
 
-def mel_filters(mels: int, fft: int, rate: int) -> np.ndarray:
-    """Triangular filters on Slaney's mel scale, each of area 1, from 0 to half of `rate`, f32 [mels, 1 + fft / 2]."""
-    frequencies = np.linspace(0, rate / 2, 1 + fft // 2)
-    edges = hertz(np.linspace(0.0, mel(np.array(rate / 2)), mels + 2))
+def checked_size(log_mel: LogMel, bands: int | None, frames: int | None, path: str | None) -> LogMel:
+    """`log_mel`; FormatError where its features have another size than those of a model, as far as that is known."""
+    stated = [log_mel.mels, log_mel.frames]
+    expected = [known or own for known, own in zip((bands, frames), stated, strict=True)]
+    if stated != expected:
+        why, hint = f"{FILE} makes features of another size than the model's", f"Correct it in {FILE}"
+        raise FormatError("E-PREPROCESSOR-KEY", path, why, expected=expected, found=stated, hint=hint)
+    return log_mel
+
+
+def mel_filters(mels: int, fft: int, rate: int, highest: float) -> np.ndarray:
+    """Triangular filters on Slaney's mel scale, each of area 1, from 0 to `highest` hertz, f32 [mels, 1 + fft / 2]."""
+    frequencies = np.linspace(0, rate // 2, 1 + fft // 2)
+    edges = hertz(np.linspace(0.0, mel(np.array(highest)), mels + 2))
     widths = np.diff(edges)
     slopes = edges[:, None] - frequencies
     rising, falling = -slopes[:-2] / widths[:-1, None], slopes[2:] / widths[1:, None]

@@ -15,7 +15,8 @@ import numpy as np
 
 from ....ops.rules.output_limit import allowed
 from ....runtime.base.dataclass import dataclass
-from ....runtime.base.errors import Error, FileAccessError, FormatError, LimitError, UsageError, printable
+from ....runtime.base.errors import Error, FormatError, LimitError, UsageError, printable
+from ....runtime.base.system_error import read_error
 from ....runtime.base.units import counted
 from .resampling import mixed, resampled
 from .sound_library import soundfile
@@ -150,7 +151,7 @@ def _opened_path(path: str) -> Iterator[OpenSound]:
     try:
         file = open(path, "rb")  # noqa: SIM115 (closed below)
     except OSError as error:
-        raise FileAccessError("E-IO-READ", path, f"cannot be read: {error.strerror}") from error
+        raise read_error(path, error) from error
     with file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             with _decoded(file.fileno(), os.pread(file.fileno(), HEAD, 0), path) as sound:

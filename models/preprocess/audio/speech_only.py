@@ -12,7 +12,7 @@ class SpeechOnly:
     """The segments of speech of a recording, one after the other.
 
     Args:
-        segments: first sample, and the one behind the last, in order.
+        segments: first sample, and the one after the last, in order.
         rate: samples a second.
     """
 

@@ -17,7 +17,7 @@ QUIET = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Utterance:
-    """Samples f32 [count], and the first one's place in the recording."""
+    """Samples f32 [count], and the first one's position in the recording."""
 
     samples: np.ndarray
     start: int
@@ -32,7 +32,7 @@ def utterances(
     Args:
         blocks: samples f32 [count] each.
         rate: samples a second.
-        pause: seconds of quiet behind something louder that end a part as soon as they have arrived; None for none.
+        pause: seconds of quiet after something louder that end a part as soon as they have arrived; None for none.
     """
     held, start, loudest = np.zeros(0, np.float32), 0, 0.0
     most, frame = round(longest * rate), max(1, round(FRAME_SECONDS * rate))
@@ -59,7 +59,7 @@ def utterances(
 
 
 def _paused(loud: np.ndarray, count: int) -> int | None:
-    """The middle of the first `count` frames without a loud one, behind a loud one; None if there are none."""
+    """The middle of the first `count` frames without a loud one, after a loud one; None if there are none."""
     (places,) = np.nonzero(loud)
     gaps = np.diff(places, append=len(loud)) - 1
     (long,) = np.nonzero(gaps >= count)

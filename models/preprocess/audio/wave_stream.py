@@ -24,7 +24,7 @@ MAX_CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class WaveHeader:
-    """What stands before the samples.
+    """The header before the samples.
 
     Attributes:
         kind: `PCM` or `FLOAT`.
@@ -47,7 +47,7 @@ class WaveHeader:
 
 
 def read_wave_header(stream: BinaryIO) -> WaveHeader:
-    """The header up to the samples, of a stream behind its first twelve bytes.
+    """The header up to the samples, of a stream after its first twelve bytes.
 
     Raises FormatError for a damaged header, UnsupportedError for compressed samples.
     """

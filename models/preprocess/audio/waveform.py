@@ -12,6 +12,14 @@ from ....runtime.base.errors import FormatError
 from ....runtime.contract.hyperparameter import Integer, ParameterError, checked, flag
 
 FILE = "preprocessor_config.json"
+
+
+def invalid_parameter(error: ParameterError, path: str | None) -> FormatError:
+    """The error for an invalid value in preprocessor_config.json."""
+    why = f"invalid parameter {error.key} in {FILE}: {error}"
+    return FormatError("E-PREPROCESSOR-KEY", path, why, hint=f"Correct it in {FILE}")
+
+
 RATE, NORMALIZE = "sampling_rate", "do_normalize"
 LEAST = 1e-7
 """Added to the variance."""
@@ -39,11 +47,10 @@ class Waveform:
 
 
 def stated_waveform(said: Mapping[str, Any], path: str | None, usual: Waveform) -> Waveform:
-    """What preprocessor_config.json says, else `usual`. FormatError for an invalid value."""
+    """The settings of preprocessor_config.json, else `usual`. FormatError for an invalid value."""
     try:
         rate = checked(RATE, said.get(RATE, usual.rate), Integer(1000, 1_000_000))
         normalize = checked(NORMALIZE, said.get(NORMALIZE, usual.normalize), flag)
     except ParameterError as error:
-        why = f"invalid parameter {error.key} in {FILE}: {error}"
-        raise FormatError("E-PREPROCESSOR-KEY", path, why, hint=f"Correct it in {FILE}") from error
+        raise invalid_parameter(error, path) from error
     return Waveform(rate, normalize)

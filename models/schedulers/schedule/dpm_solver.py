@@ -22,7 +22,7 @@ class Update:
 
     Attributes:
         sample, value, noise: of the sample, of the prediction, and of the step's own noise.
-        midpoint, heun: of the prediction's slope, times the step's length, by `solver_type`.
+        midpoint, heun: of the prediction's derivative, times the step's length, by `solver_type`.
         curvature: of its second derivative, times the square of the length.
     """
 
@@ -34,7 +34,7 @@ class Update:
     noise: float
 
     def slope(self, solver_type: str) -> float:
-        """The factor of the slope."""
+        """The factor of the derivative."""
         return self.midpoint if solver_type == "midpoint" else self.heun
 
 
@@ -53,7 +53,8 @@ class Solver:
         self.noisy = options["algorithm_type"].startswith("sde-")
 
     def converted(self, model_output: Array, index: int, sample: Array) -> Array:
-        """What the algorithm integrates: the predicted sample or the predicted noise, after thresholding."""
+        """The quantity that the algorithm integrates: the predicted sample or the predicted noise, after
+        thresholding."""
         alpha, sigma = self.alphas[index], self.noises[index]
         original = denoised(self.options, alpha, sigma, model_output, sample)
         if self.options["thresholding"]:

@@ -1,4 +1,4 @@
-"""What solvers in log signal-to-noise share: their timesteps, sigmas and scales."""
+"""Timesteps, sigmas and scales of solvers in log signal-to-noise ratio."""
 
 from __future__ import annotations
 

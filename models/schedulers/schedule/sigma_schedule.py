@@ -137,7 +137,7 @@ def levels_at(sigmas: Array) -> tuple[Array, Array]:
 
 
 def scaled_by(sigmas: Array) -> Callable[[Array, int], Array]:
-    """What the denoiser takes of a sample of variance 1 + sigma^2, by the index of its sigma."""
+    """The factor of the denoiser's input, which has variance 1 + sigma^2, by the index of its sigma."""
 
     def scale_input(sample: Array, index: int) -> Array:
         scaled: Array = sample / np.hypot(sigmas[index], np.float32(1))

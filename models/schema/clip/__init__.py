@@ -1,1 +1,1 @@
-"""What the encoders of CLIP and SigLIP share: hyper-parameters, names of weights, configurations of OpenCLIP."""
+"""Rows that CLIP and SigLIP encoders share: hyper-parameters, names of weights, configurations of OpenCLIP."""

@@ -10,7 +10,7 @@ PROJECTOR = "multi_modal_projector.linear"
 
 
 def paligemma_keys(place: str = "") -> tuple[Key, ...]:
-    """Hyper-parameters beside those of the parts; `place`: how their keys in config.json begin."""
+    """Hyper-parameters besides those of the parts; `place`: how their keys in config.json begin."""
     return (
         Key("image_token", (f"{place}image_token_index", f"{place}image_token_id"), (), 256000, SIZE),
         Key("projection", f"{place}projection_dim", (), 2048, COUNT, at_most=("text.hidden",)),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from ....runtime.base.dataclass import dataclass
-from ....runtime.contract.architecture import HF, Config, Key, Row, Stored, Weight
+from ....runtime.contract.architecture import HF, ORIGINAL, Config, Key, Row, Stored, Weight
 from ....runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, flag, word
 from ....runtime.contract.naming import Module
 from ....runtime.tensor.stored_tensor import StoredTensor
@@ -65,7 +66,7 @@ def text_weights(prefix: str) -> tuple[Weight, ...]:
     """The rows of weights of text towers; `prefix` of transformers' names, such as ``text_model.``. Files of OpenCLIP
     have names of their own."""
     hf, square = prefix + LAYER, ("hidden", "hidden")
-    return (
+    rows = (
         Weight(
             "embed.weight",
             (f"{prefix}embeddings.token_embedding.weight", "token_embedding.weight"),
@@ -104,6 +105,13 @@ def text_weights(prefix: str) -> tuple[Weight, ...]:
         ),
         *norm("norm", (f"{prefix}final_layer_norm", "ln_final"), "output_norm"),
     )
+    return tuple(map(with_original, rows))
+
+
+def with_original(row: Weight) -> Weight:
+    """A row with an original name: the second half of those in ``hf`` are OpenCLIP's, the usual one first."""
+    assert isinstance(row.hf, tuple)
+    return dataclasses.replace(row, others={ORIGINAL: row.hf[len(row.hf) // 2]})
 
 
 def vision_keys(stem: str, task: str, *, act: str, eps: float, patch: int, pool: str) -> tuple[Row, ...]:

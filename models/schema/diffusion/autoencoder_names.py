@@ -7,6 +7,7 @@ from typing import Any
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.units import counted
+from ....runtime.contract.architecture import Config
 from ....runtime.tensor.stored_tensor import StoredTensor
 from .module_names import Pair, below
 
@@ -17,6 +18,17 @@ SHORTCUT = (("nin_shortcut", "conv_shortcut"),)
 """Modules of a block that have other names; ``norm1``, ``conv1``, ``norm2`` and ``conv2`` have the same."""
 ATTENDED = (".attn_1.q.", ".attn_1.k.", ".attn_1.v.", ".attn_1.proj_out.")
 """What names of weights contain that are 1 x 1 convolutions in the original and matrices in diffusers."""
+
+SETTINGS = {
+    "act_fn": "act",
+    "mid_block_add_attention": "middle_attention",
+    "norm_num_groups": "groups",
+    "scaling_factor": "scaling",
+    "shift_factor": "shift",
+    "use_post_quant_conv": "post_quant",
+    "use_quant_conv": "quant",
+}
+"""Keys of config.json that names and shapes of weights do not show, and ours."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +67,19 @@ def _block(original: str, ours: str) -> list[Pair]:
     return [(original, ours), *below((original, ours), SHORTCUT)]
 
 
-def stated_modules(config: Mapping[str, Any]) -> list[Pair]:
-    """The modules by both names, for a config.json of diffusers; those of its first releases too."""
-    shape = AutoencoderShape(len(config["block_out_channels"]), config["layers_per_block"])
+def bound_modules(config: Config) -> list[Pair]:
+    """The modules by both names, for bound hyper-parameters; those of diffusers' first releases too."""
     first = [
         pair
         for side in ("encoder", "decoder")
         for pair in below((f"{side}.mid.attn_1", f"{side}.mid_block.attentions.0"), FIRST_ATTENTION)
     ]
-    return [*modules_of(shape), *first]
+    return [*modules_of(AutoencoderShape(len(config.widths), config.depth)), *first]
+
+
+def autoencoder_settings(config: Config) -> dict[str, Any]:
+    """What decides what an autoencoder computes, by the keys of config.json."""
+    return {key: config.values[name] for key, name in SETTINGS.items()}
 
 
 def autoencoder_config(

@@ -5,23 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from ....runtime.contract.architecture import Config
 from ....runtime.tensor.stored_tensor import StoredTensor
+from ..clip.open_clip import LARGEST_ID_ENDS
 
 HEAD_DIM = 64
+PROJECTION = "text_projection.weight"
 LAYER, BLOCK = "text_model.encoder.layers.", "transformer.resblocks."
 """How names in layers begin: those of transformers, and OpenCLIP's."""
 
 
-def clip_config(weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
+def clip_config(weights: Mapping[str, StoredTensor], act: str = "quick_gelu") -> dict[str, Any]:
     """The config.json of an encoder with transformers' names, as OpenAI's CLIP is stored. KeyError for other files."""
     embedding = weights["text_model.embeddings.token_embedding.weight"].shape
     return _config(
         embedding,
         _layers(weights, LAYER),
         weights["text_model.encoder.layers.0.mlp.fc1.weight"].shape[0],
-        "text_projection.weight" in weights,
-        "quick_gelu",
+        PROJECTION in weights,
+        act,
     )
+
+
+def with_projection(weights: Mapping[str, StoredTensor]) -> Mapping[str, StoredTensor]:
+    """The weights of an encoder with transformers' names, with a projection that changes nothing where they lack
+    one. KeyError for other files."""
+    if PROJECTION in weights:
+        return weights
+    table = weights["text_model.embeddings.token_embedding.weight"]
+    return {**weights, PROJECTION: StoredTensor.of(np.eye(table.shape[1], dtype=np.float32))}
 
 
 def open_clip_config(weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
@@ -57,3 +71,13 @@ def _config(embedding: Any, layers: int, intermediate: int, projected: bool, act
 
 def _layers(weights: Mapping[str, StoredTensor], prefix: str) -> int:
     return 1 + max(int(name.removeprefix(prefix).split(".")[0]) for name in weights if name.startswith(prefix))
+
+
+def clip_settings(config: Config) -> dict[str, Any]:
+    """What weights of a text encoder do not show, by the keys of config.json."""
+    return {
+        "num_attention_heads": config.heads,
+        "hidden_act": config.act,
+        "layer_norm_eps": config.eps,
+        "eos_token_id": config.vocab - 1 if config.end == LARGEST_ID_ENDS else config.end,
+    }

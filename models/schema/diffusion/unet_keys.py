@@ -43,7 +43,7 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Several:
-    """One value, or a list with at most `most` values."""
+    """A kind of one value, or of a list of up to `most` values."""
 
     kind: Kind
     most: int = MAX_LAYERS
@@ -147,13 +147,18 @@ NOT_NULL = {"groups": "norm_num_groups", "context": "cross_attention_dim"}
 """Parameters that diffusers may leave out of the network with the value null, which is not supported."""
 
 
-def check(config: Config, stage_keys: Mapping[str, str] = STAGE_KEYS) -> None:
-    """FormatError for values that do not fit each other; `stage_keys`: as of `STAGE_KEYS`."""
+def check_lengths(config: Config, stage_keys: Mapping[str, str]) -> None:
+    """FormatError for a list that has not a value for each stage; `stage_keys`: as of `STAGE_KEYS`."""
     stages = len(config.widths)
     for name, key in stage_keys.items():
         given = getattr(config, name)
         if isinstance(given, list) and len(given) != stages:
             raise invalid(config, key, f"a list of {len(given)}", f"{stages} values, as many as block_out_channels")
+
+
+def check(config: Config, stage_keys: Mapping[str, str] = STAGE_KEYS) -> None:
+    """FormatError for values that do not fit each other; `stage_keys`: as of `STAGE_KEYS`."""
+    check_lengths(config, stage_keys)
     for name, key in NOT_NULL.items():
         if not getattr(config, name):
             raise invalid(config, key, "null", "a value")

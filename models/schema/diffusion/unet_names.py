@@ -15,7 +15,7 @@ from ....runtime.base.units import counted
 from ....runtime.contract.architecture import Config
 from ....runtime.tensor.stored_tensor import StoredTensor
 from .module_names import Pair, below
-from .unet_stages import down_stages, middle_stage
+from .unet_stages import check_stages, down_stages, middle_stage
 
 RESIDUAL = (
     ("in_layers.0", "norm1"),
@@ -88,16 +88,10 @@ def _block(original: str, stage: str, j: int, layers: int) -> list[Pair]:
     return [*residual, (f"{original}.1", f"{stage}.attentions.{j}")] if layers else residual
 
 
-def stated_modules(config: Mapping[str, Any]) -> list[Pair]:
-    """The modules by both names, for a config.json of diffusers."""
-    kinds, layers = config["down_block_types"], config.get("transformer_layers_per_block", 1)
-    each = layers if isinstance(layers, list) else [layers] * len(kinds)
-    attended = tuple(count if "Attn" in kind else 0 for kind, count in zip(kinds, each, strict=True))
-    return modules_of(UNetShape(config["layers_per_block"], attended, each[-1]))
-
-
 def bound_modules(config: Config) -> list[Pair]:
-    """The modules by both names, for bound hyper-parameters. ValueError for stages of unequal depths."""
+    """The modules by both names, for bound hyper-parameters. ValueError for stages of unequal depths, FormatError for
+    values that do not fit each other."""
+    check_stages(config)
     stages = down_stages(config)
     depths = {len(stage.channels) for stage in stages}
     if len(depths) > 1:

@@ -23,6 +23,7 @@ from .unet_keys import (
     UP_KEYS,
     UP_STAGE_KEYS,
     check,
+    check_lengths,
     invalid,
     per_stage,
     text_width,
@@ -117,9 +118,15 @@ def _joined(widths: list[int], i: int, j: int, depth: int) -> tuple[int, int]:
 def settle_unet(config: Config, weights: Mapping[str, StoredTensor]) -> None:
     """Compare hyper-parameters of a UNet with each other and with the weights."""
     check(config, UP_STAGE_KEYS)
+    check_stages(config)
+    check_shapes(chain(encoder_shapes(config), decoder_shapes(config)), weights, config.values.get("path"))
+
+
+def check_stages(config: Config) -> None:
+    """FormatError for lists of a UNet that have not a value for each stage and block."""
+    check_lengths(config, UP_STAGE_KEYS)
     check_layers(config, down_stages(config), TRANSFORMERS)
     check_layers(config, up_stages(config), REVERSED)
-    check_shapes(chain(encoder_shapes(config), decoder_shapes(config)), weights, config.values.get("path"))
 
 
 def check_layers(config: Config, stages: list[Stage], key: str) -> None:
@@ -147,8 +154,8 @@ def check_shapes(shapes: Shapes, weights: Mapping[str, StoredTensor], path: str 
 
 
 def unet_settings(config: Config) -> dict[str, Any]:
-    """What decides what a UNet computes, by the keys of config.json: one value, a list and a default that mean the same
-    are the same."""
+    """Settings that decide the structure of a UNet, by the keys of config.json; a single value, a list and a default of
+    the same meaning are equal."""
     down, middle, up = down_stages(config), middle_stage(config), up_stages(config)
     values = {key.keys(HF)[0]: config.values.get(key.name) for key in (*KEYS, *UP_KEYS) if key.name not in IDLE}
     attended = [stage for stage in (*down, middle, *up) if any(stage.transformers)]

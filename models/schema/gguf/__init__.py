@@ -1,1 +1,1 @@
-"""What GGUF files state of models, and what llama.cpp does with it."""
+"""Hyper-parameters in GGUF files, and deviations of llama.cpp."""

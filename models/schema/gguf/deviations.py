@@ -38,6 +38,28 @@ def fixed_head_size(config: Config, names: Collection[str]) -> str | None:
     return "does not load models of this architecture whose heads are not as wide as the hidden size together"
 
 
+def fixed_inner_size(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of architectures whose mixers are twice as wide as the hidden states in llama.cpp."""
+    if config.inner == 2 * config.hidden:
+        return None
+    return "does not load models of this architecture whose inner size is not twice the hidden size"
+
+
+def separate_heads(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of architectures that have as many KV heads as query heads in llama.cpp."""
+    return None if config.kv_heads == config.heads else "does not load models of this architecture with shared KV heads"
+
+
+def factors_by_context(config: Config, names: Collection[str]) -> str | None:
+    """Deviation of LongRoPE, of which llama.cpp takes the factors for long texts by the size of its context."""
+    if config.scaling["type"] != "longrope" or config.context <= config.original:
+        return None
+    return (
+        f"with a context of more than {counted(config.original, 'token')} takes the RoPE factors of long texts for "
+        "short ones, too"
+    )
+
+
 def ignored_windows(config: Config, names: Collection[str]) -> str | None:
     """Deviation of architectures whose sliding windows llama.cpp ignores, where texts may be longer than windows."""
     sizes = {window for window in config.windows if window is not None}

@@ -1,4 +1,4 @@
-"""What LLaVA's encoder and projector are in llama.cpp's files (mmproj)."""
+"""LLaVA's encoder and projector in llama.cpp's files (mmproj)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kind(config: Config, weights: Mapping[str, StoredTensor]) -> str:
 
 
 def misfit(config: Config, weights: Mapping[str, StoredTensor]) -> str:
-    """What llama.cpp computes otherwise, empty if nothing."""
+    """The difference to llama.cpp's computation, empty if none."""
     if CLASS_TOKEN in weights and config.select != "default":
         return "it leaves out the feature of the class token (vision_feature_select_strategy)"
     if CLASS_TOKEN not in weights and config.select != "full":
@@ -64,7 +64,7 @@ def misfit(config: Config, weights: Mapping[str, StoredTensor]) -> str:
 
 
 def approximated(config: Config) -> str:
-    """What llama.cpp computes differently, in builds of 2026: it appends the class token behind the patches, whose
+    """What llama.cpp computes differently, in builds of 2026: it appends the class token after the patches, whose
     learned positions begin with it, and leaves out the first feature."""
     if config.values.get("vision.model_type") != "clip_vision_model":
         return exact_gelu(config)
@@ -75,7 +75,7 @@ def approximated(config: Config) -> str:
 
 
 def post_norm(weights: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-    """A norm behind the layers that changes nothing: encoders have one, which no feature comes from."""
+    """A norm after the layers that changes nothing: encoders have one, which no feature comes from."""
     like = weights.get("vision.patch_embed.proj.bias", weights.get("vision.norm_pre.weight"))
     if like is None:
         return {}

@@ -75,7 +75,7 @@ class PictureSize:
 
 
 def paddleocr_keys(projector: str) -> tuple[Row, ...]:
-    """The rows of the encoder."""
+    """Rows of the image encoder's hyper-parameters for a projector type of llama.cpp."""
     return (*vision_keys(projector, PictureSize()), SHORTEST, LONGEST)
 
 
@@ -94,7 +94,7 @@ def paddleocr_weights() -> tuple[Weight, ...]:
 
 
 def paddleocr_stated(config: Config, weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
-    """What no key holds: the size of the pictures that positions were trained on."""
+    """Hyper-parameters without a key: the image size that positions were trained on."""
     side = math.isqrt(weights[POSITIONS].shape[0])
     return {
         "vision.image_size": side * config.values["vision.patch"],
@@ -104,7 +104,7 @@ def paddleocr_stated(config: Config, weights: Mapping[str, StoredTensor]) -> dic
 
 
 def paddleocr_misfit(config: Config, weights: Mapping[str, StoredTensor]) -> str:
-    """What llama.cpp computes otherwise, empty if nothing."""
+    """The difference to llama.cpp's computation, empty if none."""
     if config.values["vision.merge"] != MERGE or config.values["vision.channels"] != CHANNELS:
         return f"it makes a token of {MERGE} x {MERGE} patches of {CHANNELS} channels"
     return "" if config.values["vision.act"] in ("gelu", "gelu_tanh") else "its encoder has GELU alone"

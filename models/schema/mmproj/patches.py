@@ -103,7 +103,7 @@ class PositionGrid:
 
 
 def qwen_keys(projector: str, size: Row, *further: Row) -> tuple[Row, ...]:
-    """The rows of one of Qwen's encoders, whose norms add 1e-6."""
+    """Rows of the hyper-parameters of Qwen's image encoders, whose norms add 1e-6."""
     return (
         *vision_keys(projector, size, eps=Fixed("eps", EPS, 1e-6)),
         Key("vision.merge", (), "vision.spatial_merge_size", 2, Integer(1, 1 << 10)),

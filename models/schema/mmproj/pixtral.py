@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ....runtime.contract.architecture import Config, Stored, Weight
+from ....runtime.contract.architecture import Config, Key, Row, Stored, Weight
+from ....runtime.contract.mmproj import Mmproj
 from ....runtime.tensor.stored_tensor import StoredTensor
 from ..weight_layout import Ordered
-from .keys import image_processor
+from .keys import EPS, SIDE, Activation, Fixed, exact_gelu, image_processor, vision_keys
 from .llava import OPENAI_MEAN, OPENAI_STD
-from .vit import BLOCK, LAYERS, pair
+from .vit import BLOCK, HIDDEN, LAYERS, pair
 
-THETA = 10000.0
-"""Base of llama.cpp's frequencies."""
+PIXTRAL = "pixtral"
+"""The kind of projector, and the `model_type` of the encoder, whose pictures have any size."""
+THETA, EPSILON = 10000.0, 1e-5
+"""Base of llama.cpp's frequencies, and what it adds in norms."""
 NAME = "vision.blocks.{i}."
 
 
@@ -51,14 +54,21 @@ def pixtral_stated(config: Config, weights: Mapping[str, StoredTensor]) -> dict[
 
 
 def pixtral_misfit(config: Config, weights: Mapping[str, StoredTensor]) -> str:
-    """What llama.cpp computes otherwise, empty if nothing."""
+    """The difference to llama.cpp's computation, empty if none."""
     if config.values["vision.theta"] != THETA:
         return f"its encoder rotates with the base {THETA:g}, not {config.values['vision.theta']:g}"
-    if "projector.linear_1.bias" not in weights:
-        return "it has no projectors without biases"
+    if config.layer != -1:
+        return f"it takes the features of the last layer, not of layer {config.layer}"
     if config.values["vision.act"] not in ("silu", "gelu", "gelu_tanh"):
         return f"it has no activation {config.values['vision.act']} in this encoder"
     return ""
+
+
+def pixtral_approximated(config: Config) -> str:
+    """What llama.cpp computes a little differently: the norm of a projector takes the language model's epsilon."""
+    eps = config.values.get("text.eps", EPSILON) if "merge" in config.values else EPSILON
+    norm = "" if eps == EPSILON else f"the norm of its projector adds {EPSILON:g}, not {eps:g}"
+    return "; ".join(filter(None, (exact_gelu(config), norm)))
 
 
 def pixtral_preparation(config: Config) -> dict[str, Any]:
@@ -69,3 +79,40 @@ def pixtral_preparation(config: Config) -> dict[str, Any]:
         size={"longest_edge": config.values.get("vision.image_size", 1024)},
         patch_size={"height": side, "width": side},
     )  # fmt: skip
+
+
+def pixtral_file(
+    projector: str,
+    *keys: Row,
+    weights: tuple[Weight, ...] = (),
+    accepts: Callable[[Config], bool] = lambda config: True,
+    marker: str = "",
+) -> Mmproj:
+    """The file of a family; `keys`, `weights`: further ones; `accepts`, `marker`: as of `Mmproj`."""
+    return Mmproj(
+        projector,
+        (
+            *vision_keys(
+                projector,
+                Key("vision.image_size", (), "vision.image_size", kind=SIDE),
+                Activation("gelu"),
+                Fixed("eps", EPS, EPSILON),
+            ),
+            *keys,
+        ),
+        (
+            *pixtral_weights(),
+            *pair("projector.linear_1", "mm.1"),
+            *pair("projector.linear_2", "mm.2", shape=(HIDDEN, HIDDEN)),
+            *weights,
+        ),
+        kind=lambda config, weights: PIXTRAL,
+        preparation=pixtral_preparation,
+        stated=pixtral_stated,
+        tokens={"image_token": "[IMG]"},
+        misfit=pixtral_misfit,
+        approximated=pixtral_approximated,
+        accepts=accepts,
+        token_rows={"v.token_embd.img_break": "[IMG_BREAK]"},
+        marker=marker,
+    )

@@ -1,4 +1,4 @@
-"""What encoders of SigLIP with pooled or folded patches state in llama.cpp's files (mmproj)."""
+"""SigLIP encoders with pooled or folded patches in llama.cpp's files (mmproj)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def pair(
 
 
 def vit_weights(post_norm: str = "") -> tuple[Weight, ...]:
-    """The rows of an encoder; `post_norm`: own name of the norm behind the layers, empty if files do not have it."""
+    """The rows of an encoder; `post_norm`: own name of the norm after the layers, empty if files do not have it."""
     name = "vision.blocks.{i}."
     return (
         Weight("vision.cls_token", gguf=Stored(("v.class_embd",), LeadingAxes(2)), optional=True),

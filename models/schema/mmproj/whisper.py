@@ -13,7 +13,7 @@ from .keys import LAYERS as MOST_LAYERS
 from .keys import Fixed
 from .vit import pair
 
-STACK, CHANNELS = 4, "audio.hidden"
+STACK = 4
 """Frames that become one token in llama.cpp."""
 LAYERS, NAME, BLOCK = "audio.layers", "audio.encoder.layers.{i}.", "a.blk.{i}."
 POSITIONS = "audio.encoder.positions.weight"
@@ -36,7 +36,7 @@ class Column(Whole):
 
 
 def audio_keys(projector: str) -> tuple[Row, ...]:
-    """The rows of an encoder of sounds."""
+    """Rows of the audio encoder's hyper-parameters for a projector type of llama.cpp."""
     return (
         Fixed(PROJECTOR, PROJECTOR, projector),
         Fixed("has_audio_encoder", "has_audio_encoder", True),
@@ -70,7 +70,7 @@ def whisper_weights() -> tuple[Weight, ...]:
 
 
 def taken_positions(config: Config, weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
-    """What no key holds: the number of positions, and the activations."""
+    """Hyper-parameters without a key: the number of positions, and the activations."""
     return {"audio.source_positions": weights[POSITIONS].shape[0], "audio.act": "gelu", "act": "gelu"}
 
 

@@ -27,7 +27,7 @@ def encoder_keys(width: str, out: str, intermediate: Key, activation: str, patch
     """Hyper-parameters of one of Qwen's encoders.
 
     Args:
-        width, out: keys of the widths inside and behind the merger.
+        width, out: keys of the widths inside and after the merger.
         intermediate: the row of the width of feed-forward networks.
         activation, patch: defaults.
     """

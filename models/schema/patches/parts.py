@@ -1,4 +1,4 @@
-"""What multimodal models with pictures of any size have in common: tokens around pictures, and their language model."""
+"""Rows that multimodal models with images of any size share: tokens around images, and their language model."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Precompiled character maps: SentencePiece's normalization (NFKC and the like) as a trie of replacements.
 
-Four bytes tell the size of a double-array trie of 32-bit units, which stands behind them; then come the replacements,
+Four bytes tell the size of a double-array trie of 32-bit units, which stands after them; then come the replacements,
 ended by zeros each. A unit holds the offset of its children in bits 10 to 30 (bit 9: times 256), its label in bits 0 to
 7, in bit 8 whether a key ends here.
 
@@ -37,8 +37,8 @@ class Charsmap:
         """The replacement for the longest key that begins at `at`, and the length of that key; None where none does."""
         found: tuple[int, int] | None = None
         node = _children(self._unit(0))
-        for place in range(at, len(text)):
-            label = text[place]
+        for index in range(at, len(text)):
+            label = text[index]
             if not label:
                 break
             node ^= label
@@ -47,7 +47,7 @@ class Charsmap:
                 break
             node ^= _children(unit)
             if unit >> 8 & 1:
-                found = self._unit(node) & VALUE, place + 1 - at
+                found = self._unit(node) & VALUE, index + 1 - at
         return None if found is None else (self._replacement(found[0]), found[1])
 
     def _unit(self, node: int) -> int:

@@ -30,8 +30,8 @@ def merged(symbols: list[str], order: Order) -> list[str]:
         if rank is not None:
             heapq.heappush(heap, (rank, first, second, one + other))
 
-    for place in range(count - 1):
-        offer(place, place + 1)
+    for index in range(count - 1):
+        offer(index, index + 1)
     while heap:
         _, first, second, whole = heapq.heappop(heap)
         one, other = texts[first], texts[second]

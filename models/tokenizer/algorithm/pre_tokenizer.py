@@ -54,7 +54,7 @@ ASIAN = (
 
 
 def _cased(letters: str, contractions: str) -> str:
-    """Words whose capitals come first; letters outside ASCII are capital and small."""
+    """A pattern of words with capitals before small letters; letters outside ASCII count as both."""
     upper, lower = rf"((?=[{letters}])([^a-z]))", rf"((?=[{letters}])([^A-Z]))"
     lead = r"[^\r\n\p{L}\p{N}]?"
     return f"{lead}{upper}*{lower}+{contractions}|{lead}{upper}+{lower}*{contractions}"
@@ -102,7 +102,6 @@ _GPT2, _LLAMA3, _QWEN2 = _by(GPT2), _by(LLAMA3), _by(QWEN2)
 _STARCODER = _by(r"\p{N}", GPT2)
 _DEEPSEEK3 = _by(r"\p{N}{1,3}", KANA, DEEPSEEK3)
 _BLOOM = _by(UNSTOPPED)
-_CHATGLM = _LLAMA3
 _GPT4O = _by(rf"{CASED}|\p{{N}}{{1,3}}|{SLASHED}")
 _BAILING = _by(rf"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|{WORD}|\p{{N}}|{SYMBOLS}|\s*[\r\n]|\s+(?!\S)|\s+")
 _PIECES = replace(_by(NEWLINES), byte_level=False, spaced=True)

@@ -134,7 +134,7 @@ FROM_THE_RIGHT = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
 
 def digits_from_the_right(text: str) -> Iterator[str]:
     """Runs of digits in groups of three that are counted from their end; what stands between runs is with the first
-    group behind it."""
+    group after it."""
     start = 0
     for match in DIGITS.finditer(text.translate(_COLLAPSED)):
         first = match.start() + (len(match[0]) % 3 or 3)

@@ -15,7 +15,7 @@ from .merge_loop import merged
 
 CHUNK = re.compile(rf"{SPACE}*[^{SPACE}]*")
 CROSSING = re.compile(rf"[^{SPACE}]{SPACE}")
-"""A token that holds a space behind something else."""
+"""A token that holds a space after something else."""
 CHUNKS_KEPT = 100_000
 SHORT = 200
 """Characters of a text that is merged as a whole, without looking at all tokens for those that reach from one word into
@@ -87,7 +87,7 @@ class SPM:
         return ((symbol, find(symbol) is not None) for symbol in self._symbols(text.replace(" ", SPACE)))
 
     def _symbols(self, text: str) -> Iterator[str]:
-        """What merging makes of the characters of a text; unused tokens are taken apart again."""
+        """The merged symbols of a text; unused tokens are split again."""
         find, scores, unused = self._getter(), self._scores, self._unused
         halves: dict[str, tuple[str, str]] = {}
 

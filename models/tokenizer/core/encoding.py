@@ -9,7 +9,7 @@ from ....runtime.base.dataclass import dataclass
 
 Text = str | tuple[str, str]
 """A text, or a pair of texts that a model reads as one."""
-DOUBLED = "</s>"
+DOUBLE_CLOSING = "</s>"
 """The separator that stands twice between the texts of a pair (RoBERTa's)."""
 
 

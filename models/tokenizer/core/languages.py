@@ -15,7 +15,7 @@ from ....runtime.base.errors import UsageError
 from .vocabulary import Vocabulary
 
 PREFIX, SUFFIX, TARGET = "prefix", "suffix", "target"
-"""Before the source stands its language; behind it and the end token; before it stands the target's language."""
+"""Before the source stands its language; after it and the end token; before it stands the target's language."""
 FIRST, START = "first", "start"
 """The target's language is the first token that the decoder generates, or the one that it starts from."""
 SHOWN = 5
@@ -57,7 +57,7 @@ class Languages:
 
     Args:
         ids: token ids by code.
-        end: the token behind every source text.
+        end: the token after every source text.
         source, target: codes of the languages if nobody says them.
     """
 
@@ -88,7 +88,7 @@ class Languages:
         return [language, *ids, *self._end] if self._marking.source == PREFIX else [*ids, *self._end, language]
 
     def target(self, target: str | None) -> int | None:
-        """The id of the target's language among the decoder's first tokens, None if the decoder is not told it.
+        """The id of the target's language among the decoder's first tokens, None if the decoder does not get it.
 
         UsageError for an unknown language.
         """
@@ -119,7 +119,7 @@ def languages_of(
 
     Args:
         name: tokenizer class, one of `MARKINGS`.
-        legacy: whether the source's language stands behind the text (``legacy_behaviour``).
+        legacy: whether the source's language stands after the text (``legacy_behaviour``).
         source, target: codes of the languages if nobody says them.
     """
     marking = MARKINGS.get(name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ....runtime.base.errors import UsageError
 from ....runtime.base.units import counted
-from .encoding import DOUBLED, Around, Encoding, Text
+from .encoding import DOUBLE_CLOSING, Around, Encoding, Text
 from .special_split import Fragment
 from .vocabulary import ROLES, Vocabulary
 
@@ -152,7 +152,7 @@ class Tokenizer:
                 _check_text(part)
         if isinstance(self.engine, TemplateEngine):
             return self.engine.encodings(texts, limit)
-        doubled = bool(self.opening) and [self.vocabulary.texts[token] for token in self.closing] == [DOUBLED]
+        doubled = bool(self.opening) and [self.vocabulary.texts[token] for token in self.closing] == [DOUBLE_CLOSING]
         around = Around(self.opening, self.closing, doubled)
         parts = (((text,) if isinstance(text, str) else text) for text in texts)
         return [around.joined([self.engine.encode(part, True) for part in each], limit) for each in parts]

@@ -109,7 +109,7 @@ def _byte_alphabet() -> dict[int, str]:
     """The printable character for each byte that byte-level vocabularies are written in."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + place) for place, byte in enumerate(others)}
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + index) for index, byte in enumerate(others)}
 
 
 BYTE_LETTERS = _byte_alphabet()

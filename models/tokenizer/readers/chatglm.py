@@ -22,8 +22,8 @@ TEXTS = ("<unk>", "<bos>", "<eos>")
 
 
 def own_tokens(model: Model) -> dict[int, tuple[str, bool]]:
-    """The tokens behind the pieces, as `from_model` wants them."""
-    return {len(model.pieces) + place: (text, True) for place, text in enumerate(SPECIAL)}
+    """The tokens after the pieces, as `from_model` wants them."""
+    return {len(model.pieces) + index: (text, True) for index, text in enumerate(SPECIAL)}
 
 
 def from_chatglm(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..core.vocabulary import Vocabulary
     from .tokenizer_json import CompanionFiles
 
+NO_TOKENIZER = "E-TOKENIZER-NONE"
 NAMED = "additional_chat_templates/"
 HELD = "huggingface."
 """What keys of GGUF files begin with that hold files of a model directory; the file's name follows."""
@@ -41,7 +42,7 @@ def read(graph: Graph) -> Tokenizer:
         tokenizer.find_languages = functools.partial(_languages, graph, tokenizer.vocabulary)
         return tokenizer
     hint = "Use the model's directory with its tokenizer files, or a GGUF file"
-    raise UnsupportedError("E-TOKENIZER-NONE", _path(graph), "has no tokenizer", hint=hint)
+    raise UnsupportedError(NO_TOKENIZER, _path(graph), "has no tokenizer", hint=hint)
 
 
 def _languages(graph: Graph, vocabulary: Vocabulary) -> Languages | None:
@@ -226,7 +227,7 @@ READERS: tuple[tuple[str, Callable[[Graph, str], Tokenizer]], ...] = (
 
 
 def companion_files(graph: Graph) -> CompanionFiles:
-    """What the JSON files of the model's directory say."""
+    """The contents of the JSON files of the model's directory."""
     from .tokenizer_json import CompanionFiles
 
     names = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json")
@@ -240,8 +241,8 @@ def settings(graph: Graph, name: str) -> Mapping[str, Any]:
 
 
 def json_value(graph: Graph, name: str, code: str) -> Any:
-    """What a JSON file next to the weights holds, or a key of a GGUF file in its place (`HELD`), None if missing;
-    FormatError with `code` for other files."""
+    """The content of a JSON file next to the weights, or of a key of a GGUF file (`HELD`), None if missing; FormatError
+    with `code` for other files."""
     storage, held = graph.attachments.get(name), graph.metadata.get(HELD + name)
     if storage is None and not isinstance(held, str):
         return None
@@ -250,7 +251,7 @@ def json_value(graph: Graph, name: str, code: str) -> Any:
 
 
 def added(graph: Graph) -> dict[int, tuple[str, bool]]:
-    """Tokens that files beside a vocabulary add to it: text, and whether it is a control token, by id."""
+    """Tokens that files next to a vocabulary add to it: text, and whether it is a control token, by id."""
     found = {
         token: (text, False)
         for text, token in settings(graph, "added_tokens.json").items()
@@ -279,7 +280,7 @@ def templates(graph: Graph) -> dict[str, str]:
 
 
 def data(graph: Graph, name: str) -> bytes:
-    """The bytes of a file beside the weights."""
+    """The bytes of a file next to the weights."""
     storage = graph.attachments[name]
     if isinstance(storage, Region):
         storage.source.budget.charge(storage.nbytes, name)
@@ -287,7 +288,7 @@ def data(graph: Graph, name: str) -> bytes:
 
 
 def text(graph: Graph, name: str) -> str:
-    """The text of a file beside the weights."""
+    """The text of a file next to the weights."""
     try:
         return data(graph, name).decode("utf-8")
     except UnicodeDecodeError as error:

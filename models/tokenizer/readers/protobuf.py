@@ -65,11 +65,11 @@ def fields(data: bytes, code: str, path: str | None) -> Iterator[Field]:
 
 def _varint(data: bytes, at: int, code: str, path: str | None) -> tuple[int, int]:
     value = 0
-    for place in range(10):
-        if at + place >= len(data):
+    for index in range(10):
+        if at + index >= len(data):
             break
-        byte = data[at + place]
-        value |= (byte & 0x7F) << (7 * place)
+        byte = data[at + index]
+        value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return value, at + place + 1
+            return value, at + index + 1
     raise FormatError(code, path, "a number breaks off", at=at)

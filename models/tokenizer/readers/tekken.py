@@ -47,7 +47,7 @@ SPECIAL = (
 
 
 def engine_of(said: Mapping[str, Any], path: str | None = None) -> tuple[tokenizers.Tokenizer, Gate | None]:
-    """What the library makes of a file's content, and a gate where its pattern needs one. Raises FormatError where it
+    """The library's tokenizer of a file's content, and a gate where its pattern needs one. Raises FormatError where it
     contradicts itself."""
     tokenizers = library(path)
     config = said.get("config")
@@ -68,22 +68,22 @@ def engine_of(said: Mapping[str, Any], path: str | None = None) -> tuple[tokeniz
     }
     try:
         with guarded(path):
-            made = tokenizers.Tokenizer(
+            tokenizer = tokenizers.Tokenizer(
                 tokenizers.models.BPE(vocab=vocabulary, merges=_merges(pieces, ranks), ignore_merges=True)
             )
             words = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
             byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-            made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, byte_level])
+            tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([words, byte_level])
     except Exception as error:  # the library raises plain Exception for a pattern or vocabulary that it cannot use
         raise FormatError(CODE, path, f"the tokenizers library cannot run tekken.json: {error}") from error
-    made.decoder = tokenizers.decoders.ByteLevel()
-    made.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in special])
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in special])
     if NAMES["bos_token"] in special:
         bos = (NAMES["bos_token"], special.index(NAMES["bos_token"]))
-        made.post_processor = tokenizers.processors.TemplateProcessing(
+        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
             single=f"{bos[0]} $A", pair=f"{bos[0]} $A $B:1", special_tokens=[bos]
         )
-    return made, gate
+    return tokenizer, gate
 
 
 def _count(config: Mapping[str, Any], key: str, path: str | None) -> int:
@@ -124,6 +124,6 @@ def _merges(pieces: list[bytes], ranks: Mapping[bytes, int]) -> list[tuple[str, 
     texts = [written(piece) for piece in pieces]
     found = []
     for piece in pieces[256:]:
-        sides = [(ranks.get(piece[:place]), ranks.get(piece[place:])) for place in range(1, len(piece))]
+        sides = [(ranks.get(piece[:index]), ranks.get(piece[index:])) for index in range(1, len(piece))]
         found += sorted((one, other) for one, other in sides if one is not None and other is not None)
     return [(texts[one], texts[other]) for one, other in found]

@@ -122,7 +122,7 @@ def from_tiktoken(
     vocabulary = replace(
         vocabulary, ends=end_tokens(vocabulary) | {len(pieces) + own.index(text) for text in family.ends if text in own}
     )
-    special = Leftmost([(text, len(pieces) + place) for place, text in enumerate(own)])
+    special = Leftmost([(text, len(pieces) + index) for index, text in enumerate(own)])
     engine = ByteEngine(
         vocabulary, letters_bytes, Ranked(vocabulary, len(pieces), PRE[family.pre]), special, Leftmost(())
     )
@@ -133,7 +133,7 @@ def from_tiktoken(
 def _behind(added: Mapping[int, tuple[str, bool]], count: int) -> Sequence[str]:
     """Strings of tokens after the first `count`, if their ids are contiguous."""
     texts = [text for token, (text, _) in sorted(added.items()) if token >= count]
-    return texts if texts and all(count + place in added for place in range(len(texts))) else ()
+    return texts if texts and all(count + index in added for index in range(len(texts))) else ()
 
 
 def _pieces(data: bytes, path: str | None) -> list[bytes]:

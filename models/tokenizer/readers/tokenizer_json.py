@@ -1,7 +1,7 @@
 """Tokenizers from tokenizer.json, run by the tokenizers library, with special tokens and templates of the accompanying
 files.
 
-Source: the tokenizers library; transformers' PreTrainedTokenizerFast for the files beside it.
+Source: the tokenizers library; transformers' PreTrainedTokenizerFast for the files next to it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def from_engine(
     gate: Gate | None = None,
     path: str | None = None,
 ) -> Tokenizer:
-    """A tokenizer run by the library, behind a gate if its parts need one."""
+    """A tokenizer run by the library, through a gate if its parts need one."""
     with guarded(path), unprinted():
         engine.no_truncation()
         engine.no_padding()
@@ -221,7 +221,7 @@ class Library:
 
     def windows(self, question: str, context: str, limit: int, stride: int) -> list[tokenizers.Encoding]:
         """Tokens of a question with parts of a context that has more than `limit` tokens with it; neighbours share
-        `stride` tokens. Raises UsageError if the question leaves no place for the context."""
+        `stride` tokens. Raises UsageError if the question leaves no tokens for the context."""
         self._check_parts((question, context))
         self.library.encode_special_tokens = False
         with guarded(self._path):
@@ -231,7 +231,7 @@ class Library:
                 raise UsageError(
                     "E-TEXT-LONG",
                     None,
-                    "the question leaves no place for the context",
+                    "the question leaves no tokens for the context",
                     expected=f"less than {counted(limit - stride, 'token')}",
                     found=f"{len(asked):,}",
                     hint="Shorten the question",

@@ -142,8 +142,10 @@ class Gate:
 
 
 def vetted(text: str, path: str | None) -> Gate | None:
-    """A gate for a tokenizer.json that needs one, which has been opened in the child then. FormatError for one that
-    contradicts itself."""
+    """Check a tokenizer.json; return the gate that its texts go through first, None if none of its parts is harmful.
+
+    The gate has been tried in the child process. Raises FormatError for a file that contradicts itself.
+    """
     said = _parsed(text, path)
     model = said.get("model")
     if not isinstance(model, Mapping):
@@ -159,8 +161,7 @@ def vetted(text: str, path: str | None) -> Gate | None:
 
 
 def gate_for(parts: Mapping[str, Any], added: Any, path: str | None) -> Gate | None:
-    """A gate for a normalizer, a pre-tokenizer and a decoder of which one may be harmful, which have been opened in the
-    child then.
+    """A gate for a normalizer, a pre-tokenizer and a decoder, tried in the child process; None if all are harmless.
 
     Args:
         parts: by what tokenizer.json calls them.
@@ -376,4 +377,4 @@ def _precompiled(item: Mapping[str, Any]) -> float:
 CHECKED: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "Replace": _replace, "Split": _split, "Prepend": _prepend, "Precompiled": _precompiled,
 }  # fmt: skip
-"""Types of parts that depend on what they are told, and what says how many times longer each makes a text."""
+"""Types of parts that depend on their options, and what says how many times longer each makes a text."""

@@ -45,12 +45,12 @@ def byte_level_bpe(
     tokenizers = library(path)
     check_ids(vocab.values(), len(vocab), "vocab.json", CODE, path)
     with guarded(path):
-        made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(vocab), merges=_pairs(merges, path)))
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(vocab), merges=_pairs(merges, path)))
     spaced = bool(companion_files.config.get("add_prefix_space", False))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    _name(made, companion_files, added, path)
-    return made
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    _name(tokenizer, companion_files, added, path)
+    return tokenizer
 
 
 def clip_bpe(
@@ -66,7 +66,7 @@ def clip_bpe(
     check_ids(vocab.values(), len(vocab), "vocab.json", CODE, path)
     unknown = token_text(companion_files, "unk")
     with guarded(path):
-        made = tokenizers.Tokenizer(
+        tokenizer = tokenizers.Tokenizer(
             tokenizers.models.BPE(
                 vocab=dict(vocab),
                 merges=_pairs(merges, path),
@@ -77,13 +77,13 @@ def clip_bpe(
         )
     normalizers, splitters, decoders = tokenizers.normalizers, tokenizers.pre_tokenizers, tokenizers.decoders
     spaces = normalizers.Replace(tokenizers.Regex(r"\s+"), " ")
-    made.normalizer = normalizers.Sequence([normalizers.NFC(), spaces, normalizers.Lowercase()])
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), spaces, normalizers.Lowercase()])
     words = splitters.Split(tokenizers.Regex(CLIP_WORDS), "removed", invert=True)
-    made.pre_tokenizer = splitters.Sequence([words, splitters.ByteLevel(add_prefix_space=False)])
-    made.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Replace(WORD_END, " ")])
-    _name(made, companion_files, added, path)
-    between(made, companion_files, path, ("bos", "eos"))
-    return made
+    tokenizer.pre_tokenizer = splitters.Sequence([words, splitters.ByteLevel(add_prefix_space=False)])
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Replace(WORD_END, " ")])
+    _name(tokenizer, companion_files, added, path)
+    between(tokenizer, companion_files, path, ("bos", "eos"))
+    return tokenizer
 
 
 def _pairs(merges: str, path: str | None) -> list[tuple[str, ...]]:
@@ -108,19 +108,19 @@ def wordpiece(
     names = {role: token_text(companion_files, role) or f"[{role.upper()}]" for role in ("unk", "cls", "sep")}
     if not set(names.values()) <= ids.keys():
         raise FormatError(CODE, path, f"vocab.txt has no {', '.join(sorted(set(names.values()) - ids.keys()))}")
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocab=ids, unk_token=names["unk"]))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocab=ids, unk_token=names["unk"]))
     lowercase = bool(settings.get("do_lower_case", True))
     accents = settings.get("strip_accents")
-    made.normalizer = tokenizers.normalizers.BertNormalizer(
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
         handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
         lowercase=lowercase,
         strip_accents=accents,
     )
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    made.decoder = tokenizers.decoders.WordPiece()
-    _name(made, companion_files, added, path)
-    between(made, companion_files, path)
-    return made
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = tokenizers.decoders.WordPiece()
+    _name(tokenizer, companion_files, added, path)
+    between(tokenizer, companion_files, path)
+    return tokenizer
 
 
 def between(

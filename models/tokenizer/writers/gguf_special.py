@@ -119,7 +119,7 @@ def _processors(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _note(said: SpecialTokens, processor: Mapping[str, Any]) -> None:
-    """What a post-processor adds to a text."""
+    """Note the tokens that a post-processor adds to a text."""
     kind = processor.get("type")
     if kind == "ByteLevel":
         said.added.setdefault("bos", False)

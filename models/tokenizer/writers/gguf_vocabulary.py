@@ -65,7 +65,7 @@ def _from_sentencepiece(
     for token, (piece, control) in sorted(added(graph).items()):
         if rows is not None and token >= rows:
             continue
-        found += [(f"[PAD{place}]", PADDING_SCORE, UNUSED) for place in range(len(found), token + 1)]
+        found += [(f"[PAD{index}]", PADDING_SCORE, UNUSED) for index in range(len(found), token + 1)]
         special = control or (isinstance(declared, Mapping) and str(token) in declared and _looks_special(piece))
         found[token] = (
             piece if special else piece.replace(SPACE, " "),
@@ -106,7 +106,7 @@ def _from_chatglm(model: sentencepiece.Model, rows: int | None) -> tuple[dict[st
 def _from_tekken(
     graph: Graph, name: str, source: Tokenizer, rows: int | None, path: str | None
 ) -> tuple[dict[str, Any], Rows]:
-    """Mistral's own file: its pre-tokenizer is always this one, and no file beside it says what the special tokens
+    """Mistral's own file: its pre-tokenizer is always this one, and no file next to it says what the special tokens
     are."""
     engine = source.engine.library if isinstance(source.engine, Library) else None
     assert engine is not None
@@ -195,7 +195,8 @@ def _rows_of(source: Tokenizer) -> Rows:
 def _from_library(
     graph: Graph, name: str, source: Tokenizer, rows: int | None, path: str | None
 ) -> tuple[dict[str, Any], Rows]:
-    """What the tokenizers library runs: byte-level BPE, SentencePiece's BPE written as merges, unigram or WordPiece."""
+    """The vocabulary of a tokenizer that the tokenizers library runs: byte-level BPE, SentencePiece's BPE written as
+    merges, unigram or WordPiece."""
     assert isinstance(source.engine, Library)
     source.engine.check((*PROBES, "a", "a  b", "a b"))
     with guarded(path):
@@ -253,11 +254,11 @@ def _base(engine: tokenizers.Tokenizer, source: Tokenizer, rows: int | None) -> 
 def _from_merges(
     engine: tokenizers.Tokenizer, source: Tokenizer, said: Mapping[str, Any], rows: int | None
 ) -> tuple[dict[str, Any], Rows]:
-    """SentencePiece's BPE as transformers writes it: a token's score is the place of the first merge that makes it."""
+    """SentencePiece's BPE as transformers writes it: a token's score is the index of the first merge that makes it."""
     places: dict[str, int] = {}
-    for place, pair in enumerate(said["model"]["merges"]):
+    for index, pair in enumerate(said["model"]["merges"]):
         one, other = pair if isinstance(pair, list) else pair.split(" ", 1)
-        places.setdefault(one + other, place)
+        places.setdefault(one + other, index)
     last = float(len(places) + len(source))
     unknown = said["model"].get("unk_token")
     found: Rows = []

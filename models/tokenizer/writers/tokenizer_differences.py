@@ -16,7 +16,7 @@ SHOWN = 40
 
 
 def differences(before: Tokenizer, after: Tokenizer) -> list[str]:
-    """What `after` does differently than `before`, for a message; empty if nothing."""
+    """Differences of `after` from `before`, for a message; empty if none."""
     return [
         text
         for text in (_of_ids(before, after), _of_added(before, after), _of_decoding(before, after))

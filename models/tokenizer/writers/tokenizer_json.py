@@ -51,7 +51,7 @@ def _added(vocabulary: Vocabulary) -> list[Json]:
 
 
 def _around(tokenizer: Tokenizer) -> Json | None:
-    """What begins and ends a text."""
+    """The post-processor that adds tokens at the start and the end of a text."""
     if not tokenizer.opening and not tokenizer.closing:
         return None
     texts = tokenizer.vocabulary.texts

@@ -69,7 +69,7 @@ def cached(
 def written(
     step: Step, made: Buffer, new: Heads, places: Buffer, launches: list[Launch | Chain], form: Coding | None
 ) -> Heads:
-    """Write new rows [batch, heads, length, size] where `places` [batch, length] say; all rows as numbers."""
+    """Write new rows [batch, heads, length, size] to cache positions `places` [batch, length]; all rows as values."""
     why = f"a sequence of {step.node.op.name} exceeds the capacity of its cache"
     lookup = Lookup(places, (new.shape[2], 0, 1, 0), made.shape[3], made.shape[2], flag=step.flag(why))
     if form is not None:

@@ -13,11 +13,11 @@ from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.graph import Dim
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
-from ...attention.scaled_dot_product import BIASED, PROBABILITIES, KeyVisibility, Scoring, attend
-from ...norm.layer_norm import rms_normalized
+from ...attention.scaled_dot_product import BIASED, PROBABILITIES, Scoring, attend
 from ...rules.output_limit import allowed
 from ...rules.precision import widened_but_codes
 from ...rules.shape_rules import shape_error
+from .heads import normalized, windowed
 from .kv_cache_codec import Codec, codec, rotate_by_position
 from .rotary_embedding import joined, split
 
@@ -166,17 +166,10 @@ def group_query_attention(
         or (past_key is None and not first)
     ):
         raise shape_error(WHAT, f"{totals.tolist()} keys of at most {longest} do not fit {batch} x {length} new ones")
-    if q_norm_weight is not None and k_norm_weight is not None:
-        q, k = (
-            rms_normalized(part, gain, qk_norm_epsilon)[0] for part, gain in ((q, q_norm_weight), (k, k_norm_weight))
-        )
+    q, k = normalized(q, k, q_norm_weight, k_norm_weight, qk_norm_epsilon)
     if do_rotary:
-        q, k = (
-            rotate_by_position(
-                part, cos_cache, sin_cache, _positions(position_ids, starts, length, first), rotary_interleaved, WHAT
-            )
-            for part in (q, k)
-        )
+        positions = _positions(position_ids, starts, length, first)
+        q, k = rotate_by_position((q, k), cos_cache, sin_cache, positions, rotary_interleaved, WHAT)
     window = local_window_size if sliding_window_cache else 0
     pasts = [
         _Cache(past, new, codec(None if past is None else past.dtype, spread, kind, kv_cache_bit_width), window)
@@ -197,9 +190,7 @@ def group_query_attention(
         start = int(starts[index])
         keys, values = (cache.extended(index, start, present) for cache, present in zip(pasts, presents, strict=True))
         before = keys.shape[1] - length
-        visibility = KeyVisibility(
-            np.array([before]), bool(causal), left=local_window_size - 1 if local_window_size > 0 else -1
-        )
+        visibility = windowed(before, causal, local_window_size)
         bias = (
             None
             if attention_bias is None

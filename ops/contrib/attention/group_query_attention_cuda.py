@@ -46,7 +46,7 @@ def _counted(score: float, key: int, count: int) -> float:
 
 
 def packed(query: Buffer, heads: int, groups: int) -> tuple[Heads, Heads, Heads]:
-    """Queries, keys and values that lie next to each other in one array."""
+    """Queries, keys and values packed in one array."""
     n, length, width = query.shape
     size = width // (heads + 2 * groups)
     strides = (length * width, size, width, 1)
@@ -59,19 +59,34 @@ def packed(query: Buffer, heads: int, groups: int) -> tuple[Heads, Heads, Heads]
     return q, k, v
 
 
+def parts_of(
+    query: Buffer, key: Buffer | None, value: Buffer | None, heads: int, groups: int
+) -> tuple[Heads, Heads, Heads]:
+    """Queries, keys and values of one array or three."""
+    if key is None or value is None:
+        return packed(query, heads, groups)
+    return in_heads(query, heads), in_heads(key, groups), in_heads(value, groups)
+
+
+def rotated_heads(step: Step, x: Heads, positions: Buffer, index: int, launches: list[Launch | Chain]) -> Heads:
+    """Queries or keys rotated by their positions; inputs `index` and the next are the caches of cosines and sines."""
+    cos, sin = step.input(index), step.input(index + 1)
+    made = in_heads(step.temporary(x.buffer.dtype, x.shape), None)
+    is_interleaved = bool(step.attributes["rotary_interleaved"])
+    launches += rotated(step, x, made, cos, sin, positions, is_interleaved, 2 * cos.shape[-1])
+    return made
+
+
 @cuda(group_query_attention)
 def group_query_on_device(step: Step) -> Planned:
-    """With a cache that grows, one of the last positions, or none; what is left out runs on the CPU."""
+    """Plan growing, sliding and absent caches; other nodes run on the CPU."""
     given = step.attributes
     totals = step.constant(6)
     if totals is None:
         return "the number of keys is not a constant"
     query, key, value = step.input(0), step.optional_input(1), step.optional_input(2)
     heads, groups = given["num_heads"], given["kv_num_heads"]
-    if key is None or value is None:
-        q, k, v = packed(query, heads, groups)
-    else:
-        q, k, v = in_heads(query, heads), in_heads(key, groups), in_heads(value, groups)
+    q, k, v = parts_of(query, key, value, heads, groups)
     n, _, length, size = q.shape
     longest = int(totals.reshape(-1)[0])
     first = longest == length
@@ -116,7 +131,7 @@ def group_query_on_device(step: Step) -> Planned:
             turns = behind(step, positions.view((1,)), length, launches)
         elif positions is not None:
             turns = positions.view((n, length))
-        q, k = (_rotated(step, part, turns, launches) for part in (q, k))
+        q, k = (rotated_heads(step, part, turns, 7, launches) for part in (q, k))
     triples = list(zip(pasts, (k, v), forms, strict=True))
     if capacity:
         last_ones = sliding(step, starts, length, capacity, launches)
@@ -150,7 +165,7 @@ def _capacity(pasts: tuple[Buffer | None, Buffer | None], window: int, batch: in
 
 
 def _scores(step: Step, found: Buffer, counts: Buffer) -> Launch:
-    """Scores as an output: of the keys that count, zeros behind them."""
+    """Scores as an output: of the keys that count, zeros after them."""
     y, along = step.output(3), step.constant_buffer(np.arange(found.shape[3]))
     apply = chain_step(_counted, [found, along, counts], y.dtype, compute=F32)
     return elementwise_launch(
@@ -168,11 +183,4 @@ def _normalized(step: Step, x: Heads, gain: Buffer, launches: list[Launch | Chai
     launches.append(
         reduce_rows(x.shape[:3], x.shape[3:], operands, ROOT, [Result(rooted, made.operand)], F32, epsilon=epsilon)
     )
-    return made
-
-
-def _rotated(step: Step, x: Heads, places: Buffer, launches: list[Launch | Chain]) -> Heads:
-    cos, sin = step.input(7), step.input(8)
-    made = in_heads(step.temporary(x.buffer.dtype, x.shape), None)
-    launches += rotated(step, x, made, cos, sin, places, bool(step.attributes["rotary_interleaved"]), 2 * cos.shape[-1])
     return made

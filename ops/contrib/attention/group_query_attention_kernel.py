@@ -122,7 +122,7 @@ def _rotated(
 
 @native(group_query_attention)
 def plan_group_query(step: Step) -> Planned:
-    """Plain caches and no scores as outputs; how long the longest sequence is has to be known."""
+    """Plan unquantized caches without score outputs, if the longest sequence is known; NumPy computes the rest."""
     given = [*step.inputs, *[None] * (16 - len(step.inputs))]
     query, key, value, past_k, past_v, lengths, _, cos, sin, position_ids, bias, sink = given[:12]
     attributes, total = step.attributes, step.constant(6)

@@ -9,6 +9,7 @@ import numpy as np
 from ....runtime.ir.graph import Dim
 from ....runtime.ir.shape_inference import Inference
 from ...attention.scaled_dot_product import KeyVisibility, Scoring, attend
+from ...norm.layer_norm import rms_normalized
 from ...rules.shape_rules import shape_error
 from .rotary_embedding import joined
 
@@ -18,10 +19,26 @@ def added(one: Dim, other: Dim) -> Dim:
     return one + other if isinstance(one, int) and isinstance(other, int) else None
 
 
-def cache_shape(node: Inference, batch: Dim, heads: Dim, length: Dim, size: Dim, first: int) -> None:
-    """Outputs `first` and the next are keys and values in heads."""
-    for index in (first, first + 1):
-        node.set(index, node.dtype(0), (batch, heads, length, size))
+def query_width(node: Inference, width: Dim) -> Dim:
+    """The width of queries, which input 0 holds alone or, without input 1, with keys and values in the same rows."""
+    if node.value(1) is not None or not isinstance(width, int):
+        return width
+    heads, groups = node.attributes["num_heads"], node.attributes["kv_num_heads"]
+    return width // (heads + 2 * groups) * heads
+
+
+def windowed(before: int, causal: int, window: int) -> KeyVisibility:
+    """The keys that queries after `before` others see, at most `window` of them where that is positive."""
+    return KeyVisibility(np.array([before]), bool(causal), left=window - 1 if window > 0 else -1)
+
+
+def normalized(
+    q: np.ndarray, k: np.ndarray, q_gain: np.ndarray | None, k_gain: np.ndarray | None, epsilon: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Queries and keys after RMS norms of each head, as they are without gains."""
+    if q_gain is None or k_gain is None:
+        return q, k
+    return rms_normalized(q, q_gain, epsilon)[0], rms_normalized(k, k_gain, epsilon)[0]
 
 
 def hidden_by(mask: np.ndarray, batch: int, queries: int, keys: int, fill: float, what: str) -> np.ndarray:
@@ -32,10 +49,10 @@ def hidden_by(mask: np.ndarray, batch: int, queries: int, keys: int, fill: float
             keys], [batch, queries, keys], or [batch, 1, longest, longest] of which the rows of these queries are taken.
     """
     if mask.ndim == 1 and len(mask) in (batch, 2 * batch, 3 * batch + 2):
-        place = np.arange(keys)
-        seen = place < mask[:batch, None]
+        position = np.arange(keys)
+        seen = position < mask[:batch, None]
         if len(mask) == 2 * batch and batch:
-            seen &= place >= mask[batch:, None]
+            seen &= position >= mask[batch:, None]
         seen = seen[:, None, None]
     elif mask.ndim == 2 and len(mask) == batch and mask.shape[1] <= keys:
         seen = np.pad(mask > 0, [(0, 0), (0, keys - mask.shape[1])])[:, None, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,14 @@ def codec(dtype: np.dtype[Any] | None, scale: np.ndarray | None, kind: str, bits
 
 
 def rotate_by_position(
-    x: np.ndarray, cos: np.ndarray | None, sin: np.ndarray | None, positions: np.ndarray, interleaved: int, what: str
-) -> np.ndarray:
-    """[batch, heads, length, size] rotated by positions [batch, length]."""
+    parts: Iterable[np.ndarray],
+    cos: np.ndarray | None,
+    sin: np.ndarray | None,
+    positions: np.ndarray,
+    interleaved: int,
+    what: str,
+) -> list[np.ndarray]:
+    """Queries and keys [batch, heads, length, size] rotated by positions [batch, length]."""
     if cos is None or sin is None:
         raise shape_error(what, "do_rotary needs cos_cache and sin_cache")
-    return rotate(x, cos, sin, positions, interleaved)
+    return [rotate(part, cos, sin, positions, interleaved) for part in parts]

@@ -80,7 +80,7 @@ def _visible(mask: int, fill: float) -> float:
 def masked(
     step: Step, mask: Buffer, batch: int, queries: int, keys: int, bias: Buffer | None, launches: list[Launch | Chain]
 ) -> Buffer | None:
-    """What `heads.hidden_by` makes of a mask, `bias` added to it; None where the mask does not fit."""
+    """The bias of a mask, as `heads.hidden_by` computes it, with `bias` added; None if the mask does not fit."""
     shape, rows, fill = mask.shape, 1, step.attributes["mask_filter_value"]
     places = step.constant_buffer(np.arange(keys))
     along = Operand(places, (0, 0, 0, 1))
@@ -144,7 +144,7 @@ def _covered(room: int, mask: Buffer, bias: Buffer | None) -> int:
 
 @cuda(multi_head_attention)
 def multi_head_on_device(step: Step) -> Planned:
-    """Queries, keys and values in three tensors or packed in one or two, or keys and values in heads."""
+    """Plan queries, keys and values as three tensors, packed in one or two, or with keys and values per head."""
     heads, causal = step.attributes["num_heads"], bool(step.attributes["unidirectional"])
     query, key, mask, hidden = step.input(0), step.optional_input(1), step.optional_input(4), step.optional_input(5)
     if step.optional_input(9) is not None:

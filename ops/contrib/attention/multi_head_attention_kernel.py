@@ -110,14 +110,31 @@ def _parted(step: Step, given: list[Buffer | None], heads: int) -> tuple[list[He
     return (whole, launches, new) if len(whole) == 3 else None
 
 
-def _scores(step: Step, scale: float, q: Heads, keys: int, causal: int, mask: Buffer | None) -> ScoreOptions:
-    return ScoreOptions(scale or max(1, q.shape[3]) ** -0.5, causal=bool(causal), mask=mask, before=keys - q.shape[2])
+def _launched(
+    step: Step, parts: list[Heads], mask_index: Buffer | None, mask: Buffer | None, launches: list[Launch]
+) -> list[Launch] | None:
+    """`launches` and then attention of queries, keys and values under a mask; None for what NumPy computes."""
+    q, keys, values = parts
+    attributes = step.attributes
+    if mask_index is not None:
+        hidden = _hidden(step, mask_index, q.shape[0], keys.shape[2], attributes["mask_filter_value"])
+        if hidden is None or mask is not None:
+            return None
+        mask = hidden[0]
+        launches += hidden[1]
+    y = heads_of(step.output(0), attributes["num_heads"])
+    factor = attributes["scale"] or max(1, q.shape[3]) ** -0.5
+    scores = ScoreOptions(
+        factor, causal=bool(attributes["unidirectional"]), mask=mask, before=keys.shape[2] - q.shape[2]
+    )
+    found = None if y is None else launch_attention(step, q, keys, values, y, scores)
+    return None if found is None else [*launches, *found]
 
 
 @native(multi_head_attention)
 def plan_multi_head(step: Step) -> Planned:
-    """Weights as an output, pasts in buffers, and masks of other shapes than [batch] and [batch, keys] are left to
-    NumPy."""
+    """Plan nodes without weights as an output and pasts in buffers, and masks [batch] or [batch, keys]; NumPy computes
+    the rest."""
     given = [*step.inputs, *[None] * (10 - len(step.inputs))]
     attributes = step.attributes
     if step.is_used(3) or given[8] is not None or given[9] is not None or not step.is_used(0):
@@ -133,27 +150,13 @@ def plan_multi_head(step: Step) -> Planned:
     if kept[0] is None or kept[1] is None:
         return None
     (keys, one), (values, other) = kept[0], kept[1]
-    mask = given[5]
-    if given[4] is not None:
-        hidden = (
-            None
-            if mask is not None
-            else _hidden(step, given[4], q.shape[0], keys.shape[2], attributes["mask_filter_value"])
-        )
-        if hidden is None:
-            return None
-        mask = hidden[0]
-        launches += hidden[1]
-    y = heads_of(step.output(0), attributes["num_heads"])
-    scores = _scores(step, attributes["scale"], q, keys.shape[2], attributes["unidirectional"], mask)
-    made = None if y is None else launch_attention(step, q, keys, values, y, scores)
-    return None if made is None else [*launches, *one, *other, *made]
+    return _launched(step, [q, keys, values], given[4], given[5], [*launches, *one, *other])
 
 
 @native(attention)
 def plan_attention(step: Step) -> Planned:
-    """Constant weights; rotary embedding, pasts in buffers and masks of other shapes than [batch] and [batch, keys] are
-    left to NumPy."""
+    """Plan constant weights without rotary embedding and pasts in buffers, and masks [batch] or [batch, keys]; NumPy
+    computes the rest."""
     given: list[Buffer | None] = [*step.inputs, *[None] * (7 - len(step.inputs))]
     x, (mask, past, bias, filled_past) = given[0], given[3:7]
     weights, projection = step.inputs[1], step.constant(2)
@@ -180,7 +183,7 @@ def plan_attention(step: Step) -> Planned:
 
 @native(quantized_attention)
 def plan_quantized_attention(step: Step) -> Planned:
-    """The same of bytes, with one scale or one for each column of the weights; f32."""
+    """Plan 8-bit inputs and weights with one scale, or one per column of the weights, and f32 results."""
     given: list[Buffer | None] = [*step.inputs, *[None] * (9 - len(step.inputs))]
     x, scale, mask, zero, past = given[0], given[3], given[5], given[6], given[8]
     weights, projection = step.inputs[1], step.constant(2)
@@ -198,7 +201,7 @@ def plan_quantized_attention(step: Step) -> Planned:
 def _attended(
     step: Step, made: Buffer, sizes: list[int], mask_index: Buffer | None, past: Buffer | None, mask: Buffer | None
 ) -> list[Launch] | None:
-    """Attention of queries, keys and values that stand beside each other in [batch, rows, sum of sizes]."""
+    """Attention of queries, keys and values next to each other in [batch, rows, sum of sizes]."""
     attributes, (batch, rows, wide) = step.attributes, made.shape
     heads, alike = attributes["num_heads"], sizes[0] == sizes[1] == sizes[2]
     if attributes["do_rotary"] or attributes["past_present_share_buffer"] or not step.is_used(0):
@@ -217,24 +220,11 @@ def _attended(
     if kept is None:
         return None
     (keys, values), launches = kept
-    if mask_index is not None:
-        hidden = (
-            None
-            if mask is not None
-            else _hidden(step, mask_index, batch, keys.shape[2], attributes["mask_filter_value"])
-        )
-        if hidden is None:
-            return None
-        mask = hidden[0]
-        launches += hidden[1]
-    y = heads_of(step.output(0), heads)
-    scores = _scores(step, attributes["scale"], parts[0], keys.shape[2], attributes["unidirectional"], mask)
-    found = None if y is None else launch_attention(step, parts[0], keys, values, y, scores)
-    return None if found is None else [*launches, *found]
+    return _launched(step, [parts[0], keys, values], mask_index, mask, launches)
 
 
 def _halves(step: Step, parts: list[Heads], past: Buffer | None) -> tuple[list[Heads], list[Launch]] | None:
-    """Keys and values with the past before them, which stand together in [2, batch, heads, rows, size]."""
+    """Keys and values with the past before them, packed in [2, batch, heads, rows, size]."""
     if past is None and not step.is_used(1):
         return parts, []
     batch, heads, rows, size = parts[0].shape

@@ -11,9 +11,9 @@ from ....runtime.base.units import counted
 from ....runtime.ir.domain import MICROSOFT
 from ....runtime.ir.op import Tolerance, case, op
 from ....runtime.ir.shape_inference import Inference
-from ...attention.scaled_dot_product import KeyVisibility, Scoring, attend
-from ...norm.layer_norm import rms_normalized
+from ...attention.scaled_dot_product import Scoring, attend
 from ...rules.shape_rules import shape_error
+from .heads import normalized, query_width, windowed
 from .kv_cache_codec import rotate_by_position
 
 WHAT = "PagedAttention"
@@ -21,11 +21,8 @@ WHAT = "PagedAttention"
 
 def _infer(node: Inference) -> None:
     q = node.shape(0)
-    heads, groups = node.attributes["num_heads"], node.attributes["kv_num_heads"]
     width = q[1] if q is not None and len(q) == 2 else None
-    if node.value(1) is None and isinstance(width, int):
-        width = width // (heads + 2 * groups) * heads
-    node.set(0, node.dtype(0), None if q is None else (q[0], width))
+    node.set(0, node.dtype(0), None if q is None else (q[0], query_width(node, width)))
     for index in (1, 2):
         node.set(index, node.dtype(index + 2), node.shape(index + 2))
 
@@ -149,24 +146,17 @@ def paged_attention(
         for part, count in zip(parts, counts, strict=True)
         if part is not None
     )
-    if q_norm_weight is not None and k_norm_weight is not None:
-        q, k = (
-            rms_normalized(part, gain, qk_norm_epsilon)[0] for part, gain in ((q, q_norm_weight), (k, k_norm_weight))
-        )
+    q, k = normalized(q, k, q_norm_weight, k_norm_weight, qk_norm_epsilon)
     keys, values, y = np.array(key_cache), np.array(value_cache), np.empty(q.shape, np.float32)
     sink = None if head_sink is None else head_sink.astype(np.float32)
     scoring = Scoring(scale or 1 / math.sqrt(max(size, 1)), softcap, sink=sink)
     for index, (start, stop, past) in enumerate(_sequences(cumulative_sequence_length, past_seqlens, len(query))):
         slots = _slots(block_table[index], past + stop - start, key_cache)
-        rows, new = slice(start, stop), (part[None, start:stop].transpose(0, 2, 1, 3) for part in (q, k))
-        rotated = tuple(new)
+        rows, rotated = slice(start, stop), [part[None, start:stop].transpose(0, 2, 1, 3) for part in (q, k)]
         if do_rotary:
-            tables = (None if item is None else item.astype(np.float32) for item in (cos_cache, sin_cache))
-            cos, sin = tables
-            rotated = tuple(
-                rotate_by_position(part, cos, sin, past + np.arange(stop - start)[None], rotary_interleaved, WHAT)
-                for part in rotated
-            )
+            cos, sin = (None if item is None else item.astype(np.float32) for item in (cos_cache, sin_cache))
+            positions = past + np.arange(stop - start)[None]
+            rotated = rotate_by_position(rotated, cos, sin, positions, rotary_interleaved, WHAT)
         written = slots[past:] if slot_mapping is None else slot_mapping[rows]
         if written.shape != (stop - start,) or written.max(initial=-1) >= keys.shape[0] * keys.shape[1]:
             raise shape_error(
@@ -178,9 +168,7 @@ def paged_attention(
             cache.reshape(-1, *cache.shape[2:])[slots].astype(np.float32).transpose(1, 0, 2)[None]
             for cache in (keys, values)
         )
-        visibility = KeyVisibility(
-            np.array([past]), bool(is_causal), left=local_window_size - 1 if local_window_size > 0 else -1
-        )
+        visibility = windowed(past, is_causal, local_window_size)
         part, _ = attend(rotated[0], held[0], held[1], scoring, visibility)
         y[rows] = part[0].transpose(1, 0, 2)
     return y.reshape(len(query), num_heads * size).astype(query.dtype), keys, values

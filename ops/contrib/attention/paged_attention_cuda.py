@@ -11,9 +11,8 @@ from ....runtime.cuda.kernel.reduce import Result, reduce_rows
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ....runtime.plan.kernel_api import Buffer, Chain
 from ....runtime.plan.rows import Fold, add
-from ...attention.attention_cuda import in_heads, rotated
 from ...attention.flash_cuda import Heads, Pages, Rule, fits, flash
-from .group_query_attention_cuda import packed
+from .group_query_attention_cuda import parts_of, rotated_heads
 from .paged_attention import paged_attention
 
 INT64 = np.dtype(np.int64)
@@ -44,7 +43,7 @@ def _slot(page: int, place: int, size: float) -> int:
 
 
 class _Tokens:
-    """Where each token is, int64 arrays [tokens]: its sequence, its place there, how many keys that has with the new
+    """Where each token is, int64 arrays [tokens]: its sequence, its position there, how many keys that has with the new
     ones, and its slot."""
 
     def __init__(self, step: Step, count: int, launches: list[Launch | Chain]) -> None:
@@ -96,7 +95,7 @@ class _Tokens:
 
 @cuda(paged_attention)
 def paged_on_device(step: Step) -> Planned:
-    """Caches of 16 or 32 bits in separate pages."""
+    """Plan 16- and 32-bit caches in separate pages."""
     given = step.attributes
     value_cache = step.optional_input(4)
     if (
@@ -114,18 +113,13 @@ def paged_on_device(step: Step) -> Planned:
         return "the shapes of its inputs contradict each other"
     launches: list[Launch | Chain] = []
     flat = query.view((1, *query.shape))
-    key, value = step.optional_input(1), step.optional_input(2)
-    if key is None or value is None:
-        q, k, v = packed(flat, heads, groups)
-    else:
-        q, k, v = (
-            in_heads(flat, heads),
-            in_heads(key.view((1, *key.shape)), groups),
-            in_heads(value.view((1, *value.shape)), groups),
-        )
+    pair = (step.optional_input(1), step.optional_input(2))
+    key, value = (None if item is None else item.view((1, *item.shape)) for item in pair)
+    q, k, v = parts_of(flat, key, value, heads, groups)
     tokens = _Tokens(step, count, launches)
     if given["do_rotary"]:
-        q, k = (_rotated(step, part, tokens.places, launches) for part in (q, k))
+        positions = tokens.places.view((1, count))
+        q, k = (rotated_heads(step, part, positions, 8, launches) for part in (q, k))
     slots = step.optional_input(10) if step.optional_input(10) is not None else tokens.slots(page)
     assert slots is not None
     held = [_written(step, 3 + index, part, slots, launches) for index, part in enumerate((k, v))]
@@ -146,16 +140,6 @@ def paged_on_device(step: Step) -> Planned:
     )
     pages = Pages(tokens.table, tokens.sequences, tokens.places, page, tokens.flag)
     return [*launches, *flash(asked, caches[0], caches[1], result, rule, pages)]
-
-
-def _rotated(step: Step, x: Heads, places: Buffer, launches: list[Launch | Chain]) -> Heads:
-    cos, sin = step.input(8), step.input(9)
-    made = in_heads(step.temporary(x.buffer.dtype, x.shape), None)
-    positions = places.view((1, places.count))
-    launches += rotated(
-        step, x, made, cos, sin, positions, bool(step.attributes["rotary_interleaved"]), 2 * cos.shape[-1]
-    )
-    return made
 
 
 def _written(step: Step, index: int, new: Heads, slots: Buffer, launches: list[Launch | Chain]) -> Buffer:

@@ -10,7 +10,7 @@ from .rotary_embedding import rotary_embedding
 
 @native(rotary_embedding)
 def plan_contrib_rotary(step: Step) -> Planned:
-    """f64 is left to NumPy."""
+    """Plan every dtype but f64, which NumPy computes."""
     x, positions, cos, sin = step.inputs[:4]
     if x is None or cos is None or sin is None or positions is None or len(cos.shape) != 2 or len(x.shape) < 3:
         return None

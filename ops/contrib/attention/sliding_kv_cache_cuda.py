@@ -33,7 +33,7 @@ def _before(place: int, start: int, count: int) -> int:
 
 @dataclass(frozen=True)
 class Sliding:
-    """What each sequence has of the past and keeps of a run, int64 [batch].
+    """Past and kept positions of each sequence, int64 [batch].
 
     Attributes:
         capacity: positions of the cache.
@@ -91,7 +91,7 @@ class Sliding:
 
 
 def sliding(step: Step, starts: Buffer, length: int, capacity: int, launches: list[Launch | Chain]) -> Sliding:
-    """What a cache of `capacity` positions holds before and after so many new ones."""
+    """The positions in a cache of `capacity` before and after a run of `length` tokens."""
     run = capacity - step.attributes["local_window_size"] + 1
     counts, ends, totals, kept = (step.temporary(INT64, starts.shape) for _ in range(4))
     launches += [

@@ -14,6 +14,7 @@ from ...attention.scaled_dot_product import KeyVisibility, Scoring, attend
 from ...rules.precision import widened
 from ...rules.shape_rules import shape_error
 from .group_query_attention import heads_of
+from .heads import query_width
 from .kv_cache_codec import rotate_by_position
 from .rotary_embedding import joined
 
@@ -22,11 +23,7 @@ WHAT = "SparseAttention"
 
 def _infer(node: Inference) -> None:
     q, past = node.shape(0), node.shape(3)
-    heads, groups = node.attributes["num_heads"], node.attributes["kv_num_heads"]
-    width = q[2] if q is not None else None
-    if node.value(1) is None and isinstance(width, int):
-        width = width // (heads + 2 * groups) * heads
-    node.set(0, node.dtype(0), None if q is None else (q[0], q[1], width))
+    node.set(0, node.dtype(0), None if q is None else (q[0], q[1], query_width(node, q[2])))
     for index in (1, 2):
         node.set(index, node.dtype(0), past)
 
@@ -101,12 +98,8 @@ def sparse_attention(
             WHAT, f"{totals.tolist()} keys do not fit caches of shape {past_key.shape} and {length} new ones"
         )
     if do_rotary:
-        q, k = (
-            rotate_by_position(
-                part, cos_cache, sin_cache, starts[:, None] + np.arange(length), rotary_interleaved, WHAT
-            )
-            for part in (q, k)
-        )
+        positions = starts[:, None] + np.arange(length)
+        q, k = rotate_by_position((q, k), cos_cache, sin_cache, positions, rotary_interleaved, WHAT)
     seen = np.repeat(
         np.repeat(_pattern(block_row_indices, block_col_indices), sparse_block_size, 1), sparse_block_size, 2
     )

@@ -7,11 +7,10 @@ import numpy as np
 from ....runtime.cuda.kernel.kernel import Launch
 from ....runtime.cuda.kernel.per_thread import per_thread_launch
 from ....runtime.cuda.plan.kernel_api import Planned, Step, cuda
-from ....runtime.plan.kernel_api import Argument, Buffer, Chain
-from ...attention.attention_cuda import KeyVisibility, Scoring, attended, in_heads, rotated
-from ...attention.flash_cuda import Heads
+from ....runtime.plan.kernel_api import Argument, Chain
+from ...attention.attention_cuda import KeyVisibility, Scoring, attended, in_heads
 from .append_kv_cache_cuda import behind, cached
-from .group_query_attention_cuda import F32, INT64, packed
+from .group_query_attention_cuda import F32, INT64, parts_of, rotated_heads
 from .sparse_attention import sparse_attention
 
 WHY = "SparseAttention: its lengths or its sparsity pattern contradict its caches"
@@ -53,7 +52,7 @@ SEEN = """
 
 @cuda(sparse_attention)
 def sparse_on_device(step: Step) -> Planned:
-    """Heads whose layouts are all one share what they see."""
+    """Plan flash attention under the mask of the block layouts; heads share the mask if there is one layout."""
     given, query, key, value, past = (
         step.attributes,
         step.input(0),
@@ -62,10 +61,7 @@ def sparse_on_device(step: Step) -> Planned:
         step.input(3),
     )
     heads, groups, block = given["num_heads"], given["kv_num_heads"], given["sparse_block_size"]
-    if key is None or value is None:
-        q, k, v = packed(query, heads, groups)
-    else:
-        q, k, v = in_heads(query, heads), in_heads(key, groups), in_heads(value, groups)
+    q, k, v = parts_of(query, key, value, heads, groups)
     n, _, length, size = q.shape
     rows, columns = step.input(5), step.input(6)
     room, layouts, blocks = past.shape[2], rows.shape[0], rows.shape[1] - 1
@@ -108,7 +104,7 @@ def sparse_on_device(step: Step) -> Planned:
     ]
     places = behind(step, starts, length, launches)
     if given["do_rotary"]:
-        q, k = (_rotated(step, part, places, launches) for part in (q, k))
+        q, k = (rotated_heads(step, part, places, 9, launches) for part in (q, k))
     keys, values = (
         cached(step, step.optional_input(3 + index), part, places, 1 + index, room, launches)
         for index, part in enumerate((k, v))
@@ -118,12 +114,3 @@ def sparse_on_device(step: Step) -> Planned:
     visibility = KeyVisibility(starts, causal=True, length=counts, mask=seen)
     scoring = Scoring(given["scale"] or 1 / max(1, size) ** 0.5, work)
     return [*launches, *attended(step, q, keys, values, in_heads(y, heads), scoring, visibility)]
-
-
-def _rotated(step: Step, x: Heads, places: Buffer, launches: list[Launch | Chain]) -> Heads:
-    cos = step.input(9)
-    made = in_heads(step.temporary(x.buffer.dtype, x.shape), None)
-    launches += rotated(
-        step, x, made, cos, step.input(10), places, bool(step.attributes["rotary_interleaved"]), 2 * cos.shape[-1]
-    )
-    return made

@@ -21,7 +21,7 @@ FUNCTIONS |= {"QuickGelu": _quick_gelu}
 
 @native(bias_gelu, fast_gelu)
 def plan_bias_gelu(step: Step) -> Planned:
-    """A sum, then the formula."""
+    """Add the bias, then apply GELU."""
     x, key = step.inputs[0], "Gelu:none" if step.node.op is bias_gelu else "Gelu:tanh"
     bias = step.inputs[1] if len(step.inputs) > 1 else None
     output = step.output()
@@ -35,7 +35,7 @@ def plan_bias_gelu(step: Step) -> Planned:
 
 @native(quick_gelu)
 def plan_quick_gelu(step: Step) -> Planned:
-    """x * sigmoid(alpha * x)."""
+    """Compute x * sigmoid(alpha * x)."""
     x = step.inputs[0]
     if x is None or not floating(x.dtype):
         return None

@@ -38,7 +38,7 @@ PLAIN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Gate:
-    """What is between the layers of an expert.
+    """The activation between the two layers of an expert.
 
     Attributes:
         fusion: where both parts of a SwiGLU are: in layers of their own (0), in turn (1), or one after the other (2).
@@ -263,7 +263,7 @@ def qmoe(
 
 
 def _dequantized(data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None, bits: int) -> Weight:
-    """The weight of an expert when it is asked for."""
+    """A function that dequantizes the weight of one expert."""
     count = data.shape[2] * 8 // bits
     blocks = 1 if scales.ndim == 2 else scales.shape[2]
     if scales.shape[:2] != data.shape[:2] or bits not in (2, 4, 8) or not blocks or count % blocks:

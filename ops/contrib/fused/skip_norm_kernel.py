@@ -9,13 +9,13 @@ from .skip_norm import simplified_layer_normalization, skip_layer_normalization,
 
 @native(simplified_layer_normalization)
 def plan_simplified(step: Step) -> Planned:
-    """The reciprocal root mean square is an output too."""
+    """Plan RMS norm with the reciprocal root mean square as a second output."""
     return over_last_axes(step, centred=False, statistics=(None, 1))
 
 
 @native(skip_layer_normalization, skip_simplified_layer_normalization)
 def plan_skip(step: Step) -> Planned:
-    """Residuals of the input's shape, or that repeat as a whole."""
+    """Plan residuals of the input's shape, or that repeat as a whole."""
     given = [*step.inputs, *[None] * (5 - len(step.inputs))]
     centred = step.node.op is skip_layer_normalization
     x, residual, scale = given[:3]

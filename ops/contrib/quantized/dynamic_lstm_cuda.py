@@ -50,7 +50,7 @@ class _Direction:
         return term.call("ReverseSequence", self.ends, batch_axis=1, time_axis=0)
 
     def state(self, index: int) -> Term:
-        """What it starts with, [batch, hidden]."""
+        """The initial state, [batch, hidden]."""
         found = self.own(index)
         return self.form.constant(np.zeros((self.batch, self.hidden)), "float32") if found is None else found
 

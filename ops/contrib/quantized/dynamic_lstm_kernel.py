@@ -11,7 +11,7 @@ from ....runtime.jit.address import f32, i32, i64, u8
 from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.range_kernel import inlined, inner, range_kernel
 from ....runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ....runtime.simd.memory import fma, load_f32, maximum, store_f32
+from ....runtime.simd.memory import fma, maximum
 from ....runtime.simd.vector import LANES, select, splat
 from ...kernels.gemm.byte_pairs.byte_panels import BYTE_PANELS, column_of_tiles_u8s8
 from ...kernels.gemm.microkernel_u8s8 import SIGN_OFFSET
@@ -26,7 +26,7 @@ from ...quantized.matmul_integer_kernel import (
     zero_terms,
 )
 from ...quantized.quantize_linear_kernel import dynamically
-from ...recurrent.cells_kernel import SIGMOID, TANH, activated
+from ...recurrent.cells_kernel import SIGMOID, TANH, activated, lstm_cell
 from ...recurrent.recurrent import DIRECTIONS
 from ...recurrent.recurrent_kernel import activation_table, filled_states, initial_state, padded_rows
 from ...recurrent.state_product import copied_row
@@ -78,33 +78,7 @@ def _activated(table: Any, index: Any, x: Any, clip: Any) -> Any:
     return activated(table, index, x, clip)
 
 
-@inner
-def _row(
-    added: Any, gates: Any, bias: Any, hidden: Any, h: Any, c: Any, peep: Any, table: Any, clip: Any, coupled: Any
-) -> None:
-    """Gates i, o, f and c; peepholes i, o and f. The bias comes last."""
-    step = 4 * hidden
-    for j in range(0, 4 * hidden, 4 * LANES):
-        state = load_f32(c + j)
-        i = load_f32(added + j) + load_f32(gates + j)
-        o = load_f32(added + step + j) + load_f32(gates + step + j)
-        new = load_f32(added + 3 * step + j) + load_f32(gates + 3 * step + j) + load_f32(bias + 3 * step + j)
-        if peep != 0:
-            i = i + load_f32(peep + j) * state
-        i = _activated(table, 0, i + load_f32(bias + j), clip)
-        if coupled != 0:
-            forget = np.float32(1) - i
-        else:
-            forget = load_f32(added + 2 * step + j) + load_f32(gates + 2 * step + j)
-            if peep != 0:
-                forget = forget + load_f32(peep + 2 * step + j) * state
-            forget = _activated(table, 0, forget + load_f32(bias + 2 * step + j), clip)
-        state = forget * state + i * _activated(table, 1, new, clip)
-        if peep != 0:
-            o = o + load_f32(peep + step + j) * state
-        store_f32(c + j, state)
-        o = _activated(table, 0, o + load_f32(bias + step + j), clip)
-        store_f32(h + j, o * _activated(table, 2, state, np.float32(np.inf)))
+_row = lstm_cell(_activated, bias_last=True)
 
 
 @inner
@@ -228,6 +202,7 @@ def recurred_bytes(
                     gates + row_bytes * row,
                     bias,
                     hidden,
+                    hidden,
                     state,
                     c + 4 * width * row,
                     peep,
@@ -269,7 +244,7 @@ def _weights(
 
 @native(dynamic_quantize_lstm)
 def plan_dynamic_lstm(step: Step) -> Planned:
-    """Constant weights, biases and peepholes."""
+    """Plan constant weights, biases and peepholes; NumPy computes the rest."""
     x, w, r = step.inputs[:3]
     count = DIRECTIONS.get(step.attributes["direction"], 0)
     if x is None or w is None or r is None or x.dtype != F32 or len(x.shape) != 3 or len(r.shape) != 3:

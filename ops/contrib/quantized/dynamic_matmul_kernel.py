@@ -13,7 +13,7 @@ from .dynamic_matmul import dynamic_quantize_matmul, matmul_integer_to_float, qg
 
 @native(matmul_integer_to_float)
 def plan_matmul_integer_to_float(step: Step) -> Planned:
-    """Constant right factors and biases; f32."""
+    """Plan constant weights and biases with f32 results."""
     a, _, a_scale, _, a_zero, _, bias = padded_inputs(step, 7)
     reals = step.constant(6)
     if (
@@ -28,7 +28,7 @@ def plan_matmul_integer_to_float(step: Step) -> Planned:
 
 @native(dynamic_quantize_matmul)
 def plan_dynamic_quantize_matmul(step: Step) -> Planned:
-    """Constant right factors and biases."""
+    """Plan constant weights and biases."""
     a, _, _, _, bias = padded_inputs(step, 5)
     reals = step.constant(4)
     if a is None or a.dtype != F32 or (bias is not None and reals is None):
@@ -40,7 +40,7 @@ def plan_dynamic_quantize_matmul(step: Step) -> Planned:
 
 @native(qgemm)
 def plan_qgemm(step: Step) -> Planned:
-    """Constant right factors, and biases of the columns."""
+    """Plan constant weights and per-column biases."""
     a, a_scale, a_zero, b, _, _, c, y_scale, y_zero = padded_inputs(step, 9)
     integers = step.constant(6)
     y = step.output()

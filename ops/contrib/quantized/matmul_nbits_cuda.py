@@ -31,8 +31,8 @@ ROUNDED = 4
 
 @cuda(matmul_nbits)
 def matmul_nbits_on_device(step: Step) -> Planned:
-    """A product with the codes as they are. Many rows of halves meet numbers rounded to halves, many of f32 are rounded
-    to 8 bits where the accuracy level allows it."""
+    """Multiply with packed codes. With many rows, f16 rows meet weights rounded to f16, and f32 rows are rounded to 8
+    bits where the accuracy level allows it."""
     given, a, bias, y = step.attributes, step.input(0), step.optional_input(5), step.output()
     depth, columns = given["K"], given["N"]
     w = _weight(step)
@@ -111,7 +111,7 @@ def _unpacked(codes: Buffer, bits: int) -> Buffer:
 
 @cuda(gather_block_quantized)
 def gather_blocks_on_device(step: Step) -> Planned:
-    """Each element of the result reads its code, scale and zero point."""
+    """Dequantize each element of the result from its code, scale and zero point."""
     given, data, ids, scales, zeros, y = (
         step.attributes,
         step.input(0),

@@ -42,7 +42,7 @@ def gather_columns(
 @native(matmul_nbits)
 @via_f32
 def plan_matmul_nbits(step: Step) -> Planned:
-    """Constant weights in blocks of 16 and its multiples; `g_idx` where it names each block equally often."""
+    """Plan constant weights in blocks of a multiple of 16, and a `g_idx` that names each block equally often."""
     a, codes, scales, zeros, bias = (step.optional_input(index) for index in (0, 1, 2, 3, 5))
     depth, columns, size, bits = (step.attributes[name] for name in ("K", "N", "block_size", "bits"))
     blocks = -(-depth // size)

@@ -64,7 +64,7 @@ def _binary(name: str, function: Callable[..., Term]) -> Op:
 
 
 def _fixed(a_scale: Term, b_scale: Term, c_scale: Term, a_zero: Term, b_zero: Term, c_zero: Term) -> Term:
-    """What zero points add to a sum, in steps of the result."""
+    """The constant term of the sum, from the zero points, in steps of the result."""
     one, other = a_scale / c_scale, b_scale / c_scale
     both = one.cast(F64) * a_zero.cast(F64) + (other * b_zero.cast(F32)).cast(F64)
     return c_zero.cast(F32) - both.cast(F32)

@@ -90,7 +90,7 @@ def _paired(formula: Any) -> Any:
         parts: int,
     ) -> None:
         """Rows of results from two rows of bytes, whose steps are from row to row, within one, and between groups of
-        rows that are together. `codes` are all bytes: of what becomes of them beside a byte that all of a long row
+        rows that are together. `codes` are all bytes: of what becomes of them next to a byte that all of a long row
         meet, a table is made."""
         factors = np.float32(first_factor), np.float32(second_factor), np.float32(addend)
         zeros = np.float32(first_zero), np.float32(second_zero)
@@ -153,7 +153,7 @@ def averaged_rows(
 
 
 def _numbers(step: Step, *indices: int) -> list[np.ndarray] | None:
-    """Constants of one element, f32 steps first and zero points behind; zero if absent."""
+    """Constants of one element, f32 steps first and zero points after; zero if absent."""
     found = []
     for index in indices:
         held = step.constant(index)
@@ -165,7 +165,7 @@ def _numbers(step: Step, *indices: int) -> list[np.ndarray] | None:
 
 @native(qlinear_add, qlinear_mul)
 def plan_pair(step: Step) -> Planned:
-    """Constant steps and zero points; factors that repeat along the first or the last axes."""
+    """Plan constant scales and zero points, for factors that repeat along the first or the last axes."""
     a, b, y = step.inputs[0], step.inputs[3], step.output()
     held = _numbers(step, 1, 4, 6, 2, 5, 7)
     if (
@@ -228,7 +228,7 @@ def _three(values: list[int], missing: int) -> tuple[int, int, int]:
 
 @native(qlinear_global_average_pool)
 def plan_global_average_pool(step: Step) -> Planned:
-    """Channels first; constant steps and zero points."""
+    """Plan channels-first inputs with constant scales and zero points."""
     x, y, held = step.inputs[0], step.output(), _numbers(step, 1, 3, 2, 4)
     if x is None or held is None or x.dtype not in BYTES or step.attributes["channels_last"] or not x.count:
         return None
@@ -253,7 +253,7 @@ def plan_global_average_pool(step: Step) -> Planned:
 
 @native(qlinear_sigmoid, qlinear_leaky_relu)
 def plan_function(step: Step) -> Planned:
-    """Constant steps and zero points."""
+    """Plan constant scales and zero points."""
     x, compute = step.inputs[0], step.node.op.compute
     held = [step.constant(index) for index in range(1, len(step.inputs))]
     computed = any(item is None and given is not None for item, given in zip(held, step.inputs[1:], strict=True))
@@ -266,7 +266,7 @@ def plan_function(step: Step) -> Planned:
 
 @native(qlinear_concat)
 def plan_concat(step: Step) -> Planned:
-    """Constant steps and zero points."""
+    """Plan constant scales and zero points."""
     y = step.output()
     axis = step.attributes["axis"] % len(y.shape)
     rows, row = math.prod(y.shape[:axis]), math.prod(y.shape[axis:])

@@ -60,7 +60,7 @@ def _is_hidden(form: Any, mask: Any, key: Any) -> Any:
 def _trim_masks(
     form: Any, mask: Any, head_step: Any, heads: Any, row_step: Any, queries: Any, lowest: Any, highest: Any
 ) -> Any:
-    """What is left of a range of keys without those at its ends that no query sees."""
+    """The range of keys without those at its ends that no query sees."""
     first, last = highest, lowest
     for head in range(heads if head_step != 0 else 1):
         for query in range(queries if row_step != 0 else 1):
@@ -184,7 +184,7 @@ def decode_kernel(key_kind: int, value_kind: int) -> RangeKernel:
 
 @range_kernel(unroll=False)
 def combine_blocks(output_rows: HeadRows, problem: AttentionArguments, partial: Address, part: int, parts: int) -> None:
-    """What the blocks of `decode_kernel` add up to. Arguments as there."""
+    """Combine the partial results of `decode_kernel`, with the same arguments."""
     y, y_kind, y_batch, y_head, y_row = (
         output_rows.at,
         output_rows.kind,

@@ -53,7 +53,7 @@ def _add_grid(grid: Any, biases: Any, begin: Any, count: Any, scores: Any) -> No
 
 @inner
 def _column_major(kind: Any, source: Any, row: Any, count: Any, size: Any, target: Any) -> None:
-    """`count` rows as the columns of a panel, zeros behind them."""
+    """`count` rows as the columns of a panel, zeros after them."""
     packed = f32(target)
     width = 4 if kind == 0 else 2
     for j in range(count):
@@ -259,7 +259,7 @@ def prefill_blocks(
 
 @inner
 def _rescale(before: Any, after: Any) -> Any:
-    """What sums of powers less the score `before` are multiplied with to be those less `after`."""
+    """The factor of running sums when the largest score changes from `before` to `after`."""
     if before == after:
         return np.float32(1)
     return exp(before - after) if before > np.float32(-np.inf) else np.float32(0)

@@ -152,7 +152,7 @@ def _sum_intrinsic(kind: int, rows: int, vectors: int) -> Any:
 
 
 def query_key_dots(kind: int) -> Callable[..., None]:
-    """What multiplies queries with keys of a kind."""
+    """The kernel of query-key dot products for keys of a storage type."""
     width = 4 if kind == F32_CODE else 2
     four, two, one = (_dot_intrinsic(kind, rows) for rows in ROWS)
 
@@ -180,7 +180,7 @@ def query_key_dots(kind: int) -> Callable[..., None]:
 
 
 def weighted_sums(kind: int) -> Callable[..., None]:
-    """What adds up values of a kind."""
+    """The kernel of weighted sums for values of a storage type."""
     width = 4 if kind == F32_CODE else 2
     four, two, one = (_sum_intrinsic(kind, rows, VECTORS) for rows in ROWS)
     single = _sum_intrinsic(kind, 1, 1)

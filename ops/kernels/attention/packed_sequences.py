@@ -1,4 +1,4 @@
-"""Attention within sequences that lie one after another.
+"""Attention within concatenated sequences.
 
 A block of queries becomes a panel, and keys are rows: scores [keys, QUERIES] have a query in each lane, so that the
 softmax needs no sums within a vector.
@@ -66,7 +66,7 @@ def scratch_nbytes(tokens: int, size: int, width: int) -> int:
 
 @inner
 def _pack_queries(source: Any, row: Any, count: Any, size: Any, scale: Any, target: Any) -> None:
-    """Rows times `scale` as a panel [size, PANEL], zeros behind the last row. The panel has room for whole vectors of a
+    """Rows times `scale` as a panel [size, PANEL], zeros after the last row. The panel has room for whole vectors of a
     row."""
     for first in range(0, PANEL, LANES):
         rows = max(0, min(LANES, count - first))
@@ -80,7 +80,7 @@ def _pack_queries(source: Any, row: Any, count: Any, size: Any, scale: Any, targ
 
 @inner
 def _pack_values(source: Any, row: Any, count: Any, width: Any, target: Any) -> None:
-    """Rows as panels [panels, count, PANEL], zeros behind the last column."""
+    """Rows as panels [panels, count, PANEL], zeros after the last column."""
     for j in range(0, (width + PANEL - 1) // PANEL * PANEL, LANES):
         column = target + (j // PANEL * count * PANEL + j % PANEL) * 4
         lanes = (1 << max(0, min(LANES, width - j))) - 1

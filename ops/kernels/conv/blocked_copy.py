@@ -1,4 +1,4 @@
-"""Implicit-GEMM convolution of a padded NCHW16c copy of its input: for many channels, whose elements lie pages apart in
+"""Implicit-GEMM convolution of a padded NCHW16c copy of its input: for many channels, whose elements are pages apart in
 plain layout."""
 
 # mypy: disable-error-code="untyped-decorator"

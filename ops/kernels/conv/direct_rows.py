@@ -156,7 +156,7 @@ def _tile_size(left: int) -> tuple[int, int, int]:
 
 @inner
 def _split_row(source: Any, begin: Any, width: Any, target: Any, stride: Any, wide: Any) -> None:
-    """Elements of an input row from element `begin` on, negative ones and those behind the last being zero, as
+    """Elements of an input row from element `begin` on, negative ones and those after the last being zero, as
     `stride` rows of `wide`, each with those that are a stride apart."""
     row = f32(source)
     least = min(wide, max(0, (-begin + stride - 1) // stride))
@@ -187,7 +187,7 @@ def _split_row(source: Any, begin: Any, width: Any, target: Any, stride: Any, wi
             line[at] = row[begin + stride * at + phase]
 
 
-@range_kernel
+@range_kernel(unroll=False)
 def direct_rows(
     conv: Convolution, taps: Address, block_columns: int, wide: int, pitch: int, row_step: int, part: int, parts: int
 ) -> None:

@@ -68,7 +68,7 @@ def results_bytes(chunk: Any) -> Any:
 def _kernel(blocked: bool, apart: int, rowwise: bool, in_blocks: bool) -> Any:
     column = microkernel_column(blocked, apart)
 
-    @range_kernel
+    @range_kernel(unroll=False)
     def implicit_gemm(
         conv: Convolution,
         image_weights: int,

@@ -53,7 +53,7 @@ class Indirection:
         return parts.transpose(0, 1, 3, 2).reshape(len(w), -1)
 
 
-@range_kernel
+@range_kernel(unroll=False)
 def pad_input(
     conv: Convolution,
     reach_depth: int,

@@ -123,7 +123,7 @@ class Problem:
 
     @property
     def work(self) -> float:
-        """Products, in vectors of sixteen."""
+        """Number of multiply-adds, in vectors of sixteen."""
         return self.step.output().count * self.depth / 16
 
     def parts(self, limit: int, work: float) -> int:
@@ -141,7 +141,7 @@ class Problem:
 
     @property
     def planar(self) -> bool:
-        """Whether windows lie in planes: the first axis has one element, one tap and no padding."""
+        """Whether windows are two-dimensional: the first axis has one element, one tap and no padding."""
         return (*self.geometry[0:9:3], self.geometry[15]) == (1, 1, 1, 0)
 
     @property
@@ -229,7 +229,7 @@ def problem(step: Step) -> Problem | None:
 
 
 def window_axes(step: Step, x: Buffer, w: Buffer) -> list[Axis]:
-    """Three spatial axes; axes of length one are dropped or merged."""
+    """The window along three spatial axes; axes of length one are dropped, and all are merged for pointwise kernels."""
     spatial = len(x.shape) - 2
     settings: tuple[Any, ...] = tuple(step.attributes[name] for name in ("strides", "pads", "dilations", "auto_pad"))
     axes = list(window(step.node.op.name, spatial, w.shape[2:], *settings).axes(x.shape[2:]))

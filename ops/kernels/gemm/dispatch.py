@@ -12,7 +12,8 @@ from ....runtime.simd.amx import Emulated, Registers
 from ....runtime.simd.llvm_vector import Code
 from ...quants.llvm import codes
 from .gemv import FloatProducts, Products, WeightRows
-from .gemv_int8 import RUN, AvxVnniInt8Products, Int8Products, PairProducts, ThreeDigitProducts, max_pairs
+from .gemv_byte_pairs import PairProducts, SignedPairProducts
+from .gemv_int8 import RUN, AvxVnniInt8Products, Int8Products, ThreeDigitProducts, max_pairs
 from .panel_16bit import MAX_ACTIVATION, Avx2CodePairs, Avx2Pairs, AvxVnniPairs, Bf16Pairs, Int16Pairs, PairTile
 from .panel_amx import AmxBf16Panel, AmxInt8Panel
 from .panel_int8 import Avx2Panel, AvxVnniPanel, Int8Panel, Int8Tile
@@ -115,4 +116,6 @@ def available(name: str) -> bool:
 def gemv_products(name: str, rounded: bool) -> Products:
     """How a few rows are multiplied with a storage type on this processor; `rounded`: to 8 bits."""
     products = GEMV[BLOCKS.selected()][rounded] if name in codes() else FloatProducts
-    return FloatProducts if products is PairProducts and not max_pairs(name) else products
+    if products is not PairProducts:
+        return products
+    return next((each for each in (PairProducts, SignedPairProducts) if each.max_pairs(name)), FloatProducts)

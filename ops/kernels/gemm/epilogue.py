@@ -77,7 +77,7 @@ def _activate(kind: Any, alpha: Any, beta: Any, x: Any) -> Any:
 
 
 class EpilogueArguments(NamedTuple):
-    """What a kernel does after its products.
+    """Kernel arguments of an epilogue.
 
     Attributes:
         low, high: what the product itself is limited to.
@@ -139,7 +139,7 @@ def prefetch_rows(epilogue: Any, c: Any, place: Any, step: Any, rows: Any, nbyte
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What follows a product.
+    """The operations after a product: bias, residual, activation.
 
     Attributes:
         bias: constants added to every row.
@@ -172,7 +172,7 @@ class Epilogue:
         return EpilogueArguments(low, high, needed, kind, self.alpha, self.beta, added, self.added_step(columns))
 
     def append(self, apply: Apply, product: Buffer, columns: int) -> Epilogue | None:
-        """With one more operator, None where that cannot be."""
+        """Append one operator; None if that is not possible."""
         if self.kind is not None or apply.compute != np.float32 or apply.result != np.float32:
             return None
         first, *others = apply.operands

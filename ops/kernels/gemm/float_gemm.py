@@ -1,5 +1,5 @@
 """F32 GEMM for weights of any storage type: `COLUMNS` rows at a time are decoded to a panel of f32, whose tiles meet
-activations where they lie."""
+activations in place."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHUNK = 128
 SPARE = 4 * COLUMNS * ROWS
 """Bytes of a tile whose columns are not all stored."""
 START = SPARE + 4 * COLUMNS
-"""Offset of a row of zeros in the scratch of a part, behind what columns start from."""
+"""Offset of a row of zeros in the scratch of a part, after what columns start from."""
 LINES = START + VECTOR
 """Offset of the decoded lines."""
 

@@ -1,8 +1,8 @@
-"""GEMV by dot4: quantized blocks times activations of one or three int8 digits (VNNI), or of one by pairs (AVX2).
+"""GEMV by dot4: quantized blocks times activations of one or three int8 digits (VNNI).
 
 One digit rounds activations to int8 as llama.cpp does. Three digits keep f32 precision relative to the largest of 32
 elements. Activations are stored as records, one per step of blocks: digits, most significant first, 64 bytes for each
-vector of codes; for each sum of products its 16 initial values ``-zero * sum``; for each scale of the blocks the
+vector of codes; for each sum of products its initial values ``-zero * sum``; for each scale of the blocks the
 quantization step of its activations; for each minimum the sum of its activations. Records are padded with zeros.
 """
 
@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.jit.llvm_kernel import EmittedKernel
-from ....runtime.simd.dot_product import PAIR_LIMIT, add_pairs, dot2_u8s8, dot4_avx_vnni, dot4_vnni
+from ....runtime.simd.dot_product import PAIR_LIMIT, dot4_avx_vnni, dot4_vnni
 from ....runtime.simd.llvm_vector import F32, I8, I32, LANES, Code, Vector, vector_type
 from ...quants.llvm import Block, Codes, Numbers, build_mask, codes
 from .gemv import WeightRows, horizontal_sum, minimum, multiply_add, part_range
@@ -34,6 +34,7 @@ class Record:
     Attributes:
         elements: elements per record.
         groups: weight scales per record.
+        lanes: the group of each sum that has an initial value; None for sums of 16 lanes.
         starts, steps, sums: offsets of the initial values, quantization steps and element sums.
         nbytes: size of a record, a multiple of 64.
     """
@@ -42,6 +43,7 @@ class Record:
     digits: int
     elements: int
     groups: int
+    lanes: tuple[int, ...] | None
     starts: int
     steps: int
     sums: int
@@ -49,21 +51,28 @@ class Record:
 
 
 @functools.cache
-def record_layout(name: str, digits: int) -> Record:
+def record_layout(name: str, digits: int, lanes: tuple[int, ...] | None = None) -> Record:
     """The record layout of a weight type."""
     kind = codes()[name]
     elements = kind.blocks * WeightRows(name).length
     groups, starts = elements // kind.group, digits * elements
-    steps = starts + (VECTOR * len(kind.order) if kind.zero else 0)
+    steps = starts + (VECTOR * len(kind.order) if lanes is None and kind.zero else 4 * len(lanes or ()))
     sums = steps + 4 * groups
     end = sums + (4 * groups if kind.minima is not None else 0)
-    return Record(kind, digits, elements, groups, starts, steps, sums, -(-end // VECTOR) * VECTOR)
+    return Record(kind, digits, elements, groups, lanes, starts, steps, sums, -(-end // VECTOR) * VECTOR)
 
 
-def rounded_nbytes(name: str, length: int, digits: int) -> int:
+def rounded_nbytes(name: str, length: int, products: type[Int8Products]) -> int:
     """Bytes of a row of digits."""
-    layout = record_layout(name, digits)
+    layout = products.layout(name)
     return -(-length // layout.elements) * layout.nbytes
+
+
+def lane_groups(kind: Codes, index: int) -> list[int]:
+    """The group of the four codes that each lane of a sum multiplies."""
+    vector, *_ = kind.order[index]
+    each = VECTOR // len(vector)
+    return [(vector[4 * lane // each] + 4 * lane % each) // kind.group for lane in range(LANES)]
 
 
 def max_pairs(name: str) -> int:
@@ -75,14 +84,22 @@ class Int8Products:
     """Integer products of block codes with rows of one digit; same interface as `gemv.FloatProducts`."""
 
     digits = 1
+    width = LANES
+    """Lanes of a sum."""
     dot = staticmethod(dot4_vnni)
+
+    @classmethod
+    def layout(cls, name: str) -> Record:
+        """The records of a weight type."""
+        return record_layout(name, cls.digits)
 
     def __init__(self, code: Code, stored: WeightRows, xs: list[Any], length: Any, streams: int) -> None:
         self.code, self.stored, self.xs, self.length, self.streams = code, stored, xs, length, streams
-        self.record_layout = record_layout(stored.name, self.digits)
+        self.record_layout = self.layout(stored.name)
         self.kind = self.record_layout.kind
         self.chains = min(2 if streams * len(xs) == 1 else 1, len(self.kind.order))
-        self.sums = [[[code.variable(NO_FLOATS) for _ in range(self.chains)] for _ in xs] for _ in range(streams)]
+        self.zeros = ir.Constant(vector_type(F32, self.width), None)
+        self.sums = [[[code.variable(self.zeros) for _ in range(self.chains)] for _ in xs] for _ in range(streams)]
         self.none = ir.Constant(vector_type(F32, self.record_layout.groups), [0.0] * self.record_layout.groups)
         self.minima = [
             [code.variable(self.none) for _ in xs] if self.kind.minima is not None else [] for _ in range(streams)
@@ -92,7 +109,7 @@ class Int8Products:
         """Products of the weight rows at `addresses` with every row of activations."""
         code, build = self.code, self.code.builder
         for place in (place for stream in self.sums for places in stream for place in places):
-            build.store(NO_FLOATS, place)
+            build.store(self.zeros, place)
         for place in (place for places in self.minima for place in places):
             build.store(self.none, place)
         count, size = self.kind.blocks, self.stored.size
@@ -111,22 +128,33 @@ class Int8Products:
     def _step(self, addresses: list[Any], offsets: list[Any], step: Any) -> None:
         """Add the products of the blocks at `offsets` of each row with one record."""
         code, build, layout = self.code, self.code.builder, self.record_layout
-        places = [build.add(x, build.mul(step, code.word(layout.nbytes))) for x in self.xs]
+        records = [build.add(x, build.mul(step, code.word(layout.nbytes))) for x in self.xs]
         for stream, address in enumerate(addresses):
             blocks = [Block(code, build.add(address, offset)) for offset in offsets]
             numbers = self.kind.numbers(blocks)
             minima = self.kind.minima(blocks) if self.kind.minima is not None else None
-            for t, place in enumerate(places):
+            for t, place in enumerate(map(self._record, records)):
                 scales = build.fmul(numbers.scales, code.load(place, numbers.scales.type, layout.steps))
-                for index in range(len(self.kind.order)):
-                    product = build.sitofp(self._product(numbers, index, place), vector_type(F32))
-                    total = self.sums[stream][t][index % self.chains]
-                    build.store(multiply_add(code, product, self._spread(scales, index), build.load(total)), total)
+                self._add(numbers, scales, place, self.sums[stream][t])
                 if minima is not None:
-                    total = self.minima[stream][t]
-                    build.store(
-                        multiply_add(code, minima, code.load(place, minima.type, layout.sums), build.load(total)), total
-                    )
+                    self._subtract(minima, code.load(place, minima.type, layout.sums), stream, t)
+
+    def _record(self, address: Any) -> Any:
+        """The address of a record that the blocks of one row of the weight meet."""
+        return address
+
+    def _add(self, numbers: Numbers, scales: Any, place: Any, totals: list[Any]) -> None:
+        """Add the scaled products of blocks and the record at `place`."""
+        code, build = self.code, self.code.builder
+        for index in range(len(self.kind.order)):
+            product = build.sitofp(self._product(numbers, index, place), vector_type(F32))
+            total = totals[index % self.chains]
+            build.store(multiply_add(code, product, self._spread(scales, index), build.load(total)), total)
+
+    def _subtract(self, minima: Any, sums: Any, stream: int, t: int) -> None:
+        """Subtract minima times sums of activations."""
+        total, build = self.minima[stream][t], self.code.builder
+        build.store(multiply_add(self.code, minima, sums, build.load(total)), total)
 
     def _product(self, numbers: Numbers, index: int, place: Any) -> Any:
         """One sum of products of a record: 16 int32 lanes."""
@@ -155,10 +183,7 @@ class Int8Products:
 
     def _spread(self, scales: Any, index: int) -> Any:
         """The scale of each lane of a sum."""
-        (vector, *_), group = self.kind.order[index], self.kind.group
-        each = VECTOR // len(vector)
-        lanes = [(vector[4 * lane // each] + 4 * lane % each) // group for lane in range(LANES)]
-        return self.code.builder.shuffle_vector(scales, scales, build_mask(lanes))
+        return self.code.builder.shuffle_vector(scales, scales, build_mask(lane_groups(self.kind, index)))
 
     def _totals(self, stream: int) -> list[Any]:
         build = self.code.builder
@@ -188,17 +213,6 @@ class AvxVnniInt8Products(Int8Products):
     dot = staticmethod(dot4_avx_vnni)
 
 
-class PairProducts(Int8Products):
-    """Integer products of codes below 8 bits by AVX2: sums of pairs are added in 16 bits as long as they fit."""
-
-    def _add_dots(self, total: Any, vectors: list[tuple[Any, Any]]) -> Any:
-        limit = max_pairs(self.stored.name)
-        for first in range(0, len(vectors), limit):
-            sums = [dot2_u8s8(self.code, *vector) for vector in vectors[first : first + limit]]
-            total = add_pairs(self.code, total, functools.reduce(self.code.builder.add, sums))
-        return total
-
-
 def _max_magnitude(layout: Record) -> int:
     """Largest magnitude of quantized activations for which int32 sums of products do not overflow."""
     if layout.digits == 1:
@@ -208,9 +222,9 @@ def _max_magnitude(layout: Record) -> int:
 
 
 @functools.cache
-def quantize_rows(name: str, digits: int) -> EmittedKernel:
+def quantize_rows(name: str, products: type[Int8Products]) -> EmittedKernel:
     """Quantizes `count` f32 rows of `length` elements to records of `row_bytes` bytes a row."""
-    layout = record_layout(name, digits)
+    layout = products.layout(name)
     max_magnitude = _max_magnitude(layout)
 
     def write(
@@ -236,7 +250,8 @@ def quantize_rows(name: str, digits: int) -> EmittedKernel:
                 place,
             )
 
-    return EmittedKernel(f"rounding_{name}_{digits}", write)
+    kind = "" if layout.lanes is None else "_folded"
+    return EmittedKernel(f"rounding_{name}_{layout.digits}{kind}", write)
 
 
 def _run(code: Code, x: Any, element: Any, length: Any, max_magnitude: int) -> tuple[Any, Any]:
@@ -265,7 +280,7 @@ def _fill(code: Code, layout: Record, runs: list[tuple[Any, Any]], place: Any) -
                 four = _part(code, quads[run], offset // 4, each // 4)
                 starts[position] = four if position not in starts else build.add(starts[position], four)
             at += VECTOR
-        if kind.zero:
+        if kind.zero and layout.lanes is None:
             for position, four in starts.items():
                 lanes = four.type.count
                 taken = build.mul(four, ir.Constant(four.type, [-kind.zero] * lanes))
@@ -273,9 +288,15 @@ def _fill(code: Code, layout: Record, runs: list[tuple[Any, Any]], place: Any) -
     for group in range(layout.groups):
         run, offset = divmod(group * kind.group, RUN)
         code.store(runs[run][1], place, layout.steps + 4 * group)
+        lanes = [lane for lane, own in enumerate(layout.lanes or ()) if own == group]
+        if kind.minima is None and not lanes:
+            continue
+        total = _integer_sum(code, _part(code, quads[run], offset // 4, kind.group // 4))
         if kind.minima is not None:
-            total = _integer_sum(code, _part(code, quads[run], offset // 4, kind.group // 4))
             code.store(build.fmul(build.sitofp(total, F32), runs[run][1]), place, layout.sums + 4 * group)
+        for lane in lanes:
+            start = build.mul(total, ir.Constant(I32, -kind.zero)) if lane == lanes[0] else ir.Constant(I32, 0)
+            code.store(start, place, layout.starts + 4 * lane)
 
 
 def _digits(code: Code, numbers: Any, count: int) -> list[Any]:

@@ -1,7 +1,7 @@
 """F32 GEMM microkernel: up to 12 x 32 outputs in registers, accumulated over the common dimension.
 
-A tile has up to `ROWS` rows and `PANEL` columns. The right matrix comes in panels of `PANEL` columns, zeros behind its
-last one; the left one is read where it lies.
+A tile has up to `ROWS` rows and `PANEL` columns. The right matrix comes in panels of `PANEL` columns, zeros after its
+last one; the left one is read in place.
 """
 
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"

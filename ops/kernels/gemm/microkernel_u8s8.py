@@ -1,6 +1,6 @@
 """U8 x s8 GEMM microkernel: int32 sums in registers, four elements of the common dimension per step (dot4).
 
-Rows are signed bytes, read where they lie; the other factor is unsigned, in panels of `PANEL` columns with four
+Rows are signed bytes, read in place; the other factor is unsigned, in panels of `PANEL` columns with four
 elements of a column together. By pairs of AVX2 rows are unsigned, and panels signed. Bytes of the other kind are moved
 by 128, and so are their zero points. Rows are zero-padded to a multiple of four.
 """
@@ -51,7 +51,7 @@ def store_sums(code: Code, found: list[Any], address: Any) -> None:
 
 
 def column_kernel(path: str) -> Any:
-    """What makes a column of tiles by a row of `INTEGERS`."""
+    """The function that computes a column of tiles, by a row of `INTEGERS`."""
 
     def multiply_add(code: Code, total: Any, four: Any, column: Any) -> Any:
         return dot(code, path, total, column, four)

@@ -155,7 +155,7 @@ def weight_units(
 
 
 def scratch_size(code: Code, tile: Any, tokens: Any) -> Any:
-    """What `scratch_nbytes` is for a number of rows that a kernel is given."""
+    """`scratch_nbytes` for a number of rows that is known at run time."""
     build = code.builder
     tile_count = build.sdiv(build.add(tokens, code.word(tile.rows - 1)), code.word(tile.rows))
     most = build.mul(minimum(code, tile_count, code.word(ROW_BLOCK // tile.rows)), code.word(tile.rows * COLUMNS * 4))
@@ -218,7 +218,7 @@ def _least(code: Code, sizes: tuple[int, ...], count: Any, write: Callable[[int]
 
 
 class EmittedEpilogue:
-    """What follows the sums of some columns: a bias, an addition and an activation.
+    """The epilogue of some columns: bias, residual and activation.
 
     Args:
         bias: address of the bias of all columns, 0 for none.
@@ -250,7 +250,7 @@ class EmittedEpilogue:
             code.store(bias.value, self._shifts)
 
     def _place(self, token: Any, offset: Any) -> Any:
-        """Where the number lies that is added."""
+        """Address of the residual."""
         assert self._added is not None
         build, (address, step) = self.code.builder, self._added
         row = build.add(address, build.mul(token, step))

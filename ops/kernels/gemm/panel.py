@@ -26,7 +26,7 @@ VECTORS = COLUMNS // LANES
 
 @dataclass(frozen=True)
 class Tile(ABC):
-    """How a tile of activations lies in memory. Each tile has a `chunk`: elements of a weight row that are decoded at a
+    """Memory layout of a tile of activations. Each tile has a `chunk`: elements of a weight row that are decoded at a
     time, a multiple of the block length.
 
     Attributes:
@@ -116,7 +116,7 @@ class Panel:
         raise NotImplementedError
 
     def _transpose(self, source: Any, target: Any) -> None:
-        """A vector of each row, so that rows stand side by side."""
+        """A vector of each row, so that rows are in adjacent registers."""
         for half in range(VECTORS):
             held = [self.code.load(source, INTS, self.stride * (LANES * half + row)) for row in range(LANES)]
             for index, vector in enumerate(transposed(self.code, held)):

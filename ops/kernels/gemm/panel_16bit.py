@@ -35,7 +35,7 @@ MAX_ACTIVATION = 2047
 
 @dataclass(frozen=True)
 class PairTile(Tile):
-    """How a run of a tile of activations lies in memory: for each part the numbers of all rows, then their steps where
+    """Memory layout of a run of a tile of activations: for each part the numbers of all rows, then their steps where
     they have some.
 
     Attributes:
@@ -125,9 +125,14 @@ class PairPanel(Panel):
 
     def _products(self, at: Any, run: Any, places: list[tuple[int, int]], found: list[Any]) -> list[Any]:
         """Some sums with the products of the pairs of a run."""
-        code, build = self.code, self.code.builder
-        line = build.add(self.elements, build.mul(run, code.word(2 * COLUMNS * RUN)))
-        for pair in range(PAIRS):
+        build = self.code.builder
+        line = build.add(self.elements, build.mul(run, self.code.word(2 * COLUMNS * RUN)))
+        return self._add_pairs(line, at, PAIRS, places, found)
+
+    def _add_pairs(self, line: Any, at: Any, count: int, places: list[tuple[int, int]], found: list[Any]) -> list[Any]:
+        """The same of `count` pairs, from the addresses of their columns and of the first row's elements."""
+        code = self.code
+        for pair in range(count):
             columns = {
                 half: code.load(line, INTS, VECTOR * (VECTORS * pair + half))
                 for half in dict.fromkeys(half for _, half in places)
@@ -215,6 +220,19 @@ class Avx2Pairs(Int16Pairs):
     vectors_per_step = 1
     dot = staticmethod(dot2_i16_avx2)
 
+    def _products(self, at: Any, run: Any, places: list[tuple[int, int]], found: list[Any]) -> list[Any]:
+        """In a loop: LLVM adds the products of an unrolled run row by row, and spills its columns."""
+        code, build = self.code, self.code.builder
+        line = build.add(self.elements, build.mul(run, code.word(2 * COLUMNS * RUN)))
+
+        def add(pair: Any, totals: list[Any]) -> list[Any]:
+            following = build.add(pair, code.word(1))
+            columns = build.add(line, build.mul(following, code.word(VECTOR * VECTORS)))
+            return self._add_pairs(columns, build.add(at, build.shl(following, code.word(2))), 1, places, totals)
+
+        first = self._add_pairs(line, at, 1, places, found)
+        return code.repeat(code.opaque(code.word(PAIRS - 1)), first, add)
+
 
 class Avx2CodePairs(Avx2Pairs):
     """Codes as 16-bit integers."""
@@ -248,7 +266,8 @@ def _round_to_bf16(code: Code, value: Vector) -> Vector:
 
 
 def _residual(code: Code, value: Vector, rounded: Vector) -> Vector:
-    """What a number has more than another one that is near; zero where that is infinite, so that sums stay so."""
+    """The rounding error of a number against its nearest 16-bit value; zero where that is infinite, so that sums stay
+    infinite."""
     rest = value - rounded
     return code.select(
         Vector(code, code.builder.fcmp_ordered("ord", rest.value, rest.value)), rest, code.floats_of([0.0] * LANES)

@@ -28,7 +28,7 @@ QUAD = 4
 
 @dataclass(frozen=True)
 class Int8Tile(Tile):
-    """How a run of a tile of int8 activations lies in memory.
+    """Memory layout of a run of a tile of int8 activations.
 
     Attributes:
         kind: the codes that they are multiplied with.
@@ -237,12 +237,20 @@ class Avx2Panel(Int8Panel):
         self.quads_per_step = min(RUN // QUAD // tile.parts, max_pairs(stored.name))
 
     def _add_quads(self, at: Any, line: Any, quads: range, places: list[tuple[int, int]], found: list[Any]) -> None:
-        code = self.code
-        sums: list[Any] = [None] * len(places)
-        for quad in quads:
-            columns, elements = self._quad(at, line, quad, places)
-            for index, (row, half) in enumerate(places):
-                made = dot2_u8s8(code, columns[half], elements[row])
-                sums[index] = made if sums[index] is None else code.builder.add(sums[index], made)
+        """In a loop: LLVM adds the products of unrolled quads row by row, and spills sums."""
+        code, build = self.code, self.code.builder
+        first = build.add(at, code.word(QUAD * quads.start)), build.add(line, code.word(VECTOR * VECTORS * quads.start))
+
+        def products(rows: Any, columns_of: Any) -> list[Any]:
+            columns, elements = self._quad(rows, columns_of, 0, places)
+            return [dot2_u8s8(code, columns[half], elements[row]) for row, half in places]
+
+        def add(quad: Any, sums: list[Any]) -> list[Any]:
+            following = build.add(quad, code.word(1))
+            rows = build.add(first[0], build.mul(following, code.word(QUAD)))
+            columns_of = build.add(first[1], build.mul(following, code.word(VECTOR * VECTORS)))
+            return [build.add(total, made) for total, made in zip(sums, products(rows, columns_of), strict=True)]
+
+        sums = code.repeat(code.opaque(code.word(len(quads) - 1)), products(*first), add)
         for index, made in enumerate(sums):
             found[index] = add_pairs(code, found[index], made)

@@ -1,7 +1,7 @@
 """Register tiles: sums of a few rows and one panel of columns that stay in registers along the common dimension.
 
 A panel has `PANEL` columns; each step along the common dimension is one line of 32-bit lanes: an f32, or four bytes
-(dot4), of each column. The left matrix is read where it lies, 32 bits for a whole row of the tile.
+(dot4), of each column. The left matrix is read in place, 32 bits for a whole row of the tile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Lines(NamedTuple):
         start: bytes that are skipped, None for none.
         ahead: bytes after the first row that are asked for ahead of their use, 0 for none.
         pace: how many times faster than the rows that position moves.
-        unrolled: whether elements that lie side by side are read `UNROLLED` at a time.
+        unrolled: whether adjacent elements are read `UNROLLED` at a time.
     """
 
     addresses: list[Any]
@@ -71,7 +71,7 @@ def accumulate(
     start = code.word(0) if lines.start is None else lines.start
 
     def steps(many: int, line_step: Any, held: list[Any]) -> list[Any]:
-        """`many` steps from one offset, to which the bytes of those behind it are constants."""
+        """`many` steps from one offset, to which the bytes of those after it are constants."""
         offset, at, *totals = held
         rows = [build.add(line, offset) for line in lines.addresses]
         for index in range(many):

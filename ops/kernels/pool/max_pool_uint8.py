@@ -85,7 +85,7 @@ def _largest(pointer: Any, nothing: int, signed: bool) -> Any:
 
     @inner
     def thinned(target: Any, source: Any, step: Any, taps: Any, count: Any, spare: Any) -> None:
-        """With stride 2; a byte behind the last one is read."""
+        """With stride 2; a byte after the last one is read."""
         if count < NARROW:
             every_other(spare, source, step, taps)
             for j in range(count):

@@ -120,7 +120,7 @@ def _square(kernel: int, stride: int, average: bool) -> Any:
     def row(plane: Any, at: Any, height: Any, width: Any, empty: Any) -> Any:
         return plane + 4 * at * width if 0 <= at < height else empty
 
-    @range_kernel
+    @range_kernel(unroll=False)
     def pooled_by_squares(pool: Pool, part: int, parts: int) -> None:
         """Arguments as `pooled` has them; two rows of scratch more than a band has: factors of the outputs of a row,
         and a row of nothing."""

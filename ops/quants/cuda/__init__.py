@@ -36,7 +36,7 @@ class Element:
 
 @process_cache(kept=FILES)
 def elements() -> dict[str, Element]:
-    """By the names of the block types."""
+    """Functions by the names of block types."""
     return {name: made for module in discovery.below(__name__, "ELEMENTS").all() for name, made in module.items()}
 
 

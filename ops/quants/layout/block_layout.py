@@ -77,7 +77,7 @@ class Codes:
         return sum(part.width for part in self.parts)
 
     def values(self) -> tuple[int, ...]:
-        """What every code stands for."""
+        """The value of every code."""
         if self.signed:
             return tuple((code ^ 128) - 128 for code in range(256))
         return self.table or tuple(code - self.zero for code in range(1 << self.width))
@@ -149,7 +149,7 @@ def packed(width: int, at: int, count: int) -> Bits:
 
 
 def bits(width: int, at: int, *strides: tuple[int, int]) -> Bits:
-    """From bit `at` on."""
+    """Fields of `width` bits from bit `at` on, repeated by `strides`."""
     return Bits(width, at, strides)
 
 

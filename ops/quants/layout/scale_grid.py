@@ -29,7 +29,7 @@ class Grid:
         scales: name of their tensor: one number, or ``[..., blocks of rows, blocks of columns]``, where a last
             dimension of 1 may be left out.
         shape: of the weight.
-        block: rows and columns of a block, None where only the shape of the scales tells.
+        block: rows and columns of a block, None if they follow from the shape of the scales.
     """
 
     def __init__(

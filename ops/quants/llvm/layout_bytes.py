@@ -135,7 +135,7 @@ def _equal(firsts: list[int], count: int) -> range:
 
 
 def zero(layout: Layout) -> int:
-    """What is subtracted from codes that are not negative."""
+    """The offset that is subtracted from unsigned codes."""
     if layout.codes.signed:
         return 128
     return -min(layout.codes.table) if layout.codes.table else layout.codes.zero

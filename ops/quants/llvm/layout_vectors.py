@@ -77,7 +77,7 @@ class Reader:
         return made
 
     def values(self, codes: Codes, start: int) -> Vector:
-        """What the sixteen codes from `start` on stand for, as f32."""
+        """The values of sixteen codes from `start` on, as f32."""
         parts = [[part.position(start + lane) for lane in range(LANES)] for part in codes.parts]
         if codes.signed:
             return self.bytes(parts[0][0] // 8, signed=True).as_float()

@@ -209,17 +209,17 @@ def plain(checkpoint: Checkpoint, name: str, groups: list[Group], found: Unpacke
 
 
 def four_bit_floats(checkpoint: Checkpoint, name: str, groups: list[Group], found: Unpacked) -> None:
-    """``weight_packed`` [out, in / 2] of E2M1 floats, the first in the low half; a global scale divides. MXFP4 stays
-    blocks."""
-    if len(checkpoint.part(f"{name}_packed", ("u8",)).shape) > 2:
-        stacked = (
-            f"tensor {name + '_packed'!r} {list(checkpoint.tensors[name + '_packed'].shape)} packs stacked experts"
+    """``NAME_packed`` [..., out, in / 2] of E2M1 floats, the first in the low half; a global scale divides, of each
+    matrix or of all. MXFP4 stays blocks."""
+    packed = checkpoint.part(f"{name}_packed", ("u8",))
+    if len(packed.shape) < 2 or not packed.count:
+        want, there = "[..., rows, columns / 2]", list(packed.shape)
+        raise checkpoint.error(
+            "E-PACKED-SHAPE", f"tensor {name + '_packed'!r} has another shape", expected=want, found=there
         )
-        raise checkpoint.unsupported(stacked, ["one matrix of 4-bit floats for each expert"])
-    packed = checkpoint.matrix(f"{name}_packed", ("u8",))
-    shape = (packed.shape[0], packed.shape[1] * 2)
-    block = _block(checkpoint, name, shape, groups)
-    scales = Grid(checkpoint, f"{name}_scale", shape, block, name)
+    *leading, height, width = packed.shape
+    shape = (*leading, height, width * 2)
+    scales = Grid(checkpoint, f"{name}_scale", shape, _block(checkpoint, name, shape, groups), name)
     whole = f"{name}_global_scale"
     exponents = (
         scales.tensor.dtype.name in mxfp4.EXPONENTS
@@ -227,20 +227,30 @@ def four_bit_floats(checkpoint: Checkpoint, name: str, groups: list[Group], foun
         and scales.block == (1, mxfp4.BLOCK.block)
     )
     names = [f"{name}_{part}" for part in ("packed", "scale", "global_scale") if f"{name}_{part}" in checkpoint.tensors]
-    if exponents and shape[1] == scales.grid[1] * mxfp4.BLOCK.block:
-        codes = StoredTensor(packed.dtype, (shape[0], scales.grid[1], mxfp4.HALF), packed.storage)
+    if exponents and shape[-1] == scales.grid[1] * mxfp4.BLOCK.block:
+        codes = StoredTensor(packed.dtype, (*leading, height, scales.grid[1], mxfp4.HALF), packed.storage)
         found.add(name, mxfp4.blocks(codes, scales.tensor), names)
         return
-    divisor = np.float32(1)
-    if whole in checkpoint.tensors:
-        divisor = np.float32(checkpoint.number(whole, ("f32", "f16", "bf16")))
+    divisors = _divisors(checkpoint, whole, math.prod(leading))
+    pairs = StoredTensor(packed.dtype, (math.prod(leading) * height, width), packed.storage)
 
     def rows(first: int, last: int) -> np.ndarray:
-        values: np.ndarray = E2M1[numbers(packed[first:last].numpy(), 4)]
-        values *= scales.spread(scales.scales(first, last) / divisor)
+        values: np.ndarray = E2M1[numbers(pairs[first:last].numpy(), 4)]
+        values *= scales.spread(scales.scales(first, last) / divisors[np.arange(first, last) // height])
         return values
 
     found.add(name, computed(shape, rows, (packed,)), names)
+
+
+def _divisors(checkpoint: Checkpoint, name: str, matrices: int) -> np.ndarray:
+    """What divides the scales of each matrix, f32 [matrices, 1]."""
+    if name not in checkpoint.tensors:
+        return np.ones((matrices, 1), np.float32)
+    stated = checkpoint.note(name, ("f32", "f16", "bf16")).astype(np.float32).reshape(-1, 1)
+    if len(stated) not in (1, matrices):
+        why = f"tensor {name!r} is not one number for each matrix"
+        raise checkpoint.error("E-PACKED-SHAPE", why, expected=[matrices], found=list(checkpoint.tensors[name].shape))
+    return np.broadcast_to(stated, (matrices, 1))
 
 
 SCHEME = Scheme(("compressed-tensors", "compressed_tensors"), unpack)

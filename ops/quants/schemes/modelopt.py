@@ -16,7 +16,7 @@ from .fp8 import FLOATS, UNUSED, scaled
 
 ALGORITHMS = ("FP8", "NVFP4", "MIXED_PRECISION")
 GROUP = 16
-SCALE, WHOLE = ".weight_scale", ".weight_scale_2"
+SCALE, WHOLE, STACKED_SCALE = ".weight_scale", ".weight_scale_2", "_weight_scale"
 
 
 def unpack(checkpoint: Checkpoint) -> Unpacked:
@@ -33,6 +33,12 @@ def unpack(checkpoint: Checkpoint) -> Unpacked:
             found.add(parts[0], tensor, parts)
         elif name.endswith((*UNUSED, SCALE)):
             found.unused.append(name)
+        elif name.endswith(STACKED_SCALE) and name.removesuffix(STACKED_SCALE) in checkpoint.tensors:
+            stacked = name.removesuffix(STACKED_SCALE)
+            why = (
+                f"tensor {stacked!r} {list(checkpoint.tensors[stacked].shape)} stacks experts, with scales of their own"
+            )
+            raise checkpoint.unsupported(why, ["one matrix for each expert, NAME.weight with NAME.weight_scale"])
     return found
 
 

@@ -20,7 +20,7 @@ CONTAINER = 64
 
 
 class Origin(Protocol):
-    """What a text is from: an open file, or what stands for one."""
+    """The source of a text: an open file, or a substitute for one."""
 
     @property
     def path(self) -> str: ...
@@ -29,7 +29,7 @@ class Origin(Protocol):
 
 
 def parse(data: bytes, source: Origin, at: int, code: str, *, constants: bool = False) -> Any:
-    """The value of a JSON text that stands at byte `at`.
+    """The value of a JSON text at byte `at`.
 
     Args:
         code: error code for text that is not JSON.

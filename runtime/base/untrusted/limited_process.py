@@ -51,7 +51,7 @@ sys.modules[name] = package = types.ModuleType(name)
 package.__path__ = [root]
 importlib.import_module(module, name).main()
 """
-"""The child's program: this package without its `__init__`, and the folders of `LIBRARIES` behind the standard
+"""The child's program: this package without its `__init__`, and the folders of `LIBRARIES` after the standard
 library's."""
 OUT_OF_TIME = (signal.SIGPROF, signal.SIGXCPU)
 PACKAGE = __name__.partition(".")[0]
@@ -60,7 +60,7 @@ ROOT = Path(__file__).parents[__name__.count(".") - 1]
 
 @dataclass(frozen=True)
 class Work:
-    """What a call is about, for its errors.
+    """The subject of a call, for error messages.
 
     Attributes:
         code: prefix of the codes, such as ``E-TEMPLATE``.
@@ -68,7 +68,7 @@ class Work:
         file: where it comes from.
         hint: what to do when it takes too much.
         per_byte, bytes_per_second: in place of `PER_BYTE` and `BYTES_PER_SECOND`.
-        fixed: bytes of the arguments that earn `PER_BYTE` and `fixed_seconds`, because they are no input to work on.
+        fixed: bytes of the arguments that earn `PER_BYTE` and `fixed_seconds`, because they are not input to work on.
     """
 
     code: str
@@ -82,7 +82,8 @@ class Work:
 
 
 def call(module: str, function: str, arguments: Any, work: Work) -> Any:
-    """What a function of a module of this package returns for one argument of JSON values, called in the child.
+    """Call a function of a module of this package in the child, with one argument of JSON values, and return its
+    result.
 
     Args:
         module: the full name of a module of this package.
@@ -137,7 +138,7 @@ class _Child:
         self._begun = False
 
     def answer(self, request: dict[str, Any], data: bytes, work: Work) -> Any:
-        """What comes back for a request."""
+        """The reply to a request."""
         deadline = time.monotonic() + WALL
         fixed = min(work.fixed, len(data))
         seconds = SECONDS + work.fixed_seconds + (len(data) - fixed) / work.bytes_per_second

@@ -35,7 +35,7 @@ DIFFERENT = "{,"
 
 
 class Searcher(Protocol):
-    """What tells whether it occurs in a text."""
+    """A pattern that is searched in texts."""
 
     def search(self, text: str, /) -> object: ...
 
@@ -78,14 +78,14 @@ class Pattern:
             replacement: ``\\1`` and ``\\g<name>`` in it are groups; UsageError where it names others than the pattern
                 has.
         """
-        places = [place for place, matches in enumerate(self.among(texts)) if matches]
+        places = [index for index, matches in enumerate(self.among(texts)) if matches]
         made = list(texts)
         if places:
-            arguments = {"pattern": self.text, "replacement": replacement, "texts": [made[place] for place in places]}
-            for place, text in zip(
+            arguments = {"pattern": self.text, "replacement": replacement, "texts": [made[index] for index in places]}
+            for index, text in zip(
                 places, limited_process.call(MODULE, "substituted", arguments, _work(self.text)), strict=True
             ):
-                made[place] = text
+                made[index] = text
         return made
 
 

@@ -20,7 +20,7 @@ from .per_thread import per_thread_launch
 WIDTH = 4 if SIMULATED else 256
 """Threads that scan the counts of all parts."""
 PARTS, SMALLEST = (3, 2) if SIMULATED else (1 << 15, 16)
-"""The most parts that places are cut into, and the fewest places of one."""
+"""The most parts that positions are cut into, and the fewest positions of one."""
 PREFIXES = """
     t = np.int64(cuda.threadIdx.x)
     share = (parts + WIDTH - 1) // WIDTH

@@ -16,7 +16,7 @@ class Matrix:
     """A column-major operand.
 
     Attributes:
-        rows, columns: as it lies in memory.
+        rows, columns: of the stored layout.
         leading: elements from one column to the next.
         transposed: whether the product takes its transpose.
         apart: elements from one matrix of a stack to the next, 0 where all share one.

@@ -1,7 +1,7 @@
 """The device planner: nodes become launches, with host steps and transfers for operators without a CUDA path.
 
 Shapes are inferred for the inputs at hand, and constants are folded. At a data-dependent shape the plan ends: the
-nodes behind it form a region that is planned once the shape is known.
+nodes after it form a region that is planned once the shape is known.
 """
 
 from __future__ import annotations

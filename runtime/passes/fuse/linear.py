@@ -24,7 +24,7 @@ class FuseLinear:
             too. Where it is not ``f32``, rows that meet weights of f16 and bf16 may be rounded about as these are
             (``narrow``).
         biases: whether an Add of a constant becomes Linear's third input.
-        variables: whether weights of f32 that are no constants are read in place, too.
+        variables: whether weights of f32 that are not constants are read in place, too.
     """
 
     activations: str = "f32"
@@ -106,7 +106,7 @@ def _weight(node: Node, graph: Graph) -> Value | None:
 
 
 def _variable(node: Node) -> Value | None:
-    """The matrix whose transpose is a product's second input, where that is no constant."""
+    """The matrix whose transpose is a product's second input, where that is not a constant."""
     if node.op is not onnx.MatMul or node.inputs[1] is None:
         return None
     return _untransposed(node.inputs[1])

@@ -258,7 +258,7 @@ class _Regions:
         node.op, node.attributes, node.inputs = convolution, attributes, inputs
 
     def _padded(self, value: Value, lengths: Sequence[int], build: Builder) -> Value:
-        """A constant with zeros behind its first axes, up to some lengths."""
+        """A constant with zeros after its first axes, up to some lengths."""
         held = constant(self.graph, value)
         assert held is not None
         behind = [(0, length - known) for known, length in zip(held.shape, lengths, strict=False)]

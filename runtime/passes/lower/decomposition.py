@@ -30,7 +30,7 @@ def _is_lowered(operator: Op) -> bool:
 
 
 def decomposed(node: Node, build: Builder) -> bool:
-    """Build what stands in for a node; returns whether its operator expresses it."""
+    """Build the decomposition of a node; returns whether its operator has one."""
     if node.op.lower is None:
         return False
     graph, made = build.graph, list[Node]()

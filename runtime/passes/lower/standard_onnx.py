@@ -36,12 +36,12 @@ def _widened(node: Node, build: Builder, widened: dict[Value, Value]) -> bool:
     """Casts before a product whose weight is f16 or bf16; a transposed weight is cast after the transpose."""
     if node.op is not onnx.MatMul:
         return False
-    for place, value in enumerate(node.inputs):
+    for index, value in enumerate(node.inputs):
         if value is None or not _narrow(build.graph, value):
             continue
         if value not in widened:
             widened[value] = build.add("Cast", [value], {"to": F32.onnx})
-        node.inputs[place] = widened[value]
+        node.inputs[index] = widened[value]
     build.keep(node)
     return True
 

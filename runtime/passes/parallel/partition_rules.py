@@ -185,7 +185,7 @@ def _elementwise(tracing: ShardingTrace, node: Node) -> None:
     part = parts[0][1]
     if any((other.axis, other.length) != (part.axis, part.length) for _, other in parts):
         raise NotShardable(part.network, f"{node.op.name} of shards along different axes")
-    for place, value in enumerate(node.inputs):
+    for index, value in enumerate(node.inputs):
         if value is None or value in tracing.state:
             continue
         shape = value.shape
@@ -195,7 +195,7 @@ def _elementwise(tracing: ShardingTrace, node: Node) -> None:
             continue
         if shape[part.axis] != part.length:
             raise NotShardable(part.network, f"{value.name} has another length")
-        _whole_meets_part(tracing, node, place, value, part)
+        _whole_meets_part(tracing, node, index, value, part)
     tracing.state[node.outputs[0]] = part
 
 
@@ -229,7 +229,7 @@ def _reshape(tracing: ShardingTrace, node: Node) -> None:
     dims = tracing.numbers(node.inputs[1])
     if dims is None or node.attributes.get("allowzero"):
         raise NotShardable(part.network, "Reshape of a shard to a computed shape")
-    lead = next((place for place, dim in enumerate(dims) if dim), len(dims))
+    lead = next((index for index, dim in enumerate(dims) if dim), len(dims))
     rest = dims[lead:]
     if part.axis == -1 and rest:
         length = rest[0] if rest[0] > 0 else _inferred(part, rest)

@@ -93,11 +93,11 @@ def _change(graph: Graph, tracing: ShardingTrace, words: Vocabulary, group: str)
     for node in before:
         attributes, constants, slices = tracing.changes.get(node, ({}, {}, {}))
         node.attributes |= attributes
-        for place, numbers in constants.items():
-            node.inputs[place] = build.constant(numbers)
-        for place, (axis, start, stop) in slices.items():
+        for index, numbers in constants.items():
+            node.inputs[index] = build.constant(numbers)
+        for index, (axis, start, stop) in slices.items():
             ends = (build.constant([item]) for item in (start, stop, axis))
-            node.inputs[place] = build.add("Slice", [node.inputs[place], *ends])
+            node.inputs[index] = build.add("Slice", [node.inputs[index], *ends])
         own = add_shard_lookup(build, node, words.lookups[node]) if node in words.lookups else None
         build.keep(node)
         if node in tracing.sums:

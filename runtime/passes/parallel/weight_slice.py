@@ -51,5 +51,5 @@ def slice_weight(tensor: StoredTensor, axis: int, spans: Spans) -> StoredTensor:
 
 
 def _along(count: int, axis: int, start: int, stop: int) -> tuple[slice, ...]:
-    found: Sequence[slice] = [slice(start, stop) if place == axis else slice(None) for place in range(count)]
+    found: Sequence[slice] = [slice(start, stop) if index == axis else slice(None) for index in range(count)]
     return tuple(found)

@@ -95,7 +95,7 @@ class Number(Pattern):
             yield bound
 
     def bound(self, given: float, value: Value, found: PartialMatch) -> PartialMatch | None:
-        """What is bound if a number as exact as `value` is the one wanted."""
+        """The match extended by a number, if that is the wanted one to the precision of `value`; else None."""
         if self.wanted is not None:
             far = CLOSE.get(value.dtype.name, 0.0) if value.dtype is not None else 0.0
             return found if given == self.wanted or abs(given - self.wanted) <= far * abs(self.wanted) else None

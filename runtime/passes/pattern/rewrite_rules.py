@@ -169,7 +169,7 @@ class _Work:
         return None
 
     def candidates(self, node: Node) -> list[Rule]:
-        """The rules whose pattern may match, as far as the operators of the node and of its inputs tell."""
+        """The rules whose pattern may match, by the operators of the node and of its inputs."""
         rules = self.by_head.get(node.op.name)
         if rules is None:
             return []

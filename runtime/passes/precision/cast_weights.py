@@ -27,7 +27,7 @@ SATURATING = ("float4", "float6")
 
 @dataclass
 class Audit:
-    """What one tensor's cast met: NaNs in the source, finite values beyond the range of the new dtype, others that
+    """Losses of one tensor's cast: NaNs in the source, finite values beyond the range of the new dtype, others that
     became zero.
 
     Integers out of range are an error. Chunks may be read more than once and from several threads; counts are kept by
@@ -38,12 +38,14 @@ class Audit:
         nan: what a NaN does, one of `NAN_POLICIES`.
         count: elements of the tensor.
         dtype: name of the new dtype.
+        noted: how often counts were noted, repeated ones included.
     """
 
     tensor: str
     nan: str
     count: int = 0
     dtype: str = ""
+    noted: int = 0
     _seen: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -74,6 +76,7 @@ class Audit:
     def _note(self, first: int, *counts: int) -> None:
         with self._lock:
             self._seen[first] = counts  # type: ignore[assignment]
+            self.noted += 1
 
     def state(self) -> list[list[int]]:
         """Counts, for `restore`."""

@@ -22,7 +22,7 @@ MAX_EXAMINED = 1 << 22
 
 
 class ValueOrigins:
-    """What values derive from.
+    """The values that each value derives from.
 
     Attributes:
         held: constants, by value.

@@ -85,7 +85,7 @@ class WidenHalfConvRegions:
 
 
 def _is_light(op: Op) -> bool:
-    """Whether an operator that is not elementwise costs little beside a convolution."""
+    """Whether an operator that is not elementwise costs little compared to a convolution."""
     return Trait.RESHAPES in op.traits or op in (
         onnx.AveragePool, onnx.BatchNormalization, onnx.Clip, onnx.Concat, onnx.DepthToSpace, onnx.GlobalAveragePool,
         onnx.GlobalMaxPool, onnx.InstanceNormalization, onnx.MaxPool, onnx.Pad, onnx.Resize, onnx.Slice, onnx.Split,

@@ -1,6 +1,6 @@
 """MatMul of transposed f16 values with constant matrices, written in forms that ONNX Runtime 1.32 runs.
 
-Its CPU provider fuses Transpose and MatMul where the first axis moves behind the other batch axes, and crashes if both
+Its CPU provider fuses Transpose and MatMul where the first axis moves after the other batch axes, and crashes if both
 operands are f16 and one is a constant matrix.
 """
 
@@ -52,7 +52,7 @@ def _product(node: Node, build: Builder) -> bool:
 
 
 def _fused(order: tuple[int, ...]) -> bool:
-    """Whether the first axis moves to the place before the last, or to the last one, and the others keep their
+    """Whether the first axis becomes the last but one, or to the last one, and the others keep their
     order."""
     last = len(order) - 1
     return last > 1 and order in ((*range(1, last), 0, last), (*range(1, last + 1), 0))

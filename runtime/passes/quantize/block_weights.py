@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -84,11 +84,15 @@ class BlockAudit:
     """Audit of one encoded tensor: non-finite values, overflowed scales and, on request, errors.
 
     Rows may be encoded more than once and by several threads; counts are kept by first element.
+
+    Attributes:
+        noted: how often counts were noted, repeated ones included.
     """
 
     tensor: str
     nan: str
     measure: bool = False
+    noted: int = 0
     _bad: dict[int, int] = field(default_factory=dict)
     _errors: dict[int, ErrorStatistics] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -100,10 +104,29 @@ class BlockAudit:
             raise FormatError("E-NAN", None, f"tensor {self.tensor!r} {why} at element {index:,}", hint=hint)
         with self._lock:
             self._bad[first] = int(wrong.sum())
+            self.noted += 1
 
     def measured(self, first: int, errors: ErrorStatistics) -> None:
         with self._lock:
             self._errors[first] = errors
+            self.noted += 1
+
+    def state(self) -> list[list[float]]:
+        """Counts, for `restore`: first element and wrong elements, or first element and the fields of its errors."""
+        with self._lock:
+            bad: list[list[float]] = [[first, count] for first, count in sorted(self._bad.items())]
+            errors = sorted(self._errors.items())
+        return [*bad, *([first, each.error, each.value, each.largest, each.count] for first, each in errors)]
+
+    def restore(self, state: Iterable[Sequence[float]]) -> None:
+        """Restore counts of an earlier run, or of another process."""
+        with self._lock:
+            for first, *counts in state:
+                if len(counts) == 1:
+                    self._bad[int(first)] = int(counts[0])
+                else:
+                    error, value, largest, count = counts
+                    self._errors[int(first)] = ErrorStatistics(error, value, largest, int(count))
 
     @property
     def nans(self) -> int:

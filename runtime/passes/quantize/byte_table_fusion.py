@@ -87,7 +87,7 @@ class FuseByteTables:
         return quantization_of(before, graph) == quantization_of(node, graph)
 
     def _table(self, last: Node, codes: Value, graph: Graph) -> np.ndarray | None:
-        """What `last` computes of every code; None if it takes too many nodes, or one refuses."""
+        """The table of `last` for every code; None if it takes too many nodes, or one of them cannot be computed."""
         import numpy
 
         needed, pending = {last}, [last]

@@ -53,7 +53,7 @@ class Codes:
 
     @property
     def groups(self) -> int | None:
-        """Scales per row; None if they lie along the columns."""
+        """Scales per row; None if they run along the columns."""
         along = self.axis == int(not self.transposed)
         if self.block:
             return self.scale.shape[self.axis] if along else None

@@ -117,7 +117,7 @@ class StaticInt8:
                 self._steps[node.outputs[0]] = self._steps[first]
 
     def _want(self, graph: Graph) -> None:
-        """Note the values that nodes computed in integers read, at once or behind nodes that pass them on."""
+        """Note the values that nodes computed in integers read, at once or after nodes that pass them on."""
         for node in reversed(graph.nodes):
             role = role_of(node.op) if self.selected(node) else None
             passed = role in (Role.MOVING, Role.FOLLOWER, Role.JOINING) and not self._wanted.isdisjoint(node.outputs)

@@ -2,7 +2,8 @@
 
 Every row of the transposed matrix is cut into blocks with a scale each; asymmetric blocks have a zero point too.
 Activations stay float. The result uses com.microsoft's MatMulNBits and GatherBlockQuantized, or the standard's
-blocked DequantizeLinear. Source: the operators' definitions.
+blocked DequantizeLinear. Lookup tables may have rows of int8 with a scale each instead, for runtimes without
+GatherBlockQuantized. Source: the operators' definitions.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class WeightOnly:
         bits: of a code; block: values of a row that share a scale, a power of two from 16.
         symmetric: whether zero is always the middle code.
         form: nbits (operators of com.microsoft) or qdq (DequantizeLinear of opset 21).
+        tables: blocks, or rows of int8 with a scale each, of lookup tables; those narrower than `block` stay floats.
         selected: whether a node may be changed.
         changed: names of the weights that were quantized.
     """
@@ -60,6 +62,7 @@ class WeightOnly:
     block: int = 32
     symmetric: bool = True
     form: str = "nbits"
+    tables: str = "blocks"
     selected: Callable[[Node], bool] = field(default=lambda node: True)
     changed: list[str] = field(default_factory=list)
     _shared: SharedConstants = field(default_factory=SharedConstants, repr=False)
@@ -76,10 +79,19 @@ class WeightOnly:
 
     def _gather(self, node: Node, build: Builder) -> bool:
         table = constant_matrix(build.graph, node.inputs[0], ("f32", "f16"))
-        if table is None or node.attributes.get("axis", 0) not in (0, -2) or table.shape[1] % self.block:
+        if table is None or node.attributes.get("axis", 0) not in (0, -2):
+            return False
+        columns = table.shape[1]
+        if columns < self.block or (self.tables == "blocks" and columns % self.block):
             return False
         assert node.inputs[0] is not None
         self.changed.append(node.inputs[0].name)
+        if self.tables == "rows":
+            codes, scales = self._shared.constants(build, node.inputs[0], "rows", lambda: quantize_rows(table.numpy()))
+            rows, factors = (build.add("Gather", [part, node.inputs[1]]) for part in (codes, scales))
+            steps = build.add("Cast", [rows], {"to": table.dtype.onnx})
+            build.add("Mul", [steps, factors], outputs=node.outputs, name=node.name)
+            return True
         if self.form == "qdq":
             node.inputs[0] = self._dequantized(node.inputs[0], table, False, build, axis=1)
             build.keep(node)
@@ -217,6 +229,20 @@ def quantize_blocks(rows: np.ndarray, bits: int, block: int, *, symmetric: bool)
     steps = numpy.divide(values, scales, out=numpy.zeros_like(values), where=scales != 0)
     codes = numpy.clip(numpy.rint(steps) + zeros, 0, top).astype(numpy.uint8)
     return QuantizedMatrix(codes, scales[..., 0], None if symmetric else zeros[..., 0].astype(numpy.uint8))
+
+
+def quantize_rows(rows: np.ndarray) -> list[np.ndarray]:
+    """Codes of a matrix, int8 [rows, columns] of -127 to 127, and a scale for each row [rows, 1] in its dtype.
+
+    Scales are normal numbers of the dtype, which no device flushes to zero, and 127 of them do not overflow.
+    """
+    import numpy
+
+    info, wide = numpy.finfo(rows.dtype), rows.astype(numpy.float32)
+    largest = numpy.nextafter(info.max / rows.dtype.type(127), rows.dtype.type(0))
+    scales = (numpy.abs(wide).max(axis=1, keepdims=True, initial=0) / 127).astype(rows.dtype)
+    scales = numpy.clip(scales, info.smallest_normal, largest)
+    return [numpy.clip(numpy.rint(wide / scales), -127, 127).astype(numpy.int8), scales]
 
 
 def pack_codes(codes: np.ndarray, bits: int) -> np.ndarray:

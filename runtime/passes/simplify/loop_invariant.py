@@ -55,7 +55,7 @@ class HoistLoopInvariants:
 
 
 def _source(value: Value) -> Value:
-    """The value behind a chain of Identity nodes."""
+    """The value after a chain of Identity nodes."""
     while value.producer is not None and value.producer.op is onnx.Identity and value.producer.inputs[0] is not None:
         value = value.producer.inputs[0]
     return value

@@ -55,7 +55,8 @@ class Select:
         return list(weights) != before
 
     def split(self, names: Iterable[str]) -> tuple[Select, Select]:
-        """What renames some of these names, and the rest: names of the output and which weights to keep."""
+        """A selection that renames some of these names, and one for the rest, which keeps or drops weights by their
+        output names."""
         exact = dict(self.names)
         current = list(names)
         own = {name: new for name, new in exact.items() if name in set(current)}

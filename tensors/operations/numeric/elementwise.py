@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....runtime.base.errors import UsageError
 from ....runtime.tensor.dtype import DType
-from ...core.expression import leaf
+from ...core.expression import leaf, op_named
 from ...core.promotion import category, dtype_of_scalar
 from ...core.promotion import result_type as promoted_type
-from ...core.registry import function, method, operation
+from ...core.registry import function, in_place, method, operation
 from ...core.tensor import Tensor
-from ..creation import ones_like, zeros_like
+from ..creation import creator, ones_like, zeros_like
 from ..indexing import where
-from ..operands import NUMBERS, expression_of
+from ..operands import NUMBERS, apply_in, expression_of
 
 
 def _tensor(item: Any) -> Tensor:
@@ -43,27 +43,49 @@ for _name, _made, _document in (
 
 
 @operation()
+def round(input: Any, *, decimals: int = 0) -> Tensor:
+    """The nearest number with so many decimals, the even one of two; of tens, hundreds ... for negative decimals."""
+    x = _tensor(input)
+    if category(x.dtype) < 2:
+        return Tensor(x.expression)
+    scale = float(f"1e{abs(decimals)}")
+    scaled = x if not decimals else x * scale if decimals > 0 else x / scale
+    tensor = Tensor(apply_in(op_named("Round"), [scaled.expression]))
+    return tensor if not decimals else tensor / scale if decimals > 0 else tensor * scale
+
+
+in_place(round, "round_")
+
+
+@operation()
 def isposinf(input: Tensor) -> Tensor:
     """Whether elements are infinity."""
-    return input.eq(math.inf)
+    return input.eq(math.inf) if input.dtype.kind == "float" else ones_like(input).bool().logical_not()
 
 
 @operation()
 def isneginf(input: Tensor) -> Tensor:
     """Whether elements are minus infinity."""
-    return input.eq(-math.inf)
+    return input.eq(-math.inf) if input.dtype.kind == "float" else ones_like(input).bool().logical_not()
+
+
+class Parts(NamedTuple):
+    """Numbers of a size from 1/2 to 1, and the powers of 2 they are multiplied with."""
+
+    mantissa: Tensor
+    exponent: Tensor
 
 
 @operation()
-def isreal(input: Tensor) -> Tensor:
-    """True for each element: tensors are of real numbers."""
-    return ones_like(input).bool()
-
-
-@operation("resolve_conj", "conj")
-def real(input: Tensor) -> Tensor:
-    """The elements, which are real numbers."""
-    return input
+def frexp(input: Tensor) -> Parts:
+    """Mantissas of a size from 1/2 to 1 and exponents of 2, whose product is the input; exponents are computed at
+    once."""
+    exponents = np.frexp(input.detach().array())[1]
+    scale = (
+        np.ldexp(np.ones((), input.dtype.as_numpy()), -(exponents // 2)),
+        np.ldexp(np.ones((), input.dtype.as_numpy()), -(exponents - exponents // 2)),
+    )
+    return Parts(input * Tensor(leaf(scale[0])) * Tensor(leaf(scale[1])), Tensor(leaf(exponents.astype(np.int32))))
 
 
 @operation()
@@ -96,11 +118,11 @@ def result_type(tensor1: Tensor | float, tensor2: Tensor | float) -> Any:
     return promoted_type(dims, zero, scalars)
 
 
-@function()
+@creator()
 def scalar_tensor(s: Any, dtype: Any = None) -> Tensor:
     """A number as a tensor without dims, of the default float dtype."""
-    found = Tensor(expression_of(s))
-    return found.to(dtype_of_scalar(float) if dtype is None else dtype)
+    tensor = Tensor(expression_of(s))
+    return tensor.to(dtype_of_scalar(float) if dtype is None else dtype)
 
 
 @function()
@@ -113,4 +135,4 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 @function()
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape of an operation on tensors of these shapes."""
-    return np.broadcast_shapes(*[(each,) if isinstance(each, int) else tuple(each) for each in shapes])
+    return np.broadcast_shapes(*[(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes])

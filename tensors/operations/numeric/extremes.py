@@ -67,7 +67,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     axis = dim_of(dim, input.ndim)
     if not input.ndim or not input.numel():
         return input.clone()
-    most = input.detach().amax(axis, True)
+    most = input.detach().real.amax(axis, True)
     most = where(most.isfinite(), most, 0.0)
     return (input - most).exp().cumsum(axis).log() + most
 

@@ -8,7 +8,7 @@ from typing import Any
 from ....runtime.base.errors import UsageError
 from ...core.expression import cast
 from ...core.promotion import category, named
-from ...core.registry import operation
+from ...core.registry import FUNCTIONS, operation
 from ...core.tensor import Tensor
 from ..indexing import where
 from ..operands import expression_of
@@ -39,12 +39,13 @@ def _power(size: Tensor, p: float) -> Tensor:
 def vector_norm(x: Tensor, p: float, dim: Dims, keepdim: bool) -> Tensor:
     """``sum(|x| ** p) ** (1 / p)``, inf for the largest, -inf for the smallest, 0 for how many are not 0."""
     if p == 2:
-        return Tensor(reduced("ReduceL2", x.abs().expression if not x.ndim else x.expression, dim, keepdim))
+        sizes = x if x.ndim and x.dtype.kind == "float" else x.abs()
+        return Tensor(reduced("ReduceL2", sizes.expression, dim, keepdim))
     size = x.abs()
     if math.isinf(p):
         return (amax if p > 0 else amin)(size, () if dim is None else dim, keepdim)
     if p == 0:
-        return sum(constant_in(x, x.ne(0).to(x.dtype)), dim, keepdim)
+        return sum(constant_in(size, size.ne(0).to(size.dtype)), dim, keepdim)
     if p == 1:
         return sum(size, dim, keepdim)
     return root(sum(_power(size, p), dim, keepdim), p)
@@ -52,9 +53,11 @@ def vector_norm(x: Tensor, p: float, dim: Dims, keepdim: bool) -> Tensor:
 
 @operation()
 def norm(input: Any, p: Any = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The p-norm of the elements along dims; "fro" is 2."""
+    """The p-norm of the elements along dims; "fro" is 2, "nuc" the sum of singular values."""
     x = expression_of(input)
     x = x if dtype is None else cast(x, named(dtype))
+    if p == "nuc":
+        return FUNCTIONS["nuclear_norm"](Tensor(x), dim, keepdim)
     if category(x.type.dtype) < 2:
         why = f"norm of {x.type.dtype} is not defined"
         raise UsageError("E-TENSOR-DTYPE", None, why, hint="Convert it with float()")

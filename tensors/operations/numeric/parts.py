@@ -10,14 +10,14 @@ from ...core.expression import leaf, shape_error
 from ...core.registry import in_place, operation
 from ...core.tensor import Tensor
 from ..indexing import scatter_add, where
-from ..operands import dim_of
+from ..operands import broadcast, dim_of
 
 
 @operation()
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy in which elements where the mask is true are those of `source`, one after the other."""
-    count = source.numel()
-    chosen = mask.broadcast_to(input.shape)
+    shape = broadcast((input.shape, mask.shape), "masked_scatter")
+    input, chosen, count = input.broadcast_to(shape), mask.broadcast_to(shape), source.numel()
     places = chosen.reshape(-1).long().cumsum(0) - 1
     if not count:
         return input.clone()

@@ -9,7 +9,7 @@ from typing import Any
 from ...core.expression import shape_error
 from ...core.registry import FUNCTIONS, function, operation
 from ...core.tensor import Tensor
-from ..composed import atleast_2d
+from ..composed import atleast_2d, of_each
 from ..creation import tensor, zeros
 from ..operands import promoted
 
@@ -29,13 +29,13 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of one that is 0 elsewhere."""
     blocks = [atleast_2d(Tensor(each)) for each in promoted(tensors)]
-    if any(each.ndim > 2 for each in blocks):
+    if any(block.ndim > 2 for block in blocks):
         raise shape_error("block_diag: tensors have two dims at most")
-    width, rows, before = sum(each.shape[1] for each in blocks), [], 0
-    for each in blocks:
-        count, own = each.shape
-        ends = [zeros(count, length, dtype=each.dtype) for length in (before, width - before - own)]
-        rows.append(FUNCTIONS["cat"]([ends[0], each, ends[1]], 1))
+    width, rows, before = sum(block.shape[1] for block in blocks), [], 0
+    for block in blocks:
+        count, own = block.shape
+        ends = [zeros(count, length, dtype=block.dtype) for length in (before, width - before - own)]
+        rows.append(FUNCTIONS["cat"]([ends[0], block, ends[1]], 1))
         before += own
     found: Tensor = FUNCTIONS["cat"](rows, 0)
     return found
@@ -60,10 +60,12 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return input[tensor(rows, dtype="i64").reshape(len(rows), r)]
 
 
-@function()
 def atleast_3d(input: Tensor) -> Tensor:
     """With three dims at least: a vector is the middle one, a matrix the first two."""
     return input if input.ndim > 2 else atleast_2d(input).unsqueeze(-1)
+
+
+of_each(atleast_3d)
 
 
 @function()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ....runtime.tensor.dtype import BOOL, F64
+from ....runtime.tensor.dtype import BOOL, C128, F64
 from ...core.registry import FUNCTIONS, in_place, operation
 from ...core.tensor import Tensor
 from ..indexing import where
-from ..operands import default_float, expression_of, promoted
+from ..operands import default_float, expression_of, promoted, require_real
 
 
 def _floats(item: Any) -> Tensor:
@@ -39,8 +39,10 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 
 @operation()
 def float_power(input: Tensor | float, exponent: Tensor | float) -> Tensor:
-    """a to the power of b, in f64."""
-    given = [each.to(F64) if isinstance(each, Tensor) else each for each in (input, exponent)]
+    """a to the power of b, in f64, or c128 if one is complex."""
+    kinds = [each.dtype.kind if isinstance(each, Tensor) else type(each).__name__ for each in (input, exponent)]
+    wide = C128 if "complex" in kinds else F64
+    given = [each.to(wide) if isinstance(each, Tensor) else each for each in (input, exponent)]
     found: Tensor = FUNCTIONS["pow"](*given)
     return found
 
@@ -55,6 +57,7 @@ def ldexp(input: Tensor, other: Any) -> Tensor:
 @operation()
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** a + 2 ** b)."""
+    require_real("logaddexp2", input, other)
     found: Tensor = FUNCTIONS["logaddexp"](input * math.log(2), other * math.log(2)) / math.log(2)
     return found
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....runtime.base.errors import UsageError
-from ...core.expression import leaf
+from ...core.expression import Size, leaf
+from ...core.promotion import category
 from ...core.registry import FUNCTIONS, attribute, function, in_place, method, operation
 from ...core.tensor import Tensor
 from .. import indexing
@@ -35,6 +36,24 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 
 @operation()
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """The tensor with elements at strides of its memory replaced."""
+    places: Tensor = FUNCTIONS["as_strided"](_numbers(input), size, stride, storage_offset)
+    return indexing.replaced(input, places, src)
+
+
+@operation()
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The indices of the first `size` elements that are not 0; rows of `fill_value` where there are fewer."""
+    found: Tensor = FUNCTIONS["nonzero"](input)[:size]
+    missing = max(size - found.shape[0], 0)
+    rest = FUNCTIONS["full"]((missing, found.shape[1]), fill_value, dtype=found.dtype)
+    return FUNCTIONS["cat"]([found, rest]) if missing else found
+
+
+@operation()
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """The tensor with elements by their numbers in its order replaced, or with `source` added to them."""
     found = index_put(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
@@ -56,10 +75,12 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """Summed over the dims that a smaller shape, which broadcasts to this one, does not have."""
     shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    if shape and tuple(shape) == self.shape:
+        return self
     ahead = self.ndim - len(shape)
     dims = [n for n in range(ahead, self.ndim) if shape[n - ahead] == 1 and self.shape[n] != 1]
     found = self.sum((*range(ahead), *dims), True) if ahead or dims else self
-    return found.reshape(shape)
+    return (found if category(found.dtype) >= 2 else found.long()).reshape(shape)
 
 
 @method()
@@ -99,6 +120,4 @@ for _name in ("is_sparse", "is_quantized", "is_meta", "is_mps", "is_xpu", "is_ne
     attribute(_name, lambda self: False)
 attribute("layout", lambda self: "torch.strided")
 function("spmm", "dsmm")(FUNCTIONS["mm"])
-function("vdot")(FUNCTIONS["dot"])
-method("vdot")(FUNCTIONS["dot"])
-function("Size")(tuple)
+function("Size")(Size)

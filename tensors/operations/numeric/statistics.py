@@ -8,22 +8,37 @@ import numpy as np
 
 from ....runtime.base.errors import UsageError
 from ...core.expression import leaf
-from ...core.promotion import DEFAULT, named
 from ...core.registry import FUNCTIONS, function, operation
 from ...core.tensor import Tensor
-from ..creation import spaced
+from ..creation import creator, dtype_between, spaced
 from ..indexing import where
-from ..operands import default_float, dim_of
+from ..operands import default_float, dim_of, require_real
 
 
 @operation()
-def cov(input: Tensor, *, correction: int = 1) -> Tensor:
-    """Covariances of the rows of a matrix, whose columns are observations."""
+def cov(
+    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+) -> Tensor:
+    """Covariances of the rows of a matrix, whose columns are observations.
+
+    Args:
+        correction: subtracted from the count of observations.
+        fweights: how often each observation was made.
+        aweights: how much each observation counts.
+    """
     x = Tensor(default_float(input.expression))
     x = x.reshape(1, -1) if input.ndim < 2 else x
-    apart = x - x.mean(1, keepdim=True)
-    count = max(x.shape[1] - correction, 0)
-    found = apart @ apart.mT / (count or float("nan"))
+    given = [each for each in (fweights, aweights) if each is not None]
+    if not given:
+        apart = x - x.mean(1, keepdim=True)
+        scaled, count = apart, FUNCTIONS["tensor"](float(x.shape[1] - correction), dtype=x.dtype)
+    else:
+        weights = (given[0] if len(given) == 1 else given[0] * given[1]).to(x.dtype)
+        total = weights.sum()
+        apart = x - (x * weights).sum(1, keepdim=True) / total
+        lost = total if aweights is None else (weights * aweights.to(x.dtype)).sum()
+        scaled, count = apart * weights, total - correction * lost / total
+    found = apart @ scaled.mH / count.real.clamp(min=0)
     return found if x.shape[0] > 1 else found.reshape(())
 
 
@@ -33,30 +48,45 @@ def corrcoef(input: Tensor) -> Tensor:
     found = cov(input)
     if not found.ndim:
         return found / found
-    spread = found.diagonal().sqrt()
-    return (found / spread.unsqueeze(0) / spread.unsqueeze(1)).clamp(-1, 1)
+    spread = found.diagonal().real.sqrt()
+    scaled = found / spread.unsqueeze(0) / spread.unsqueeze(1)
+    if scaled.dtype.is_complex:
+        return FUNCTIONS["complex"](scaled.real.clamp(-1, 1), scaled.imag.clamp(-1, 1))
+    return scaled.clamp(-1, 1)
 
 
 @function("trapz")
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral along a dim by trapezoids, at the positions `x` or every `dx`."""
     axis = dim_of(dim, y.ndim)
+    return _trapezoids(y, x, dx, axis).sum(axis)
+
+
+def _trapezoids(y: Tensor, x: Tensor | None, dx: float, axis: int) -> Tensor:
+    """The areas between neighbours."""
     count = max(y.shape[axis] - 1, 0)
     mean = (y.narrow(axis, 0, count) + y.narrow(axis, y.shape[axis] - count, count)) / 2
     if x is None:
-        return (mean * dx).sum(axis)
+        return mean * dx
     if x.ndim == 1:
         x = x.reshape([-1 if each == axis else 1 for each in range(y.ndim)])
-    return (mean * FUNCTIONS["diff"](x, dim=axis if x.ndim == y.ndim else -1)).sum(axis)
+    return mean * FUNCTIONS["diff"](x, dim=axis if x.ndim == y.ndim else -1)
 
 
 FUNCTIONS["trapezoid"] = trapezoid
 
 
 @function()
-def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> Tensor:
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """Integrals along a dim up to each element, by trapezoids."""
+    axis = dim_of(dim, y.ndim)
+    return _trapezoids(y, x, dx, axis).cumsum(axis)
+
+
+@creator()
+def logspace(start: complex, end: complex, steps: int, base: float = 10.0, dtype: Any = None) -> Tensor:
     """Powers of a base with evenly spaced exponents."""
-    wanted = DEFAULT.dtype if dtype is None else named(dtype)
+    wanted = dtype_between(start, end, dtype)
     return Tensor(leaf(np.power(base, spaced(start, end, steps, wanted)).astype(wanted.as_numpy())))
 
 
@@ -72,6 +102,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 @operation()
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of equal intervals between two numbers, or the extremes; computed at once."""
+    require_real("histc", input)
     if bins < 1 or min > max:
         raise UsageError("E-TENSOR-VALUE", None, f"histc of {bins} bins from {min} to {max}", expected="at least 1 bin")
     elements = input.array().astype(np.float64).reshape(-1)

@@ -18,6 +18,11 @@ def _chosen(dim: Any, unbiased: bool, rank: int) -> tuple[list[int], bool]:
     return dims_of(None if isinstance(dim, list | tuple) and not dim else dim, rank), unbiased
 
 
+def squared_size(x: Tensor) -> Tensor:
+    """The squares of elements, of complex ones those of their sizes."""
+    return (x * x.conj()).real if x.dtype.is_complex else x * x
+
+
 @operation()
 def var(
     input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
@@ -47,7 +52,7 @@ def var_mean(
     lost = float(unbiased) if correction is None else correction
     middle = mean(x, dims, keepdim=True)
     distance = x - middle
-    found = sum(distance * distance, dims, keepdim) / max(count - lost, 0.0)
+    found = sum(squared_size(distance), dims, keepdim) / max(count - lost, 0.0)
     return found, middle if keepdim else mean(x, dims)
 
 

@@ -8,7 +8,8 @@ from candle_convert.tests.builders.sample_arrays import written
 from candle_convert.tests.builders.samples.ggml import records
 
 
-def _whisper_shapes(state: int) -> dict[str, tuple[int, ...]]:
+def shapes(state: int) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of a model of one encoder and one decoder layer."""
     attention = {
         "query.weight": 2,
         "query.bias": 1,
@@ -40,7 +41,7 @@ def whisper(folder: Path) -> Path:
     out = b"lmgg" + struct.pack("<11i", 7, 6, state, 1, 1, 5, state, 1, 1, 3, 1)
     out += struct.pack("<2i", 3, 4) + np.arange(12, dtype="<f4").tobytes()
     out += struct.pack("<i", 2) + b"".join(struct.pack("<i", len(token)) + token for token in (b"!", b" the"))
-    return written(folder / "ggml-tiny.bin", out + records(_whisper_shapes(state), len(out), 1))
+    return written(folder / "ggml-tiny.bin", out + records(shapes(state), len(out), 1))
 
 
 SAMPLES = {"f16": whisper}

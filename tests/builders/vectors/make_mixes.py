@@ -17,48 +17,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 from candle_convert.tests.builders.paths import VECTORS
+from candle_convert.tests.builders.reproducible_models import FILE_TYPES
 
-FILE_TYPES = (
-    "Q1_0",
-    "Q2_0",
-    "Q4_0",
-    "Q4_1",
-    "MXFP4_MOE",
-    "Q5_0",
-    "Q5_1",
-    "IQ2_XXS",
-    "IQ2_XS",
-    "IQ2_S",
-    "IQ2_M",
-    "IQ1_S",
-    "IQ1_M",
-    "TQ1_0",
-    "TQ2_0",
-    "Q2_K",
-    "Q2_K_S",
-    "IQ3_XXS",
-    "IQ3_S",
-    "IQ3_M",
-    "Q3_K",
-    "IQ3_XS",
-    "Q3_K_S",
-    "Q3_K_M",
-    "Q3_K_L",
-    "IQ4_NL",
-    "IQ4_XS",
-    "Q4_K",
-    "Q4_K_S",
-    "Q4_K_M",
-    "Q5_K",
-    "Q5_K_S",
-    "Q5_K_M",
-    "Q6_K",
-    "Q8_0",
-    "F16",
-    "BF16",
-    "F32",
-    "COPY",
-)
 E, F = 256, 512
 LINE = re.compile(r"\[ *\d+/ *\d+\] +(\S+) +- \[.*?\], type = +(\w+), size = .*?MiB(?: -> .*?MiB \((\w+)\))?")
 DENSE = ("attn_norm:{E}", "attn_q:{E}x{E}", "attn_k:{K}x{E}", "attn_v:{K}x{E}", "attn_output:{E}x{E}", "ffn_norm:{E}")

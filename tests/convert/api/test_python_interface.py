@@ -19,7 +19,8 @@ import onnxruntime
 import pytest
 from candle_convert import models
 from candle_convert.convert.check.check import check
-from candle_convert.convert.write.conversion_options import Changes, Options
+from candle_convert.convert.commands import convert
+from candle_convert.convert.write.conversion_options import FIELDS, Options
 from candle_convert.runtime.contract.format import ReadOptions
 from candle_convert.runtime.contract.weight_binding import architectures
 from candle_convert.runtime.ir.graph import Graph
@@ -175,8 +176,27 @@ def test_help_shows_the_function():
     assert inspect.signature(cc.models.load).parameters["path"]
 
 
+def test_type_hints_of_a_function_of_options():
+    """As frameworks of command lines and of servers read them."""
+    hints = typing.get_type_hints(cc.quantize)
+    assert hints["measure"] is bool
+    assert hints["options"] == Options | None
+
+
 def test_keyword_arguments_are_the_fields_of_options():
-    assert list(typing.get_type_hints(Changes)) == [field.name for field in dataclasses.fields(Options)]
+    """As the signature shows them; those of the stub are checked with the other stubs."""
+    shown = [name for name in inspect.signature(cc.convert).parameters if name in FIELDS]
+    assert shown == [field.name for field in dataclasses.fields(Options)]
+
+
+def test_fields_of_options_are_options_of_the_command():
+    """All but `read`, `select` and `shard_groups`, which several flags or none make."""
+    flags = {flag for param in convert.COMMAND.params for flag in (*param.opts, *param.secondary_opts)}
+    stated = {
+        name: set(field.metadata["flags"][0].split("/")) for name, field in FIELDS.items() if field.metadata["flags"]
+    }
+    assert FIELDS.keys() - stated.keys() == {"read", "select", "shard_groups"}
+    assert all(names <= flags for names in stated.values())
 
 
 def test_misspelled_names_are_answered(path, tmp_path):

@@ -1,12 +1,15 @@
 """save and load of tensors: files are those of safetensors."""
 
+import gzip
 import io
+import tempfile
 
 import candle_convert as cc
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from candle_convert.convert.api.tensor_files import ROOT
 
 
 def test_files(tmp_path):
@@ -81,3 +84,29 @@ def test_open_files_and_tensors_alone(tmp_path):
     torch.save({"x": torch.arange(3)}, theirs)
     theirs.seek(0)
     assert cc.load(theirs)["x"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("metadata", [None, {"step": "3"}])
+@pytest.mark.parametrize("opened", [open, gzip.open])
+@pytest.mark.parametrize("name", ["model.safetensors.tmp", "m.part", "m.safetensors.gz", "m.onnx", "m.npz", "m"])
+def test_open_files_of_other_names(tmp_path, name, opened, metadata):
+    with opened(tmp_path / name, "wb") as file:
+        cc.save({"x": cc.arange(3)}, file, metadata)
+    with opened(tmp_path / name, "rb") as file:
+        content = file.read()
+    theirs = torch.load(io.BytesIO(content)) if metadata is None else safetensors.torch.load(content)
+    assert theirs["x"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".SAFETENSORS"])
+def test_an_open_file_of_safetensors(suffix):
+    with tempfile.NamedTemporaryFile(suffix=suffix) as file:
+        cc.save({"x": cc.arange(3)}, file)
+        file.seek(0)
+        assert safetensors.torch.load(file.read())["x"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("value", [3.0, [], "abc", {"a": 1}, None, [1, 2]], ids=str)
+def test_a_dictionary_with_the_key_of_what_is_saved_alone(tmp_path, value):
+    cc.save({ROOT: value}, tmp_path / "a.safetensors")
+    assert cc.load(tmp_path / "a.safetensors") == {ROOT: value}

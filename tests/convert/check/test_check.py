@@ -14,6 +14,9 @@ from candle_convert.convert.open.detect_format import formats
 
 CLEAN = {"a": np.arange(64, dtype=np.float32).reshape(2, 32), "b": np.ones(3, np.float16)}
 
+WORDS = "\x0a\x0c\x0a\x05<unk>\x15\0\0\0\0\x12\x02\x18\x03"
+"""A SentencePiece model of whole words: one piece with its score, and the model type 3."""
+
 
 def codes(path):
     return {(finding.code, finding.severity, finding.member) for finding in check(path).findings}
@@ -64,6 +67,43 @@ def test_equal_tensors_are_told(tmp_path):
     )
     (finding,) = check(tmp_path / "m.safetensors").findings
     assert (finding.code, finding.message) == ("W-SAME", "2 tensors hold the same values: a, b")
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "content", "severity"),
+    [
+        ("{}", "tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": "b"}, "merges": []}}', "error"),
+        ("{}", "tokenizer.json", '{"version": "1.0", "model": {"type": "Quantum", "vocab": {}}}', "error"),
+        ("{}", "tokenizer.model", "\0\u00ff", "error"),
+        ("{}", "tokenizer.model", WORDS, "warning"),
+        ('{"model_type": "gpt2"}', "vocab.json", '{"a": 0}', "error"),
+        ("{}", "tokenizer.json", "not JSON", "error"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_read_is_found(tmp_path, config, name, content, severity):
+    cc.save_file(CLEAN, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(config)
+    assert check(tmp_path).findings == []
+    (tmp_path / name).write_text(content, encoding="latin-1")
+    (finding,) = check(tmp_path).findings
+    assert (finding.severity, finding.path) == (severity, str(tmp_path / name))
+    assert run(["check", str(tmp_path)]) == (severity == "error")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content"),
+    [
+        ("wav2vec2", "vocab.json", '{"<pad>": 0, "|": 1, "E": 2}'),
+        ("vits", "vocab.json", '{"k": 0, "a": 1}'),
+        ("esm", "vocab.txt", "<cls>\n<pad>\nL\nA\n"),
+        ("resnet", "vocab.txt", "cat\ndog\ncat\n"),
+    ],
+)
+def test_vocabularies_that_are_not_of_texts_are_not_read(tmp_path, kind, name, content):
+    cc.save_file(CLEAN, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    (tmp_path / name).write_text(content)
+    assert check(tmp_path).findings == []
 
 
 def test_a_directory_is_checked_with_its_files(tmp_path):

@@ -16,6 +16,7 @@ from candle_convert.convert.cli.main import cli, run
 from candle_convert.convert.sounds.write_sound import write_sound
 from candle_convert.runtime.base.errors import printable
 from candle_convert.runtime.plugin import discovery
+from candle_convert.tests.builders.npm_packages import npm_packages
 from candle_convert.tests.builders.onnx_files import perceptron
 from candle_convert.tests.builders.text_checkpoints import checkpoint
 from candle_convert.tests.builders.tiny_llama import written
@@ -110,6 +111,7 @@ def folder(tmp_path, monkeypatch):
     cc.convert("m.safetensors", "parts", to="safetensors", shard_tensors=1)
     perceptron("net.onnx")
     written(tmp_path / "lm.gguf")
+    npm_packages(tmp_path / "npm")
     np.savez("x.npz", x=np.ones((2, 3), np.float32), y=np.zeros((2, 2), np.float32))
     (tmp_path / "t.jinja").write_text("{{ messages[0].content }}")
     (tmp_path / "text.txt").write_text("no model\n")
@@ -234,6 +236,7 @@ SUCCESS = [
     ),
     (["embed", "classes", "a", "b"], {"vectors": LIST, "count": NUMBER, "width": NUMBER, "task": TEXT}),
     (["rerank", "lm.gguf", "--query", "a", "b", "c"], {"query": TEXT, "documents": LIST, "task": TEXT}),
+    (["serve", "lm.gguf", "classes", "--dry-run"], {"inputs": LIST, "models": LIST, "address": {"type": "null"}}),
     (["predict", "classes", "a", "b"], {"results": LIST, "task": TEXT}),
     (["classify", "vision", "known/a", "--against", "known"], {"results": LIST, "against": TEXT}),
     (["transcribe", "speech", "tone.wav"], {"inputs": LIST, "results": LIST}),
@@ -281,6 +284,11 @@ SUCCESS = [
     (
         ["doctor"],
         {"packages": LIST, "hardware": OBJECT, "kernels": OBJECT, "disks": LIST, "caches": OBJECT, "verdicts": LIST},
+    ),
+    (["bundle", "net.onnx", "-o", "app"], {"outputs": LIST, "packages": LIST, "operations": LIST, "kernels": NUMBER}),
+    (
+        ["page", "lm.gguf", "-o", "site", "--runtime", "npm"],
+        {"outputs": LIST, "kind": TEXT, "packages": LIST, "model_bytes": NUMBER, "code_bytes": NUMBER},
     ),
     (["cache", "info"], {"folder": TEXT, "folders": LIST, "bytes": NUMBER}),
     (["cache", "warm", "net.onnx"], {"models": LIST}),

@@ -152,8 +152,8 @@ def test_every_command(terminal, jobs, full, tmp_path):
     assert not wrong, "\n".join(map(ascii, wrong[:40])) + f"\n{len(wrong)} of {len(jobs)}"
 
 
-PRINTING = {"output.py", "progress.py", "compile_bar.py", "chat.py", "__main__.py"}
-"""The modules that write to standard output and error: two of them only their own words, and errors, which are
+PRINTING = {"output.py", "progress.py", "compile_bar.py", "chat.py", "__main__.py", "bundled_program.py"}
+"""The modules that write to standard output and error: three of them only their own words, and errors, which are
 escaped."""
 
 

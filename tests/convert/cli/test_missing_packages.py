@@ -71,7 +71,7 @@ def test_extras_are_those_of_the_project():
     """Each optional package is a requirement of the extra that its error names."""
     extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for name, package in PACKAGES.items():
-        listed = [requirement.split(">")[0].lower() for requirement in extras[package.extra]]
+        listed = [requirement.split(">")[0].lower().replace("-", "_") for requirement in extras[package.extra]]
         assert {"PIL": "pillow"}.get(name, name) in listed
 
 

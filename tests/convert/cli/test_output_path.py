@@ -3,12 +3,16 @@ every function of Python."""
 
 import json
 import os
+import signal
+from pathlib import Path
 
 import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
+from candle_convert.convert.console.atomic_replace import short_name
 from candle_convert.convert.open.detect_format import formats
+from candle_convert.convert.write.staging import Staging
 from candle_convert.tests.builders import onnx_files, tiny_llama
 
 ARRAYS = {"a.weight": np.arange(512, dtype=np.float32).reshape(2, 256), "b": np.ones(4, np.float32)}
@@ -222,3 +226,31 @@ def test_strings_and_numbers_under_one_name_are_compared(other, files, capsys):
     for command in ("verify", "diff"):
         for sides in (["words.onnx", "numbers.safetensors"], ["numbers.safetensors", "words.onnx"]):
             assert run([command, *sides]) == 1, capsys.readouterr()
+
+
+@pytest.mark.parametrize("length", [240, 255])
+@pytest.mark.parametrize("command", ["convert", "convert --report", "quantize", "metadata set", "run", "finetune"])
+def test_names_of_the_greatest_length(command, length, files):
+    """What is written on the way has a shorter name, and nothing of it is left."""
+    words, output = COMMANDS[command]
+    name = f"{'é' * 40}{'n' * (length - 80 - len(Path(output).suffix))}{Path(output).suffix}"
+    before = set(os.listdir(files))
+    assert run([name if word == output else word for word in words]) == 0
+    assert set(os.listdir(files)) - before - {"new.npz"} == {name}
+
+
+def test_a_long_name_is_resumed(files, monkeypatch):
+    name = f"{'n' * 250}.gguf"
+    with monkeypatch.context() as patched:
+        patched.setattr(Staging, "publish", lambda staging: signal.raise_signal(signal.SIGINT))
+        assert run(["convert", "in.safetensors", name]) == 130
+    left = sorted(path for path in os.listdir(files) if ".partial" in path)
+    assert [path[-8:] for path in left] == [".partial", ".journal"]
+    assert run(["convert", "in.safetensors", name, "--resume"]) == 0
+    assert not [path for path in os.listdir(files) if ".partial" in path]
+
+
+def test_shortened_names_differ():
+    assert len({short_name("n" * 250 + end, 16) for end in ("a", "b", "é")}) == 3
+    assert short_name("n" * 239, 16) == "n" * 239
+    assert len(os.fsencode(short_name("é" * 127, 16))) <= 239

@@ -38,6 +38,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("system")
     written(folder / "m.gguf")
     (folder / "file").touch()
+    cc.convert(folder / "m.gguf", folder / "folder", to="safetensors")
     return folder
 
 
@@ -66,7 +67,15 @@ def test_names_that_cannot_be(words, folder):
 
 
 @pytest.mark.parametrize("count", [5, 6, 7, 8])
-@pytest.mark.parametrize("words", [("inspect", "m.gguf"), ("quantize", "m.gguf", "q.gguf", "Q8_0", "-f")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect", "m.gguf"),
+        ("quantize", "m.gguf", "q.gguf", "Q8_0", "-f"),
+        ("inspect", "folder"),
+        ("generate", "folder", "-p", "a", "-n", "1"),
+    ],
+)
 def test_few_open_files(words, count, folder):
     ended = run(words, folder, lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count)))
     assert ended.returncode in (0, 6), ended.stderr

@@ -3,12 +3,14 @@
 import io
 import json
 import shutil
+import struct
+import zlib
 
 import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
-from candle_convert.tests.builders.text_to_image import stable_diffusion_3
+from candle_convert.tests.builders.text_to_image import stable_diffusion, stable_diffusion_3
 from PIL import Image
 
 SETTINGS = {"steps": 2, "seed": 7, "size": (32, 48), "negative": "blurry"}
@@ -34,6 +36,39 @@ def test_the_picture_of_python_with_its_recipe(folder, tmp_path, capsys):
     assert "Steps: 2, " in settings
     assert "CFG scale: 7, Seed: 7, Size: 32x48" in settings
     assert run(["draw", str(folder), "-p", "a fox", "-o", str(out), *WORDS]) == 5
+    assert "Sampler: Euler, " in settings
+    again = tmp_path / "again.png"
+    assert run(["draw", str(folder), "--recipe", str(out), "-o", str(again)]) == 0
+    assert again.read_bytes() == out.read_bytes()
+    other = tmp_path / "other.png"
+    assert run(["draw", str(folder), "--recipe", str(out), "-o", str(other), "--seed", "8"]) == 0
+    assert "Seed: 8, " in Image.open(other).text["parameters"]
+
+
+def test_no_negative_prompt_is_none_again(tmp_path):
+    """XL takes zeros without a negative prompt, and not the embedding of an empty text."""
+    sdxl, out, again = tmp_path / "sdxl", tmp_path / "fox.png", tmp_path / "again.png"
+    stable_diffusion(sdxl, xl=True)
+    assert run(["draw", str(sdxl), "-p", "a fox", "-o", str(out), *WORDS[:-2]]) == 0
+    assert run(["draw", str(sdxl), "--recipe", str(out), "-o", str(again)]) == 0
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_pictures_without_a_recipe(folder, tmp_path, capsys):
+    plain = tmp_path / "plain.png"
+    Image.new("RGB", (8, 8)).save(plain)
+    words = ["draw", str(folder), "-o", str(tmp_path / "a.png")]
+    huge = tmp_path / "huge.png"
+    content = plain.read_bytes()
+    header = b"IHDR" + struct.pack(">2I", 30_000, 30_000) + content[24:29]
+    huge.write_bytes(content[:12] + header + struct.pack(">I", zlib.crc32(header)) + content[33:])
+    for further, why in (
+        ([], "missing option -p"),
+        (["--recipe", str(plain)], "no text chunk 'parameters'"),
+        (["--recipe", str(huge)], "the picture cannot be read"),
+    ):
+        assert run([*words, *further]) in (2, 3)
+        assert why in capsys.readouterr().err
 
 
 def test_several_pictures_and_json(folder, tmp_path, capsys):

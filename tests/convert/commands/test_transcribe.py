@@ -1,6 +1,7 @@
 """``transcribe`` on damaged and unusual sounds: one clear line, or a sensible result."""
 
 import json
+import shutil
 import struct
 
 import numpy as np
@@ -65,6 +66,28 @@ def test_refused_in_a_line(folder, name, why, capsys):
     assert out == ""
     assert why in err
     assert len(err.strip().splitlines()) == 1
+
+
+STATED = {
+    "hop_length": 161,
+    "feature_size": 79,
+    "sampling_rate": 8_000,
+    "chunk_length": 3_600,
+    "dither": 0.5,
+    "n_fft": 1e9,
+}
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_settings_that_do_not_fit_the_model(name, folder, tmp_path, capsys):
+    """transformers refuses features of another size than the encoder's, or adds noise: one line names the file."""
+    shutil.copytree(folder / "model", tmp_path / "model")
+    file = tmp_path / "model" / "preprocessor_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), name: STATED[name]}))
+    assert run(["transcribe", str(tmp_path / "model"), str(folder / "silent.wav"), "--language", "en"]) == 3
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "E-PREPROCESSOR-KEY" in line
+    assert "Correct it in preprocessor_config.json" in line
 
 
 @pytest.mark.parametrize(("name", "seconds"), [("silent.wav", 5), ("day.wav", 490 / RATE)])

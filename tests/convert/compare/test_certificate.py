@@ -213,6 +213,44 @@ def test_names_samples_and_selection():
     assert only(long, damaged, level="sample").status == "changed"
 
 
+class Exported(torch.nn.Module):
+    """Weights that stay apart, a counter of training, and constants: shapes, limits, a table."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Linear(16, 4)
+
+    def forward(self, x):
+        x = self.norm(torch.relu(self.first(x)))
+        x = x.reshape(x.shape[0], 4, 4).transpose(1, 2).reshape(x.shape[0], 16) * torch.arange(16) / 3
+        return self.last(x).clamp(-3, 3)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_network_that_torch_exported(tmp_path, capsys):
+    """Constants of the computation are no tensors that a checkpoint without config.json lacks."""
+    model = Exported().eval()
+    model.load_state_dict(
+        {name: torch.rand(value.shape) + 1 if value.ndim else value for name, value in model.state_dict().items()}
+    )
+    (tmp_path / "checkpoint").mkdir()
+    cc.save_file(model.state_dict(), tmp_path / "checkpoint" / "model.safetensors")
+    network = tmp_path / "m.onnx"
+    torch.onnx.export(
+        model, (torch.randn(2, 8),), network, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "rows"}}
+    )
+    assert cc.open(network).constants
+    assert run(["verify", str(tmp_path / "checkpoint"), str(network)]) == 0
+    assert "✓ 8 tensors: 8 equal" in capsys.readouterr().out
+    state = model.state_dict()
+    cc.save_file({**state, "last.bias": state["last.bias"] + 1}, tmp_path / "checkpoint" / "model.safetensors")
+    assert run(["verify", str(tmp_path / "checkpoint"), str(network)]) == 1
+    del state["last.bias"]
+    cc.save_file(state, tmp_path / "checkpoint" / "model.safetensors")
+    assert run(["verify", str(tmp_path / "checkpoint"), str(network)]) == 1
+    assert "extra" in capsys.readouterr().out
+
+
 def test_certificate_and_exit_codes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     cc.save_file({"a.weight": VALUES, "b.weight": VALUES.astype(np.float16)}, "m.safetensors")

@@ -35,7 +35,7 @@ sys.addaudithook(lambda event, values: event == "import" and values[0] == module
 """
 WRITTEN = """
 from candle_convert.convert.write import write as writing
-writing._fill = lambda *_: exec("interrupt()", {"interrupt": interrupt})
+writing.fill = lambda *_: exec("interrupt()", {"interrupt": interrupt})
 """
 """Python remembers that code from `exec` was interrupted."""
 TWICE = f"""{WRITTEN}

@@ -13,6 +13,7 @@ from candle_convert.convert.evaluate.average_precision import average_precision,
 from candle_convert.convert.evaluate.evaluate import evaluate
 from candle_convert.convert.evaluate.metric import METRICS
 from candle_convert.tests.builders.onnx_files import perceptron, save, value
+from candle_convert.tests.builders.vision_language import vision_language_folder
 from onnx import TensorProto, helper
 from PIL import Image
 
@@ -247,3 +248,20 @@ def test_folders_without_data_are_refused(tmp_path, capsys):
     (tmp_path / "d" / "one" / "p.png").write_bytes(b"no picture")
     assert told(capsys, model, "--data", tmp_path / "d", code=2)["error"]["code"] == "E-EVAL-SIZE"
     assert told(capsys, model, "--data", tmp_path / "d", "--size", "8x8", code=3)["error"]["code"] == "E-EVAL-PICTURE"
+
+
+@pytest.mark.parametrize("family", ["gemma3", "mistral3"])
+def test_models_that_see_are_scored_on_texts(tmp_path, capsys, family):
+    folder = tmp_path / family
+    folder.mkdir()
+    vision_language_folder(family, folder)
+    error = told(capsys, folder, "-d", data(tmp_path, x=X), code=2)["error"]
+    assert error["code"] == "E-EVAL-METRIC"
+    assert error["hint"].endswith("--metric ppl")
+
+
+def test_weights_of_no_model_are_exported_first(tmp_path, capsys):
+    cc.save_file({"w": X}, tmp_path / "m.safetensors")
+    error = told(capsys, tmp_path / "m.safetensors", "-d", data(tmp_path, x=X), code=2)["error"]
+    assert error["code"] == "E-RUN-NODES"
+    assert error["hint"].startswith("Export it first: candle-convert convert ")

@@ -112,3 +112,11 @@ def test_a_text_that_is_none_is_refused(folder, models, capsys):
     assert run(["eval", str(folder / "llama"), "--data", str(folder / "bytes"), "--metric", "ppl"]) == 3
     assert "E-EVAL-UTF8" in capsys.readouterr().err
     assert run(["eval", str(folder / "llama"), "--data", str(folder / "missing"), "--metric", "ppl"]) == 7
+
+
+@pytest.mark.parametrize("metrics", [(), ("--metric", "top1")])
+def test_the_metric_of_language_models_is_named(folder, models, capsys, metrics):
+    assert run(["eval", str(folder / "llama"), "-d", str(folder / "text.txt"), *metrics]) == 2
+    error = capsys.readouterr().err
+    assert "is a language model" in error
+    assert error.rstrip().endswith("--metric ppl")

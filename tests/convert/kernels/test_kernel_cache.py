@@ -312,3 +312,9 @@ def test_processes_end_with_the_one_that_started_them():
         first.kill()
         assert select.select([pipe], [], [], 60)[0]
         assert pipe.read(1) == b""
+
+
+def test_another_level_takes_the_words_of_the_command(tmp_path, capfd):
+    """Not those of the program that calls the command."""
+    assert run(["cache", "warm", str(tmp_path / "none.gguf"), "--level", "generic"]) == 7
+    assert "none.gguf: no such file" in capfd.readouterr().err

@@ -5,7 +5,7 @@ import candle_convert as cc
 import gguf
 import numpy as np
 import pytest
-from candle_convert.convert.load.bind import modelled
+from candle_convert.convert.load.bind import bind_model
 from candle_convert.convert.load.legacy_llama import gguf_names
 from candle_convert.convert.load.load_model import load
 from candle_convert.tests.builders.legacy_llama import (
@@ -139,5 +139,5 @@ def test_hostile(llama, what, tmp_path):
     made, code = HOSTILE[what]
     (tmp_path / "model.bin").write_bytes(made(llama[1]))
     with pytest.raises(cc.FormatError) as caught:
-        modelled(cc.open(tmp_path / "model.bin"))
+        bind_model(cc.open(tmp_path / "model.bin"))
     assert caught.value.code.startswith(code)

@@ -27,6 +27,7 @@ CASES = {
     "gemma3": ("gemma3", "<start_of_image>", 32, "\n\n"),
     "smolvlm": ("idefics3", "<image>", 64, ""),
     "pixtral": ("pixtral", "[IMG]", 32, ""),
+    "mistral3": ("pixtral", "[IMG]", 48, ""),
     "qwen2_vl": ("qwen2vl_merger", QWEN, 64, ""),
     "qwen2_5_vl": ("qwen2.5vl_merger", QWEN, 64, ""),
     "qwen3_vl": ("qwen3vl_merger", QWEN, 64, ""),
@@ -82,7 +83,7 @@ def expected(case):
     """transformers' logits behind the prompt, and the ids that it generates."""
     _, prompt = prompted(case, case[2] / "hf")
     arrays = {name: torch.from_numpy(np.asarray(array)) for name, array in prompt.arrays.items()}
-    if case[0] == "pixtral":
+    if case[0] in ("pixtral", "mistral3"):
         arrays["image_sizes"] = torch.as_tensor(prompt.arrays["image_sizes"])
     if case[0] == "paddleocr_vl":
         arrays["pixel_values"] = arrays["pixel_values"].reshape(-1, 3, 8, 8)
@@ -293,3 +294,21 @@ def test_as_a_second_input(case, tmp_path, capsys):
     assert len(answers) == 1
     assert run(["generate", str(folder / "hf"), "--mmproj", str(folder / "m.gguf"), "-p", "hello"]) != 0
     assert "E-MMPROJ-INPUTS" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["pixtral", "mistral3"])
+def test_the_last_layer_by_its_number(tmp_path, family):
+    """The hidden states 2 of an encoder of 2 layers are transformers' last ones."""
+    (tmp_path / "hf").mkdir()
+    vision_language.vision_language_folder(family, tmp_path / "hf")
+    cc.convert(tmp_path / "hf", tmp_path / "m.gguf")
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    for layer, refused in ((config["vision_config"]["num_hidden_layers"], False), (1, True)):
+        (tmp_path / "hf" / "config.json").write_text(json.dumps({**config, "vision_feature_layer": layer}))
+        if refused:
+            with pytest.raises(cc.UnsupportedError, match="the last layer, not of layer 1"):
+                cc.convert(tmp_path / "hf", tmp_path / "other.gguf")
+        else:
+            cc.convert(tmp_path / "hf", tmp_path / "same.gguf")
+            same, first = (cc.load_file(tmp_path / f"mmproj-{name}.gguf") for name in ("same", "m"))
+            assert all(np.array_equal(same[name], first[name]) for name in first)

@@ -11,6 +11,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.open import hub
+from candle_convert.convert.open.model_files import needed_files
 from candle_convert.tests.builders.hub_server import hub_server
 from candle_convert.tests.builders.vision_language import vision_language_folder
 from safetensors.numpy import save
@@ -250,3 +251,54 @@ def test_a_cached_model_whose_repository_cannot_be_listed(pair, tmp_path):
     code, answer = run(tmp_path, "convert", uri, target, "-t", "safetensors", HF_ENDPOINT=address)
     assert code == 0, answer
     assert "W-HUB-MMPROJ" in [warning["code"] for warning in answer["warnings"]]
+
+
+def test_a_pipeline_is_fetched_without_copies_of_its_weights(tmp_path):
+    """One copy of each part that is run, and then the cache alone."""
+    pytest.importorskip("diffusers")
+    from candle_convert.tests.builders.text_to_image import stable_diffusion
+
+    folder = tmp_path / "sd"
+    stable_diffusion(folder)
+    index = json.loads((folder / "model_index.json").read_text())
+    index["safety_checker"] = ["stable_diffusion", "StableDiffusionSafetyChecker"]
+    (folder / "model_index.json").write_text(json.dumps(index))
+    held = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    copies = [
+        "sd-pruned.safetensors", "sd-pruned.ckpt", "unet/diffusion_pytorch_model.fp16.safetensors",
+        "unet/diffusion_pytorch_model.bin", "vae/diffusion_pytorch_model.non_ema.safetensors",
+        "text_encoder/model.onnx", "safety_checker/model.safetensors", "onnx/unet/model.onnx",
+    ]  # fmt: skip
+    words = ["draw", "hf://own.er/sd", "-p", "a fox", "--steps", "1", "--seed", "3", "--size", "32x32", "-o"]
+    with hub_server({"own.er/sd": {**held, **dict.fromkeys(copies, b"copy")}}) as (address, fetched):
+        code, answer = run(tmp_path, *words, tmp_path / "first.png", HF_ENDPOINT=address)
+    assert code == 0, answer
+    assert sorted(fetched) == sorted(held)
+    code, answer = run(tmp_path, *words, tmp_path / "again.png", "--offline")
+    assert code == 0, answer
+    code, answer = run(tmp_path, "draw", folder, *words[2:], tmp_path / "local.png")
+    assert code == 0, answer
+    pictures = [(tmp_path / f"{name}.png").read_bytes() for name in ("first", "again", "local")]
+    assert pictures == pictures[:1] * 3
+
+
+def test_shards_and_precisions_of_a_pipeline(tmp_path):
+    """Shards come with their index; where there is one precision alone, that is fetched."""
+    index = {"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "X"], "vae": ["diffusers", "Y"]}
+    (tmp_path / "model_index.json").write_text(json.dumps(index))
+    shards = [f"unet/diffusion_pytorch_model-{n:05d}-of-00002.safetensors" for n in (1, 2)]
+    wanted = [
+        "model_index.json", "unet/config.json", "unet/diffusion_pytorch_model.safetensors.index.json", *shards,
+        "vae/config.json", "vae/diffusion_pytorch_model.fp16.safetensors",
+    ]  # fmt: skip
+    others = ["unet/diffusion_pytorch_model.fp16.safetensors", "vae/diffusion_pytorch_model.fp16.bin", "README.md"]
+    assert sorted(needed_files(tmp_path, [*wanted, *others])) == sorted(wanted)
+
+
+def test_files_of_an_exported_pipeline(tmp_path):
+    """Both graphs of the autoencoder, which has a folder for each, and the data next to a graph."""
+    graphs = ("unet", "text_encoder", "vae_encoder", "vae_decoder")
+    index = {name: ["optimum", "X"] for name in graphs[:2]} | {"_class_name": "ORTStableDiffusionPipeline"}
+    (tmp_path / "model_index.json").write_text(json.dumps(index))
+    wanted = ["model_index.json", "unet/model.onnx_data", *(f"{name}/model.onnx" for name in graphs)]
+    assert sorted(needed_files(tmp_path, [*wanted, "safety_checker/model.onnx", "README.md"])) == sorted(wanted)

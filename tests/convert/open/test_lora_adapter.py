@@ -315,6 +315,54 @@ def test_as_peft_merges_into_layers_stored_the_other_way(tmp_path):
     assert math.prod(found["transformer.h.0.attn.c_attn.weight"].shape) > 0
 
 
+@pytest.mark.parametrize(
+    ("case", "config"),
+    [
+        (GPT2, {"target_modules": ["c_proj"], "fan_in_fan_out": False}),
+        (GPT2, {"target_modules": ["c_proj", "lm_head"], "fan_in_fan_out": True}),
+        (LLAMA, {"target_modules": ["q_proj", "o_proj"], "fan_in_fan_out": True}),
+    ],
+    ids=["unsaid", "saved as false", "said of other layers"],
+)
+@pytest.mark.parametrize("stated", [False, True])
+def test_layers_are_known_by_the_model_and_not_by_the_adapter(case, config, stated, tmp_path):
+    """PEFT, too, corrects ``fan_in_fan_out`` by the kind of layer; square weights show nothing."""
+    peft = pytest.importorskip("peft")
+    wrapped = peft.get_peft_model(made(case, 0, tmp_path / "base"), peft.LoraConfig(r=4, **config)).eval()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in wrapped.named_parameters():
+            if "lora_" in name:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    ids = torch.randint(3, 96, (1, 12))
+    with torch.no_grad():
+        want = wrapped(input_ids=ids, use_cache=False).logits.numpy()
+    wrapped.save_pretrained(tmp_path / "lora")
+    file = tmp_path / "lora" / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "fan_in_fan_out": stated}))
+    cc.convert(tmp_path / "base", tmp_path / "out", to="safetensors", lora=(str(tmp_path / "lora"),))
+    got = cc.models.load(tmp_path / "out", threads=1).logits(ids.numpy())
+    assert np.abs(got - want).max() <= 1e-4 * np.abs(want).max()
+
+
+def test_biases_of_saved_modules_are_those_at_work(tmp_path):
+    """PEFT also saves the biases of the modules in whose place others are."""
+    peft = pytest.importorskip("peft")
+    case = cases("OPTForCausalLM", "opt", opt={"ffn_dim": 96, "word_embed_proj_dim": 64})[0]
+    settings = {"r": 2, "target_modules": ["fc1"], "modules_to_save": ["final_layer_norm"], "bias": "all"}
+    wrapped = peft.get_peft_model(made(case, 0, tmp_path / "base"), peft.LoraConfig(**settings))
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in wrapped.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    wrapped.save_pretrained(tmp_path / "lora")
+    found = merged(tmp_path / "base", tmp_path, tmp_path / "lora")
+    wanted = wrapped.merge_and_unload().state_dict()
+    for name, value in found.items():
+        np.testing.assert_allclose(value, wanted[name].numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_quantizing_merges_first(base, tmp_path):
     up, down = pair(64, 64)
     folder = adapter(tmp_path / "lora", {f"{Q}.lora_A.weight": down, f"{Q}.lora_B.weight": up})

@@ -11,6 +11,7 @@ import torch
 from candle_convert import models
 from candle_convert.convert.cli.main import run
 from candle_convert.tests.oracles.transformers import cases, expected, made, transformers
+from safetensors.numpy import load_file, save_file
 
 CASE = cases("LlamaForCausalLM", "llama", llama={})[0]
 IDS = np.array([[5, 17, 3, 88, 41, 9, 23, 70]])
@@ -52,6 +53,16 @@ def test_shards_on_the_command_line_are_their_model(folder, sharded, tmp_path, n
     assert run(["convert", *map(str, given), str(tmp_path / "m.gguf"), "-q"]) == 0
     assert cc.open(tmp_path / "m.gguf").metadata["general.architecture"] == "llama"
     same_logits(tmp_path / "m.gguf", sharded[1])
+
+
+def test_shards_without_an_index_next_to_other_weights(folder, tmp_path):
+    """All that were named are converted, and nothing else of the folder."""
+    (folder / INDEX).unlink()
+    given = shards(folder)
+    save_file({"other": np.ones(3, np.float32)}, folder / "other.safetensors")
+    assert run(["convert", *map(str, given), str(tmp_path / "out.npz"), "-q"]) == 0
+    assert "other" not in cc.open(tmp_path / "out.npz")
+    assert len(cc.open(tmp_path / "out.npz")) == sum(len(load_file(path)) for path in given)
 
 
 def test_a_quantized_shard_is_its_model(folder, tmp_path):
@@ -99,6 +110,24 @@ def test_missing_shards_are_named(folder, tmp_path, index, capsys):
         assert "E-SHARD-MISSING" in capsys.readouterr().err
     assert run(["check", str(folder), "-q"]) != 0
     assert not list(tmp_path.glob("m.*"))
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["index", "no index"])
+@pytest.mark.parametrize("name", ["m.safetensors", "m.pth", "m.npz", "directory"])
+def test_all_shards_become_a_model_of_any_format(folder, sharded, tmp_path, name, index):
+    if not index:
+        (folder / INDEX).unlink()
+    out = tmp_path / name
+    words = ["-t", "safetensors"] if name == "directory" else []
+    assert run(["convert", *map(str, shards(folder)), str(out), *words, "-q"]) == 0
+    same_logits(out, sharded[1])
+
+
+@pytest.mark.parametrize("words", [["part.safetensors"], ["part", "-t", "safetensors"], ["part.pth"]])
+def test_a_part_of_a_model_is_reported(folder, tmp_path, words, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["convert", *map(str, shards(folder)[1:]), *words]) == 0
+    assert "part of a model: 1 shard is not among the inputs" in " ".join(capsys.readouterr().err.split())
 
 
 def test_one_shard_alone_can_be_read_and_copied(folder, tmp_path):

@@ -42,6 +42,26 @@ def test_onnx(bits, operator, least, vectors, tmp_path):
     assert any(node.op.name == operator for node in cc.open(tmp_path / "q.onnx").nodes)
 
 
+@pytest.mark.parametrize("output", ["folder", "m.gguf", "m.onnx", "m.quantized"])
+def test_candles_names_write_a_directory_or_a_file(output, vectors, tmp_path):
+    """``m.quantized`` is no suffix of a format: the file is GGUF, and its name says so."""
+    device = cc.Device.cpu()
+    cc.quantize(model_path=minilm(), output_path=tmp_path / output, bits=8, device=device)
+    (path,) = tmp_path.iterdir()
+    assert path.name == {"m.quantized": "m.quantized.gguf"}.get(output, output)
+    if output == "m.onnx":
+        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        assert any(node.op.name == "DynamicQuantizeLinear" for node in cc.open(path).nodes)
+    else:
+        assert (cosines(path, vectors) > 0.999).all()
+
+
+def test_a_model_and_an_output_are_given_once(tmp_path):
+    for options in ({}, {"model_path": "a", "output_path": "b"}):
+        with pytest.raises(cc.UsageError, match="either"):
+            cc.quantize("a", **options)
+
+
 @pytest.mark.parametrize("options", [{"bits": 5}, {"bits": 8, "recipe": "q4_0"}])
 def test_other_numbers_are_refused(options, tmp_path):
     with pytest.raises(cc.UsageError, match="E-OPTION"):

@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.load.bind import modelled
+from candle_convert.convert.load.bind import bind_model
 from candle_convert.convert.quantize.observe_importance import observe
 from candle_convert.tests.builders.encoder_decoder_cases import T5
 from candle_convert.tests.builders.imatrix_files import old_bytes, write_gguf
@@ -297,4 +297,4 @@ def test_the_output_matrix_where_it_is_asked_for_and_quantize_takes_the_file(tmp
 def test_pieces_that_a_model_cannot_read(ids, code, tmp_path):
     made(BERT, 0, tmp_path)
     with pytest.raises(cc.UsageError, match=code):
-        observe(modelled(cc.open(tmp_path)), [np.array(piece) for piece in ids])
+        observe(bind_model(cc.open(tmp_path)), [np.array(piece) for piece in ids])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.load.bind import modelled
+from candle_convert.convert.load.bind import bind_model
 from candle_convert.convert.load.load_model import load
 from candle_convert.convert.quantize.observe_importance import observe
 from candle_convert.convert.quantize.observe_speech import heard_pieces
@@ -33,7 +33,7 @@ def test_squares_are_those_of_transformers(folder):
     path, reference = folder
     pieces = heard_pieces(load(path / "hf"), [str(path / "s.wav")])
     assert len(pieces) == 2
-    found = observe(modelled(cc.open(path / "hf")), pieces)
+    found = observe(bind_model(cc.open(path / "hf")), pieces)
     rows = {name: [] for name in SEEN}
     for name in SEEN:
         module = reference.model.get_submodule(name)

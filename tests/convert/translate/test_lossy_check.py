@@ -5,7 +5,9 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
+from candle_convert.convert.translate import lossy_check
 from candle_convert.runtime.base.errors import FormatError, UnsupportedError
+from candle_convert.runtime.contract.architecture import Key
 from candle_convert.tests.oracles.libllama import NAME, Libllama
 from candle_convert.tests.oracles.transformers import Case, cases, difference, expected, made
 
@@ -29,6 +31,10 @@ OSS = {
 }
 YARN = {"type": "yarn", "factor": 8, "original_max_position_embeddings": 16, "beta_fast": 32, "beta_slow": 1}
 COHERE = {"sliding_window": 8, "logit_scale": 0.25, "tie_word_embeddings": True, "head_dim": 16}
+LONGROPE = {
+    "rope_type": "longrope", "short_factor": [1.0 + i / 8 for i in range(8)],
+    "long_factor": [2.0 + i / 8 for i in range(8)], "original_max_position_embeddings": 24,
+}  # fmt: skip
 REFUSED = [
     *cases(
         "Gemma2ForCausalLM", "gemma2", gemma2_scores={"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 24}
@@ -46,6 +52,7 @@ REFUSED = [
         "falcon",
         falcon_rw={"alibi": True, "parallel_attn": False, "multi_query": False, "bias": True},
     ),
+    *cases("ApertusForCausalLM", "apertus", apertus_longrope={"rope_scaling": LONGROPE}),
     *cases("GptOssForCausalLM", "gpt_oss", gpt_oss_limit={**OSS, "layer_types": ONE_WHOLE, "swiglu_limit": 3.0}),
 ]
 TOLD = [
@@ -98,6 +105,30 @@ def test_what_would_compute_something_else_is_refused(case, tmp_path):
     assert caught.value.code in ("E-GGUF-SETTING", "E-ARCH-GGUF")
     assert not list(tmp_path.glob("out*"))
     cc.convert(place, tmp_path / "other.safetensors")
+
+
+BETAS = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096, "beta_fast": 8.0}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("cls", "kind", "scaling", "said"),
+    [
+        ("LlamaForCausalLM", "llama", BETAS, "rope_scaling.beta_fast is 8.0, which files do not state"),
+        ("Qwen2ForCausalLM", "qwen2", LLAMA3, "rope_scaling.type is 'llama3', but files imply 'default'"),
+    ],
+)
+def test_what_differs_is_named(cls, kind, scaling, said, tmp_path):
+    _, place = written(cases(cls, kind, scaled={"rope_scaling": scaling})[0], tmp_path)
+    with pytest.raises(UnsupportedError, match="E-GGUF-SETTING") as caught:
+        cc.convert(place, tmp_path / "out.gguf")
+    assert caught.value.why.endswith(said)
+
+
+def test_a_key_that_files_alone_imply_is_named():
+    ours, theirs = {"type": "yarn", "factor": 4.0}, {"type": "yarn", "factor": 4.0, "truncate": False}
+    said = lossy_check._difference(Key("scaling", "rope_scaling"), ours, theirs)
+    assert said == "rope_scaling.truncate is not stated, but files imply False"
 
 
 @pytest.mark.parametrize("case", TOLD, ids=lambda case: case.name)

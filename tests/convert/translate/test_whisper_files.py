@@ -132,10 +132,21 @@ def test_transcribe(source, to, checkpoint, tmp_path):
     assert [(each.start, each.end) for each in found.segments] == [(each.start, each.end) for each in want.segments]
 
 
+@pytest.mark.parametrize("name", ["ggml-tiny.bin", "tiny.whisper.bin", "GGML-TINY.BIN"])
+def test_a_name_of_whisper_cpp_is_kept(name, checkpoint, tmp_path):
+    assert run(["convert", str(checkpoint[0]), str(tmp_path / name), "-t", "whisper"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert cc.open(tmp_path / name).format == "whisper"
+
+
 def test_a_source_without_vocabulary_says_so(checkpoint, tmp_path, capsys):
     path, _ = openai(checkpoint, tmp_path)
     assert run(["convert", str(path), str(tmp_path / "out"), "-t", "safetensors", "--dry-run"]) == 0
     assert "no vocabulary" in capsys.readouterr().err
+    assert run(["convert", str(path), str(tmp_path / "out"), "-t", "safetensors"]) == 0
+    assert "transcribe " not in capsys.readouterr().err.rpartition(" next ")[2]
+    assert run(["convert", str(path), str(tmp_path / "ggml.bin"), "-t", "whisper"]) == 4
+    assert "--tokenizer DIR" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(MODULES is None, reason="CANDLE_TRANSFORMERS_JS names no folder with @huggingface/transformers")

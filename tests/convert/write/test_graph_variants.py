@@ -194,5 +194,7 @@ def test_transformers_js_generates(exported, tmp_path, dtype):
         ["node", str(script), str(exported.parent), dtype], capture_output=True, text=True, timeout=300
     )
     assert found.returncode == 0, found.stderr
-    want = cc.models.load(EXAMPLE).generate("In the beginning", max_tokens=12, temperature=0)
+    written = exported / "onnx" / f"model{VARIANTS['q4'].suffix}.onnx"
+    model = cc.models.load(written if dtype == "q4" else EXAMPLE)
+    want = model.generate("In the beginning", max_tokens=12, temperature=0)
     assert json.loads(found.stdout.splitlines()[-1]) == f"In the beginning{want}"

@@ -71,6 +71,17 @@ def test_encoders_are_embedded_and_classifiers_predict(folder, capsys):
         assert run(then) == 0
 
 
+@pytest.mark.parametrize(
+    "name", ["tekken.json", "whisper.tiktoken", "sentencepiece.bpe.model", "tokenizer.model", "source.spm", "vocab.txt"]
+)
+def test_any_tokenizer_makes_a_model_that_generates(folder, capsys, name):
+    assert run(["convert", "lm.gguf", "lm", "--to", "safetensors", "--no-tokenizer"]) == 0
+    capsys.readouterr()
+    assert following(capsys, ["convert", "lm", "bare", "--to", "safetensors"])[0] == "inspect"
+    (folder / "lm" / name).write_bytes(b"")
+    assert following(capsys, ["convert", "lm", "out", "--to", "safetensors"])[0] == "generate"
+
+
 def test_an_adapter_is_merged_into_its_directory(folder, capsys):
     assert run(["convert", "lm.gguf", "lm", "--to", "safetensors"]) == 0
     capsys.readouterr()

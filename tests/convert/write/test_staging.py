@@ -116,9 +116,9 @@ def test_resume_writes_only_what_is_missing(tmp_path, monkeypatch):
     first, *_ = journal.read_text().splitlines()
     journal.write_text(f"{first}\n{json.dumps([job.number for job in jobs[:-1]])}\n[{jobs[-1].number}")
     written = []
-    fill = write._fill
+    fill = write.fill
     monkeypatch.setattr(
-        write, "_fill", lambda handle, job, *rest: written.append(job.number) or fill(handle, job, *rest)
+        write, "fill", lambda handle, job, *rest: written.append(job.number) or fill(handle, job, *rest)
     )
     cc.convert(source, tmp_path / "out.safetensors", dtype="f16", resume=True)
     assert written == [jobs[-1].number]
@@ -141,6 +141,21 @@ def test_a_damaged_journal_starts_anew(tmp_path, text):
     cc.convert(source, tmp_path / "out.safetensors", resume=True, verify="full")
 
 
+def test_a_folder_is_for_one_run(tmp_path):
+    folder = tmp_path / "out.partial"
+    (folder / "left").mkdir(parents=True)
+    with staging.locked_folder(folder):
+        assert not list(folder.iterdir())
+        with pytest.raises(cc.UnsafeFileError, match="E-OUT-BUSY"), staging.locked_folder(folder):
+            pass
+        folder.rename(tmp_path / "out")
+        with staging.locked_folder(folder):
+            pass
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(cc.UnsafeFileError, match="E-OUT-LINK"), staging.locked_folder(tmp_path / "link"):
+        pass
+
+
 def test_two_runs_on_one_output_do_not_mix(tmp_path):
     source = _sparse_model(tmp_path / "in.safetensors", 1)
     made = cc.plan(source, tmp_path / "out.safetensors")
@@ -157,7 +172,7 @@ import signal, threading
 from candle_convert.convert.write import write as writing
 from candle_convert.convert.__main__ import main
 
-fill, begun = writing._fill, []
+fill, begun = writing.fill, []
 
 
 def interrupting(handle, job, *rest):
@@ -167,7 +182,7 @@ def interrupting(handle, job, *rest):
     return fill(handle, job, *rest)
 
 
-writing._fill = interrupting
+writing.fill = interrupting
 main()
 """
 

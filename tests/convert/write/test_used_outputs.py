@@ -26,6 +26,7 @@ from safetensors.numpy import load_file, save_file
 
 TARGETS = {
     "directory": ("dir", ("-t", "safetensors")),
+    "pth directory": ("dir", ("-t", "pytorch")),
     "safetensors": ("m.safetensors", ()),
     "pth": ("m.pth", ()),
     "npz": ("m.npz", ()),
@@ -34,7 +35,8 @@ TARGETS = {
     "variants": ("dir", ("-t", "onnx", "--dtypes", "f32,f16")),
 }
 """Names of outputs, and options of `convert`."""
-WEIGHTS = ("directory", "safetensors", "pth", "npz")
+WEIGHTS = ("directory", "pth directory", "safetensors", "pth", "npz")
+DIRECTORIES = {"directory": "model.safetensors", "pth directory": "pytorch_model.bin"}
 PICTURE, SOUND = "{picture}", "{sound}"
 
 
@@ -248,12 +250,13 @@ def in_onnxruntime(path, source, tolerance):
 
 def in_libraries(path, kind):
     """The names and values of weights as the format's own library reads them."""
-    if kind == "pth":
+    path = path / DIRECTORIES[kind] if kind in DIRECTORIES else path
+    if kind.startswith("pth"):
         return {name: np.asarray(tensor) for name, tensor in torch.load(path, weights_only=True).items()}
     if kind == "npz":
         with np.load(path) as held:
             return {name: array for name in held.files if isinstance(array := held[name], np.ndarray)}
-    return load_file(path if path.is_file() else path / "model.safetensors")
+    return load_file(path)
 
 
 @pytest.mark.parametrize("kind", TARGETS)
@@ -274,7 +277,7 @@ def test_outputs_are_used(build, kind, source_of, tmp_path, capsys):
         if not source.nodes:
             compared(cc.models.load(out)(**source.feeds), source, source.tolerance)
         assert in_libraries(out, kind)
-        if kind == "directory" and source.outside is not None:
+        if kind in DIRECTORIES and source.outside is not None:
             model = source.outside.from_pretrained(out).eval()
             with torch.no_grad():
                 found = model(**{name: torch.tensor(array) for name, array in source.feeds.items()})

@@ -55,11 +55,13 @@ SETTINGS = (
 
 
 class Coarse:
-    """What quantized nodes read is rounded to a few steps; those that only pass elements on round too."""
+    """What quantized nodes read is rounded to a few steps, as are values that the quantized file rounds where they are
+    made; nodes that only pass elements on round too."""
 
-    def __init__(self, graph: SmallGraph, setting: Setting) -> None:
+    def __init__(self, graph: SmallGraph, quantized: SmallGraph, setting: Setting) -> None:
         self._random = np.random.default_rng(0)
         self._steps = setting.steps
+        self._rounded = {name for node in quantized.nodes if node.op == "DequantizeLinear" for name in node.outputs}
         self._largest: dict[str, float] = {}
         fixed = set(graph.constants)
         for node in graph.nodes:
@@ -73,11 +75,15 @@ class Coarse:
     def read(self, node: Node, name: str, array: np.ndarray) -> np.ndarray:
         if name not in self._largest or (node.op not in RECURRENT and role_of(operator(node.op)) is None):
             return array
-        reach = self._largest[name] / self._steps
-        return np.asarray((array + self._random.uniform(-reach, reach, array.shape)).astype(array.dtype))
+        return self._moved(name, array)
 
     def result(self, node: Node, array: np.ndarray, first: np.ndarray | None) -> np.ndarray:
-        return array
+        (name,) = node.outputs if len(node.outputs) == 1 else ("",)
+        return self._moved(name, array) if name in self._rounded and name in self._largest else array
+
+    def _moved(self, name: str, array: np.ndarray) -> np.ndarray:
+        reach = self._largest[name] / self._steps
+        return np.asarray((array + self._random.uniform(-reach, reach, array.shape)).astype(array.dtype))
 
 
 def fault(graph: SmallGraph, setting: Setting, native: bool) -> str | None:
@@ -141,7 +147,7 @@ def _too_far(graph: SmallGraph, quantized: SmallGraph, setting: Setting) -> str 
     if any(node.subgraphs for node in graph.nodes):
         return None
     for run, feeds in enumerate(graph.feeds()):
-        bounds, values = Bounds(graph, feeds, Coarse(graph, setting)), evaluate(quantized, feeds)
+        bounds, values = Bounds(graph, feeds, Coarse(graph, quantized, setting)), evaluate(quantized, feeds)
         for name in graph.outputs:
             codes = bounds.values[name].dtype.kind in "iu"  # a step of theirs may be less than what rounding moves
             wrong = None if codes else bounds.fault(name, values[name])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from candle_convert.models.generation.sampling import GREEDY, Sampler, Sampling, candidates, largest, penalize
+from candle_convert.models.generation.sampling import GREEDY, Sampler, Sampling, candidates, draw, largest, penalize
 from candle_convert.runtime.base.errors import UnsupportedError, UsageError
 
 RANDOM = np.random.default_rng(3)
@@ -89,12 +89,23 @@ def test_logits_that_are_no_numbers(sampling):
         Sampler(sampling, 1).choose(np.array([[1, np.nan, 3]], np.float32), [[]])
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("temperature", [1e-320, 1e308])
+def test_extreme_temperatures(temperature):
+    """The lowest is greedy, the highest gives all candidates one weight; neither warns."""
+    sampling = Sampling(temperature=temperature, top_k=0, top_p=1, min_p=0)
+    logits = np.array([1, 5, 3], np.float32)
+    drawn = {draw(logits.copy(), sampling, number) for number in (0.1, 0.5, 0.9)}
+    assert drawn == ({1} if temperature < 1 else {0, 1, 2})
+
+
 WRONG = [
     {"temperature": -1},
     {"top_p": 1.5},
     {"min_p": -0.1},
     {"top_k": -3},
     {"repeat_penalty": 0},
+    {"repeat_penalty": 1e308},
     {"temperature": np.nan},
 ]
 

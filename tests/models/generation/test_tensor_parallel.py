@@ -9,7 +9,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.convert.open.open_model import open_model
 from candle_convert.models.generation import tensor_parallel
 from candle_convert.models.generation.language_model import LanguageModel
@@ -78,7 +78,7 @@ def on_ranks(size, work):
 
 
 def cut(path, rank, size, group):
-    graph = built(modelled(open_model(path)))
+    graph = build_graph(bind_model(open_model(path)))
     across = ShardAcrossRanks(rank, size, group)
     across.run(graph)
     return graph, across.whole
@@ -241,7 +241,7 @@ def test_blocks_are_cut_between(name, stays, tmp_path):
 
 
 def test_what_cannot_be_cut_says_so(tmp_path):
-    graph = built(modelled(open_model(files(tmp_path))))
+    graph = build_graph(bind_model(open_model(files(tmp_path))))
     with pytest.raises(UnsupportedError, match="the model cannot be sharded over 7 ranks"):
         ShardAcrossRanks(0, 7, "g").run(graph)
     with pytest.raises(UsageError):

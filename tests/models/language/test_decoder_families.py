@@ -7,7 +7,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.base.errors import FormatError, UnsupportedError, UsageError
 from candle_convert.runtime.contract.architecture import GGUF
@@ -24,7 +24,7 @@ def test_keys_and_values_of_older_gguf_files_and_layers_that_guess_further_token
     case = decoder("deepseek_v3")
     reference = made(case, 2, tmp_path)
     ids, mask = texts(case, 2, reference)["left padding"]
-    read = modelled(cc.open(tmp_path))
+    read = bind_model(cc.open(tmp_path))
     weights = unbind(read.architecture, read.config, read.weights, GGUF)
     for i in range(3):
         del weights[f"blk.{i}.attn_k_b.weight"], weights[f"blk.{i}.attn_v_b.weight"]
@@ -36,7 +36,9 @@ def test_keys_and_values_of_older_gguf_files_and_layers_that_guess_further_token
     graph = Graph(metadata=said, weights=weights)
     assert (
         difference(
-            LanguageModel(built(modelled(graph)), threads=1).logits(ids, mask), expected(reference, ids, mask), mask
+            LanguageModel(build_graph(bind_model(graph)), threads=1).logits(ids, mask),
+            expected(reference, ids, mask),
+            mask,
         )
         <= case.tolerance
     )
@@ -57,13 +59,13 @@ def test_rows_that_are_not_there_are_told(name, weight, tmp_path):
     short = next(each for each in graph.weights if weight in each and ".2." in each)
     graph.weights[short] = graph.weights[short][1:]
     with pytest.raises(FormatError, match=r"(does|do) not fit"):
-        modelled(graph)
+        bind_model(graph)
 
 
 def test_gguf_files_cannot_say_where_gates_are_clamped(tmp_path):
     made(decoder("clamped"), 0, tmp_path)
     with pytest.raises(UnsupportedError, match="swiglu_limit"):
-        converted(modelled(cc.open(tmp_path)), GGUF)
+        converted(bind_model(cc.open(tmp_path)), GGUF)
 
 
 def test_experts_of_gpt_oss_stay_blocks(tmp_path):
@@ -89,13 +91,13 @@ def test_experts_of_gpt_oss_stay_blocks(tmp_path):
     save_file(weights, tmp_path / "model.safetensors")
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "mxfp4"}}))
-    read = modelled(cc.open(tmp_path))
+    read = bind_model(cc.open(tmp_path))
     gguf = unbind(read.architecture, read.config, read.weights, GGUF)
     for part, name, turn in (("gate", "gate_up", 0), ("up", "gate_up", 1), ("down", "down", None)):
         found, want = gguf[f"blk.1.ffn_{part}_exps.weight"], wanted[f"model.layers.1.mlp.experts.{name}_proj"]
         assert found.dtype.name == "mxfp4"
         assert np.array_equal(found.dequantize().numpy(), want if turn is None else want[:, turn::2])
-    assert np.isfinite(LanguageModel(built(read), threads=1).logits([[5, 6, 7]])).all()
+    assert np.isfinite(LanguageModel(build_graph(read), threads=1).logits([[5, 6, 7]])).all()
 
 
 def test_falcon_rw_as_the_attention_that_it_was_published_with(tmp_path):
@@ -118,10 +120,10 @@ def test_falcon_rw_as_the_attention_that_it_was_published_with(tmp_path):
 def test_chatglm_layout(tmp_path):
     """The layout of ChatGLM's own files computes the same as that of transformers."""
     case, reference = written_chatglm(tmp_path)
-    model = modelled(cc.open(tmp_path))
+    model = bind_model(cc.open(tmp_path))
     ids, mask = texts(case, 0, reference)["left padding"]
     assert (
-        difference(LanguageModel(built(model), threads=1).logits(ids, mask), expected(reference, ids, mask), mask)
+        difference(LanguageModel(build_graph(model), threads=1).logits(ids, mask), expected(reference, ids, mask), mask)
         <= case.tolerance
     )
     gguf = unbind(model.architecture, model.config, model.weights, GGUF)
@@ -153,7 +155,7 @@ def test_hidden_states_of_a_model_that_says_it_is_for_tokens(tmp_path):
 
 def test_sinks_leave_the_cache_where_it_is(tmp_path):
     made(decoder("gpt_oss"), 0, tmp_path)
-    graph = built(modelled(cc.open(tmp_path)))
+    graph = build_graph(bind_model(cc.open(tmp_path)))
     attentions = [node for node in graph.nodes if node.op.name == "AttentionWithSinks"]
     assert len(attentions) == 3
     assert all(value.producer.op.name == "TensorScatter" for node in attentions for value in node.inputs[1:3])

@@ -5,7 +5,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.base.errors import UnsupportedError
 from candle_convert.runtime.contract.architecture import GGUF, HF
@@ -34,7 +34,7 @@ def test_as_transformers(case, tmp_path):
 @pytest.mark.parametrize("case", DECODERS, ids=lambda case: case.name)
 def test_token_by_token_through_other_names(case, tmp_path):
     reference = made(case, 1, tmp_path)
-    read = modelled(cc.open(tmp_path))
+    read = bind_model(cc.open(tmp_path))
     there = converted(read, GGUF)
     as_stored(unbind(there.architecture, there.config, there.weights, HF), read)
     as_expected(converted(there, HF), case, reference)
@@ -43,7 +43,7 @@ def test_token_by_token_through_other_names(case, tmp_path):
 @pytest.mark.parametrize("case", WITHOUT_GGUF, ids=lambda case: case.name)
 def test_token_by_token_without_gguf_names(case, tmp_path):
     reference = made(case, 1, tmp_path)
-    read = modelled(cc.open(tmp_path))
+    read = bind_model(cc.open(tmp_path))
     if not read.architecture.gguf:
         with pytest.raises(UnsupportedError, match="E-ARCH-NAMES"):
             converted(read, GGUF)
@@ -66,7 +66,7 @@ def as_expected(made_of, case, reference):
     """Logits of a prompt of 7 tokens, then of one token at a time, are those of transformers."""
     found = texts(case, 1, reference)
     ids, mask = found["left padding"] if case.padded else found["long"]
-    model = LanguageModel(built(made_of), threads=1)
+    model = LanguageModel(build_graph(made_of), threads=1)
     step, cache = model.step(ids[:, :7], mask=None if mask is None else mask[:, :7])
     steps = [step]
     for at in range(7, ids.shape[1]):

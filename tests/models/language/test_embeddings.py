@@ -4,7 +4,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 import torch
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.models.generation.decoder_tasks import EMBED_TOKENS, FROM_EMBEDS
 from candle_convert.runtime.contract.architecture import Config
 from candle_convert.runtime.session import Session
@@ -38,12 +38,12 @@ def fed(graph, length, batch, **values):
 
 def embedded(model, ids):
     """The embeddings of ids, f32 [batch, length, hidden]."""
-    return Session(built(model, EMBED_TOKENS)).run(["inputs_embeds"], {"input_ids": ids})[0]
+    return Session(build_graph(model, EMBED_TOKENS)).run(["inputs_embeds"], {"input_ids": ids})[0]
 
 
 def computed(model, embeds, output="logits", **values):
     """What the decoder's graph computes of embeddings."""
-    graph = built(model, FROM_EMBEDS, fixed=False)
+    graph = build_graph(model, FROM_EMBEDS, fixed=False)
     batch, length, _ = embeds.shape
     return Session(graph).run([output], fed(graph, length, batch, inputs_embeds=embeds, **values))[0]
 
@@ -54,7 +54,7 @@ def test_embeddings_of_ids_give_the_logits_of_the_ids(name, tmp_path):
     ids = np.random.default_rng(0).integers(3, 96, (2, 9))
     with torch.no_grad():
         expected = reference(torch.from_numpy(ids)).logits.numpy()
-    model = modelled(cc.open(tmp_path))
+    model = bind_model(cc.open(tmp_path))
     assert difference(computed(model, embedded(model, ids)), expected) < TOLERANCE
 
 
@@ -63,7 +63,7 @@ def test_embeddings_that_no_token_has(tmp_path):
     embeds = np.random.default_rng(0).standard_normal((2, 9, 64)).astype(np.float32)
     with torch.no_grad():
         expected = reference(inputs_embeds=torch.from_numpy(embeds)).logits.numpy()
-    assert difference(computed(modelled(cc.open(tmp_path)), embeds), expected) < TOLERANCE
+    assert difference(computed(bind_model(cc.open(tmp_path)), embeds), expected) < TOLERANCE
 
 
 @pytest.mark.parametrize(
@@ -88,36 +88,36 @@ def test_positions_of_three_axes(kind, model_type, axes, tmp_path):
         expected = reference(
             inputs_embeds=torch.from_numpy(embeds), position_ids=torch.from_numpy(positions), use_cache=False
         ).last_hidden_state.numpy()
-    model = modelled(cc.open(tmp_path))
+    model = bind_model(cc.open(tmp_path))
     model.config.values["position_axes"] = list(axes)
-    graph = built(model, FROM_EMBEDS, fixed=False)
+    graph = build_graph(model, FROM_EMBEDS, fixed=False)
     assert next(value for value in graph.inputs if value.name == "position_ids").shape[0] == 3
     assert difference(computed(model, embeds, "last_hidden_state", position_ids=positions), expected) < TOLERANCE
 
 
 def test_axes_that_are_not_one_for_each_pair(tmp_path):
     made(decoder("llama"), 0, tmp_path)
-    model = modelled(cc.open(tmp_path))
+    model = bind_model(cc.open(tmp_path))
     model.config.values["position_axes"] = [0, 1]
     with pytest.raises(cc.Error, match="an axis for each rotated pair"):
-        built(model, FROM_EMBEDS)
+        build_graph(model, FROM_EMBEDS)
 
 
 def test_ids_keep_positions_of_one_axis(tmp_path):
     made(decoder("llama"), 0, tmp_path)
-    model = modelled(cc.open(tmp_path))
-    plain = [(value.name, value.shape) for value in built(model).inputs]
+    model = bind_model(cc.open(tmp_path))
+    plain = [(value.name, value.shape) for value in build_graph(model).inputs]
     model = type(model)(
         model.architecture, model.names, Config({**model.config.values, "position_axes": [0, 1]}), model.weights,
         model.source,
     )  # fmt: skip
-    assert [(value.name, value.shape) for value in built(model).inputs] == plain
+    assert [(value.name, value.shape) for value in build_graph(model).inputs] == plain
 
 
 @pytest.mark.parametrize("version", [6, 7])
 def test_embeddings_of_recurrent_models(version, tmp_path):
     write(tmp_path, version, weights_of(version, version), "fla" if version == 7 else "hf")
-    model = modelled(cc.open(tmp_path))
+    model = bind_model(cc.open(tmp_path))
     ids = np.random.default_rng(0).integers(3, VOCABULARY, (2, 9))
     expected = cc.models.load(tmp_path)(input_ids=ids)["logits"]
     assert difference(computed(model, embedded(model, ids)), expected) < TOLERANCE

@@ -5,7 +5,7 @@ import json
 import candle_convert as cc
 import numpy as np
 import pytest
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.runtime.contract.weight_binding import list_names
 from candle_convert.runtime.tensor.storage import Derived
 from candle_convert.tests.oracles.cpu_time import within
@@ -85,7 +85,7 @@ def test_refused(what, checkpoint):
     (folder, config), (changes, code) = checkpoint, CASES[what]
     (folder / "config.json").write_text(json.dumps(config | changes))
     with pytest.raises(cc.FormatError) as caught:
-        modelled(cc.open(folder))
+        bind_model(cc.open(folder))
     assert caught.value.code == code
 
 
@@ -101,7 +101,7 @@ def test_refused_with_the_parameter(what, llama):
     (folder, config), (changes, code, named) = llama, LLAMA[what]
     (folder / "config.json").write_text(json.dumps(config | changes))
     with pytest.raises(cc.FormatError, match=named) as caught:
-        modelled(cc.open(folder))
+        bind_model(cc.open(folder))
     assert caught.value.code == code
 
 
@@ -115,7 +115,7 @@ def test_missing_and_extra_weights_are_all_listed(llama):
     del graph.weights["model.norm.weight"]
     graph.weights["x"] = graph["lm_head.weight"]
     with pytest.raises(cc.FormatError) as caught:
-        modelled(graph)
+        bind_model(graph)
     assert caught.value.code == "E-ARCH-MISSING"
     for name in (
         "model.layers.{0-2}.self_attn.q_proj.weight",
@@ -157,7 +157,7 @@ def test_an_unknown_architecture_is_told_before_any_weight_is_read(llama):
         for name, each in graph.weights.items()
     }
     with pytest.raises(cc.UnsupportedError) as caught:
-        modelled(graph)
+        bind_model(graph)
     assert caught.value.code == "E-ARCH"
     assert "qwen3" in caught.value.hint
 
@@ -179,7 +179,7 @@ def test_factors_of_a_gguf_file_that_are_no_numbers(llama, tmp_path):
         factors[1] = bad
         graph.weights["rope_freqs.weight"] = cc.StoredTensor.of(factors)
         with pytest.raises(cc.FormatError) as caught:
-            modelled(graph)
+            bind_model(graph)
         assert caught.value.code == "E-ARCH-ROPE"
         graph = cc.open(tmp_path / "m.gguf")
 
@@ -214,7 +214,7 @@ def test_types_are_told(what, llama):
     (folder, config), (changes, named) = llama, WRONG_TYPES[what]
     (folder / "config.json").write_text(json.dumps(config | changes))
     with pytest.raises(cc.FormatError, match=named) as caught:
-        built(modelled(cc.open(folder)))
+        build_graph(bind_model(cc.open(folder)))
     assert caught.value.code == "E-ARCH-KEY"
     assert caught.value.exit_code == 3
 
@@ -223,4 +223,4 @@ def test_layers_are_counted_before_they_are_gone_through(llama):
     folder, config = llama
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1000}))
     with pytest.raises(cc.FormatError, match="says 1,000 layers, the file has weights of 3"):
-        within(0.5, lambda: modelled(cc.open(folder)))
+        within(0.5, lambda: bind_model(cc.open(folder)))

@@ -8,7 +8,7 @@ import sys
 import candle_convert as cc
 import numpy as np
 import pytest
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.runtime.contract.architecture import GGUF
 from candle_convert.tests.fuzz.synthetic import synthetic
 
@@ -36,8 +36,8 @@ PROGRAM = """
 import resource, sys
 import candle_convert as cc
 import numpy as np
-from candle_convert.convert.load.bind import built, modelled
-built(modelled(cc.open(sys.argv[1])))
+from candle_convert.convert.load.bind import build_graph, bind_model
+build_graph(bind_model(cc.open(sys.argv[1])))
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (64 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (size, size))
 for key in sys.argv[2:]:
@@ -45,7 +45,7 @@ for key in sys.argv[2:]:
         graph = cc.open(sys.argv[1])
         graph.metadata[key] = np.uint32(value)
         try:
-            built(modelled(graph))
+            build_graph(bind_model(graph))
         except cc.FormatError as error:
             print(error)
 """
@@ -64,7 +64,7 @@ def written(path, **changes):
 def test_refused_with_the_key(what, tmp_path):
     changes, named = LLAMA[what]
     with pytest.raises(cc.FormatError, match=named) as caught:
-        modelled(cc.open(written(tmp_path / "m.gguf", **changes)))
+        bind_model(cc.open(written(tmp_path / "m.gguf", **changes)))
     assert caught.value.code in ("E-ARCH-KEY", "E-ARCH-SHAPE", "E-ARCH-MISSING")
     assert len(str(caught.value)) < 1000
 
@@ -91,13 +91,13 @@ def test_factors_of_another_size(factors, tmp_path):
     graph = cc.open(written(tmp_path / "m.gguf"))
     graph.weights["rope_freqs.weight"] = cc.StoredTensor.of(factors.astype(F32))
     with pytest.raises(cc.FormatError, match=r"rope_freqs\.weight is .*, not \[4\]"):
-        modelled(graph)
+        bind_model(graph)
 
 
 def test_factors_of_one_are_no_scaling_that_divides_by_zero(tmp_path):
     graph = cc.open(written(tmp_path / "m.gguf"))
     graph.weights["rope_freqs.weight"] = cc.StoredTensor.of(np.ones(4, F32))
-    assert built(modelled(graph)).nodes
+    assert build_graph(bind_model(graph)).nodes
 
 
 @pytest.mark.parametrize("shape", [(0, 32), ()], ids=["no elements", "no axes"])
@@ -105,4 +105,4 @@ def test_weights_without_elements(shape, tmp_path):
     graph = cc.open(written(tmp_path / "m.gguf"))
     graph.weights["token_embd.weight"] = cc.StoredTensor.of(np.zeros(shape, F32))
     with pytest.raises(cc.FormatError, match="token_embd"):
-        modelled(graph)
+        bind_model(graph)

@@ -6,7 +6,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
-from candle_convert.convert.load.bind import built, modelled
+from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.contract.architecture import GGUF, HF
 from candle_convert.runtime.contract.weight_binding import unbind
@@ -69,10 +69,10 @@ def test_plans_are_whole(case, tmp_path):
 def test_through_gguf_names_and_back(case, tmp_path):
     reference = made(case, 2, tmp_path)
     ids = texts(case, 2, reference)["single"][0]
-    model = modelled(cc.open(tmp_path))
+    model = bind_model(cc.open(tmp_path))
     there = converted(model, GGUF)
     if case.name != "falcon_mamba":  # whose second epsilon GGUF files do not have
-        assert close(LanguageModel(built(there), 1).logits(ids), expected(reference, ids, None), case.tolerance)
+        assert close(LanguageModel(build_graph(there), 1).logits(ids), expected(reference, ids, None), case.tolerance)
     back = unbind(model.architecture, there.config, there.weights, HF)
     for name, tensor in unbind(model.architecture, there.config, model.weights, HF).items():
         assert back[name].shape == tensor.shape, name
@@ -167,6 +167,6 @@ def test_infinity_in_a_configuration(limit, tmp_path):
     made(next(case for case in RECURRENT if case.name == "mamba2"), 0, tmp_path)
     text = (tmp_path / "config.json").read_text()
     (tmp_path / "config.json").write_text(text[:-1] + f', "time_step_limit": {limit}}}')
-    assert modelled(cc.open(tmp_path)).config.widths == [0.0, float("inf")]
+    assert bind_model(cc.open(tmp_path)).config.widths == [0.0, float("inf")]
     cc.convert(tmp_path, tmp_path / "out.gguf")
     assert "mamba2.ssm.group_count" in cc.open(tmp_path / "out.gguf").metadata

@@ -4,7 +4,7 @@ under."""
 import candle_convert as cc
 import numpy as np
 import pytest
-from candle_convert.convert.load.bind import Model, built, modelled
+from candle_convert.convert.load.bind import Model, bind_model, build_graph
 from candle_convert.convert.load.load_model import load
 from candle_convert.models.generation.language_model import LanguageModel
 from candle_convert.runtime.contract.architecture import GGUF, HF
@@ -143,7 +143,7 @@ def test_as_published(version, style, tmp_path):
 @pytest.mark.parametrize("version", [6, 7])
 def test_in_the_names_of_gguf(version, tmp_path):
     w = weights_of(version, 1)
-    model = modelled(cc.open(write(tmp_path, version, w, "author")))
+    model = bind_model(cc.open(write(tmp_path, version, w, "author")))
     said = config_keys(model.architecture, GGUF, model.config) | {"general.architecture": f"rwkv{version}"}
     weights = unbind(model.architecture, model.config, model.weights, GGUF)
     assert find_architecture(GGUF, said) is model.architecture
@@ -151,7 +151,7 @@ def test_in_the_names_of_gguf(version, tmp_path):
     there = Model(model.architecture, GGUF, config, bind(model.architecture, config, weights, GGUF), model.source)
     ids = np.arange(9)
     want = published(version, w, ids)
-    assert np.abs(LanguageModel(built(there), 1).logits(ids)[0] - want).max() <= 2e-5 * np.abs(want).max()
+    assert np.abs(LanguageModel(build_graph(there), 1).logits(ids)[0] - want).max() <= 2e-5 * np.abs(want).max()
 
 
 def test_layers_of_gguf_are_halved_and_hugging_faces_are_whole(tmp_path):
@@ -161,7 +161,7 @@ def test_layers_of_gguf_are_halved_and_hugging_faces_are_whole(tmp_path):
     (folder / "config.json").write_text(
         (folder / "config.json").read_text().replace('"rescale_every": 6', '"rescale_every": 1')
     )
-    model = modelled(cc.open(folder))
+    model = bind_model(cc.open(folder))
     assert config_keys(model.architecture, GGUF, model.config)["rwkv6.rescale_every_n_layers"] == 1
     weights = unbind(model.architecture, model.config, model.weights, GGUF)
     for ours, theirs in (
@@ -174,7 +174,7 @@ def test_layers_of_gguf_are_halved_and_hugging_faces_are_whole(tmp_path):
             assert np.array_equal(weights[f"blk.{i}.{theirs}.weight"].numpy() * divisor, w[f"blocks.{i}.{ours}.weight"])
     ids = np.arange(9)
     want = published(6, w, ids)
-    assert np.abs(LanguageModel(built(model), 1).logits(ids)[0] - want).max() <= 1e-4 * np.abs(want).max()
+    assert np.abs(LanguageModel(build_graph(model), 1).logits(ids)[0] - want).max() <= 1e-4 * np.abs(want).max()
     back = unbind(model.architecture, model.config, model.weights, HF)
     given = cc.open(folder)
     assert all(bytes(tensor.raw()) == bytes(given[name].raw()) for name, tensor in back.items())

@@ -14,41 +14,13 @@ from candle_convert.models.preprocess.preparation import letterbox
 from candle_convert.models.preprocess.stated_preparation import preparation_from
 from candle_convert.tests.builders.image_checkpoints import image_model, saved
 from candle_convert.tests.builders.pictures import MADE
+from candle_convert.tests.builders.preparations import PREPARATIONS, SIZE
 from candle_convert.tests.builders.yolov8 import yolov8
 from onnx import TensorProto, helper
 
 VIT = {
     "image_size": 48, "patch_size": 16, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
     "intermediate_size": 32, "num_labels": 4,
-}  # fmt: skip
-SIZE = {"height": 48, "width": 48}
-FILES = {
-    "exact": {"image_processor_type": "ViTImageProcessor", "size": SIZE},
-    "cubic": {"image_processor_type": "BeitImageProcessor", "size": SIZE},
-    "nearest": {"image_processor_type": "ViTImageProcessor", "size": SIZE, "resample": 0},
-    "crop": {"image_processor_type": "CLIPImageProcessor", "size": 60, "crop_size": 48},
-    "crop_pct": {"image_processor_type": "ConvNextImageProcessor", "size": 48},
-    "timm": {"input_size": [3, 48, 48], "crop_pct": 0.9},
-    "squash": {"input_size": [3, 48, 48], "crop_pct": 0.9, "crop_mode": "squash", "interpolation": "bilinear"},
-    "crop only": {"do_resize": False, "do_center_crop": True, "crop_size": {"height": 48, "width": 48}},
-    "bgr": {"image_processor_type": "ViTImageProcessor", "size": SIZE, "do_flip_channel_order": True},
-    "small": {"image_processor_type": "ViTImageProcessor", "size": SIZE, "do_center_crop": True, "crop_size": 57},
-    "edges": {"image_processor_type": "DetrImageProcessor", "size": {"shortest_edge": 48, "longest_edge": 56}},
-    "edges to 16": {"image_processor_type": "YolosImageProcessor", "size": {"shortest_edge": 48, "longest_edge": 60}},
-    "padded": {
-        "image_processor_type": "SamImageProcessor", "size": {"longest_edge": 60},
-        "pad_size": {"height": 64, "width": 64},
-    },
-    "around": {
-        "image_processor_type": "DPTImageProcessor", "size": {"height": 50, "width": 47}, "resample": 2,
-        "do_pad": True, "size_divisor": 32,
-    },
-    "multiples": {
-        "image_processor_type": "DPTImageProcessor", "size": SIZE, "resample": 2, "ensure_multiple_of": 14,
-        "keep_aspect_ratio": True,
-    },
-    "divisible": {"image_processor_type": "GLPNImageProcessor", "size_divisor": 16, "resample": 2},
-    "timm's ratio": {"input_size": [3, 48, 40], "crop_pct": 0.9, "crop_mode": "border", "interpolation": "bilinear"},
 }  # fmt: skip
 LETTERBOX = "letterbox"
 
@@ -58,14 +30,14 @@ def folder(tmp_path_factory):
     return saved(image_model("ViTForImageClassification", **VIT), tmp_path_factory.mktemp("vit"))
 
 
-@pytest.mark.parametrize("name", [*FILES, LETTERBOX])
+@pytest.mark.parametrize("name", [*PREPARATIONS, LETTERBOX])
 def test_pixels_are_those_of_prepared_pictures(tmp_path, name):
     edges = ["batch", 3, "height", "width"]
     values = [helper.make_tensor_value_info(each, TensorProto.FLOAT, edges) for each in ("pixel_values", "out")]
     graph = helper.make_graph([helper.make_node("Identity", ["pixel_values"], ["out"])], "g", values[:1], values[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "same.onnx")
     network = cc.onnx.read(tmp_path / "same.onnx")
-    preparation = letterbox(48, 56) if name == LETTERBOX else preparation_from(FILES[name])
+    preparation = letterbox(48, 56) if name == LETTERBOX else preparation_from(PREPARATIONS[name])
     take_bytes(network.graph, preparation)
     network.save(tmp_path / "prepared.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "prepared.onnx")
@@ -81,12 +53,12 @@ def test_pixels_are_those_of_prepared_pictures(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["exact", "timm"])
 def test_bytes_in_onnxruntime_give_what_prepared_pictures_give(folder, tmp_path, name):
-    (folder / "preprocessor_config.json").write_text(json.dumps(FILES[name]))
+    (folder / "preprocessor_config.json").write_text(json.dumps(PREPARATIONS[name]))
     convert(folder, tmp_path, to="onnx", with_preprocessing=True)
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     (given,) = session.get_inputs()
     assert (given.name, given.type, given.shape[-1]) == ("pixels", "tensor(uint8)", 3)
-    model, preparation = models.load(folder, threads=1), preparation_from(FILES[name])
+    model, preparation = models.load(folder, threads=1), preparation_from(PREPARATIONS[name])
     for picture in MADE if name != "crop only" else (MADE[0], MADE[1]):
         pixels = preparation.prepare(picture).values
         (expected,) = model(pixels).values()

@@ -6,15 +6,10 @@ import onnxruntime
 import pytest
 import torch
 import transformers
-from candle_convert.tests.builders.image_checkpoints import image_model, images, saved
+from candle_convert.tests.builders.image_checkpoints import DETR, RESNET, VIT, image_model, images, saved
 
 ANY, INTERPOLATED, FIXED = "any", "interpolated", "fixed"
 """Which sizes of images a model takes: any, any with interpolated position embeddings, the trained one."""
-VIT = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "image_size": 32,
-    "patch_size": 8, "num_labels": 5,
-}  # fmt: skip
-RESNET = {"embedding_size": 8, "hidden_sizes": [8, 16, 16, 24], "depths": [1, 2, 1, 1], "num_labels": 5}
 DINO = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 28, "patch_size": 7}
 BEIT = {"use_relative_position_bias": True, "layer_scale_init_value": 0.1, "use_mean_pooling": True}
 SWIN = {"image_size": 40, "patch_size": 2, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4}
@@ -28,11 +23,6 @@ EFFICIENTNET = {
     "num_hidden_layers": 9,
 }  # fmt: skip
 HIERA = {"embed_dim": 16, "depths": [1, 2, 1, 1], "image_size": [64, 64]}
-DETR = {
-    "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "num_queries": 5,
-    "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 40, "num_labels": 3,
-    "backbone_config": {"model_type": "resnet", **RESNET, "layer_type": "basic", "out_features": ["stage4"]},
-}  # fmt: skip
 DINOV3 = {
     "image_size": 32, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
     "num_register_tokens": 3,

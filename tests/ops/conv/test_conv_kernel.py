@@ -170,6 +170,39 @@ def test_padding_around_one_plane(kernel, channels, outputs, groups):
     np.testing.assert_allclose(found, right.numpy(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "pad", "dilation", "stride"),
+    [
+        ((3, 3), (1, 1), 1, 1),
+        ((5, 3), (2, 1), 1, 2),
+        ((3, 3), (2, 2), 2, 1),
+        ((3,), (1,), 1, 1),
+        ((4, 4), (2, 2), 1, 2),
+    ],
+)
+@pytest.mark.parametrize("channels", [5, 40])
+def test_planes_of_one_element(channels, kernel, pad, dilation, stride):
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(3, channels, *(1 for _ in kernel))).astype("f4")
+    w, b = rng.normal(size=(channels, 1, *kernel)).astype("f4"), rng.normal(size=channels).astype("f4")
+    attributes = {"dilations": [dilation] * len(kernel), "strides": [stride] * len(kernel), "group": channels}
+    example = Example((x, w, b), {**attributes, "pads": [*pad, *pad]})
+    (found,) = natively("Conv", example, 22, rtol=1e-5, atol=1e-5, constant=[1, 2])
+    convolve = torch.nn.functional.conv1d if len(kernel) == 1 else torch.nn.functional.conv2d
+    tensors = map(torch.tensor, (x, w, b))
+    want = convolve(*tensors, padding=pad, dilation=dilation, stride=stride, groups=channels).numpy()
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_window_that_meets_padding_alone():
+    """A dilation steps over the element: what is left is the bias."""
+    x, w, b = np.ones((1, 20, 1, 1), "f4"), np.ones((20, 1, 2, 2), "f4"), np.arange(20, dtype="f4")
+    example = Example((x, w, b), {"dilations": [2, 2], "pads": [1] * 4, "group": 20})
+    (found,) = natively("Conv", example, 22, constant=[1, 2])
+    want = torch.nn.functional.conv2d(*map(torch.tensor, (x, w, b)), padding=1, dilation=2, groups=20)
+    np.testing.assert_array_equal(found, want.numpy())
+
+
 @pytest.mark.parametrize("biased", [True, False])
 def test_few_positions(biased):
     rng = np.random.default_rng(3)

@@ -62,11 +62,8 @@ def joined_to_words(path):
             texts = [each.value for each in (first, second) if isinstance(each, ast.Constant)]
             counts = [each for each in (first, second) if isinstance(each, ast.FormattedValue)]
             called = counts and isinstance(counts[0].value, ast.Call) and ast.unparse(counts[0].value.func) == "counted"
-            if (
-                called
-                and texts
-                and (texts[0][-1] if texts[0] is getattr(first, "value", None) else texts[0][0]).isalnum()
-            ):
+            joined = texts and re.match(r".*[\w,;:]$" if texts[0] is getattr(first, "value", None) else r"\w", texts[0])
+            if called and joined:
                 yield f"{path.relative_to(ROOT)}:{node.lineno}"
 
 

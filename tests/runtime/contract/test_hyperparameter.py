@@ -61,6 +61,7 @@ REFUSED = [
     (POSITIVE, math.inf, "not a finite"),
     (POSITIVE, math.nan, "not a finite"),
     (POSITIVE, 1e308, "more than"),
+    (POSITIVE, 1e-308, "zero in float32"),
     (POSITIVE, 10**400, "more than"),
     (flag, "true", "not true or false"),
     (flag, 2, "not true or false"),

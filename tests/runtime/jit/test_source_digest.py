@@ -180,7 +180,10 @@ def test_generators_that_kernels_find_by_name_are_part_of_their_description(name
     if name in codes():
         described += [
             kernel_store.fingerprint(kernel.fingerprint_parts)
-            for kernel in (gemv_int8.quantize_rows(name, 1), packed_gemm.packed_gemm(name, "emulated"))
+            for kernel in (
+                gemv_int8.quantize_rows(name, gemv_int8.Int8Products),
+                packed_gemm.packed_gemm(name, "emulated"),
+            )
         ]
         assert all(source_digest.digest(codes()[name].numbers.__module__) in each for each in described)
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from candle_convert.runtime.base.errors import FileAccessError
 from candle_convert.runtime.base.gc_pause import unsearched
+from candle_convert.runtime.base.huge_pages import HugePages
 from candle_convert.runtime.tensor.scaled import scaled_rows
 from candle_convert.runtime.tensor.stored_tensor import StoredTensor
-from candle_convert.runtime.tensor.weight_array import LazyWeight
+from candle_convert.runtime.tensor.weight_array import LazyWeight, weight
+from safetensors.numpy import save_file
 
 LENGTH = 256
 
@@ -67,6 +69,16 @@ def test_what_is_packed_is_not_held_as_well(model):
     unread = [weight for weight in session._session.program.region.weights.values() if isinstance(weight, LazyWeight)]
     assert len(unread) == 2
     assert all(weight._array is None for weight in unread)
+
+
+def test_a_cast_weight_is_computed_when_it_is_read(tmp_path):
+    """Not held next to what kernels make of it."""
+    kernels = np.random.default_rng(0).normal(size=(LENGTH, 64, 3, 3)).astype(np.float16)
+    save_file({"kernels": kernels}, tmp_path / "w.safetensors")
+    made = weight(cc.open(tmp_path / "w.safetensors")["kernels"].cast("f32"), HugePages())
+    assert isinstance(made, LazyWeight)
+    np.testing.assert_array_equal(made.without_caching(), kernels.astype(np.float32))
+    assert made._array is None
 
 
 def test_a_file_that_was_written_to_is_refused(model):

@@ -63,3 +63,22 @@ def test_setup_context():
     x = cc.ones(2, requires_grad=True)
     Scaled.apply(x, 3.0).sum().backward()
     assert x.grad.tolist() == [3, 3]
+
+
+class Conjugated(cc.autograd.Function):
+    """Twice a complex tensor, with the gradient of another function."""
+
+    @staticmethod
+    def forward(ctx, z):
+        return z * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.conj() * 2
+
+
+def test_gradcheck_of_complex_numbers():
+    z = cc.tensor([0.5 + 1j, -1.0 + 0.3j], dtype=cc.complex128, requires_grad=True)
+    assert cc.autograd.gradcheck(lambda z: (z * z.conj(), z.abs(), (z * 1j).exp()), (z,))
+    assert cc.autograd.gradgradcheck(lambda z: z**3, (z,))
+    assert not cc.autograd.gradcheck(Conjugated.apply, z, raise_exception=False)

@@ -6,6 +6,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 import torch
+from candle_convert.runtime.base.errors import UsageError
 from candle_convert.tests.oracles.torch_tensors import TORCH_NAMES
 
 SCALARS = [
@@ -53,3 +54,19 @@ def test_gradients_flow():
     x = cc.tensor([1.0, 2.0], requires_grad=True)
     (np.sqrt(2.0) * x + np.float64(1)).sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), np.sqrt(2.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("call", [
+    np.sqrt, np.exp, np.negative, lambda x: np.maximum(x, 2), lambda x: np.maximum(2, x), lambda x: np.add(x, x),
+    np.round, np.cumsum, lambda x: np.clip(x, 1, 2), lambda x: np.reshape(x, (2, 2)), np.add.reduce,
+])  # fmt: skip
+def test_functions_of_numpy_give_tensors(call):
+    ours, theirs = (call(module.tensor([1.0, 4.0, 9.0, 2.5])) for module in (cc, torch))
+    assert isinstance(ours, cc.Tensor)
+    assert ours.dtype.name == "f32"
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
+
+
+def test_functions_of_numpy_record_no_gradients():
+    with pytest.raises(UsageError, match="which NumPy does not record"):
+        np.sqrt(cc.tensor([1.0], requires_grad=True))

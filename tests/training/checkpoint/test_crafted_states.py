@@ -96,3 +96,61 @@ def test_files_of_others_stay(whole, tmp_path):
     run.fit(Net(), BATCHES, ckpt_path=tmp_path / "bad.ckpt")
     assert other.read_text() == "mine"
     assert len(list((tmp_path / "new").iterdir())) == 1
+
+
+class Wide(cc.LightningModule):
+    """A layer whose width is a hyper-parameter."""
+
+    def __init__(self, width=2):
+        super().__init__()
+        self.save_hyperparameters()
+        self.net = cc.nn.Linear(3, width)
+
+    def validation_step(self, batch, batch_idx):
+        self.log("loss", self.net(batch).mean())
+
+
+class Narrow(Wide):
+    """One that gives its base the width; both save what they were made with."""
+
+    def __init__(self, scale=0.5):
+        super().__init__(int(4 * scale))
+        self.save_hyperparameters()
+
+
+@pytest.mark.parametrize("value", [..., None, 3, [], {"net.bias": "x"}, {"net.bias": [0.0, 0.0]}], ids=str)
+def test_checkpoints_without_weights(tmp_path, value):
+    """As of `save_weights`, which has the weights alone: one line of every reader."""
+    file = tmp_path / "bad.ckpt"
+    save_nested({"epoch": 3, **({} if value is ... else {"state_dict": value})}, file)
+    run = cc.Trainer(enable_checkpointing=False, **QUIET)
+    for read in (lambda: Wide.load_from_checkpoint(file), lambda: run.validate(Wide(), BATCHES, file, verbose=False)):
+        with pytest.raises(cc.FormatError, match=r"E-CHECKPOINT.*state") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [10**12, 2**62, -1, 1.5, "x", None, [], {}], ids=str)
+def test_hyper_parameters_that_make_no_module(tmp_path, value):
+    file = tmp_path / "bad.ckpt"
+    weights = {name: each.numpy() for name, each in Wide().state_dict().items()}
+    save_nested({"state_dict": weights, "hyper_parameters": {"width": value}}, file)
+    with pytest.raises(cc.FormatError, match=r"E-CHECKPOINT.*hyper-parameters"):
+        Wide.load_from_checkpoint(file)
+    assert Wide.load_from_checkpoint(file, width=2).net.bias.tolist() == weights["net.bias"].tolist()
+    for settings in (value, {"depth": value}) if value != {} else ({"depth": value},):
+        save_nested({"state_dict": weights, "hyper_parameters": settings}, file)
+        if isinstance(settings, dict):  # of a base class: not taken, as in Lightning
+            assert Wide.load_from_checkpoint(file).net.bias.tolist() == weights["net.bias"].tolist()
+        else:
+            with pytest.raises(cc.FormatError, match="E-CHECKPOINT"):
+                Wide.load_from_checkpoint(file)
+
+
+def test_hyper_parameters_of_a_base_class(tmp_path):
+    run = cc.Trainer(enable_checkpointing=False, **QUIET)
+    run.validate(Narrow(1.0), BATCHES, verbose=False)
+    run.save_checkpoint(tmp_path / "narrow.ckpt")
+    loaded = Narrow.load_from_checkpoint(tmp_path / "narrow.ckpt")
+    assert loaded.hparams == {"width": 4, "scale": 1.0}
+    assert loaded.net.weight.tolist() == run.module.net.weight.tolist()

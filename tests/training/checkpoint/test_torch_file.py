@@ -9,6 +9,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load, load_file
 
 NAMES = {"f32": torch.float32, "i64": torch.int64, "bf16": torch.bfloat16}
 
@@ -75,6 +76,23 @@ def test_torch_reads_what_save_writes(tmp_path, suffix):
     same(theirs, checkpoint)
     same(theirs, cc.load(tmp_path / f"ours{suffix}"))
     assert theirs["one"].data_ptr() == theirs["other"].data_ptr()
+
+
+@pytest.mark.parametrize("value", [trained(), {"a": torch.arange(3)}, torch.ones(2), [torch.ones(1), None]])
+def test_torch_reads_what_save_writes_into_memory(value):
+    file = io.BytesIO()
+    cc.save(value, file)
+    same(torch.load(io.BytesIO(file.getvalue()), weights_only=True), cc.load(io.BytesIO(file.getvalue())))
+
+
+def test_an_open_file_gets_the_format_of_its_name(tmp_path):
+    for name in ("a.safetensors", "a.pt"):
+        with open(tmp_path / name, "wb") as file:
+            cc.save({"a": np.ones(2, np.float32)}, file)
+    assert load_file(tmp_path / "a.safetensors").keys() == torch.load(tmp_path / "a.pt").keys() == {"a"}
+    file = io.BytesIO()
+    cc.save({"a": np.ones(2, np.float32)}, file, metadata={"made": "here"})
+    assert load(file.getvalue()).keys() == {"a"}
 
 
 def test_a_run_goes_on_in_torch(tmp_path):

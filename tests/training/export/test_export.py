@@ -53,6 +53,8 @@ def test_functions_that_are_not_graphs():
     for function, code in (
         (lambda x: x + cc.rand(10), "E-EXPORT"),
         (lambda x: x.add_(1), "E-EXPORT"),
+        (lambda x: cc.fft.fft(x).abs(), "E-EXPORT"),
+        (lambda x: (cc.complex(x, x) * 2).real, "E-EXPORT"),
         (lambda x: x if x.sum() > 0 else -x, "E-TENSOR-TRACE"),
         (lambda x: x.reshape(-1)[: len(x) ** 2], "E-EXPORT-BATCH"),
     ):

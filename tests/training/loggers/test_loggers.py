@@ -1,6 +1,8 @@
 """Logs are read by others: the csv module, and TensorBoard's reader where it is installed."""
 
 import csv
+import errno
+import os
 import struct
 from pathlib import Path
 
@@ -38,6 +40,16 @@ def test_versions(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(cc.FileAccessError, match="E-OUT-WRITE"):
         CSVLogger(tmp_path / "file").folder()
+
+
+def test_a_full_disk_is_known(tmp_path, monkeypatch):
+    def full(*arguments, **words):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    logger = CSVLogger(tmp_path)
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(cc.LimitError, match="E-OUT-FULL"):
+        logger.folder()
 
 
 def test_check_sums():

@@ -19,7 +19,7 @@ Codes = np.ndarray | list[np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class AudioCodes:
-    """What a codec makes of audio.
+    """The codec tokens of audio.
 
     Attributes:
         codes: i64 [batch, quantizers, frames]; [chunks, batch, quantizers, frames] of EnCodec; of codecs whose
@@ -38,7 +38,7 @@ class AudioCodes:
 def checked_codes(given: Any, rank: int, config: Config) -> np.ndarray:
     """Codes i64 [..., quantizers, frames] with `rank` dimensions; missing ones in front are added.
 
-    Raises UsageError for other shapes and dtypes, more quantizers than the model has, and what is no code.
+    Raises UsageError for other shapes and dtypes, more quantizers than the model has, and values that are not codes.
     """
     codes: np.ndarray = np.asarray(given)
     codes = codes[0] if rank == 3 and codes.ndim == 4 and len(codes) == 1 else codes
@@ -99,5 +99,5 @@ def stacked(chunks: Sequence[np.ndarray]) -> tuple[np.ndarray, int]:
     """Codes [chunks, batch, quantizers, frames] of chunks [batch, quantizers, frames], the last of which may be
     shorter, and how many frames of zeros it got."""
     frames = chunks[0].shape[2]
-    whole = [np.pad(each, ((0, 0), (0, 0), (0, frames - each.shape[2]))) for each in chunks]
+    whole = [np.pad(chunk, ((0, 0), (0, 0), (0, frames - chunk.shape[2]))) for chunk in chunks]
     return np.stack(whole), frames - chunks[-1].shape[2]

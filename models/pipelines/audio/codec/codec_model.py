@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 Seconds = Callable[[float, float | None], None]
-"""Told how many seconds of audio are done, and of how many."""
+"""Called with the seconds of audio done, and their total."""
 
 
 class CodecModel(TaskModel):
@@ -57,7 +57,7 @@ class CodecModel(TaskModel):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do."""
+        """The methods that the model supports."""
         return ("encode", "decode")
 
     @property
@@ -138,7 +138,7 @@ class CodecModel(TaskModel):
         Args:
             sound: as `preprocess.audio.sound.Sound` describes it: a path, bytes, samples [frames, channels].
             bandwidth, num_quantizers: as of `encode`.
-            progress: told how many seconds are read, and of how many.
+            progress: called with the seconds read, and their total.
 
         Raises what `encode` does, and FormatError for damaged files.
         """
@@ -208,15 +208,14 @@ class CodecModel(TaskModel):
         return blocks if given.length is None else _limited(blocks, given.length)
 
     def latents(self, samples: ArrayLike, rate: int | None = None) -> np.ndarray:
-        """What the quantizer takes, f32 [batch, hidden, frames]; arguments as of `encode`. Only of models from
-        weights."""
+        """The quantizer's input, f32 [batch, hidden, frames]; arguments as of `encode`. Only of models from weights."""
         x = self._stages.filled(self._prepared(samples, rate))
         found: np.ndarray = self._stages.run(LATENTS, {SAMPLES: x})[0]
         return found
 
     def quantized(self, codes: ArrayLike | Sequence[ArrayLike]) -> np.ndarray:
-        """What the decoder takes, f32 [batch, hidden, frames], of codes [batch, quantizers, frames]. Only of models
-        from weights."""
+        """The decoder's input, f32 [batch, hidden, frames], of codes [batch, quantizers, frames]. Only of models from
+        weights."""
         found: np.ndarray = self._stages.run(QUANTIZED, self._stages.named(self._block(codes)))[0]
         return found
 

@@ -32,7 +32,7 @@ class LocalPart:
     Attributes:
         layer: what it computes.
         step: samples that a frame of its result stands for.
-        context: how many samples before and behind a frame it attends to, if it does.
+        context: how many samples before and after a frame it attends to, if it does.
     """
 
     layer: Layer
@@ -49,7 +49,7 @@ class RecurrentPart:
     """A recurrent part of an encoder or decoder.
 
     Attributes:
-        layer: what it computes from states [1, batch, channels], zeros if there are none, and the states behind that.
+        layer: what it computes from states [1, batch, channels], zeros if there are none, and the states after that.
         states: how many states there are.
         step: as of `LocalPart`.
     """

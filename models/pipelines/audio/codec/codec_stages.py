@@ -11,6 +11,7 @@ from .....runtime.base.errors import UsageError
 from .....runtime.contract.architecture import RunOptions
 from .....runtime.ir.graph import Graph
 from .....runtime.session import Session
+from ....postprocess.finite_results import finite
 from ....schema.codec_hyperparameters import CODES, DECODER, ENCODER, SAMPLES
 from ...task_model import opened
 from .codec_parts import FEATURES, Codec, LocalPart, RecurrentPart, part_name
@@ -49,19 +50,20 @@ class CodecStages:
         return (samples for (samples,) in self._chain(DECODER, [codes]))
 
     def filled(self, x: np.ndarray) -> np.ndarray:
-        """With zeros behind the samples, up to a multiple of the length that the encoder needs."""
+        """With zeros after the samples, up to a multiple of the length that the encoder needs."""
         missing = -x.shape[2] % self._multiple
         return np.pad(x, ((0, 0), (0, 0), (0, missing))) if missing else x
 
     def run(self, name: str, feeds: Mapping[str, np.ndarray], count: int | None = None) -> list[np.ndarray]:
         """The outputs of a graph; `count`: how many quantizers it computes, None for all. UsageError for a graph that
-        the file lacks."""
+        the file lacks, UnsupportedError if it computes NaN or infinity."""
         if (name, count) not in self._sessions:
             graph = self._graph(name)
             graph = graph if count is None else fewer_quantizers(graph, count)
             self._sessions[name, count] = opened(graph, self._options)
-        results: list[np.ndarray] = self._sessions[name, count].run(None, dict(feeds))
-        return results
+        session = self._sessions[name, count]
+        names = [value.name for value in session.get_outputs()]
+        return finite(session.run(None, dict(feeds)), names, masked=False)
 
     @property
     def _multiple(self) -> int:
@@ -92,7 +94,7 @@ class CodecStages:
         return graph
 
     def _chain(self, side: str, blocks: Iterable[Block], count: int | None = None) -> Iterator[Block]:
-        """What the stages of the encoder or decoder make, one after the other."""
+        """Run the stages of the encoder or decoder in order."""
         if (side, count) not in self._found:
             self._found[side, count] = self._stages(side, count)
         for stage in self._found[side, count]:
@@ -107,14 +109,14 @@ class CodecStages:
         ends = ([1], self._code_steps) if side == ENCODER else (self._code_steps, [1])
         steps = [ends[0], *between, ends[1]]
         found: list[Stage] = []
-        for place, part in enumerate(parts):
-            name = part_name(side, place) if len(parts) > 1 else side
+        for index, part in enumerate(parts):
+            name = part_name(side, index) if len(parts) > 1 else side
             if isinstance(part, RecurrentPart):
                 found.append(Recurrence(functools.partial(self._recurred, name)))
             else:
-                is_last = place + 1 == len(parts)
-                run = functools.partial(self._ran, name, not place, count if is_last else None)
-                found.append(self._windows(self._graph(name), part, (steps[place], steps[place + 1]), run))
+                is_last = index + 1 == len(parts)
+                run = functools.partial(self._ran, name, not index, count if is_last else None)
+                found.append(self._windows(self._graph(name), part, (steps[index], steps[index + 1]), run))
         return found
 
     def _windows(self, graph: Graph, part: LocalPart | None, steps: tuple[list[int], list[int]], run: Run) -> Windows:

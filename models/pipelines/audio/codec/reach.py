@@ -12,7 +12,7 @@ from .....runtime.ir.registry import onnx
 
 
 def reach_of(graph: Graph, steps: Sequence[int], attends: bool = False) -> int | None:
-    """Samples before and behind an output on which it depends at most, None for any number.
+    """Samples before and after an output on which it depends at most, None for any number.
 
     Args:
         graph: convolutions are what joins elements of different times, and operators with `Trait.MIXES_POSITIONS`.

@@ -69,7 +69,7 @@ class Recurrence:
     """A recurrent stage.
 
     Attributes:
-        run: computes the outputs of inputs and a state, and the state behind them; an empty state at the beginning.
+        run: computes the outputs of inputs and a state, and the state after them; an empty state at the beginning.
     """
 
     run: Callable[[Block, Block], tuple[Block, Block]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ....generation.kv_cache import Cache
 from ....generation.language_model import Placement
 from ....generation.sampling import Sampler
 from ....layers.audio.codebooks import SPOKEN
+from ....postprocess.finite_results import finite
 from ....seq2seq.cross_language_model import CrossLanguageModel
 from ....seq2seq.decoder import DECODER, SOURCE_HIDDEN, SOURCE_MASK
 from ....seq2seq.source_tokens import source_tokens
@@ -145,8 +146,8 @@ class CodebookModel(SynthesisModel):
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """The encoder's outputs by name, and the inputs that the decoder has of them."""
         ids, mask = source_tokens(input_ids, attention_mask)
-        results: list[Any] = self._encoder.run(None, {"input_ids": ids, "attention_mask": mask})
-        names = (value.name for value in self._graphs[TEXT_ENCODER].outputs)
+        names = [value.name for value in self._graphs[TEXT_ENCODER].outputs]
+        results = finite(self._encoder.run(None, {"input_ids": ids, "attention_mask": mask}), names)
         outputs = dict(zip(names, results, strict=True))
         key_values = {name: array for name, array in outputs.items() if name not in (HIDDEN, SOURCE_HIDDEN)}
         return outputs, self.decoder.source(outputs[HIDDEN], mask, key_values)

@@ -16,6 +16,7 @@ from .....runtime.session import Session
 from ....generation.language_model import LanguageModel, Placement
 from ....generation.sampling import Sampler
 from ....layers.audio.codebooks import SPOKEN
+from ....postprocess.finite_results import finite
 from ...task_model import opened
 from .checked_ids import checked
 from .conditioned_decoder import ConditionedDecoder
@@ -98,7 +99,7 @@ class CSMModel(SynthesisModel):
 
     def first_logits(self, hidden: np.ndarray) -> np.ndarray:
         """Logits f32 [..., vocabulary] of the first code of the next frame, for hidden states [..., hidden]."""
-        (found,) = self._head.run(None, {HIDDEN: hidden.reshape(-1, hidden.shape[-1])})
+        (found,) = finite(self._head.run(None, {HIDDEN: hidden.reshape(-1, hidden.shape[-1])}), ["logits"])
         logits: np.ndarray = found.reshape(*hidden.shape[:-1], -1)
         return logits
 
@@ -134,7 +135,7 @@ class CSMModel(SynthesisModel):
 
     def _ids(self, text: str | Sequence[int], speaker: Any) -> Sequence[int]:
         """Ids of a text, with the number of its speaker in front, 0 for None; begin and end of text are added.
-        UsageError for ids beyond the vocabulary, and what is no number of a speaker."""
+        UsageError for ids beyond the vocabulary, and what is not a number of a speaker."""
         assert self.options.config is not None
         count = self.options.config.text_vocab
         if not isinstance(text, str):

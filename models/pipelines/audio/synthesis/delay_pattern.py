@@ -1,7 +1,7 @@
-"""The delay pattern (Copet et al. 2023, arXiv:2306.05284): codebook k is k frames behind the first one.
+"""The delay pattern (Copet et al. 2023, arXiv:2306.05284): codebook k is k frames after the first one.
 
 Position 0 of a sequence is the first input of the decoder. Position p has code ``p - 1 - delay`` of each codebook;
-`start` stands before the first code, `pad` behind the last one.
+`start` stands before the first code, `pad` after the last one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class DelayPattern:
     Attributes:
         codebooks: number of codebooks.
         channels: codebooks of one delay: 2 if those of left and right alternate.
-        start, pad: codes before the first one and behind the last one.
+        start, pad: codes before the first one and after the last one.
     """
 
     codebooks: int
@@ -35,7 +35,7 @@ class DelayPattern:
         return (self.codebooks - 1) // self.channels
 
     def length(self, frames: int) -> int:
-        """Positions of a sequence of that many frames."""
+        """The sequence length of that many frames."""
         return frames + 1 + self.longest
 
     def frames(self, length: int) -> int:
@@ -57,8 +57,8 @@ class DelayPattern:
     def undelayed(self, sequence: np.ndarray) -> np.ndarray:
         """The codes [codebooks, frames] of a sequence [positions, codebooks]."""
         count = self.frames(len(sequence))
-        places = 1 + self._delays[:, None] + np.arange(count)
-        found: np.ndarray = sequence[places, np.arange(self.codebooks)[:, None]]
+        positions = 1 + self._delays[:, None] + np.arange(count)
+        found: np.ndarray = sequence[positions, np.arange(self.codebooks)[:, None]]
         return found
 
     @property

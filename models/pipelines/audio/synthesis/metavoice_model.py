@@ -36,7 +36,7 @@ SHORTEST = 1.0
 SILENT = 1e-4
 """Loudness of frames of silence, of full scale: -80 dB."""
 QUIET, FRAME, HOP = 0.1, 2048, 512
-"""Frames of a voice before the first, and behind the last, that is louder than this part of the loudest are cut off."""
+"""Frames of a voice before the first, and after the last, that is louder than this part of the loudest are cut off."""
 
 
 class MetaVoiceModel(SynthesisModel):
@@ -94,7 +94,7 @@ class MetaVoiceModel(SynthesisModel):
         return np.concatenate([known, self._filled(text, known, voice, request.sampling)])
 
     def _room(self, text: int) -> int:
-        """Frames that the second stage has positions for, behind a text."""
+        """Frames that the second stage has positions for, after a text."""
         return int(self.second.options.config.positions) - text - 1
 
     def _begun(self, text: list[int], voice: np.ndarray, request: CodeRequest, frames: int) -> np.ndarray:
@@ -149,7 +149,7 @@ class MetaVoiceModel(SynthesisModel):
 
 
 def _trimmed(samples: np.ndarray) -> np.ndarray:
-    """A sound without the quiet before and behind it, as ``librosa.effects.trim`` with 20 dB cuts it. UsageError for
+    """A sound without the quiet before and after it, as ``librosa.effects.trim`` with 20 dB cuts it. UsageError for
     silence, and for less than `SHORTEST`."""
     padded = np.pad(np.square(samples, dtype=np.float64), FRAME // 2)
     sums = np.concatenate([[0.0], padded.cumsum()])

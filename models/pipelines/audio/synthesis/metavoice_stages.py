@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from .....runtime.base.out_of_memory import memory_limited
 from .....runtime.contract.architecture import RunOptions
 from .....runtime.ir.graph import Graph
 from ....generation.language_model import Placement
+from ....postprocess.finite_results import finite
 from ...task_model import TaskModel, opened
 from .conditioned_decoder import ConditionedDecoder
 
@@ -97,5 +98,5 @@ class SecondStage(Stage):
             expected = f"[batch, {config.inputs}, 1 to {config.positions:,}]"
             raise UsageError("E-RUN-SHAPE", None, why, expected=expected, found=list(ids.shape))
         feeds = {"input_ids": ids, SPEAKER: self._voice(speaker_embedding, len(ids))}
-        results: list[Any] = self._session.run(None, feeds)
-        return dict(zip((value.name for value in self.graph.outputs), results, strict=True))
+        names = [value.name for value in self.graph.outputs]
+        return dict(zip(names, finite(self._session.run(None, feeds), names, masked=False), strict=True))

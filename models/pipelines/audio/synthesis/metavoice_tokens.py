@@ -1,7 +1,7 @@
 """Text of MetaVoice as tokens: the byte-pair encoding that stands in the metadata of the first stage.
 
 ``meta.tokenizer`` of first_stage.pt has a word pattern, the ranks of byte strings, the rank of the token that ends a
-text, and an offset: tokens of text stand behind those of audio. first_stage.meta.json beside safetensors says the same.
+text, and an offset: tokens of text stand after those of audio. first_stage.meta.json next to safetensors says the same.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def text_tokens(stage: Graph, beside: Graph | None) -> TextTokens:
 
 
 def tokens_beside(graph: Graph) -> dict[str, Any]:
-    """What a copy of the model, opened as `graph`, has in `META`: the tokenizer in the metadata of its first stage."""
+    """The tokenizer of a copy of the model, opened as `graph`, from `META`: metadata of its first stage."""
     nested: dict[str, Any] = {}
     for stage in graph.parts.values():
         for key, value in stage.metadata.items():
@@ -105,7 +105,7 @@ def tokens_beside(graph: Graph) -> dict[str, Any]:
 
 
 def _beside(graph: Graph | None, path: str | None) -> dict[str, Any]:
-    """What the file beside safetensors says, with the keys of the checkpoint's metadata."""
+    """The content of the file next to safetensors, with the keys of the checkpoint's metadata."""
     storage = None if graph is None else graph.attachments.get(META)
     if not isinstance(storage, Region):
         return {}
@@ -151,7 +151,7 @@ def _as_json(pieces: list[bytes], pattern: str) -> str:
     ranks = {piece: rank for rank, piece in enumerate(pieces)}
     merges = []
     for piece in pieces:
-        sides = [(piece[:place], piece[place:]) for place in range(1, len(piece))]
+        sides = [(piece[:index], piece[index:]) for index in range(1, len(piece))]
         both = [(one, other) for one, other in sides if one in ranks and other in ranks]
         merges += sorted(both, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}

@@ -54,7 +54,7 @@ class ParlerTTSModel(CodebookModel):
         return self.settings.ends or (self.options.config.end,)
 
     def _sounding(self, codes: np.ndarray) -> np.ndarray:
-        """The frames without codes that are no sound: the start, the end and padding."""
+        """The frames without codes that are not sound: the start, the end and padding."""
         assert self.options.config is not None
         first = min(self.pattern.start, self.pattern.pad, *self._ends)
         found: np.ndarray = codes[:, (codes < first).all(0)]

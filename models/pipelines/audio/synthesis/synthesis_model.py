@@ -47,7 +47,7 @@ class Speech:
 
 @dataclass(frozen=True)
 class CodeRequest:
-    """What codes to write.
+    """A request to generate codec tokens.
 
     Attributes:
         text: what is said, or ids.
@@ -75,7 +75,7 @@ class SynthesisModel(TextModel):
     """
 
     reads: tuple[str, ...] = ()
-    """The options of `Speech` that the model reads, beside `max_seconds`."""
+    """The options of `Speech` that the model reads, besides `max_seconds`."""
 
     def __init__(self, graphs: Mapping[str, Graph], options: RunOptions) -> None:
         self._graphs = dict(graphs)
@@ -93,17 +93,17 @@ class SynthesisModel(TextModel):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the model can do."""
+        """The methods that the model supports."""
         return ("speak",)
 
     @functools.cached_property
     def settings(self) -> SynthesisSettings:
-        """Defaults of `speak`, as the files beside the weights state them. FormatError for an invalid value."""
+        """Defaults of `speak`, as the files next to the weights state them. FormatError for an invalid value."""
         return synthesis_settings(self.options.source)
 
     @functools.cached_property
     def audio_decoder(self) -> CodecDecoder:
-        """What makes sound of the codes. UsageError for a model without one."""
+        """The decoder of the codes. UsageError for a model without one."""
         channels = 1 if self.options.config is None else self.options.config.values.get("channels", 1)
         return CodecDecoder(inner_codec(self._graphs, self.options), channels)
 
@@ -134,7 +134,7 @@ class SynthesisModel(TextModel):
     def requested(
         self, text: Any, seed: int | None, options: Mapping[str, Any], progress: Progress | None = None
     ) -> CodeRequest:
-        """What `speak` is asked for; raises as it."""
+        """The request of a call of `speak`; raises as it does."""
         own, drawn = ({field.name for field in dataclasses.fields(kind)} for kind in (Speech, Sampling))
         if unknown := [name for name in options if name not in own | drawn]:
             hint = did_you_mean(unknown[0], sorted(own | drawn), f"Options: {', '.join(sorted(own | drawn))}")

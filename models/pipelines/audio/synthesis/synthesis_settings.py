@@ -1,4 +1,4 @@
-"""How a model writes audio codes, as generation_config.json beside its weights says."""
+"""How a model writes audio codes, as generation_config.json next to its weights says."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SynthesisSettings:
 
 
 def synthesis_settings(source: Graph | None) -> SynthesisSettings:
-    """The settings that the file beside a model states. FormatError for an invalid value."""
+    """The settings that the file next to a model states. FormatError for an invalid value."""
     stated = (
         {} if source is None else {key: value for key, value in settings(source, FILE).items() if value is not None}
     )

@@ -13,7 +13,7 @@ from .ctc_tokens import SETTINGS, VOCABULARY, CtcTokens, ctc_tokens
 FILE = "tokenizer.json"
 CLASS = "Wav2Vec2CTCTokenizer"
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-"""Tokens that are no text; the blank is none of them, since it separates equal letters until the decoder drops it."""
+"""Tokens that are not text; the blank is none of them, since it separates equal letters until the decoder drops it."""
 
 
 def ctc_tokenizer_json(graph: Graph) -> bytes | None:

@@ -18,7 +18,7 @@ MAX_TOKENS = 1 << 20
 
 @dataclass(frozen=True)
 class TimedText:
-    """A word, the frames that it lasts (the first one, and the one behind the last), and the mean log probability of
+    """A word, the frames that it lasts (the first one, and the one after the last), and the mean log probability of
     their tokens."""
 
     text: str
@@ -29,7 +29,7 @@ class TimedText:
 
 @dataclass(frozen=True)
 class CtcTokens:
-    """What each token means.
+    """The meaning of each token.
 
     Attributes:
         texts: by id.
@@ -76,7 +76,7 @@ class CtcTokens:
 
 
 def ctc_tokens(source: Graph | None) -> CtcTokens:
-    """The tokens that the files beside the weights list.
+    """The tokens that the files next to the weights list.
 
     Raises UnsupportedError without such files, FormatError for invalid ones.
     """

@@ -61,7 +61,7 @@ class TranscriptionOptions:
             ("beams", self.beams, 0 < self.beams <= MAX_BEAMS, f"1 to {MAX_BEAMS:,}"),
             ("best_of", self.best_of, 0 < self.best_of <= MAX_BEAMS, f"1 to {MAX_BEAMS:,}"),
             ("temperature", self.temperature, _temperatures(self.temperatures), "numbers of 0 or more"),
-            ("thresholds", limits, all(each is None or math.isfinite(each) for each in limits), "finite numbers"),
+            ("thresholds", limits, all(limit is None or math.isfinite(limit) for limit in limits), "finite numbers"),
             ("seed", self.seed, self.seed >= 0, "0 or more"),
         )
         for name, value, valid, expected in checks:
@@ -75,7 +75,7 @@ class TranscriptionOptions:
 
 
 def _temperatures(values: tuple[float, ...]) -> bool:
-    return bool(values) and all(0 <= each < math.inf for each in values)
+    return bool(values) and all(0 <= value < math.inf for value in values)
 
 
 def transcription_options(given: Mapping[str, Any]) -> TranscriptionOptions:

@@ -57,7 +57,7 @@ class SampleWindows:
 
     def at(self, first: int) -> tuple[np.ndarray, int] | None:
         """Features f32 [mels, frames] of a window from frame `first` on, and how many of the frames are of samples; the
-        others are 0, as those of faster-whisper. None behind the end. `first` never decreases."""
+        others are 0, as those of faster-whisper. None after the end. `first` never decreases."""
         mel = self._mel
         half = mel.fft // 2
         start, stop = first * mel.hop - half, first * mel.hop + mel.samples + half

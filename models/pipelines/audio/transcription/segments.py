@@ -61,7 +61,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """What is said in audio.
+    """The transcript of audio.
 
     Attributes:
         language: code; None for models of one language.
@@ -94,7 +94,7 @@ class Piece:
 
 def pieces_of(tokens: Sequence[int], known: SpeechTokens, seconds: float) -> tuple[list[Piece], float]:
     """The pieces of a window of so many seconds, and where the next window starts: at the last timestamp that ends a
-    piece, if another piece began behind it.
+    piece, if another piece began after it.
 
     Args:
         tokens: of the window, timestamps included.

@@ -66,7 +66,7 @@ class SpeechTokens:
 
 
 class NamesTokens(Protocol):
-    """What knows the ids of special tokens: a tokenizer, or a published vocabulary by its size."""
+    """A source of special tokens' ids: a tokenizer, or a published vocabulary by its size."""
 
     def id_of(self, text: str) -> int | None:
         """The id of a token, None for texts that are none."""
@@ -93,7 +93,7 @@ def speech_tokens(tokenizer: NamesTokens) -> SpeechTokens:
 
 
 BASE, TIMES = 51765, 1501
-"""Tokens of published models beside those of languages, and timestamps among them."""
+"""Tokens of published models besides those of languages, and timestamps among them."""
 
 
 def special_names(vocabulary: int) -> list[str]:
@@ -110,7 +110,7 @@ def special_names(vocabulary: int) -> list[str]:
         "<|startofprev|>",
         "<|nospeech|>",
         "<|notimestamps|>",
-        *(f"<|{place * PRECISION:.2f}|>" for place in range(TIMES)),
+        *(f"<|{index * PRECISION:.2f}|>" for index in range(TIMES)),
     ]
 
 

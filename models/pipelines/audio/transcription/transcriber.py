@@ -25,7 +25,7 @@ from .word_alignment import (
 )
 
 FORGETFUL = 0.5
-"""Texts of higher temperatures are no prompt of the next window."""
+"""Texts of higher temperatures are not a prompt of the next window."""
 UNSETTLED = 1.0
 """Seconds before the last sample that has arrived, whose text may change with the next ones."""
 Progress = Callable[[float, float | None], None]

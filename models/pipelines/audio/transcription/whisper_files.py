@@ -11,8 +11,8 @@ from .....runtime.base.dataclass import dataclass
 from .....runtime.base.errors import UnsupportedError
 from .....runtime.contract.architecture import Config
 from .....runtime.ir.graph import Graph
-from ....preprocess.audio.log_mel import FILE as PREPROCESSOR
 from ....preprocess.audio.log_mel import LogMel
+from ....preprocess.audio.waveform import FILE as PREPROCESSOR
 from ....tokenizer import Tokenizer, read
 from ....tokenizer.readers.gguf_engines import PREFIX
 from ....tokenizer.readers.locate import first_of, settings
@@ -68,7 +68,7 @@ def settings_of(graph: Graph) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class NamedIds:
-    """The special tokens of a published vocabulary of that size, in the place of its tokenizer."""
+    """The special tokens of a published vocabulary of that size, which replace its tokenizer."""
 
     vocabulary: int
 
@@ -84,7 +84,7 @@ def _tokenizer(graph: Graph) -> Tokenizer | None:
 
 
 def _library(graph: Graph, tokens: SpeechTokens) -> Mapping[str, Any]:
-    """tokenizer.json, in which timestamps are no special tokens."""
+    """tokenizer.json, in which timestamps are not special tokens."""
     held = {key: value for key, value in graph.metadata.items() if key.startswith(PREFIX)}
     keys = held or gguf_metadata(graph, "whisper", None)
     content = library_json(read(Graph(metadata=keys)), keys)

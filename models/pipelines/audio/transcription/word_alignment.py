@@ -17,7 +17,7 @@ WIDTH = 7
 UNSPACED = frozenset(("zh", "ja", "th", "lo", "my", "yue"))
 """Languages that write no spaces between words."""
 BEFORE, BEHIND = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"
-"""Punctuation that belongs to the word behind it, and to the one before it."""
+"""Punctuation that belongs to the word after it, and to the one before it."""
 ENDS = ".。!！?？"
 LONGEST = 0.7
 """Seconds: words are compared with their median length, but at most with this."""
@@ -177,7 +177,7 @@ def shortened(words: Sequence[TimedWord], usual: float) -> list[TimedWord]:
 def within_segment(
     words: Sequence[TimedWord], start: float, end: float, usual: float, last: float
 ) -> tuple[list[TimedWord], float, float]:
-    """The words of a segment, those beside pauses shortened, and the segment's start and end by its words.
+    """The words of a segment, those next to pauses shortened, and the segment's start and end by its words.
 
     Args:
         start, end: of the segment, by its timestamps.

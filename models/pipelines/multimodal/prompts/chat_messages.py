@@ -43,7 +43,7 @@ def templated(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any
 
 
 def _held(part: Mapping[str, Any]) -> Any:
-    """What a part is of: a path, bytes, an array ..."""
+    """The content of a part: a path, bytes, an array ..."""
     value = next((part[key] for key in PLACES if part.get(key) is not None), None)
     if isinstance(value, Mapping):
         return _held({"url": value.get("url"), "data": value.get("data")})

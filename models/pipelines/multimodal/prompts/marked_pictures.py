@@ -27,7 +27,7 @@ def token_text(model: PromptModel, key: str) -> str:
 
 
 def before(text: str, markers: str) -> str:
-    """A text behind the markers of its pictures."""
+    """A text after the markers of its pictures."""
     return f"{markers}\n{text}"
 
 

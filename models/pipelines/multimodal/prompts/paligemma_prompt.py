@@ -27,7 +27,7 @@ def _expanded(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[s
 
 
 def _finished(model: PromptModel, text: str, count: int) -> str:
-    """The text with BOS behind the last placeholder."""
+    """The text with BOS after the last placeholder."""
     marker = token_text(model, "image_token")
     end = text.rfind(marker) + len(marker) if count else 0
     bos = model.tokenizer.role_names().get("bos_token", "")

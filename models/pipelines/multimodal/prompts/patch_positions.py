@@ -71,7 +71,7 @@ def _frame(config: Config, patches: np.ndarray, size: np.ndarray) -> dict[str, n
 
 def grid_positions(config: Config, ids: np.ndarray, mask: np.ndarray, arrays: Arrays) -> np.ndarray:
     """Positions i64 [3, batch, length] of token ids [batch, length]: a token of text has the next position on all axes;
-    those of a picture have its row and column, and what follows begins behind the longer one. UsageError for runs of
+    those of a picture have its row and column, and what follows begins after the longer one. UsageError for runs of
     placeholders that do not fit the grids."""
     grids = iter(checked_grid(config, arrays).tolist() if GRID in arrays else ())
     merge = config.values["vision.merge"]

@@ -1,21 +1,24 @@
-"""Pixtral's processor: pictures of any size, whose rows of patches end with a token each, the last one with another."""
+"""Pixtral's processor: pictures of any size, whose rows of tokens end with a break each, the last one with an end. A
+token stands for a patch, or for a square of `merge` x `merge` patches."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .....runtime.base.errors import UsageError
+from .....runtime.contract.architecture import Config
+from ....preprocess.resize_rules import PatchGrid
 from .marked_pictures import token_text
 from .prompt_rules import Arrays, PromptModel, Run, flattened
 
-if TYPE_CHECKING:
-    from .....runtime.contract.architecture import Config
-
 SIZES = "image_sizes"
 """The array i64 [pictures, 2] of heights and widths, of pictures that are padded to one size."""
+MERGE = "merge"
+"""The hyper-parameter of families whose tokens are squares of patches: patches along a side."""
 BREAK, END = "[IMG_BREAK]", "[IMG_END]"
 
 
@@ -41,7 +44,10 @@ def patch_rows(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[
 
     config, source = model.options.config, model.options.source
     assert config is not None
+    side = config.values["vision.patch"] * config.values.get(MERGE, 1)
     preparation = stated_preparation(source)
+    if isinstance(preparation.resize, PatchGrid):
+        preparation = dataclasses.replace(preparation, resize=dataclasses.replace(preparation.resize, patch=side))
     prepared = [preparation.prepare(image).values for image in images]
     sizes = np.array([values.shape[1:] for values in prepared], np.int64)
     pixels = np.zeros((len(prepared), 3, *sizes.max(0)), np.float32)
@@ -49,9 +55,9 @@ def patch_rows(model: PromptModel, images: Sequence[Any]) -> tuple[Arrays, list[
         row[:, : values.shape[1], : values.shape[2]] = values
     said: Mapping[str, Any] = stated_settings(source, "processor_config.json")
     after, last = said.get("image_break_token", BREAK), said.get("image_end_token", END)
-    token, patch = token_text(model, "image_token"), config.values["vision.patch"]
+    token = token_text(model, "image_token")
     texts = []
     for height, width in sizes.tolist():
-        lines = [token * (width // patch)] * (height // patch)
+        lines = [token * (width // side)] * (height // side)
         texts.append(after.join(lines) + last)
     return {"pixel_values": pixels, SIZES: sizes}, texts

@@ -61,7 +61,7 @@ class Prompted:
 
 
 class PromptModel(Protocol):
-    """What processors know of a model."""
+    """The settings of a model that prompts depend on."""
 
     options: RunOptions
 
@@ -112,5 +112,5 @@ class PromptRules:
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """Names of all arrays beside token ids and their mask."""
+        """Names of all arrays besides token ids and their mask."""
         return (*(name for modality in self.modalities for name in modality.arrays), *self.further)

@@ -32,7 +32,7 @@ def panel_transform(transform: TileTransform) -> Any:
 
     @inner
     def pack_weights(kind: Any, source: Any, target: Any, channels: Any) -> None:
-        """Kernels [channels, 9, PANEL] of a kind, as [places, channels, PANEL] of f32."""
+        """Kernels [channels, 9, PANEL] of a kind, as [positions, channels, PANEL] of f32."""
         spare, apart = address_of(stack_array(np.float32, spares)), 4 * PANEL * channels
         for channel in range(0, channels, CHANNEL_BLOCK):
             count = vectors * min(CHANNEL_BLOCK, channels - channel)

@@ -1,6 +1,6 @@
 """Winograd convolution of 3 x 3 kernels with stride 1: F(4 x 4, 3 x 3), and F(2 x 2, 3 x 3) on small planes.
 
-Squares of inputs that overlap by two are transformed and become rows of matrices, one for each place in a square, which
+Squares of inputs that overlap by two are transformed and become rows of matrices, one per position in a square, which
 are multiplied with kernels that have been transformed before; results are transformed back. The squares of an image,
 row by row, are cut into blocks. Each is a part of its own, whose matrices stay in the cache of one core; where there
 are too few squares for that, a first launch transforms all of them and a second one multiplies, cut by panels of
@@ -286,7 +286,7 @@ def _kernels(transform: TileTransform) -> Kernels:
                 base = (image * outputs + output) * plane + 4 * block * (y * out_width + edge * column)
                 apply_epilogue(conv.epilogue, conv.target, base, block * plane, panel_outputs // block, block * wide)
 
-    @range_kernel
+    @range_kernel(unroll=False)
     def winograd_fused(conv: Convolution, layout: Layout, part: int, parts: int) -> None:
         """All stages, block by block of tiles; kernels are transformed panels, biases padded; slices are blocks of an
         image."""
@@ -313,7 +313,7 @@ def _kernels(transform: TileTransform) -> Kernels:
                     products,
                 )
 
-    @range_kernel
+    @range_kernel(unroll=False)
     def winograd_input(conv: Convolution, layout: Layout, part: int, parts: int) -> None:
         """Input transform, 16 channels of an image at a time."""
         groups, total = (conv.channels + LANES - 1) // LANES, layout.total
@@ -325,7 +325,7 @@ def _kernels(transform: TileTransform) -> Kernels:
                 conv, layout, image, 0, total, unit % groups * LANES, v, conv.scratch + part * layout.part_bytes
             )
 
-    @range_kernel
+    @range_kernel(unroll=False)
     def winograd_multiply(conv: Convolution, layout: Layout, part: int, parts: int) -> None:
         """Products and output transform of pieces of an image per panel of outputs; 16-bit kernels are transformed
         here, a panel at a time."""

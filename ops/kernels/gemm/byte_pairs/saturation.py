@@ -22,7 +22,7 @@ class QuadOrder(NamedTuple):
     """The order of the quads of panels.
 
     Attributes:
-        order: int32 [panels, quads], the quads as they lie in the panels.
+        order: int32 [panels, quads], the quads in the order of the panels.
         counts: int32 [panels, FIELDS]: couples of quads at the beginning whose products are added in 16 bits, quads
             after them whose pairs of products are, and quads whose bytes are widened.
     """

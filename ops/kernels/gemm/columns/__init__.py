@@ -1,1 +1,1 @@
-"""Products in which weight rows stand side by side in registers."""
+"""Products with one weight row per lane."""

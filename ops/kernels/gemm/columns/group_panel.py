@@ -31,12 +31,12 @@ MAX_ROWS = 6
 """Rows of activations whose sums are in registers."""
 LOW_HALVES = 0x0F0F0F0F
 SHIFT = 16
-"""Bits behind the first of three digits."""
+"""Bits after the first of three digits."""
 
 
 @dataclass(frozen=True)
 class DigitTile(Tile):
-    """How a run of a tile of activations lies in memory: the digits of each row, most significant first; steps;
+    """Memory layout of a run of a tile of activations: the digits of each row, most significant first; steps;
     integers that sums of the first digit start from, and those of the others; and the negative sums that minima are
     multiplied with.
 
@@ -121,7 +121,7 @@ class DigitTile(Tile):
 
 
 class _Block:
-    """What a panel has of the element at an index, and of those behind it in the same block."""
+    """The codes and scales of a panel at one element, and at those after it in the same block."""
 
     def __init__(self, code: Code, stored: WeightRows, panel: Any, element: Any) -> None:
         build, self.code, form = code.builder, code, grouping(stored.name)

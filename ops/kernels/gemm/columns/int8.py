@@ -1,4 +1,4 @@
-"""Few rows of int8 activations times blocks of 32 codes, by VNNI: sixteen weight rows stand side by side in registers.
+"""Few rows of int8 activations times blocks of 32 codes, by VNNI: sixteen weight rows, one per lane.
 
 A block of each of sixteen rows becomes eight vectors, which hold four codes of every row. Products with a row of
 activations, four codes of it in all lanes, add up in integers over the block; the sums meet the scales of the sixteen
@@ -130,7 +130,7 @@ def _store(code: Code, columns: list[Any], scales: Vector, to: Any) -> None:
 
 
 def _stored(code: Code, at: Any) -> tuple[list[Any], Vector]:
-    """What `_store` has stored."""
+    """Load what `_store` wrote."""
     columns = [code.load(at, INTS, VECTOR * index) for index in range(HALF)]
     return columns, code.floats(at, VECTOR * HALF)
 
@@ -162,9 +162,9 @@ def _add_run(code: Code, tile: Int8Tile, at: Any, weights: tuple[list[Any], Vect
 
 
 def _columns(code: Code, kind: Codes, addresses: list[Any]) -> tuple[list[Any], Vector]:
-    """Four codes of each of sixteen rows by place in the block, and the rows' scales.
+    """Four codes of each of sixteen rows by position in the block, and the rows' scales.
 
-    Rows i and i + 8 share a vector at first, so that each half is a square of eight rows and eight places.
+    Rows i and i + 8 share a vector at first, so that each half is a square of eight rows and eight positions.
     """
     build = code.builder
     order = [row + half for row in range(HALF) for half in (0, HALF)]

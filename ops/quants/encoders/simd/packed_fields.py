@@ -38,7 +38,7 @@ def put_bits(y: Any, at: int, codes: Any, first: int, count: int, bit: int) -> N
 
 @inner
 def put_pairs(y: Any, at: int, codes: Any) -> None:
-    """64 bytes with the low 2 bits of 256 codes: four codes that stand 32 apart in a byte."""
+    """64 bytes with the low 2 bits of 256 codes: four codes, 32 apart, in a byte."""
     for half in range(2):
         for i in range(32):
             first = 128 * half + i

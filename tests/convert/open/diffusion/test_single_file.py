@@ -8,37 +8,132 @@ import numpy as np
 import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.convert.open.diffusion.single_file import split
+from candle_convert.convert.open.open_model import open_model
+from candle_convert.models.diffusion.flux import pack
 from candle_convert.models.diffusion.stable_diffusion_file import XL_FIRST, XL_SECOND
 from candle_convert.models.schema.diffusion import autoencoder_names, unet_names
 from candle_convert.models.schema.diffusion.module_names import renamed, swapped
 from candle_convert.tests.builders.limited_memory import run_limited
-from candle_convert.tests.builders.text_to_image import stable_diffusion
+from candle_convert.tests.builders.text_to_image import (
+    flux,
+    hyperparameters,
+    published_tokenizer,
+    stable_diffusion,
+    stable_diffusion_3,
+)
 
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
+gguf = pytest.importorskip("gguf")
 safetensors = pytest.importorskip("safetensors.torch")
 SETTINGS = {"steps": 2, "seed": 5, "size": (32, 32), "negative": "blurry"}
 
 
+KINDS = {
+    "1": (stable_diffusion, {}),
+    "2": (stable_diffusion, {"second": True}),
+    "xl": (stable_diffusion, {"xl": True}),
+    "3": (stable_diffusion_3, {}),
+    "flux": (flux, {"guidance": True, "dynamic": True}),
+}
+"""Models by name: what makes their pipelines."""
+T5_TOKENIZERS = {"3": "tokenizer_3", "flux": "tokenizer_2"}
+"""Tokenizers that stand next to single files."""
+
+
 @pytest.fixture(scope="module")
-def first(tmp_path_factory):
+def generations(tmp_path_factory):
+    """By generation: the pipeline of diffusers, its folder, and the single file that we write."""
+    found = {}
+    for kind, (make, settings) in KINDS.items():
+        folder = tmp_path_factory.mktemp("folder")
+        pipeline = make(folder, published=True, tokenizer=published_tokenizer, **settings)
+        path = tmp_path_factory.mktemp("file") / f"sd{kind}.safetensors"
+        assert run(["convert", str(folder), str(path)]) == 0
+        if kind in T5_TOKENIZERS:
+            shutil.copytree(folder / T5_TOKENIZERS[kind], path.parent / T5_TOKENIZERS[kind])
+        found[kind] = pipeline, folder, path
+    return found
+
+
+@pytest.fixture(scope="module")
+def first(generations):
     """Stable Diffusion 1 of diffusers, its folder, and the single file that we write."""
-    folder = tmp_path_factory.mktemp("sd1")
-    pipeline = stable_diffusion(folder, published=True)
-    path = tmp_path_factory.mktemp("file") / "sd1.safetensors"
-    assert run(["convert", str(folder), str(path)]) == 0
-    return pipeline, folder, path
+    return generations["1"]
 
 
-def test_diffusers_reads_what_we_write(first):
-    pipeline, folder, path = first
-    read = diffusers.StableDiffusionPipeline.from_single_file(
-        str(path), config=str(folder), tokenizer=pipeline.tokenizer, local_files_only=True, safety_checker=None
+def same_weights(pipeline, read):
+    """Whether two pipelines have the same parts."""
+    for name in ("unet", "transformer", "vae", "text_encoder", "text_encoder_2", "text_encoder_3"):
+        if getattr(pipeline, name, None) is not None:
+            expected, found = (getattr(each, name).state_dict() for each in (pipeline, read))
+            assert found.keys() == expected.keys()
+            own = [key for key in expected if not key.endswith("embed_tokens.weight")]  # T5's shared table again
+            assert all(torch.equal(found[key], expected[key]) for key in own), name
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "flux"])  # whose reader has its sizes built in
+def test_diffusers_reads_what_we_write(kind, generations):
+    pipeline, folder, path = generations[kind]
+    known = {name: part for name, part in pipeline.components.items() if name.startswith("tokenizer")}
+    read = type(pipeline).from_single_file(str(path), config=str(folder), local_files_only=True, **known)
+    same_weights(pipeline, read)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_are_drawn_from_as_they_are(kind, generations, tmp_path):
+    """Single files need no tokenizer of CLIP's; that of T5 stands next to them."""
+    pipeline, _, path = generations[kind]
+    made = tmp_path / "made"
+    assert run(["convert", str(path), f"{made}/", "--to", "safetensors"]) == 0
+    read = diffusers.DiffusionPipeline.from_pretrained(str(made))
+    assert type(read) is type(pipeline)
+    same_weights(pipeline, read)
+    read.set_progress_bar_config(disable=True)
+    expected = read(
+        prompt="a red FOX, in the snow!", negative_prompt="blurry", generator=torch.Generator().manual_seed(5),
+        num_inference_steps=2, guidance_scale=4.0, height=32, width=32, output_type="latent",
+    ).images.numpy()  # fmt: skip
+    for model in (path, made):
+        drawn = cc.models.load(model).draw("a red FOX, in the snow!", guidance=4.0, **SETTINGS)
+        found = pack(drawn.latents) if kind == "flux" else drawn.latents
+        assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_pipelines_are_gguf_files(kind, generations, tmp_path):
+    """The names are those of the single file; another reader decodes the values, and the picture is drawn from them."""
+    _, folder, path = generations[kind]
+    if kind in T5_TOKENIZERS:
+        shutil.copytree(folder / T5_TOKENIZERS[kind], tmp_path / T5_TOKENIZERS[kind])
+    plain, blocks, again = (tmp_path / f"{name}.gguf" for name in ("plain", "blocks", "again"))
+    assert run(["convert", str(path), str(plain)]) == 0
+    assert run(["quantize", str(folder), str(blocks), "q8_0"]) == 0
+    assert run(["quantize", str(path), str(again), "q8_0"]) == 0
+    assert blocks.read_bytes() == again.read_bytes()
+    expected = safetensors.load_file(path)
+    stored = {tensor.name: tensor for tensor in gguf.GGUFReader(blocks).tensors}
+    assert stored.keys() == expected.keys()
+    assert sum(tensor.tensor_type.name == "Q8_0" for tensor in stored.values()) > len(stored) // 10
+    for name, tensor in stored.items():
+        weight = expected[name].numpy()
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(weight.shape)
+        assert np.abs(values - weight).max() <= np.abs(weight).max() / 127, name
+    same, own, quantized = (
+        cc.models.load(model).draw("a red fox", guidance=4.0, **SETTINGS).latents for model in (plain, path, blocks)
     )
-    for name in ("unet", "vae", "text_encoder"):
-        expected, found = (getattr(each, name).state_dict() for each in (pipeline, read))
-        assert found.keys() == expected.keys()
-        assert all(torch.equal(found[key], expected[key]) for key in expected), name
+    assert np.array_equal(same, own)
+    assert np.median(np.abs(quantized - own)) <= 0.02 * np.abs(own).max()
+    assert not open_model(blocks).notes
+    assert run(["verify", str(folder), str(plain)]) == 0
+
+
+def test_a_folder_is_not_rebuilt_by_quantize(first, tmp_path, capsys):
+    """Its scheduler and its configurations would be those that a single file implies."""
+    _, folder, _ = first
+    assert run(["quantize", str(folder), f"{tmp_path / 'out'}/", "f16", "--to", "safetensors", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "E-OUT-GRAPHS"
+    assert not (tmp_path / "out").exists()
 
 
 def test_folder_of_a_file(first, tmp_path, capsys):
@@ -49,17 +144,11 @@ def test_folder_of_a_file(first, tmp_path, capsys):
     for pair in ((path, made), (folder, path), (made, path)):
         assert run(["verify", *map(str, pair)]) == 0
     assert run(["diff", str(path), str(made)]) == 0
-    shutil.copytree(folder / "tokenizer", made / "tokenizer")
-    expected = cc.models.load(folder).draw("a fox", **SETTINGS)
-    found = cc.models.load(made).draw("a fox", **SETTINGS)
-    assert np.abs(found.latents - expected.latents).max() <= 1e-4 * np.abs(expected.latents).max()
-    read = diffusers.UNet2DConditionModel.from_pretrained(made / "unet")
-    assert sum(each.numel() for each in read.parameters()) > 0
 
 
 def original(module, names, prefix):
     """The weights of a part with its names in a single file."""
-    modules = swapped(names.stated_modules(json.loads(module.to_json_string())))
+    modules = swapped(names.bound_modules(hyperparameters(module)))
     found = {}
     for name, value in module.state_dict().items():
         changed = renamed(name, modules)
@@ -136,3 +225,75 @@ def test_numbers_of_blocks_take_no_memory(first, tmp_path):
     assert "✗ E-SINGLE-FILE " in said
     assert "weights of unet are not those of a Stable Diffusion 1 file" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_what_files_cannot_hold_is_refused(first, tmp_path, capsys):
+    _, folder, _ = first
+    copy = shutil.copytree(folder, tmp_path / "sd1")
+    config = json.loads((copy / "vae/config.json").read_text())
+    for change, why in (
+        ({"layers_per_block": 2147483647}, "invalid parameter layers_per_block"),
+        ({"scaling_factor": 0.5}, "scaling_factor is 0.5, but files imply 0.18215"),
+        ({"block_out_channels": "wide"}, "invalid parameter block_out_channels"),
+    ):
+        (copy / "vae/config.json").write_text(json.dumps({**config, **change}))
+        assert run(["convert", str(copy), str(tmp_path / "out.safetensors")]) != 0
+        said = capsys.readouterr().err
+        assert why in said
+        assert "Traceback" not in said
+        assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_stages_of_a_unet_that_do_not_fit(first, tmp_path, capsys):
+    _, folder, _ = first
+    copy = shutil.copytree(folder, tmp_path / "sd1")
+    path, lora = copy / "unet/config.json", tmp_path / "lora.safetensors"
+    safetensors.save_file({"lora_unet_conv_in.lora_up.weight": torch.ones(32, 1, 1, 1)}, lora)
+    config = json.loads(path.read_text())
+    for depths, code, why in (
+        ([1], 3, "invalid parameter layers_per_block: a list of 1"),
+        ([1, 2], 4, "unequal numbers of residual blocks"),
+    ):
+        path.write_text(json.dumps({**config, "layers_per_block": depths}))
+        assert run(["convert", str(copy), str(tmp_path / "out.safetensors")]) == code
+        assert why in capsys.readouterr().err
+        assert run(["draw", str(copy), "-p", "a", "-o", str(tmp_path / "a.png"), "--lora", str(lora)]) != 0
+        assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "change", "why"),
+    [
+        ("1", "text_encoder", {"eos_token_id": 5}, "eos_token_id is 5, but files imply 49407"),
+        ("3", "text_encoder_3", {"layer_norm_epsilon": 1e-5}, "layer_norm_epsilon is 1e-05, but files imply 1e-06"),
+        ("flux", "text_encoder_2", {"feed_forward_proj": "gated-relu"}, 'feed_forward_proj is "gated-relu", but'),
+        ("flux", "transformer", {"axes_dims_rope": [32, 48, 48]}, "axes_dims_rope is [32, 48, 48], but files imply"),
+    ],
+)
+def test_settings_that_no_weight_shows_are_refused(kind, part, change, why, generations, tmp_path, capsys):
+    copy = shutil.copytree(generations[kind][1], tmp_path / "model")
+    path = copy / part / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    assert run(["convert", str(copy), str(tmp_path / "out.safetensors")]) != 0
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_files_without_the_first_projection(generations, tmp_path):
+    """Files of Stable Diffusion 3 may lack it; diffusers takes one that changes nothing."""
+    pipeline, _, path = generations["3"]
+    name = "text_encoders.clip_l.transformer.text_projection.weight"
+    weights = {key: value for key, value in safetensors.load_file(path).items() if key != name}
+    safetensors.save_file(weights, tmp_path / "sd3.safetensors")
+    made = split(cc.open(tmp_path / "sd3.safetensors")).parts["text_encoder"]
+    expected = pipeline.text_encoder.text_projection.weight.detach().numpy()
+    assert np.array_equal(made.weights["text_projection.weight"].numpy(), expected)
+
+
+def test_the_missing_tokenizer_is_named(generations, tmp_path, capsys):
+    _, _, path = generations["flux"]
+    alone = shutil.copy(path, tmp_path / "flux.safetensors")
+    line = ["draw", str(alone), "-p", "a fox", "-o", str(tmp_path / "fox.png"), "--steps", "1", "--size", "32x32"]
+    assert run(line) != 0
+    assert "into a folder tokenizer_2 next to the weights" in capsys.readouterr().err
+    assert not (tmp_path / "fox.png").exists()

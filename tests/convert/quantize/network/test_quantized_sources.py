@@ -266,3 +266,50 @@ def test_one_line(capsys):
     captured = capsys.readouterr()
     lines = [line for line in (captured.out + captured.err).splitlines() if "already" in line]
     assert lines == [" kept     1 weight is already quantized, such as w (i8); --allow-requantize does it again"]
+
+
+def save_cast(path, name, zero=None, plain=True):
+    """Write ``y = x @ codes that a Cast, a Sub and a Mul decode @ float weight``, as exporters write that have no
+    DequantizeLinear."""
+    weights = {"codes": CODES[name], "scales": np.linspace(0.01, 0.02, 48, dtype=np.float32)}
+    nodes = [helper.make_node("Cast", ["codes"], ["floats"], to=TensorProto.FLOAT)]
+    if zero is not None:
+        weights["zero"] = np.float32(zero)
+        nodes.append(helper.make_node("Sub", ["floats", "zero"], ["centred"]))
+    nodes.append(helper.make_node("Mul", [nodes[-1].output[0], "scales"], ["w"]))
+    nodes.append(helper.make_node("MatMul", ["x", "w"], ["h" if plain else "y"], name="first"))
+    if plain:
+        weights["float"] = RANDOM.standard_normal((48, 64)).astype(np.float32)
+        nodes.append(helper.make_node("MatMul", ["h", "float"], ["y"], name="second"))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 64 if plain else 48])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+@pytest.mark.parametrize("kind", ["int8", "f16", "fp8"])
+@pytest.mark.parametrize(("codes", "zero"), [("int8", None), ("uint8", 128)])
+def test_codes_that_a_cast_decodes_are_kept(tmp_path, capsys, codes, zero, kind):
+    save_cast(tmp_path / "m.onnx", codes, zero)
+    assert run(["quantize", str(tmp_path / "m.onnx"), str(tmp_path / "q.onnx"), kind]) == 0
+    held = {item.name: numpy_helper.to_array(item) for item in onnx.load(tmp_path / "q.onnx").graph.initializer}
+    assert any(np.array_equal(array, CODES[codes]) for array in held.values())
+    if kind != "f16":
+        assert "1 weight is already quantized" in capsys.readouterr().out
+    wanted = exact_session(tmp_path / "m.onnx").run(None, {"x": X})[0]
+    found = exact_session(tmp_path / "q.onnx").run(None, {"x": X})[0]
+    assert np.abs(found - wanted).max() < {"f16": 0.01, "int8": 0.02, "fp8": 0.1}[kind] * np.abs(wanted).max()
+
+
+def test_codes_that_a_cast_decodes_are_quantized_again_when_asked(tmp_path, capsys):
+    save_cast(tmp_path / "m.onnx", "int8", plain=False)
+    words = ["quantize", str(tmp_path / "m.onnx"), str(tmp_path / "q.onnx")]
+    assert run([*words, "int8"]) == 2
+    assert "already quantized, such as 'w' (i8)" in capsys.readouterr().err
+    assert run([*words, "int4"]) == 5
+    assert run([*words, "int8", "--allow-requantize"]) == 0
+    assert "MatMulInteger" in [node.op_type for node in onnx.load(tmp_path / "q.onnx").graph.node]

@@ -17,31 +17,8 @@ from onnx import helper, numpy_helper
 X = [info("x")]
 
 
-def test_86_functions_that_double_at_every_level(tmp_path, sandbox):
-    levels = 40
-    chain = [function(f"F{level}", f"F{level + 1}", f"F{level + 1}") for level in range(levels)]
-    leaf = helper.make_function(
-        "f", f"F{levels}", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 17)]
-    )
-    path = tmp_path / "x.onnx"
-    path.write_bytes(
-        model(
-            [helper.make_node("F0", ["x"], ["y"], domain="f")],
-            opsets=OWN,
-            inputs=X,
-            outputs=[info("y")],
-            functions=[*chain, leaf],
-        )
-    )
-    assert sandbox.outcome(path).quick
-    with cc.limits(entries=10_000), pytest.raises(cc.LimitError, match="E-ONNX-INLINE"):
-        inline(cc.open(path))
-
-
-@pytest.mark.parametrize(
-    ("levels", "calls", "code"), [(40, 2, "E-ONNX-INLINE"), (18, 2, "E-ONNX-INLINE"), (500, 1, "E-ONNX-DEPTH")]
-)
-def test_86_functions_are_counted_before_they_expand(levels, calls, code, tmp_path):
+def called_in_levels(tmp_path, levels, calls):
+    """A model whose functions call the one of the next level so many times each."""
     chain = [function(f"F{level}", *[f"F{level + 1}"] * calls) for level in range(levels)]
     leaf = helper.make_function(
         "f", f"F{levels}", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 17)]
@@ -56,7 +33,21 @@ def test_86_functions_are_counted_before_they_expand(levels, calls, code, tmp_pa
             functions=[*chain, leaf],
         )
     )
-    graph = cc.open(path)
+    return path
+
+
+def test_86_functions_that_double_at_every_level(tmp_path, sandbox):
+    path = called_in_levels(tmp_path, 40, 2)
+    assert sandbox.outcome(path).quick
+    with cc.limits(entries=10_000), pytest.raises(cc.LimitError, match="E-ONNX-INLINE"):
+        inline(cc.open(path))
+
+
+@pytest.mark.parametrize(
+    ("levels", "calls", "code"), [(40, 2, "E-ONNX-INLINE"), (18, 2, "E-ONNX-INLINE"), (500, 1, "E-ONNX-DEPTH")]
+)
+def test_86_functions_are_counted_before_they_expand(levels, calls, code, tmp_path):
+    graph = cc.open(called_in_levels(tmp_path, levels, calls))
     for attempt in (infer, inline):
         with pytest.raises(cc.LimitError) as caught:
             within(1.0, lambda attempt=attempt: attempt(graph))

@@ -1,5 +1,6 @@
 """Transcription: rules of tokens, segments and whole texts against transformers; windows of samples that arrive."""
 
+import copy
 import io
 
 import numpy as np
@@ -148,6 +149,19 @@ def test_transcribe(both):
     assert (made.language, made.duration) == ("en", 5.0)
     assert told[-1] == (5.0, 5.0)
     assert all(0 <= each.start <= each.end for each in heard)
+
+
+def test_features_of_another_rank_tell_no_sizes(both):
+    changed, expected = copy.copy(both[0]), both[0].log_mel
+    changed.encoder_graph = copy.copy(changed.encoder_graph)
+    (features,) = changed.encoder_graph.inputs
+    for shape in ((1,), (1, 80), (1, 1, 80, 3000)):
+        changed.encoder_graph.inputs = [copy.copy(features)]
+        changed.encoder_graph.inputs[0].shape = shape
+        changed.__dict__.pop("log_mel", None)
+        assert changed.log_mel == expected
+        with pytest.raises(UsageError, match="not features"):
+            changed.encode(np.zeros((1, 80, 3000), np.float32))
 
 
 def test_silence_has_no_text(both):

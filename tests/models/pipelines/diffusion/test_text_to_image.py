@@ -1,15 +1,20 @@
 """Text-to-image models against the pipelines of diffusers: latents step by step and pictures, and refusals."""
 
+import shutil
 import warnings
 import weakref
 
 import candle_convert as cc
 import numpy as np
 import pytest
+from candle_convert.convert.open.diffusion.textual_inversion import add_embeddings
+from candle_convert.convert.open.open_model import open_model
 from candle_convert.models.diffusion.flux import pack
 from candle_convert.models.pipelines.diffusion.prompt_encoder import LongPromptWarning
+from candle_convert.runtime.tensor.stored_tensor import StoredTensor
 from candle_convert.tests.builders.text_to_image import controlnet_of, flux, stable_diffusion, stable_diffusion_3
 from PIL import Image
+from safetensors.torch import save_file
 
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
@@ -211,6 +216,30 @@ def test_pictures_of_pictures(scheduler, strength, tmp_path):
     )
     assert drawn.size == picture.size
     assert np.abs(drawn.latents - expected).max() <= 5 * CLOSE * np.abs(expected).max()
+    assert drawn.recipe.strength == strength
+    with pytest.raises(cc.Error, match="leaves no step"):
+        cc.models.load(folder).draw(PROMPT, image=picture, strength=0.01, steps=6)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("strength", [0.55, 1.0])
+@pytest.mark.parametrize("kind", ["StableDiffusion3", "Flux"])
+def test_pictures_of_pictures_by_flow_matching(kind, strength, masked, tmp_path):
+    folder = tmp_path / "model"
+    flows = kind == "Flux"
+    pipeline = flux(folder, guidance=True, dynamic=True) if flows else stable_diffusion_3(folder, t5=True)
+    picture, mask = pictures(tmp_path)
+    theirs = getattr(diffusers, f"{kind}{'Inpaint' if masked else 'Img2Img'}Pipeline")(**pipeline.components)
+    theirs.set_progress_bar_config(disable=True)
+    expected = theirs(
+        PROMPT, image=picture, strength=strength, num_inference_steps=5, guidance_scale=3.0, height=32, width=48,
+        generator=torch.Generator().manual_seed(2), output_type="latent", **({"mask_image": mask} if masked else {}),
+    ).images.numpy()  # fmt: skip
+    drawn = cc.models.load(folder).draw(
+        PROMPT, image=picture, mask=mask if masked else None, strength=strength, steps=5, guidance=3.0, seed=2
+    )
+    found = pack(drawn.latents) if flows else drawn.latents
+    assert np.abs(found - expected).max() <= 5 * CLOSE * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("channels", [4, 9])
@@ -237,7 +266,6 @@ def test_pictures_that_do_not_fit(models, tmp_path):
     for settings, why in (
         ({"mask": mask}, "about a picture"),
         ({"image": picture, "strength": 0.0}, "strength is out of range"),
-        ({"image": picture, "strength": 0.01}, "leaves no step"),
         ({"image": picture, "mask": mask.resize((20, 20))}, "another size"),
         ({"image": tmp_path / "none.png"}, "cannot be read"),
     ):
@@ -269,3 +297,92 @@ def test_controlnet(xl, tmp_path):
     for wrong in ({"control": picture}, {"controlnet": control}, {"control": picture, "controlnet": ours}):
         with pytest.raises(cc.Error, match="need each other"):
             ours.draw(PROMPT, **wrong, **settings)
+
+
+@pytest.mark.parametrize("xl", [False, True])
+@pytest.mark.parametrize("names", ["diffusers", "web-ui"])
+def test_textual_inversion(names, xl, tmp_path):
+    folder = tmp_path / "sd"
+    pipeline = stable_diffusion(folder, xl=xl)
+    widths = {"clip_l": 16, "clip_g": 24} if xl else {"clip_l": 16}
+    vectors = {
+        name: torch.randn(3, width, generator=torch.Generator().manual_seed(width)) for name, width in widths.items()
+    }
+    path, word = tmp_path / "fox-style.safetensors", "<fox>" if names == "diffusers" and not xl else "fox-style"
+    if xl:
+        save_file(vectors, path)
+    elif names == "diffusers":
+        save_file({word: vectors["clip_l"]}, path)
+    else:
+        path = path.with_suffix(".pt")
+        torch.save({"string_to_token": {"*": 265}, "string_to_param": {"*": vectors["clip_l"]}, "name": word}, path)
+    pipeline.load_textual_inversion(vectors["clip_l"], token=word)
+    if xl:
+        second = {"text_encoder": pipeline.text_encoder_2, "tokenizer": pipeline.tokenizer_2}
+        pipeline.load_textual_inversion(vectors["clip_g"], token=word, **second)
+    prompt = f"a red {word} in snow"
+    expected = pipeline(
+        prompt, generator=torch.Generator().manual_seed(2), guidance_scale=4.0, num_inference_steps=2, height=32,
+        width=32, output_type="latent",
+    ).images.numpy()  # fmt: skip
+    graph = open_model(folder, parts=True)
+    add_embeddings(graph, [str(path)])
+    settings = {"seed": 2, "guidance": 4.0, "steps": 2, "size": (32, 32)}
+    drawn = cc.models.load(graph).draw(prompt, **settings)
+    assert np.abs(drawn.latents - expected).max() <= 5 * CLOSE * np.abs(expected).max()
+    plain = cc.models.load(folder).draw(prompt, **settings)
+    assert np.abs(drawn.latents - plain.latents).max() > 0.01 * np.abs(expected).max()
+    with pytest.raises(cc.Error, match="is in the vocabulary"):
+        add_embeddings(graph, [str(path)])
+    save_file({"emb_params": torch.ones(2, 17)}, tmp_path / "other.safetensors")
+    with pytest.raises(cc.Error, match="fit no text encoder"):
+        add_embeddings(graph, [str(tmp_path / "other.safetensors")])
+
+
+def test_words_of_a_tokenizer_of_the_library(tmp_path):
+    """The same words in vocab.json with merges.txt and in a tokenizer.json."""
+    folder, other = tmp_path / "sd", tmp_path / "other"
+    pipeline = stable_diffusion(folder)
+    shutil.copytree(folder, other)
+    for file in (other / "tokenizer").iterdir():
+        file.unlink()
+    pipeline.tokenizer.save_pretrained(str(other / "tokenizer"))
+    assert (other / "tokenizer" / "tokenizer.json").exists()
+    path, drawn = tmp_path / "style.safetensors", []
+    save_file({"<style>": torch.ones(2, 16)}, path)
+    for each in (folder, other):
+        graph = open_model(each, parts=True)
+        add_embeddings(graph, [str(path)])
+        drawn.append(cc.models.load(graph).draw("a <style> fox", seed=2, steps=2, size=(32, 32)).latents)
+    assert np.array_equal(*drawn)
+
+
+def test_words_that_cannot_be_added(tmp_path):
+    folder, path = tmp_path / "sd", tmp_path / "two.safetensors"
+    stable_diffusion(folder)
+    save_file({"one": torch.ones(1, 16), "two": torch.ones(1, 16)}, path)
+    with pytest.raises(cc.Error, match="vectors of several words"):
+        add_embeddings(open_model(folder, parts=True), [str(path)])
+    graph, style = open_model(folder, parts=True), tmp_path / "style.safetensors"
+    save_file({"<w>_1": torch.ones(2, 16)}, style)
+    add_embeddings(graph, [str(style)])
+    with pytest.raises(cc.Error, match="is in the vocabulary"):
+        add_embeddings(graph, [f"{style}=<w>"])
+    name, table = next(
+        item for item in graph.parts["text_encoder"].weights.items() if item[0].endswith("token_embedding.weight")
+    )
+    graph.parts["text_encoder"].weights[name] = StoredTensor.of(np.pad(table.numpy(), ((0, 200), (0, 0))))
+    with pytest.raises(cc.Error, match="cannot number '<v>' from"):
+        add_embeddings(graph, [f"{style}=<v>"])
+
+
+def test_words_of_flux(tmp_path):
+    folder, path = tmp_path / "flux", tmp_path / "style.safetensors"
+    flux(folder, guidance=True, dynamic=False)
+    save_file({"<style>": torch.ones(2, 16)}, path)
+    graph = open_model(folder, parts=True)
+    rows = {part: graph.parts[part].weights for part in ("text_encoder", "text_encoder_2")}
+    before = {part: sum(each.shape[0] for each in weights.values()) for part, weights in rows.items()}
+    add_embeddings(graph, [str(path)])
+    after = {part: sum(each.shape[0] for each in weights.values()) for part, weights in rows.items()}
+    assert after == {**before, "text_encoder": before["text_encoder"] + 2}

@@ -38,6 +38,17 @@ def test_invalid_settings(said):
         stated_filter_banks(said, None, 128, 1024)
 
 
+@pytest.mark.parametrize("said", [{"std": 1e-320}, {"std": 1e-38, "mean": 3e38}, {"std": 3e38}], ids=str)
+def test_settings_that_exceed_f32(said):
+    """Finite features, or one line."""
+    try:
+        found = stated_filter_banks({"mean": 0.0, **said}, None, 128, 1024)(np.ones(16_000, np.float32))
+    except FormatError as error:
+        assert error.code == "E-PREPROCESSOR-KEY"
+    else:
+        assert np.isfinite(found).all()
+
+
 @pytest.mark.parametrize("cuts", [[], [3], [4, 8], [1, 2, 9, 9]])
 def test_windows_do_not_depend_on_blocks(cuts):
     samples = np.arange(10, dtype=np.float32)

@@ -1,12 +1,12 @@
 """Original names of Stable Diffusion's parts against diffusers' own converters of single files."""
 
-import json
-
 import numpy as np
 import pytest
 from candle_convert.models.schema.diffusion import autoencoder_names, unet_names
 from candle_convert.models.schema.diffusion.module_names import renamed, swapped
+from candle_convert.models.schema.diffusion.t5_names import BLOCK, t5_config
 from candle_convert.runtime.tensor.stored_tensor import StoredTensor
+from candle_convert.tests.builders.text_to_image import hyperparameters
 
 diffusers = pytest.importorskip("diffusers")
 utilities = pytest.importorskip("diffusers.loaders.single_file_utils")
@@ -50,7 +50,7 @@ def test_unet(kind):
     kinds, settings = UNETS[kind]
     made = unet(kinds, **settings)
     ours = arrays(made)
-    modules = swapped(unet_names.stated_modules(json.loads(made.to_json_string())))
+    modules = swapped(unet_names.bound_modules(hyperparameters(made)))
     original = {renamed(name, modules): value for name, value in ours.items()}
     assert None not in original
     prefixed = {f"model.diffusion_model.{name}": value for name, value in original.items()}
@@ -79,7 +79,7 @@ def test_autoencoder(stages, depth, quant):
         use_post_quant_conv=quant,
     )  # fmt: skip
     ours = arrays(made)
-    modules = swapped(autoencoder_names.stated_modules(json.loads(made.to_json_string())))
+    modules = swapped(autoencoder_names.bound_modules(hyperparameters(made)))
     original = {renamed(name, modules): value for name, value in ours.items()}
     found = utilities.convert_ldm_vae_checkpoint(
         {f"first_stage_model.{name}": value for name, value in original.items()}, dict(made.config)
@@ -118,3 +118,14 @@ def test_numbers_in_names_of_autoencoders_are_bounded():
     ]
     with pytest.raises(ValueError, match="1,000 stages of 1,000 blocks"):
         autoencoder_names.autoencoder_shape(dict.fromkeys(names, StoredTensor.of(np.zeros(1, np.float32))))
+
+
+def test_no_heads_of_t5_divide_nothing():
+    shapes = {
+        "shared.weight": (8, 4),
+        f"{BLOCK}0.layer.0.SelfAttention.relative_attention_bias.weight": (32, 0),
+        f"{BLOCK}0.layer.0.SelfAttention.q.weight": (4, 4),
+        f"{BLOCK}0.layer.1.DenseReluDense.wi_0.weight": (4, 4),
+    }
+    config = t5_config({name: StoredTensor.of(np.zeros(shape, np.float32)) for name, shape in shapes.items()})
+    assert config["num_heads"] == 0

@@ -2,6 +2,8 @@
 model's own files, and exported directories have it."""
 
 import json
+import shutil
+import subprocess
 
 import candle_convert as cc
 import numpy as np
@@ -84,6 +86,79 @@ def test_marian(tmp_path):
         sentencepiece_json(cc.Graph(attachments={name: Held((tmp_path / name).read_bytes()) for name in (
             "source.spm", "vocab.json", "tokenizer_config.json")}))["tokenizer.json"])  # fmt: skip
     assert tokenizers.Tokenizer.from_file(str(tmp_path / "made.json")).decode([vocab["▁Katze"]]).strip() == "Katze"
+
+
+RUNS = [
+    "猫犬鳥",
+    "猫犬",
+    "x 猫犬y",
+    "猫",
+    "犬猫",
+    "猫 犬",
+    "鳥鳥 the 猫犬",
+    ">>deu<<猫犬",
+    "the 魚]-^ house",
+    "]-",
+    "^&",
+]
+"""Texts with characters that the model lacks, several in a row."""
+
+
+def test_runs_of_characters_that_the_model_lacks(tmp_path):
+    """A run is one token: the vocabulary's of the whole run, or the unknown one."""
+    source = sentencepiece("unigram", **NORMALIZED)
+    own = [*pieces_of(source), "猫", "犬", "猫犬", "]-", "▁Katze", ">>deu<<"]
+    vocab = {piece: token for token, piece in enumerate(["</s>", "<unk>", *dict.fromkeys(own), "<pad>"])}
+    config = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "de"}
+    compared(tmp_path, transformers.MarianTokenizer, {"source.spm": source, "target.spm": source}, vocab, config, RUNS)
+
+
+def test_pieces_that_the_vocabulary_lacks_are_noted(tmp_path):
+    """transformers gives the unknown token for them, which tokenizer.json cannot say."""
+    source = sentencepiece("unigram", **NORMALIZED)
+    pieces = [piece for piece in pieces_of(source) if len(piece) == 1]
+    vocab = {piece: token for token, piece in enumerate(["</s>", "<unk>", *pieces, "<pad>"])}
+    files = {"source.spm": source, "target.spm": source, "vocab.json": json.dumps(vocab).encode(),
+             "tokenizer_config.json": b'{"tokenizer_class": "MarianTokenizer"}'}  # fmt: skip
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    graph = cc.Graph(attachments={name: Held(content) for name, content in files.items()})
+    ours = tokenizers.Tokenizer.from_str(sentencepiece_json(graph)["tokenizer.json"].decode())
+    theirs = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    assert any(ours.encode(text).ids != theirs(text).input_ids for text in TEXTS)
+    assert [note.code for note in graph.notes] == ["W-TOKENIZER-DIFFERS"]
+
+
+JAVASCRIPT = """
+const stated = JSON.parse(require("fs").readFileSync(0));
+const steps = stated.map(step => [new RegExp(step.pattern.Regex, "gu"), step.content]);
+const texts = JSON.parse(process.argv[1]);
+console.log(JSON.stringify(texts.map(text => steps.reduce((text, [from, to]) => text.replaceAll(from, to), text))));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_patterns_mean_the_same_in_javascript():
+    """Transformers.js gives patterns to the engine of JavaScript, with the flags g and u."""
+    source = sentencepiece("unigram", **NORMALIZED)
+    files = {"source.spm": source, "vocab.json": json.dumps({"</s>": 0, "<unk>": 1, "a": 2}).encode(),
+             "tokenizer_config.json": b'{"tokenizer_class": "MarianTokenizer"}'}  # fmt: skip
+    graph = cc.Graph(attachments={name: Held(content) for name, content in files.items()})
+    normalizer = json.loads(sentencepiece_json(graph)["tokenizer.json"])["normalizer"]
+    steps = [step for step in normalizer["normalizers"] if step["type"] == "Replace"]
+    library = tokenizers.Tokenizer(tokenizers.models.Unigram([("a", 0.0)], 0, False))
+    library = tokenizers.Tokenizer.from_str(
+        json.dumps({**json.loads(library.to_str()), "normalizer": {"type": "Sequence", "normalizers": steps}})
+    ).normalizer
+    texts = [*RUNS, "  two  spaces  ", "\n a\n "]
+    found = subprocess.run(
+        ["node", "-e", JAVASCRIPT, json.dumps(texts)],
+        input=json.dumps(steps),
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(found.stdout) == [library.normalize_str(text) for text in texts]
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

@@ -4,18 +4,25 @@ import numpy as np
 import pytest
 from candle_convert.ops.kernels.gemm.dispatch import GEMV, gemv_products
 from candle_convert.ops.kernels.gemm.gemv import FloatProducts, gemv
-from candle_convert.ops.kernels.gemm.gemv_int8 import AvxVnniInt8Products, Int8Products, PairProducts, max_pairs
+from candle_convert.ops.kernels.gemm.gemv_byte_pairs import PairProducts, SignedPairProducts
+from candle_convert.ops.kernels.gemm.gemv_int8 import AvxVnniInt8Products, Int8Products, max_pairs
 from candle_convert.ops.linalg import linear_kernel
 from candle_convert.ops.quants.llvm import codes
 from candle_convert.runtime.jit import isa
-from candle_convert.tests.builders.whole_blocks import assembled, linear, whole_rows, whole_weight
+from candle_convert.tests.builders.whole_blocks import assembled, innermost_loops, linear, whole_rows, whole_weight
 
 NEEDED = {
     PairProducts: {"avx2", "fma"},
+    SignedPairProducts: {"avx2", "fma"},
     AvxVnniInt8Products: {"avx512vnni", "avx512vl"},
     Int8Products: {"avx512vnni", "avx512bw"},
 }
-CASES = [(kind, name) for kind in NEEDED for name in codes() if kind is not PairProducts or max_pairs(name)]
+CASES = [
+    (kind, name)
+    for kind in NEEDED
+    for name in codes()
+    if not issubclass(kind, PairProducts) or (kind.max_pairs(name) and (kind is PairProducts or not max_pairs(name)))
+]
 
 
 @pytest.mark.sampled(8)
@@ -39,8 +46,19 @@ def test_pairs_of_bytes_are_multiplied_at_avx2(name, monkeypatch):
     monkeypatch.setattr(isa, "features", lambda: next(each for each in isa.LEVELS if each.name == "avx2").needs)
     assert gemv_products(name, True) is PairProducts
     assert gemv_products(name, False) is FloatProducts
-    assert gemv_products("q8_0", True) is FloatProducts
+    assert gemv_products("q8_0", True) is SignedPairProducts
     assert GEMV["FMA"][True] is PairProducts
     written, _ = assembled(gemv(name, 1, products=PairProducts), "haswell")
     assert "vpmaddubsw" in written
     assert "zmm" not in written
+
+
+@pytest.mark.parametrize("name", ["q8_0", "iq4_nl"])
+def test_signed_bytes_stay_in_registers_at_avx2(name, monkeypatch):
+    if name == "iq4_nl" and isa.level().name != "avx2":
+        pytest.skip("its table is looked up by the instructions of the process' level")
+    monkeypatch.setattr(isa, "features", lambda: next(each for each in isa.LEVELS if each.name == "avx2").needs)
+    written, _ = assembled(gemv(name, 1, products=SignedPairProducts), "haswell")
+    (loop,) = (loop for loop in innermost_loops(written) if any("vpmaddubsw" in line for line in loop))
+    assert any("vpsignb" in line for line in loop)
+    assert not [line for line in loop if "(%rsp)" in line or "(%rbp)" in line]

@@ -8,9 +8,19 @@ import pytest
 from candle_convert.ops.kernels.gemm import packed_gemm
 from candle_convert.ops.kernels.gemm.dispatch import find_variant
 from candle_convert.ops.quants.llvm import codes
+from candle_convert.runtime.jit import isa
 from candle_convert.runtime.jit.isa import features
 from candle_convert.runtime.tensor.block_codec import codecs
-from candle_convert.tests.builders.whole_blocks import GROUPED, ONES, WHOLE, assembled, linear, whole_rows, whole_weight
+from candle_convert.tests.builders.whole_blocks import (
+    GROUPED,
+    ONES,
+    WHOLE,
+    assembled,
+    innermost_loops,
+    linear,
+    whole_rows,
+    whole_weight,
+)
 from candle_convert.tests.oracles.native_vs_numpy import launched
 
 
@@ -112,3 +122,13 @@ def test_instructions_of_tiles_are_assembled(name):
     for word, pattern in INSTRUCTIONS.items():
         assert (word in written) == (word not in (("tdpbsud", "tilezero") if "f16" in name else ("tdpbf16ps",)))
         assert len(re.findall(pattern, code, re.DOTALL)) == len(re.findall(rf"\b{word}\b", written)), word
+
+
+@pytest.mark.parametrize("name", ["q4_0", "q4_k", "q5_0", "q5_k"])
+def test_quads_are_added_in_registers_at_avx2(name, monkeypatch):
+    """A loop over quads: unrolled, LLVM adds the products of a run row by row and spills sums."""
+    monkeypatch.setattr(isa, "features", lambda: next(each for each in isa.LEVELS if each.name == "avx2").needs)
+    written, _ = assembled(packed_gemm.packed_gemm(name, "16-bit pairs"), "haswell")
+    loops = [loop for loop in innermost_loops(written) if any("vpmaddubsw" in line for line in loop)]
+    assert max(sum("vpmaddubsw" in line for line in loop) for loop in loops) == 8
+    assert not [line for loop in loops for line in loop if "(%rsp)" in line or "(%rbx)" in line]

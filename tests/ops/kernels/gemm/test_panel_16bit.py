@@ -11,6 +11,7 @@ from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import DTYPES, F32
 from candle_convert.runtime.tensor.storage import Held
 from candle_convert.runtime.tensor.stored_tensor import StoredTensor
+from candle_convert.tests.builders.whole_blocks import assembled, innermost_loops
 from candle_convert.tests.oracles.native_vs_numpy import launched
 
 NEEDS = {
@@ -123,6 +124,15 @@ def test_weights_that_are_zero_tiny_or_not_finite(name, way):
     assert np.isnan(got[:, 2]).all()
     assert not np.isfinite(got[:, 3]).any()
     assert np.linalg.norm(got[:, 4] - x @ numbers[4]) <= 5e-3 * np.linalg.norm(x @ numbers[4])
+
+
+def test_pairs_are_added_in_registers_at_avx2(monkeypatch):
+    """A loop over the pairs of a run: unrolled, LLVM adds a run row by row and spills its columns."""
+    monkeypatch.setattr(isa, "features", lambda: next(each for each in isa.LEVELS if each.name == "avx2").needs)
+    written, _ = assembled(packed_gemm.packed_gemm("f16", "16-bit pairs"), "haswell")
+    loops = [loop for loop in innermost_loops(written) if any("vpmaddwd" in line for line in loop)]
+    assert max(sum("vpmaddwd" in line for line in loop) for loop in loops) == 8
+    assert not [line for loop in loops for line in loop if "(%rsp)" in line or "(%rbx)" in line]
 
 
 def pairs(x, numbers):

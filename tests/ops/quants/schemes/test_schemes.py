@@ -218,12 +218,57 @@ def test_packing_is_that_of_the_library():
 
 
 @pytest.mark.parametrize("name", ["experts.gate_up_proj", "experts.weight"])
-def test_compressed_four_bit_floats_of_stacked_experts_are_refused(name):
-    """No library defines them: compressed-tensors packs matrices of 4-bit floats only."""
-    config = {**COMPRESSED, "format": "nvfp4-pack-quantized", "config_groups": {"g": {"weights": {"num_bits": 4}}}}
-    codes = torch.randint(0, 255, (2, 40, 8), dtype=torch.uint8)
-    with pytest.raises(cc.UnsupportedError, match="packs stacked experts"):
-        unpacked(config, {f"{name}_packed": codes, f"{name}_scale": torch.rand(2, 40, 1)})
+@pytest.mark.parametrize("whole", [None, (), (1,), (3,), (3, 1, 1)])
+def test_compressed_four_bit_floats_of_stacked_experts(name, whole):
+    """Each expert is packed as a matrix is; a global scale is of one expert or of all."""
+    from transformers.integrations.mxfp4 import FP4_VALUES
+
+    codes = torch.randint(0, 16, (3, 40, 96))
+    scales = torch.rand(3, 40, 6).to(torch.float8_e4m3fn)
+    state = {f"{name}_packed": (codes[..., ::2] | codes[..., 1::2] << 4).to(torch.uint8), f"{name}_scale": scales}
+    divisor = torch.ones(3) if whole is None else 1 + torch.rand(whole)
+    if whole is not None:
+        state[f"{name}_global_scale"] = divisor
+    groups = {"g": {"weights": {"num_bits": 4, "group_size": 16, "type": "float"}}}
+    found = unpacked({**COMPRESSED, "format": "nvfp4-pack-quantized", "config_groups": groups}, state)
+    assert list(found.weights) == [name]
+    factors = (scales.float() / divisor.reshape(-1, 1, 1)).repeat_interleave(16, dim=-1)
+    wanted = (torch.tensor(FP4_VALUES)[codes] * factors).numpy()
+    np.testing.assert_array_equal(found.weights[name].numpy(), wanted)
+    np.testing.assert_array_equal(found.weights[name][1:].numpy(), wanted[1:])
+
+
+def test_compressed_mxfp4_of_stacked_experts_keeps_its_bits():
+    """As transformers dequantizes the same blocks of gpt-oss."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    packed = torch.randint(0, 256, (3, 40, 2, 16), dtype=torch.uint8)
+    exponents = torch.randint(100, 140, (3, 40, 2), dtype=torch.uint8)
+    name = "experts.gate_up_proj"
+    state = {f"{name}_packed": packed.reshape(3, 40, 32), f"{name}_scale": exponents}
+    groups = {"g": {"weights": {"num_bits": 4, "group_size": 32, "type": "float"}}}
+    found = unpacked({**COMPRESSED, "format": "mxfp4-pack-quantized", "config_groups": groups}, state).weights[name]
+    assert found.dtype.name == "mxfp4"
+    wanted = convert_moe_packed_tensors(packed, exponents, dtype=torch.float32).transpose(1, 2)
+    np.testing.assert_array_equal(found.dequantize().numpy(), wanted.numpy())
+
+
+@pytest.mark.parametrize("scale", [torch.ones(2), torch.ones(3, 2)])
+def test_compressed_global_scales_that_do_not_count_the_experts(scale):
+    state = {"w_packed": torch.zeros(3, 4, 16, dtype=torch.uint8), "w_scale": torch.ones(3, 4, 2),
+             "w_global_scale": scale}  # fmt: skip
+    groups = {"g": {"weights": {"num_bits": 4, "group_size": 16, "type": "float"}}}
+    with pytest.raises(cc.FormatError, match="E-PACKED-SHAPE"):
+        unpacked({**COMPRESSED, "format": "nvfp4-pack-quantized", "config_groups": groups}, state)
+
+
+def test_modelopt_stacked_experts_are_refused():
+    """The layout of Model Optimizer's stacked experts is another than that of matrices."""
+    state = {"experts.down_proj": torch.zeros(3, 4, 16, dtype=torch.uint8),
+             "experts.down_proj_weight_scale": torch.ones(3, 4, 2).to(torch.float8_e4m3fn),
+             "experts.down_proj_weight_scale_2": torch.ones(3)}  # fmt: skip
+    with pytest.raises(cc.UnsupportedError, match=r"'experts.down_proj' \[3, 4, 16\] stacks experts"):
+        unpacked({"quant_method": "modelopt", "quant_algo": "NVFP4"}, state)
 
 
 def test_modelopt_by_its_definition():

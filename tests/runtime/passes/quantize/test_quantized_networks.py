@@ -131,6 +131,62 @@ def test_blocks_with_a_bias_of_one_element(tmp_path):
     assert snr(ort(tmp_path / "net.onnx", feeds)[0], ort(tmp_path / "int8.onnx", feeds)[0]) > 30
 
 
+TABLES = {
+    "normal": (1, 96, 0),
+    "odd width": (1, 77, 0),
+    "negative axis": (1, 45, -2),
+    "near the largest": (65504, 40, 0),
+    "small": (2e-3, 40, 0),
+    "below all scales": (2e-6, 40, 0),
+}
+"""Largest magnitude of the rows, their width, and the axis of the lookup."""
+
+
+def looked_up(folder, table, axis):
+    """A lookup in a table whose rows are int8, as onnxruntime computes it, and the pass."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype(table.dtype)
+    ids = onnx.helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, [2, 3])
+    y = onnx.helper.make_tensor_value_info("y", kind, [2, 3, table.shape[1]])
+    weights = [onnx.numpy_helper.from_array(table, "table")]
+    node = onnx.helper.make_node("Gather", ["table", "ids"], ["y"], axis=axis)
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [ids], [y], weights), ir_version=10)
+    model.opset_import[0].version = 21
+    onnx.save(model, folder / "net.onnx")
+    graph = read_graph(folder / "net.onnx")
+    change = WeightOnly(4, 32, tables="rows")
+    change.run(graph)
+    check(graph)
+    execute(plan_graph(graph, folder / "rows.onnx", Options()), None)
+    onnx.checker.check_model(str(folder / "rows.onnx"), full_check=True)
+    return ort(folder / "rows.onnx", [{"ids": IDS}])[0][0], change
+
+
+IDS = np.array([[0, 3, 1], [2, 5, 4]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_rows(name, dtype, tmp_path):
+    largest, columns, axis = TABLES[name]
+    table = np.random.default_rng(0).uniform(-1, 1, (6, columns))
+    table[:, 7] = [1, -1, 1, -1, 1, -1]
+    table[4] = 0
+    table = (table * largest).astype(dtype)
+    found, change = looked_up(tmp_path, table, axis)
+    assert change.changed == ["table"]
+    assert found.dtype == dtype
+    bounds = np.abs(table).max(axis=1, keepdims=True) / 250 + np.finfo(dtype).smallest_normal / 2
+    assert (np.abs(found.astype(np.float64) - table[IDS]) <= bounds.astype(np.float64)[IDS]).all()
+
+
+def test_narrow_tables_stay(tmp_path):
+    """A scale would be most of a row."""
+    table = np.random.default_rng(0).standard_normal((6, 12), np.float32)
+    found, change = looked_up(tmp_path, table, 0)
+    assert not change.changed
+    assert np.array_equal(found, table[IDS])
+
+
 @pytest.mark.parametrize("weight", ["int8", "uint8"])
 @pytest.mark.parametrize("per_channel", [True, False])
 @pytest.mark.parametrize(("name", "least"), [("encoder", 28), ("classifier", 28), ("recurrent", 25), ("branching", 30)])

@@ -1,0 +1,123 @@
+"""``--cluster``: the option, the workers that it names, and what they print."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...runtime.base.errors import UsageError
+from ..cli import shared_options
+from ..console.output import current
+
+if TYPE_CHECKING:
+    from ..write.plan import Plan
+    from .cluster import Cluster
+    from .conversion import ClusterCrew
+    from .opening import Loading, Opening
+
+CLUSTER = (
+    click.option(
+        "--cluster",
+        metavar="ADDRESS|local:N",
+        help="Run on Dask workers: tcp://HOST:8786, or N processes of this machine.",
+    ),
+)
+
+
+@contextlib.contextmanager
+def cluster(values: dict[str, Any]) -> Iterator[Cluster | None]:
+    """The workers of ``--cluster`` until the block ends; None without the option."""
+    if values["cluster"] is None:
+        yield None
+        return
+    if values.get("threads") is not None:
+        why = "--threads does not apply to --cluster: each worker has its own threads"
+        raise UsageError("E-OPTION", None, why, hint="Omit --threads, or start workers with --nthreads N")
+    from .cluster import Cluster
+
+    with Cluster(values["cluster"]) as workers:
+        yield workers
+
+
+def connected(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator: the command runs on the workers of its option, which end with it."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **values: Any) -> Any:
+        with cluster(values) as workers:
+            return command(*arguments, **{**values, "cluster": workers})
+
+    return run
+
+
+def running(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator: the options of a command that runs a model over its inputs, on workers too."""
+    groups = (
+        shared_options.RUNNING, shared_options.PROGRESS, shared_options.DEVICE, CLUSTER, shared_options.READING,
+    )  # fmt: skip
+    return shared_options.options(*groups)(connected(command))
+
+
+def load_for(verb: str, path: str, values: dict[str, Any], task: str | None = None) -> Any:
+    """The model of a command, as `shared_options.load_for`; its methods run on the workers of ``--cluster``."""
+    found = shared_options.load_for(verb, path, values, task)
+    workers: Cluster | None = values["cluster"]
+    if workers is None:
+        return found
+    from .model_rows import SharedModel
+
+    described = loading(verb, path, values, task)
+    check(workers, [path])
+    return SharedModel(found, workers, described)
+
+
+def loading(verb: str, path: str, values: dict[str, Any], task: str | None = None) -> Loading:
+    """How workers load the model of a command."""
+    from .opening import Loading
+
+    return Loading(opening(path, values), verb, task, shared_options.device(values))
+
+
+def opening(path: str, values: dict[str, Any]) -> Opening:
+    """How workers open a model of a command."""
+    from .opening import opening
+
+    return opening(path, shared_options.read_options(values), values)
+
+
+def refuse_cluster(values: dict[str, Any], why: str) -> None:
+    """UsageError where ``--cluster`` is given."""
+    if values["cluster"] is not None:
+        raise UsageError("E-OPTION", None, f"--cluster does not apply: {why}", hint="Omit --cluster")
+
+
+def crew(cluster: Cluster | None, made: Plan, *described: Any, **how: Any) -> ClusterCrew | None:
+    """The workers that carry out a plan, by what it was made of (see `on_cluster`); None without a cluster."""
+    if cluster is None:
+        return None
+    from .conversion import on_cluster
+
+    return on_cluster(cluster, made, *described, **how)
+
+
+def start(workers: ClusterCrew | None) -> None:
+    """Connect, or start local workers, check that each can take part, and print the address of the dashboard."""
+    if workers is not None:
+        workers.check()
+        show(workers.cluster)
+
+
+def check(cluster: Cluster, paths: Sequence[str]) -> None:
+    """Check that every worker has this version and can read local files, and print the address of the dashboard."""
+    cluster.check([os.path.abspath(path) for path in paths if os.path.exists(path)])
+    show(cluster)
+
+
+def show(cluster: Cluster) -> None:
+    """Print the workers and the address of the dashboard."""
+    current().note(f" cluster  {cluster.workers} at {cluster.where} · dashboard {cluster.dashboard}")

@@ -1,0 +1,150 @@
+"""Model runs on a cluster: every worker loads the model, and runs it on some of the rows of input."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...models.pipelines.task_model import Progress
+from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import Error, UsageError
+from ..console.stdio import STREAM
+from ..run.readable_files import Group, groups_of
+from .cluster import Cluster
+from .opening import Loading
+from .work import Work
+
+ONE_BY_ONE = ("transcribe",)
+"""Methods that take one input."""
+TEXT_ROWS = 256
+"""Texts of a piece: batches of similar lengths are made of them."""
+
+
+@dataclass(frozen=True)
+class ModelRows(Work):
+    """Rows of input of one model; a piece is a list of rows.
+
+    Attributes:
+        options: of the method; a `Loading` among them stands for the model that it opens.
+        read: makes an input of a row, such as the picture of a path, whose errors are results; None where rows are
+            inputs.
+        batch: paths that are one call.
+    """
+
+    loading: Loading
+    options: Mapping[str, Any]
+    read: Callable[[str], Any] | None = None
+    batch: int = 1
+
+    exclusive = True
+
+    def prepare(self, threads: int) -> tuple[Any, dict[str, Any]]:
+        """The model, and the options of its method."""
+        options = {
+            name: value.load(threads) if isinstance(value, Loading) else value for name, value in self.options.items()
+        }
+        return self.loading.load(threads), options
+
+    def run(
+        self, prepared: tuple[Any, dict[str, Any]], piece: Sequence[Any]
+    ) -> tuple[list[Group], list[tuple[type[Warning], str]]]:
+        """Groups of rows with their results or error, and the warnings of the model."""
+        model, options = prepared
+        call, read = getattr(model, self.loading.verb), self.read
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if read is None:
+                groups: list[Group] = [(list(range(len(piece))), list(call(list(piece), **options)))]
+            else:
+                one_by_one = self.loading.verb in ONE_BY_ONE
+                compute = _each(call, read, options) if one_by_one else _batched(call, read, options)
+                groups = list(groups_of(piece, self.batch, compute))
+        return groups, [(each.category, str(each.message)) for each in caught]
+
+    def describe(self, piece: Sequence[Any]) -> str:
+        return f"a run of {self.loading.opening.path} on {str(piece[0])[:60]!r}"
+
+
+def _batched(
+    call: Callable[..., Sequence[Any]], read: Callable[[str], Any], options: Mapping[str, Any]
+) -> Callable[[list[str]], Sequence[Any]]:
+    return lambda some: call([read(each) for each in some], **options)
+
+
+def _each(
+    call: Callable[..., Any], read: Callable[[str], Any], options: Mapping[str, Any]
+) -> Callable[[list[str]], Sequence[Any]]:
+    return lambda some: [call(read(each), **options) for each in some]
+
+
+class SharedModel:
+    """A model whose methods run on the workers of a cluster, each on some rows of input; its other attributes are those
+    of the model in this process.
+
+    Args:
+        model: the model, opened here.
+        loading: how workers load it.
+    """
+
+    def __init__(self, model: Any, cluster: Cluster, loading: Loading) -> None:
+        self._model = model
+        self._cluster = cluster
+        self._loading = loading
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def embed(self, rows: Sequence[Any], *, progress: Progress | None = None, **options: Any) -> Any:
+        """Vectors, float32 [rows, width], or a matrix of each row where the model makes these."""
+        found = self._results("embed", rows, options, progress)
+        return np.stack(found) if found and found[0].ndim == 1 else found
+
+    def predict(self, rows: Sequence[Any], *, progress: Progress | None = None, **options: Any) -> list[Any]:
+        """What the model finds in each row."""
+        return self._results("predict", rows, options, progress)
+
+    def groups(
+        self,
+        files: Sequence[str],
+        batch: int,
+        options: Mapping[str, Any],
+        read: Callable[[str], Any],
+        progress: Progress | None,
+    ) -> Iterator[Group]:
+        """Groups of at most `batch` files, each with the results of the model's method or the error of a damaged
+        file. UsageError for standard input, which workers cannot read."""
+        if STREAM in files:
+            raise UsageError("E-OPTION", None, "workers cannot read standard input", hint="Pass files")
+        work = ModelRows(self._loading, options, read, batch)
+        rows = [os.path.abspath(file) if os.path.lexists(file) else file for file in files]
+        for numbers, found in self._groups(work, rows, batch, progress):
+            if isinstance(found, Error):
+                found.file = files[numbers[0]]
+            yield numbers, found
+
+    def _results(
+        self, verb: str, rows: Sequence[Any], options: Mapping[str, Any], progress: Progress | None
+    ) -> list[Any]:
+        work = ModelRows(replace(self._loading, verb=verb), options)
+        results: list[Any] = []
+        for _, found in self._groups(work, rows, TEXT_ROWS, progress):
+            assert not isinstance(found, Error)
+            results += found
+        return results
+
+    def _groups(self, work: ModelRows, rows: Sequence[Any], size: int, progress: Progress | None) -> Iterator[Group]:
+        """Groups in the order of rows, computed in pieces of `size`. Warnings of the models are issued here."""
+        starts = range(0, len(rows), size)
+        pieces = (list(rows[start : start + size]) for start in starts)
+        for start, (groups, issued) in zip(starts, self._cluster.in_order(work, pieces), strict=True):
+            for category, text in issued:
+                warnings.warn(text, category, stacklevel=2)
+            for numbers, found in groups:
+                yield [start + number for number in numbers], found
+            if progress is not None:
+                progress(min(start + size, len(rows)), len(rows))

@@ -1,0 +1,37 @@
+"""Work that a cluster can do: how a worker prepares for it, and what it does with one piece."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+
+class Work(ABC):
+    """A description of work as plain data, which workers get by the name of its class.
+
+    Subclasses are frozen dataclasses.
+    """
+
+    exclusive = False
+    """Whether a worker does one piece at a time with all its threads, instead of one piece a thread."""
+    resumes = False
+    """Whether ``--resume`` continues an interrupted run."""
+    run_key = ""
+    """What names the preparation that several runs of a work share; empty where each run has its own."""
+
+    @abstractmethod
+    def prepare(self, threads: int) -> Any:
+        """What all pieces need: an opened model, a plan. Called once in every worker process.
+
+        Args:
+            threads: that the worker has.
+        """
+
+    @abstractmethod
+    def run(self, prepared: Any, piece: Any) -> Any:
+        """The result of one piece, both as plain data. May be called again with the same piece, after or while another
+        worker does it, and has to leave the same bytes."""
+
+    def describe(self, piece: Any) -> str:
+        """What a piece is called in messages."""
+        return f"piece {piece!r}"

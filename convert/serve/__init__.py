@@ -1,0 +1,1 @@
+"""HTTP server: models by the interfaces of OpenAI, Text Embeddings Inference, Cohere and Jina."""

@@ -1,0 +1,1 @@
+"""Continuous batching: an engine that decodes the requests of many callers together."""

@@ -1,0 +1,1 @@
+"""Complex numbers: the operators of complex tensors, their gradients, and Fourier transforms."""

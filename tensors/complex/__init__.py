@@ -1,0 +1,1 @@
+"""Complex tensors: parts of complex numbers, Fourier transforms and spectra of signals."""

@@ -1,0 +1,60 @@
+"""Models that llama.cpp does not load, or computes otherwise, although their GGUF files state all settings: a note says
+so, and we compute what transformers computes."""
+
+from dataclasses import replace
+
+import candle_convert as cc
+import numpy as np
+import pytest
+from candle_convert import models
+from candle_convert.tests.builders.gguf_cases import built, one_of_each
+from candle_convert.tests.oracles.libllama import NAME, Libllama
+from candle_convert.tests.oracles.transformers import difference
+
+pytest.importorskip("torch")
+BASES = {case.config["model_type"]: case for case in one_of_each()}
+ENDS = ("jamba",)
+"""Models with which libllama ends the process."""
+LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0 + i / 8 for i in range(8)],
+    "long_factor": [2.0 + i / 2 for i in range(8)],
+}
+
+
+def written(kind, settings, folder):
+    """Ids, the logits of transformers, notes on llama.cpp, and the GGUF file."""
+    case = BASES[kind]
+    ids, want = built(replace(case, config={**case.config, **settings}), folder / "model")
+    keys = {"tokenizer.ggml.model": "no_vocab", f"{kind}.vocab_size": np.uint32(want.shape[-1])}
+    path = folder / "model.gguf"
+    report = cc.convert(folder / "model", path, metadata=keys)
+    assert difference(models.load(path, threads=1).logits(ids), want) < 1e-4
+    return ids, want, [note.message for note in report.notes if note.code == "W-GGUF-LLAMA-CPP"], path
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "what"),
+    [
+        ("mamba", {"intermediate_size": 256}, "inner size"),
+        ("jamba", {"mamba_expand": 4}, "inner size"),
+        ("olmoe", {"num_key_value_heads": 2}, "shared KV heads"),
+    ],
+    ids=["mamba", "jamba", "olmoe"],
+)
+def test_models_that_llama_cpp_does_not_load(kind, settings, what, tmp_path):
+    _, _, notes, path = written(kind, settings, tmp_path)
+    assert any("does not load" in note and what in note for note in notes)
+    if NAME and kind not in ENDS:
+        with pytest.raises(AssertionError, match="does not load"):
+            Libllama(path)
+
+
+def test_factors_that_llama_cpp_takes_by_its_context(tmp_path):
+    settings = {"rope_scaling": LONGROPE, "original_max_position_embeddings": 48, "sliding_window": None}
+    ids, want, notes, path = written("phi3", settings, tmp_path)
+    assert any("a context of more than 48 tokens" in note for note in notes)
+    if NAME:
+        theirs = Libllama(path)
+        assert difference(np.stack([theirs.advance([token]) for token in ids[0]])[None], want) > 0.1
+        theirs.close()

@@ -1,0 +1,1 @@
+"""What Keras' layers are made of: settings, names, weights, symbolic tensors."""

@@ -1,0 +1,1 @@
+"""Models with Keras' methods: compile, fit, evaluate, predict, summary."""

@@ -1,0 +1,93 @@
+"""Attention with Keras' weights: kernels [in, heads, width] of query, key and value, and [heads, width, out]."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ....nn.functional.attention import causal, masked
+from ....nn.functional.dropout import dropout
+from ....tensors.core.tensor import Tensor
+from ..core import activations
+from ..core.layer import Layer
+from .basic import EinsumDense
+
+__all__ = ["MultiHeadAttention"]
+
+
+class MultiHeadAttention(Layer):
+    """Attention of several heads (Vaswani et al. 2017): ``layer(query, value, key=None)``.
+
+    Args:
+        key_dim: width of a head of queries and keys; value_dim: of values, the same by default.
+        output_shape: width of the output, that of the query by default.
+    """
+
+    def __init__(
+        self, num_heads: int, key_dim: int, value_dim: int | None = None, dropout: float = 0.0, use_bias: bool = True,
+        output_shape: Any = None, attention_axes: Any = None, kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros", kernel_regularizer: Any = None, bias_regularizer: Any = None, **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**options)
+        self.require("attention_axes", attention_axes, (None, (1,), [1]))
+        self.num_heads, self.key_dim, self.value_dim = num_heads, key_dim, value_dim or key_dim
+        self.dropout, self.use_bias = dropout, use_bias
+        self.width = output_shape[0] if isinstance(output_shape, list | tuple) else output_shape
+        self.options = {
+            "kernel_initializer": kernel_initializer, "bias_initializer": bias_initializer,
+            "kernel_regularizer": kernel_regularizer, "bias_regularizer": bias_regularizer,
+        }  # fmt: skip
+
+    def build_for(self, arguments: Any) -> None:
+        """Make the weights for a query, a value and a key."""
+        if not self.built:
+            query, value = arguments[0].shape, (arguments[1] if len(arguments) > 1 else arguments[0]).shape
+            self.build(query, value, arguments[2].shape if len(arguments) > 2 else value)
+            self.built = True
+
+    def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:
+        """Make the weights for inputs of these shapes; values are queries, and keys are values, by default."""
+        value_shape = query_shape if value_shape is None else value_shape
+        shapes = {"query": query_shape, "key": key_shape or value_shape, "value": value_shape}
+        for name, shape in shapes.items():
+            width = self.value_dim if name == "value" else self.key_dim
+            made = EinsumDense(
+                "abc,cde->abde", (None, self.num_heads, width), bias_axes="de" if self.use_bias else None, name=name,
+                **self.options,
+            )  # fmt: skip
+            made.build(shape)
+            made.built = True
+            setattr(self, f"{name}_dense", made)
+        bias = "d" if self.use_bias else None
+        output = EinsumDense(
+            "abhe,hed->abd", (None, self.width or query_shape[-1]), bias_axes=bias, name="attention_output",
+            **self.options,
+        )  # fmt: skip
+        output.build((None, None, self.num_heads, self.value_dim))
+        output.built = True
+        self.output_dense = output
+
+    def call(
+        self, query: Tensor, value: Tensor, key: Tensor | None = None, attention_mask: Tensor | None = None,
+        return_attention_scores: bool = False, use_causal_mask: bool = False,
+    ) -> Any:  # fmt: skip
+        """The output [N, T, width], with the weights [N, heads, T, S] if they are asked for.
+
+        Args:
+            attention_mask: true where a key counts, [N, T, S].
+            use_causal_mask: each query counts keys up to its own position.
+        """
+        q = self.query_dense(query).transpose(1, 2)
+        k = self.key_dense(value if key is None else key).transpose(1, 2)
+        v = self.value_dense(value).transpose(1, 2)
+        scores = (q * (1 / math.sqrt(self.key_dim))) @ k.transpose(-1, -2)
+        mask = None if attention_mask is None else attention_mask.bool()
+        if mask is not None and mask.ndim == 3:
+            mask = mask.unsqueeze(1)
+        if use_causal_mask:
+            order = causal(scores.shape[-2], scores.shape[-1])
+            mask = order if mask is None else mask & order
+        weights = activations.softmax(masked(scores, mask))
+        shares = dropout(weights, self.dropout) if self.training and self.dropout else weights
+        found = self.output_dense((shares @ v).transpose(1, 2))
+        return (found, weights) if return_attention_scores else found

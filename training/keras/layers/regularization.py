@@ -1,0 +1,55 @@
+"""Dropout: elements, channels or whole features are set to zero at random in training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....nn import functional
+from ....tensors.core.tensor import Tensor
+from ....tensors.operations.creation import ones
+from ..core.layer import Layer
+
+__all__ = ["Dropout", "SpatialDropout1D", "SpatialDropout2D"]
+
+
+def dropped(x: Tensor, rate: float, shape: Sequence[int]) -> Tensor:
+    """x times a random mask of a shape that x is broadcast from."""
+    return x * functional.dropout(ones(*shape, dtype=x.dtype), rate)
+
+
+class Dropout(Layer):
+    """Elements become 0 with the probability `rate` in training, and the others grow to keep the mean.
+
+    Args:
+        noise_shape: the shape of the mask, None for the length of the input.
+    """
+
+    def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.rate, self.noise_shape = rate, noise_shape
+
+    def call(self, inputs: Tensor) -> Tensor:
+        if not self.training or not self.rate:
+            return inputs
+        if self.noise_shape is None:
+            return functional.dropout(inputs, self.rate)
+        shape = [length if wanted is None else wanted for wanted, length in zip(self.noise_shape, inputs.shape)]  # noqa: B905
+        return dropped(inputs, self.rate, shape)
+
+
+class SpatialDropout1D(Layer):
+    """Channels of [N, length, C] become 0 in training."""
+
+    def __init__(self, rate: float, seed: int | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.rate = rate
+
+    def call(self, inputs: Tensor) -> Tensor:
+        if not self.training or not self.rate:
+            return inputs
+        return dropped(inputs, self.rate, (inputs.shape[0], *[1] * (inputs.ndim - 2), inputs.shape[-1]))
+
+
+class SpatialDropout2D(SpatialDropout1D):
+    """Channels of [N, height, width, C] become 0 in training."""

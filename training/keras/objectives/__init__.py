@@ -1,0 +1,1 @@
+"""What `compile` takes: losses, metrics, optimizers and learning rates by Keras' names, with Keras' defaults."""

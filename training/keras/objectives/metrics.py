@@ -1,0 +1,195 @@
+"""Metrics by Keras' names: means over items, or ratios of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from ....runtime.base.errors import UsageError
+from ....tensors.core.registry import FUNCTIONS
+from ....tensors.core.tensor import Tensor
+from ....tensors.operations.creation import as_tensor
+from ..core.settings import by_name
+from . import losses
+from .counted_metrics import F1Score, FBetaScore, Precision, Recall
+from .losses import in_one_form
+from .metric import Mean, Metric, Sum
+
+__all__ = [
+    "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "CategoricalAccuracy", "CategoricalCrossentropy",
+    "F1Score", "FBetaScore", "KLDivergence", "Mean", "MeanAbsoluteError", "MeanAbsolutePercentageError",
+    "MeanSquaredError", "MeanSquaredLogarithmicError", "Metric", "Poisson", "Precision", "Recall",
+    "RootMeanSquaredError", "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy",
+    "SparseTopKCategoricalAccuracy", "Sum", "TopKCategoricalAccuracy", "get",
+]  # fmt: skip
+
+
+class Accuracy(Metric):
+    """The share of items whose target and output are equal."""
+
+    def values(self, y_true: Any, y_pred: Any) -> Tensor:
+        target, output = in_one_form(y_true, y_pred)
+        return (target == output).float()
+
+
+class BinaryAccuracy(Metric):
+    """The share of outputs that are on the side of the threshold where their targets are."""
+
+    def __init__(self, name: str | None = "binary_accuracy", dtype: Any = None, threshold: float = 0.5) -> None:
+        super().__init__(name)
+        self.threshold = threshold
+
+    def values(self, y_true: Any, y_pred: Any) -> Tensor:
+        target, output = in_one_form(y_true, y_pred)
+        return (target == (output > self.threshold).to(target.dtype)).float()
+
+
+class CategoricalAccuracy(Metric):
+    """The share of items whose largest output is the class of their one-hot target."""
+
+    def values(self, y_true: Any, y_pred: Any) -> Tensor:
+        return (as_tensor(y_true).argmax(-1) == as_tensor(y_pred).argmax(-1)).float()
+
+
+class SparseCategoricalAccuracy(Metric):
+    """The share of items whose largest output is the class of their number."""
+
+    def values(self, y_true: Any, y_pred: Any) -> Tensor:
+        target, output = as_tensor(y_true), as_tensor(y_pred)
+        target = target.squeeze(-1) if target.ndim == output.ndim and target.shape[-1] == 1 else target
+        return (target.long() == output.argmax(-1)).float()
+
+
+class TopKCategoricalAccuracy(Metric):
+    """The share of items whose class is among the `k` largest outputs; targets are one-hot."""
+
+    def __init__(self, k: int = 5, name: str | None = None, dtype: Any = None) -> None:
+        super().__init__(name)
+        self.k = k
+
+    def values(self, y_true: Any, y_pred: Any) -> Tensor:
+        return _in_top(as_tensor(y_true).argmax(-1), as_tensor(y_pred), self.k)
+
+
+class SparseTopKCategoricalAccuracy(TopKCategoricalAccuracy):
+    """The share of items whose class is among the `k` largest outputs; targets are numbers."""
+
+    def values(self, y_true: Any, y_pred: Any) -> Tensor:
+        target, output = as_tensor(y_true), as_tensor(y_pred)
+        return _in_top(target.reshape(output.shape[:-1]).long(), output, self.k)
+
+
+def _in_top(target: Tensor, output: Tensor, k: int) -> Tensor:
+    _, found = FUNCTIONS["topk"](output, min(k, output.shape[-1]), -1)
+    return (found == target.unsqueeze(-1)).any(-1).float()
+
+
+class RootMeanSquaredError(Metric):
+    """The root of the mean of squared differences."""
+
+    def values(self, y_true: Any, y_pred: Any) -> Tensor:
+        target, output = in_one_form(y_true, y_pred)
+        return (output - target).square()
+
+    def ratio(self, sums: Sequence[Any]) -> Any:
+        return (sums[0] / sums[1]) ** 0.5
+
+
+class _OfLoss(Metric):
+    """The mean of a loss over items."""
+
+    loss: ClassVar[Any] = None
+
+    def __init_subclass__(cls, loss: Any = None, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        cls.loss = loss or cls.loss
+
+    def __init__(self, name: str | None = None, dtype: Any = None, **options: Any) -> None:
+        super().__init__(name)
+        self._loss = type(self).loss(**options)
+
+    def values(self, y_true: Any, y_pred: Any) -> Tensor:
+        found: Tensor = self._loss.call(y_true, y_pred)
+        return found
+
+
+class MeanSquaredError(_OfLoss, loss=losses.MeanSquaredError):
+    """The mean of squared differences."""
+
+
+class MeanAbsoluteError(_OfLoss, loss=losses.MeanAbsoluteError):
+    """The mean of absolute differences."""
+
+
+class MeanAbsolutePercentageError(_OfLoss, loss=losses.MeanAbsolutePercentageError):
+    """The mean of absolute differences as percentages of the targets."""
+
+
+class MeanSquaredLogarithmicError(_OfLoss, loss=losses.MeanSquaredLogarithmicError):
+    """The mean of squared differences of ``log(1 + x)``."""
+
+
+class BinaryCrossentropy(_OfLoss, loss=losses.BinaryCrossentropy):
+    """The mean of `losses.BinaryCrossentropy`."""
+
+
+class CategoricalCrossentropy(_OfLoss, loss=losses.CategoricalCrossentropy):
+    """The mean of `losses.CategoricalCrossentropy`."""
+
+
+class SparseCategoricalCrossentropy(_OfLoss, loss=losses.SparseCategoricalCrossentropy):
+    """The mean of `losses.SparseCategoricalCrossentropy`."""
+
+
+class KLDivergence(_OfLoss, loss=losses.KLDivergence):
+    """The mean of `losses.KLDivergence`."""
+
+
+class Poisson(_OfLoss, loss=losses.Poisson):
+    """The mean of `losses.Poisson`."""
+
+
+class _Wrapped(Metric):
+    """A function of targets and outputs."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(getattr(function, "__name__", "metric"))
+        self.function = function
+
+    def values(self, y_true: Any, y_pred: Any) -> Tensor:
+        found: Tensor = self.function(y_true, y_pred)
+        return found
+
+
+METRICS: dict[str, Any] = {
+    name: each
+    for name, each in list(globals().items())
+    if isinstance(each, type) and issubclass(each, Metric) and name in __all__ and each not in (Metric, Mean, Sum)
+}
+
+
+def listed(given: Any) -> list[Any]:
+    """Metrics of an output, of which one stands for a list of one."""
+    return list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
+
+
+def get(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metric:
+    """A metric of its name, an object, or a function; "accuracy" is the one that fits targets and outputs."""
+    if isinstance(identifier, str) and identifier.lower() in ("accuracy", "acc"):
+        if y_pred.shape[-1] == 1:
+            return BinaryAccuracy(identifier)
+        sparse = y_true.ndim < y_pred.ndim or y_true.shape[-1] == 1
+        return SparseCategoricalAccuracy(identifier) if sparse else CategoricalAccuracy(identifier)
+    name = losses.SHORT.get(identifier.lower(), identifier) if isinstance(identifier, str) else identifier
+    found = by_name(METRICS, name, "metric")
+    if not isinstance(found, Metric):
+        if not callable(found):
+            raise UsageError("E-TRAIN-NAME", None, f"{type(found).__name__} is not a metric")
+        found = _Wrapped(found)
+    if isinstance(identifier, str):
+        found.name = identifier
+    return found
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
