@@ -17,6 +17,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.file import Source, contained
 from ...runtime.tensor.storage import Region, Storage
+from ...runtime.tensor.stored_tensor import StoredTensor
 from . import hub, model_directory
 from .detect_format import detect
 from .graph_files import modules_of
@@ -29,6 +30,8 @@ from .module_files import module_files
 from .shard_set import NUMBERED, is_shard, members
 
 CONFIG_LIMIT = 2**24
+TWICE_SHOWN = 3
+"""Tensors that two shards have, named in a note."""
 OPEN_CLIP_CONFIG = "open_clip_config.json"
 MODEL_KEYS = (
     "model_type", "architectures", "architecture", "vocab_size", "prompt_embed_dim", "encoder_rates", "_class_name",
@@ -179,24 +182,37 @@ def read_file(path: Path, options: ReadOptions, format: str | None = None) -> Gr
     return detect(source, format).read(source, options)
 
 
-def merged(graphs: Iterable[Graph], what: str) -> Graph:
-    """Several graphs as one; a tensor name that two of them have is an error."""
+def merged(graphs: Iterable[Graph], what: str, *, copies: bool = False) -> Graph:
+    """Several graphs as one; a tensor name that two of them have is an error, unless `copies` allows it with equal
+    bytes."""
     whole, *rest = graphs
     for part in rest:
         if whole.nodes or whole.parts or part.nodes or part.parts:
             raise UnsupportedError(
                 "E-MERGE-NODES", part.files[0], "models with graphs cannot be merged", hint="Convert them separately"
             )
-        twice = whole.weights.keys() & part.weights.keys()
+        twice = sorted(whole.weights.keys() & part.weights.keys())
+        different = [name for name in twice if not (copies and _equal(whole.weights[name], part.weights[name]))]
+        if different:
+            why = f"tensor {different[0]!r} is also in {what} before it{', with other values' if copies else ''}"
+            hint = "Check that all shards are from one download" if copies else "Is a shard given twice?"
+            raise FormatError("E-SHARD-TWICE", part.files[0], why, hint=hint)
         if twice:
-            why = f"tensor {min(twice)!r} is also in {what} before it"
-            raise FormatError("E-SHARD-TWICE", part.files[0], why, hint="Is a shard given twice?")
+            why = f"{counted(len(twice), 'tensor', verb='is')} also in {what} before {os.path.basename(part.files[0])}"
+            whole.note("W-INDEX", f"{why}, with the same values: {', '.join(map(repr, twice[:TWICE_SHOWN]))}")
         whole.weights.update(part.weights)
         whole.metadata |= {key: value for key, value in part.metadata.items() if key not in whole.metadata}
         whole.attachments |= part.attachments
         whole.notes += part.notes
         whole.files += part.files
     return whole
+
+
+def _equal(first: StoredTensor, second: StoredTensor) -> bool:
+    """Whether two tensors have the same type, shape and bytes."""
+    if (first.dtype, first.shape, first.nbytes) != (second.dtype, second.shape, second.nbytes):
+        return False
+    return all(bytes(one) == bytes(other) for one, other in zip(first.chunks(), second.chunks(), strict=True))
 
 
 def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
@@ -206,20 +222,24 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
     names = value.get("weight_map") if isinstance(value, dict) else None
     if not isinstance(names, dict) or not names or not all(isinstance(shard, str) for shard in names.values()):
         raise FormatError("E-INDEX-MAP", path, "has no weight_map of tensor names to file names")
-    shards = {}
-    for name in sorted({*names.values(), *_unlisted(path, names)}):
-        shard = contained(path.parent, name, source.path)
-        if not os.path.exists(shard):
-            why = f"the shard {name!r} is missing"
-            raise FileAccessError("E-SHARD-MISSING", path, why, hint="Download all shards into the same folder")
-        shards[name] = read_file(shard, options, format)
-    held = {tensor: name for name, part in shards.items() for tensor in part.weights}
-    missing = names.keys() - held.keys()
+    paths = {
+        name: contained(path.parent, name, source.path) for name in sorted({*names.values(), *_unlisted(path, names)})
+    }
+    absent = [name for name, shard in paths.items() if not os.path.exists(shard)]
+    if len(absent) == len(paths):
+        paths |= {name: str(path.with_name(name)) for name in _numbered(path)}
+    shards = {name: read_file(Path(shard), options, format) for name, shard in paths.items() if name not in absent}
+    held_by = {name: frozenset(part.weights) for name, part in shards.items()}
+    held = frozenset().union(*held_by.values())
+    missing = names.keys() - held
+    if missing and absent:
+        why = f"the shard {absent[0]!r} is missing"
+        raise FileAccessError("E-SHARD-MISSING", path, why, hint="Download all shards into the same folder")
     if missing:
         why = f"tensor {min(missing)!r} is in none of the {counted(len(shards), 'shard')}"
         raise FormatError("E-INDEX-TENSORS", path, why, hint="Check that all shards are from one download")
-    graph = merged(shards.values(), "a shard")
-    elsewhere = sorted(tensor for tensor, name in held.items() if names.get(tensor) != name)
+    graph = merged(shards.values(), "a shard", copies=True)
+    elsewhere = sorted(tensor for tensor in held if tensor not in held_by.get(names.get(tensor, ""), ()))
     if elsewhere:
         why = f"{path.name} has no or another file for {counted(len(elsewhere), 'tensor')} of its shards"
         graph.note("W-INDEX", f"{why}, such as {elsewhere[0]!r}; all tensors of the shards are read")
@@ -238,6 +258,14 @@ def _unlisted(path: Path, names: Mapping[str, str]) -> list[str]:
         for name in listed(path.parent)
         if name.startswith(f"{match['stem']}-") and name.endswith(end) and is_shard(name)
     ]
+
+
+def _numbered(path: Path) -> list[str]:
+    """The shards next to an index that have its name and a number, if they are one set."""
+    stem, suffix = os.path.splitext(path.name.removesuffix(INDEX))
+    found = {name: match for name in listed(path.parent) if is_shard(name) and (match := NUMBERED.fullmatch(name))}
+    own = {name: match["count"] for name, match in found.items() if (match["stem"], match["suffix"]) == (stem, suffix)}
+    return list(own) if len(set(own.values())) == 1 else []
 
 
 def _exported(
@@ -297,7 +325,7 @@ def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
         graph = _index(chosen, options, format)
     elif is_shard(chosen.name):
         parts = members(chosen)
-        graph = merged([read_file(part, options, format) for part in parts], "a shard")
+        graph = merged([read_file(part, options, format) for part in parts], "a shard", copies=True)
         graph.note(
             "W-INDEX", f"{folder.name} has no index: the tensors of its {counted(len(parts), 'shard', verb='is')} read"
         )

@@ -152,7 +152,17 @@ def _exchange(names, first, second):
     return {name: other.get(shard, shard) for name, shard in names.items()}
 
 
-@pytest.mark.parametrize("change", [_omit, _omit_one, _exchange])
+def _absent(names, first, second):
+    """An index that has a tensor in a shard which is not there."""
+    return {**names, next(iter(names)): "model-00009-of-00009.safetensors"}
+
+
+def _renamed(names, first, second):
+    """An index of files that were renamed since."""
+    return {name: shard.replace("-of-0", "-of-1") for name, shard in names.items()}
+
+
+@pytest.mark.parametrize("change", [_omit, _omit_one, _exchange, _absent, _renamed])
 def test_an_index_that_is_wrong_about_tensors_that_are_there(folder, sharded, change):
     index = json.loads((folder / INDEX).read_text())
     first, second = (shard.name for shard in shards(folder)[:2])
@@ -160,3 +170,28 @@ def test_an_index_that_is_wrong_about_tensors_that_are_there(folder, sharded, ch
     (folder / INDEX).write_text(json.dumps(index))
     assert [note.code for note in cc.open(folder).notes] == ["W-INDEX"]
     same_logits(folder, sharded[1])
+
+
+def test_absent_shards_with_tensors_that_nothing_else_has_are_named(folder):
+    index = json.loads((folder / INDEX).read_text())
+    index["weight_map"]["other"] = "model-00009-of-00009.safetensors"
+    (folder / INDEX).write_text(json.dumps(index))
+    with pytest.raises(cc.FileAccessError, match=r"E-SHARD-MISSING.*model-00009-of-00009"):
+        cc.open(folder)
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["index", "no index"])
+@pytest.mark.parametrize("equal", [True, False], ids=["equal", "different"])
+def test_a_tensor_in_two_shards(folder, sharded, equal, index):
+    """Copies are read and reported; which of two values is right cannot be known."""
+    first, second = shards(folder)[:2]
+    name, array = next(iter(load_file(first).items()))
+    save_file({**load_file(second), name: array if equal else array + 1}, second, {"format": "pt"})
+    if not index:
+        (folder / INDEX).unlink()
+    if equal:
+        assert any(repr(name) in note.message for note in cc.open(folder).notes if note.code == "W-INDEX")
+        same_logits(folder, sharded[1])
+        return
+    with pytest.raises(cc.FormatError, match=r"E-SHARD-TWICE.*with other values"):
+        cc.open(folder)
