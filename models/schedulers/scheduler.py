@@ -102,10 +102,11 @@ class Trajectory:
             raise UsageError("E-SCHEDULER", None, "this scheduler adds noise", hint="Pass noise shaped as the sample.")
         with np.errstate(all="ignore"):
             following, history = self.advance(model_output, index, sample, noise, history)
-        if not np.isfinite(following).all():
+            stored = following.astype(sample.dtype)
+        if not np.isfinite(stored).all():
             why = f"step {index} gives numbers that are not finite"
             raise UsageError("E-SCHEDULER", None, why, hint="Check prediction_type and the options of the schedule")
-        return following.astype(sample.dtype), history
+        return stored, history
 
 
 @dataclass(frozen=True)

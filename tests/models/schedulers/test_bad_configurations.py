@@ -153,3 +153,12 @@ def test_samples_that_are_not_finite():
     sample = np.ones((1, 4, 2, 2), np.float32)
     with pytest.raises(UsageError, match="step 0 gives numbers that are not finite"):
         trajectory.step(sample, 0, sample)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(np.float16, 6e4), (np.float32, 3e38)])
+def test_samples_that_their_dtype_cannot_hold(dtype, size):
+    """The step is computed in wider numbers than the sample has."""
+    trajectory = schedulers.load({"_class_name": "EulerDiscreteScheduler", **STABLE}).trajectory(2)
+    sample = np.full((1, 4, 2, 2), size, dtype)
+    with pytest.raises(UsageError, match="step 0 gives numbers that are not finite"):
+        trajectory.step(-sample, 0, sample)
