@@ -23,9 +23,11 @@ from ...runtime.contract.hyperparameter import (
 )
 from ...runtime.tensor.stored_tensor import StoredTensor
 from .hyperparameters import CLASSES, INTERMEDIATE, LAYERS, OWN_HEAD_DIM, Vocabulary, act
+from .hyperparameters import QUESTION_ANSWERING as QUESTION_ANSWERING
+from .hyperparameters import TOKEN_CLASSIFICATION as TOKEN_CLASSIFICATION
 
-FILL_MASK, TOKEN_CLASSIFICATION, QUESTION_ANSWERING = "fill-mask", "token-classification", "question-answering"
-"""Names of tasks, as Hugging Face's pipelines have them."""
+FILL_MASK = "fill-mask"
+"""The name of a task, as Hugging Face's pipelines have it."""
 CLASSES_OF_TASKS = (
     ("ForMaskedLM", FILL_MASK),
     ("ForPreTraining", FILL_MASK),

@@ -51,12 +51,16 @@ RANK = 4
 """llama.cpp's pooling type of models that rank documents."""
 OF_POOLING = {**dict.fromkeys(POOLING_TYPES, FEATURE_EXTRACTION), RANK: TEXT_RANKING}
 ACTIVATION_KEYS = ("hidden_act", "hidden_activation", "activation_function")
+TOKEN_CLASSIFICATION, QUESTION_ANSWERING = "token-classification", "question-answering"
+"""Names of tasks, as Hugging Face's pipelines have them."""
 TASKS = (
     ("ForSequenceClassification", TEXT_CLASSIFICATION),
+    ("ForTokenClassification", TOKEN_CLASSIFICATION),
+    ("ForQuestionAnswering", QUESTION_ANSWERING),
     ("LMHeadModel", TEXT_GENERATION),
     ("Model", FEATURE_EXTRACTION),
 )
-"""What a model is used for, by the end of its class in config.json."""
+"""What a model is used for, by the end of its class in config.json; decoders are refused for tasks that they lack."""
 
 
 @dataclass(frozen=True)

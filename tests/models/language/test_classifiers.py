@@ -67,6 +67,27 @@ def test_as_transformers(case, tmp_path):
     assert np.abs(model.logits(last) - want).max() <= case.tolerance * np.abs(want).max()
 
 
+HEADS = {
+    "LlamaForTokenClassification": ("llama", {}),
+    "LlamaForQuestionAnswering": ("llama", {}),
+    "GemmaForTokenClassification": ("gemma", {"head_dim": 16, "tie_word_embeddings": True}),
+    "GPT2ForTokenClassification": ("gpt2", {"n_positions": 64}),
+    "FalconForQuestionAnswering": ("falcon", {"num_kv_heads": None}),
+}
+
+
+@pytest.mark.parametrize("cls", HEADS)
+def test_heads_that_decoders_lack_are_named(cls, tmp_path):
+    """The error is about the task, not about the weights of its head, which nobody should leave out."""
+    kind, config = HEADS[cls]
+    made(cases(cls, kind, head={"num_hidden_layers": 2, **config})[0], 0, tmp_path)
+    task = "token-classification" if "Token" in cls else "question-answering"
+    with pytest.raises(cc.UnsupportedError, match=rf"E-ARCH-TASK.* models are not supported for {task}"):
+        models.load(tmp_path)
+    with pytest.raises(cc.Error, match=rf"E-OUT-ARCH.* models are not supported for {task}"):
+        cc.convert(tmp_path, tmp_path / "model.gguf")
+
+
 def test_head_for_tokens_is_not_needed_and_the_classifier_is(tmp_path):
     case = next(case for case in CASES if case.name == "Phi")
     made(case, 0, tmp_path)
