@@ -301,7 +301,7 @@ def _apply(
         why = f"the LoRA update of {module!r} does not match the shape of the weight"
         raise FormatError("E-LORA-SHAPE", adapter.file, why, expected=list(weight.shape), found=[outputs, inputs])
     magnitude = update.parts.get("magnitude_vector")
-    if magnitude is None and not update.embedding and adapter.setting("use_dora", False, bool):
+    if magnitude is None and adapter.setting("use_dora", False, bool):
         why = f"the adapter uses DoRA, but lacks {module}.lora_magnitude_vector"
         raise FormatError("E-LORA-DORA", adapter.file, why, hint="Is the file whole?")
     if magnitude is not None and (transposed or math.prod(magnitude.shape) != outputs):

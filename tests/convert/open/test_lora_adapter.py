@@ -88,12 +88,16 @@ def test_embeddings_saved_modules_biases_and_magnitudes(tmp_path):
         f"{Q}.lora_B.weight": up,
         f"{Q}.lora_magnitude_vector": length,
         f"{Q}.lora_B.bias": of_bias,
-        f"{EMBED}.lora_embedding_A": wide_down,
-        f"{EMBED}.lora_embedding_B": wide_up,
         "model.norm.modules_to_save.weight": norm,
         "model.layers.0.self_attn.k_proj.base_layer.bias": bias[:32],
     }
-    found = merged(tmp_path / "base", tmp_path, adapter(tmp_path / "lora", tensors, use_dora=True, lora_bias=True))
+    embeddings = {f"{EMBED}.lora_embedding_A": wide_down, f"{EMBED}.lora_embedding_B": wide_up}
+    found = merged(
+        tmp_path / "base",
+        tmp_path,
+        adapter(tmp_path / "lora", tensors, use_dora=True, lora_bias=True),
+        adapter(tmp_path / "embeddings", embeddings),
+    )
     whole = before[f"{Q}.weight"] + 2 * up @ down
     close(found[f"{Q}.weight"], length[:, None] * whole / whole.norm(dim=1, keepdim=True))
     close(found[f"{Q}.bias"], before[f"{Q}.bias"] + 2 * of_bias)
@@ -290,11 +294,25 @@ def test_an_update_past_the_range_is_refused(base, tmp_path, dtype, alpha):
     assert not (tmp_path / "out.safetensors").exists()
 
 
-def test_dora_without_magnitudes_is_refused(base, tmp_path):
-    up, down = pair(64, 64)
-    tensors = {f"{Q}.lora_A.weight": down, f"{Q}.lora_B.weight": up}
-    with pytest.raises(cc.FormatError, match=f"lacks {Q}.lora_magnitude_vector"):
+@pytest.mark.parametrize(
+    ("module", "factors", "size"),
+    [(Q, ("lora_A.weight", "lora_B.weight"), 64), (EMBED, ("lora_embedding_A", "lora_embedding_B"), 96)],
+)
+def test_dora_without_magnitudes_is_refused(module, factors, size, base, tmp_path):
+    up, down = pair(64, size)
+    tensors = dict(zip((f"{module}.{name}" for name in factors), (down, up), strict=True))
+    with pytest.raises(cc.FormatError, match=f"lacks {module}.lora_magnitude_vector"):
         merged(base, tmp_path, adapter(tmp_path / "lora", tensors, use_dora=True))
+
+
+def test_dora_of_embeddings_is_refused_as_peft_saves_it(tmp_path):
+    """PEFT's magnitudes of embeddings are of columns."""
+    peft = pytest.importorskip("peft")
+    model = made(LLAMA, 0, tmp_path / "base")
+    settings = {"target_modules": ["q_proj", "embed_tokens"], "use_dora": True}
+    peft.get_peft_model(model, peft.LoraConfig(**settings)).save_pretrained(tmp_path / "lora")
+    with pytest.raises(cc.UnsupportedError, match="E-LORA-DORA"):
+        merged(tmp_path / "base", tmp_path, tmp_path / "lora")
 
 
 def test_as_peft_merges_into_layers_stored_the_other_way(tmp_path):
