@@ -17,7 +17,7 @@ REASONS = {
     **dict.fromkeys(
         ("GatherBlockQuantized", "MatMulBnb4", "MatMulNBits", "QMoE", "DynamicQuantizeLSTM"), QUANTIZED
     ),
-    **dict.fromkeys(("PagedAttention", "SparseAttention"), CACHED),
+    "PagedAttention": CACHED,
     **dict.fromkeys(
         (
             "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt",

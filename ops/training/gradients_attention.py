@@ -12,7 +12,6 @@ from ...runtime.tensor.dtype import BY_ONNX, F32, F64
 from ..attention.attention import attention
 from ..attention.flex_attention import flex_attention
 from ..contrib.attention.group_query_attention import group_query_attention
-from ..contrib.attention.multi_head_attention import multi_head_attention
 from ..rules.expression import Term
 from .gradient_rule import Step, differentiated, differentiated_as
 from .propagation import is_moving, operands, spliced, through
@@ -115,44 +114,6 @@ def _attention(step: Step) -> list[Term | None]:
     y, weights = _attended(q, k, v, mask, _seen(q, k, bounds, offset, length), scoring)
     scores = weights if options["qk_matmul_output_mode"] == 3 else None
     return [_side_by_side(y) if flat else y, k, v, scores]
-
-
-@differentiated_as(multi_head_attention)
-def _multi_head_attention(step: Step) -> list[Term | None]:
-    query, key, value, bias, padding, added, past_key, past_value, filled = (*step.x, *(None,) * 8)[:9]
-    assert query is not None
-    heads, options = step.attributes["num_heads"], step.attributes
-    new = query.rank == 5 or key is None or key.rank != 4
-    if query.rank == 5:
-        q, k, v = (query.entry(3, part).transposed([0, 2, 1, 3]) for part in range(3))
-    elif key is not None and key.rank == 5:
-        q = _in_heads(query, heads)
-        k, v = (key.entry(3, part).transposed([0, 2, 1, 3]) for part in range(2))
-    elif key is not None and value is not None:
-        q, k, v = (_in_heads(part, heads) for part in (query, key, value))
-    else:
-        raise Undecomposable("without keys and values")
-    if bias is not None:
-        parts, start = [], 0
-        for part in (q, k, v)[: 3 if new else 1]:
-            width = part.lengths[1] * part.lengths[3]
-            parts.append(part + bias.part(0, start, start + width).reshaped(1, part.lengths[1], 1, part.lengths[3]))
-            start += width
-        q, k, v = (*parts, k, v)[:3] if new else (parts[0], k, v)
-    if past_key is not None and past_value is not None and new:
-        if filled is not None:
-            raise Undecomposable("that writes into a cache")
-        k, v = past_key.call("Concat", k, axis=2), past_value.call("Concat", v, axis=2)
-    if padding is not None:
-        if padding.rank != 2 or padding.lengths != [k.lengths[0], k.lengths[2]]:
-            raise Undecomposable("with a mask of another shape than [batch, keys]")
-        hidden = (padding > 0).where(q.number(0), q.number(options["mask_filter_value"])).unsqueezed(1, 2)
-        added = hidden if added is None else hidden + added
-    offset = k.length(2).call("Sub", q.length(2))
-    seen = _seen(q, k, (bool(options["unidirectional"]), -1, -1), offset, None)
-    scale = options["scale"] or 1 / math.sqrt(max(1, q.lengths[3]))
-    y, weights = _attended(q, k, v, added, seen, {"scale": scale})
-    return [_side_by_side(y), k, v, weights]
 
 
 @differentiated_as(group_query_attention)

@@ -10,16 +10,19 @@ from candle_convert.runtime.session import Session
 from candle_convert.tests.builders.single_node import model, with_constants
 
 
-def natively(name, example, opset=None, domain="", rtol=1e-5, atol=1e-6, constant=()):
+def natively(name, example, opset=None, domain="", rtol=1e-5, atol=1e-6, constant=(), simplify=None):
     """Outputs of the native plan; fails where a step runs in Python, threads change a bit, or NumPy says something
     else.
 
-    `constant` has the positions of inputs that are initializers.
+    `constant` has the positions of inputs that are initializers; with `simplify` operators without a kernel of their
+    own are decomposed.
     """
     made, feeds = model(operator(name, domain), example, opset)
     made, feeds = with_constants(made, feeds, constant)
     expected = Session(onnx_graph.graph_of(made), threads=1, native=False).run(None, feeds)
-    sessions = [Session(onnx_graph.graph_of(made), threads=threads, native=True) for threads in (1, 2)]
+    sessions = [
+        Session(onnx_graph.graph_of(made), threads=threads, native=True, simplify=simplify) for threads in (1, 2)
+    ]
     one, two = (session.run(None, feeds) for session in sessions)
     steps = [step for session in sessions for plan in session.program.plans for step in plan.steps]
     assert steps, "nothing runs"

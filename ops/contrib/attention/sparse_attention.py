@@ -1,22 +1,20 @@
 """SparseAttention: causal attention restricted to blocks of keys by a pattern per head (Phi-3-small,
-arXiv:2404.14219)."""
+arXiv:2404.14219), as a formula of RotaryEmbedding, TensorScatter and Attention."""
 
 from __future__ import annotations
 
-import math
+import itertools
 
 import numpy as np
 
 from ....runtime.ir.domain import MICROSOFT
-from ....runtime.ir.op import Tolerance, case, op
+from ....runtime.ir.op import Tolerance, case
 from ....runtime.ir.shape_inference import Inference
-from ...attention.scaled_dot_product import KeyVisibility, Scoring, attend
-from ...rules.precision import widened
+from ....runtime.tensor.dtype import F32, I64
+from ...rules.decomposition import composed
+from ...rules.expression import Term
 from ...rules.shape_rules import shape_error
-from .group_query_attention import heads_of
-from .heads import query_width
-from .kv_cache_codec import rotate_by_position
-from .rotary_embedding import joined
+from .heads import joined_heads, query_width, split_heads
 
 WHAT = "SparseAttention"
 
@@ -31,7 +29,7 @@ def _infer(node: Inference) -> None:
 ROWS, COLUMNS = np.array([[0, 1, 3]], np.int32), np.array([[0, 0, 1]], np.int32)
 
 
-@op(
+@composed(
     "SparseAttention",
     MICROSOFT,
     types="T=real T T T T i32 i32 i32 i32 T T -> 3",
@@ -55,19 +53,18 @@ ROWS, COLUMNS = np.array([[0, 1, 3]], np.int32), np.array([[0, 0, 1]], np.int32)
         )
     ],
 )
-@widened
 def sparse_attention(
-    query: np.ndarray,
-    key: np.ndarray | None,
-    value: np.ndarray | None,
-    past_key: np.ndarray,
-    past_value: np.ndarray,
-    block_row_indices: np.ndarray,
-    block_col_indices: np.ndarray,
-    total_sequence_length: np.ndarray,
-    key_total_sequence_lengths: np.ndarray,
-    cos_cache: np.ndarray | None = None,
-    sin_cache: np.ndarray | None = None,
+    query: Term,
+    key: Term | None,
+    value: Term | None,
+    past_key: Term,
+    past_value: Term,
+    block_row_indices: Term,
+    block_col_indices: Term,
+    total_sequence_length: Term,
+    key_total_sequence_lengths: Term,
+    cos_cache: Term | None = None,
+    sin_cache: Term | None = None,
     *,
     num_heads: int,
     kv_num_heads: int,
@@ -75,61 +72,45 @@ def sparse_attention(
     do_rotary: int = 0,
     rotary_interleaved: int = 0,
     scale: float = 0.0,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[Term, Term, Term]:
     """[batch, length, heads x size], and the caches with the new keys and values. Patterns [layouts, blocks, blocks]
     are in compressed rows."""
-    q, k, v = heads_of(query, key, value, num_heads, kv_num_heads, WHAT)
-    batch, length = q.shape[0], q.shape[2]
-    totals, longest = key_total_sequence_lengths.reshape(-1).astype(np.int64), int(total_sequence_length.reshape(-1)[0])
-    starts = np.zeros(batch, np.int64) if longest == length else totals - length
-    fits = (
-        len(totals) == batch
-        and starts.min(initial=0) >= 0
-        and (starts.max(initial=0) + length) <= past_key.shape[2]
-        and sparse_block_size > 0
-    )
-    if (
-        not fits
-        or past_key.shape[:2] != k.shape[:2]
-        or past_key.shape != past_value.shape
-        or past_key.shape[3] != k.shape[3]
-    ):
-        raise shape_error(
-            WHAT, f"{totals.tolist()} keys do not fit caches of shape {past_key.shape} and {length} new ones"
-        )
+    layouts, blocks = block_row_indices.lengths[0], block_row_indices.lengths[1] - 1
+    if min(num_heads, kv_num_heads, layouts, blocks, sparse_block_size) < 1 or num_heads % kv_num_heads:
+        what = f"{num_heads} query heads, {kv_num_heads} key heads and {layouts} x {blocks} x {sparse_block_size} keys"
+        raise shape_error(WHAT, f"{what} of a pattern do not fit together")
+    if key is None or value is None:
+        packed = split_heads(query, num_heads + 2 * kv_num_heads)
+        ends = (0, num_heads, num_heads + kv_num_heads, num_heads + 2 * kv_num_heads)
+        q, k, v = (packed.part(1, start, stop) for start, stop in itertools.pairwise(ends))
+    else:
+        q, k, v = split_heads(query, num_heads), split_heads(key, kv_num_heads), split_heads(value, kv_num_heads)
+    length, room = q.lengths[2], past_key.lengths[2]
+    totals = key_total_sequence_lengths.cast(I64).reshaped(-1)
+    is_first = total_sequence_length.cast(I64).reshaped(1).call("Equal", q.integers([length]))
+    starts = is_first.where(0, totals - length)
+    positions = starts.unsqueezed(1) + q.integers(list(range(length)))
     if do_rotary:
-        positions = starts[:, None] + np.arange(length)
-        q, k = rotate_by_position((q, k), cos_cache, sin_cache, positions, rotary_interleaved, WHAT)
-    seen = np.repeat(
-        np.repeat(_pattern(block_row_indices, block_col_indices), sparse_block_size, 1), sparse_block_size, 2
-    )
-    keys, values = np.array(past_key), np.array(past_value)
-    y = np.empty(q.shape, q.dtype)
-    scoring = Scoring(scale or 1 / math.sqrt(max(q.shape[3], 1)))
-    for index, start in enumerate(starts.tolist()):
-        stop = start + length
-        if stop > seen.shape[1]:
-            raise shape_error(WHAT, f"{stop} keys where the pattern is for {seen.shape[1]}")
-        keys[index, :, start:stop], values[index, :, start:stop] = k[index], v[index]
-        mask = seen[np.arange(num_heads) % len(seen), start:stop, :stop][None]
-        held = keys[index : index + 1, :, :stop], values[index : index + 1, :, :stop]
-        part, _ = attend(q[index : index + 1], *held, scoring, KeyVisibility(np.array([start]), True), mask)
-        y[index] = part[0]
-    return joined(y), keys, values
+        if cos_cache is None or sin_cache is None:
+            raise shape_error(WHAT, "do_rotary needs cos_cache and sin_cache")
+        rotary = {"interleaved": rotary_interleaved, "rotary_embedding_dim": 2 * cos_cache.lengths[1]}
+        q, k = (part.call("RotaryEmbedding", cos_cache, sin_cache, positions, **rotary) for part in (q, k))
+    keys, values = (cache.call("TensorScatter", new, starts, axis=2) for cache, new in ((past_key, k), (past_value, v)))
+    pattern = _pattern(block_row_indices, block_col_indices)
+    if layouts > 1:
+        pattern = pattern.call("Gather", q.integers([head % layouts for head in range(num_heads)]), axis=0)
+    seen = pattern.call("Gather", positions / sparse_block_size, axis=1).transposed([1, 0, 2, 3])
+    column = np.minimum(np.arange(room) // sparse_block_size, blocks - 1)
+    seen = seen.call("Gather", q.constant(column), axis=3)
+    y = q.call("Attention", keys, values, seen, None, None, starts + length, is_causal=1, scale=scale or None)
+    return joined_heads(y), keys, values
 
 
-def _pattern(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Blocks that are seen, [layouts, blocks, blocks]."""
-    count = rows.shape[1] - 1
-    seen = np.zeros((len(rows), count, count), bool)
-    for layout, (ends, places) in enumerate(zip(rows, columns, strict=True)):
-        used = places[: ends[-1]]
-        if (
-            (np.diff(ends) < 0).any()
-            or ends[0] != 0
-            or ends[-1] > len(places)
-            or (used.size and not 0 <= used.min() <= used.max() < count)
-        ):
-            raise shape_error(WHAT, f"layout {layout} of the pattern names blocks that do not exist")
-        seen[layout, np.repeat(np.arange(count), np.diff(ends)), used] = True
-    return seen
+def _pattern(ends: Term, columns: Term) -> Term:
+    """Blocks that are seen, bool [layouts, blocks, blocks], of a pattern in compressed rows."""
+    blocks, entry = ends.lengths[1] - 1, ends.constant(np.arange(columns.lengths[1]), "int32")
+    starts, stops = ends.part(1, 0, blocks).unsqueezed(2), ends.part(1, 1, blocks + 1).unsqueezed(2)
+    in_row = (starts <= entry).call("And", entry < stops)
+    used = entry < ends.part(1, blocks, blocks + 1)
+    one_hot = ends.constant(np.eye(blocks), "float32").rows(used.where(columns, 0))
+    return in_row.cast(F32).call("MatMul", one_hot) > 0

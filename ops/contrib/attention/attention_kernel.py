@@ -1,5 +1,4 @@
-"""Native MultiHeadAttention, Attention and QAttention of onnxruntime, where they are plain scaled dot-product
-attention."""
+"""Native Attention and QAttention of onnxruntime: the projection, and attention of the heads where it lies."""
 
 from __future__ import annotations
 
@@ -9,13 +8,12 @@ from ....runtime.jit.address import f32, i32, share
 from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.range_kernel import range_kernel
 from ....runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
-from ...attention.attention_kernel import Heads, ScoreOptions, append_past, heads_of, launch_attention, present
+from ...attention.attention_kernel import Heads, ScoreOptions, append_past, heads_of, launch_attention
 from ...kernels.gemm.microkernel_f32 import panels
 from ...kernels.gemm.requantize import FLOATS
 from ...linalg.panel_product import packed_launch
 from ...quantized.matmul_integer_kernel import Factors, product
 from .attention import attention, quantized_attention
-from .multi_head_attention import multi_head_attention
 
 F32, I32 = np.dtype(np.float32), np.dtype(np.int32)
 
@@ -34,16 +32,6 @@ def filled(
             made[image * keys + key] = np.float32(0) if seen else fill
 
 
-@range_kernel
-def biased(x: Address, bias: Address, y: Address, rows: int, width: int, part: int, parts: int) -> None:
-    """Rows of f32 and one that is added to each."""
-    x, bias, y = f32(x), f32(bias), f32(y)
-    first, last = share(rows, part, parts)
-    for row in range(first, last):
-        for j in range(width):
-            y[row * width + j] = x[row * width + j] + bias[j]
-
-
 def _hidden(step: Step, mask: Buffer, batch: int, keys: int, fill: float) -> tuple[Buffer, list[Launch]] | None:
     """A mask as numbers to add, [batch, 1, 1, keys]; None for forms that are left to NumPy."""
     if (
@@ -58,56 +46,9 @@ def _hidden(step: Step, mask: Buffer, batch: int, keys: int, fill: float) -> tup
     ]
 
 
-def _added(step: Step, x: Buffer, bias: Buffer, start: int) -> tuple[Buffer, list[Launch]]:
-    """Rows with the biases from `start` on."""
-    width = x.shape[-1]
-    rows = x.count // width
-    made = step.scratch(x.nbytes).view(x.shape, dtype=F32)
-    return made, [
-        Launch(
-            biased, step.parts(rows, x.count / 8), x=x, bias=bias.view((width,), start), y=made, rows=rows, width=width
-        )
-    ]
-
-
 def _sliced(x: Buffer, shape: tuple[int, int, int, int], start: int, row: int, head: int) -> Heads:
     """Heads inside of a tensor [batch, rows, ...] whose rows have `row` elements."""
     return Heads(x.view(x.shape, start), (shape[2] * row, head, row), shape)
-
-
-def _packed(x: Buffer, count: int) -> list[Heads]:
-    """Heads of [batch, rows, heads, count, size]."""
-    batch, rows, heads, _, size = x.shape
-    return [
-        _sliced(x, (batch, heads, rows, size), part * size, heads * count * size, count * size) for part in range(count)
-    ]
-
-
-def _parted(step: Step, given: list[Buffer | None], heads: int) -> tuple[list[Heads], list[Launch], bool] | None:
-    """Queries, keys and values in heads with their biases added, and whether keys and values are new."""
-    query, key, value, bias = given[:4]
-    if query is None or (bias is not None and (bias.dtype != F32 or query.dtype != F32)):
-        return None
-    if len(query.shape) == 5:
-        return None if bias is not None else (_packed(query, 3), [], True)
-    if key is not None and len(key.shape) == 5:
-        q = heads_of(query, heads)
-        return None if q is None or bias is not None else ([q, *_packed(key, 2)], [], True)
-    if key is None or value is None or len(query.shape) != 3 or len(key.shape) != len(value.shape):
-        return None
-    launches: list[Launch] = []
-    tensors, start = [query, key, value], 0
-    new = len(key.shape) == 3
-    if bias is not None:
-        for index, item in enumerate(tensors if new else tensors[:1]):
-            if start + item.shape[2] > bias.count:
-                return None
-            tensors[index], more = _added(step, item, bias, start)
-            launches += more
-            start += item.shape[2]
-    found = [heads_of(item, heads) for item in tensors]
-    whole = [item for item in found if item is not None]
-    return (whole, launches, new) if len(whole) == 3 else None
 
 
 def _launched(
@@ -129,28 +70,6 @@ def _launched(
     )
     found = None if y is None else launch_attention(step, q, keys, values, y, scores)
     return None if found is None else [*launches, *found]
-
-
-@native(multi_head_attention)
-def plan_multi_head(step: Step) -> Planned:
-    """Plan nodes without weights as an output and pasts in buffers, and masks [batch] or [batch, keys]; NumPy computes
-    the rest."""
-    given = [*step.inputs, *[None] * (10 - len(step.inputs))]
-    attributes = step.attributes
-    if step.is_used(3) or given[8] is not None or given[9] is not None or not step.is_used(0):
-        return None
-    parted = _parted(step, given, attributes["num_heads"])
-    if parted is None:
-        return None
-    (q, k, v), launches, new = parted
-    past_k, past_v = (given[6], given[7]) if new else (None, None)
-    if (past_k is None) != (past_v is None):
-        return None
-    kept = present(step, 1, k, past_k), present(step, 2, v, past_v)
-    if kept[0] is None or kept[1] is None:
-        return None
-    (keys, one), (values, other) = kept[0], kept[1]
-    return _launched(step, [q, keys, values], given[4], given[5], [*launches, *one, *other])
 
 
 @native(attention)
