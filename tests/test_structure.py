@@ -126,23 +126,8 @@ NAMED_OPERATORS = {
 """Places that look an operator's name up in a table: rules by operator, ONNX's rules of the file format, reports. Code
 that means one operator compares objects (``node.op is onnx.Conv``), code that means a kind asks `Op.traits`."""
 
-OWN_CACHES = {
-    "ops/kernels/conv/depthwise_dot4.py": 1,
-    "ops/kernels/conv/direct_amx.py": 1,
-    "ops/kernels/conv/direct_u8.py": 1,
-    "ops/kernels/gemm/columns/group_panel.py": 1,
-    "ops/kernels/gemm/columns/int8.py": 1,
-    "ops/kernels/gemm/columns/transposed.py": 1,
-    "ops/kernels/gemm/float_gemm.py": 1,
-    "ops/gather/gather_rows.py": 1,
-    "ops/kernels/gemm/gemv.py": 3,
-    "ops/kernels/gemm/gemv_int8.py": 3,
-    "ops/kernels/gemm/grouped_gemm.py": 2,
-    "ops/kernels/gemm/packed_gemm.py": 2,
-    "ops/linalg/gemv_cuda.py": 1,
-    "runtime/base/process_cache.py": 2,
-}
-"""Caches of functions and containers at module level that `runtime/base/process_cache.py` does not own yet."""
+OWN_CACHES = {"runtime/base/process_cache.py": 2}
+"""Caches of functions and containers at module level that `runtime/base/process_cache.py` does not own: its own."""
 CONTAINERS = {"Counter", "OrderedDict", "WeakKeyDictionary", "WeakSet", "WeakValueDictionary", "defaultdict", "deque",
               "dict", "list", "set"}  # fmt: skip
 

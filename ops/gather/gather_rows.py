@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
+from ...runtime.base.process_cache import process_cache
 from ...runtime.jit.llvm_kernel import EmittedKernel
 from ...runtime.simd.llvm_vector import I32, I64, Code
 from ..kernels.gemm.gemv import WeightRows, part_range
@@ -30,7 +30,7 @@ class GatherArguments(NamedTuple):
     bailout: Any
 
 
-@functools.cache
+@process_cache
 def gather_rows(name: str, index_bytes: int) -> EmittedKernel:
     """Gathers and decodes rows; for an index out of range the first one."""
     stored = WeightRows(name)

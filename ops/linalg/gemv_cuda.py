@@ -6,6 +6,7 @@ import weakref
 
 import numpy as np
 
+from ...runtime.base.process_cache import PROCESS, owned
 from ...runtime.cuda.element.block_quantized import QuantizedBuffer
 from ...runtime.cuda.element.element import compute_dtype
 from ...runtime.cuda.kernel.elementwise import copy_launch
@@ -173,7 +174,9 @@ def nearest_rows(step: Step, x: Buffer, launches: list[Launch | Chain]) -> Buffe
     return made.view(x.shape)
 
 
-_ROUNDED: weakref.WeakKeyDictionary[Value, tuple[Allocation, Buffer, Buffer]] = weakref.WeakKeyDictionary()
+_ROUNDED: weakref.WeakKeyDictionary[Value, tuple[Allocation, Buffer, Buffer]] = owned(
+    weakref.WeakKeyDictionary(), PROCESS
+)
 """What rows of a value have become, and the memory that these lie in: several weights meet the same rows."""
 
 

@@ -9,13 +9,13 @@ bytes.
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 
+from ....runtime.base.process_cache import process_cache
 from ....runtime.jit.address import f32, i32, share
 from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.numba_lazy import intrinsic, types
@@ -291,7 +291,7 @@ def _store_bytes(code: Code, values: Any, address: Any, lanes: Any) -> None:
             masked()
 
 
-@functools.cache
+@process_cache
 def depthwise_kernel(form: Form, path: str = PATH) -> Any:
     """The kernel of a form, by a row of `INTEGERS`."""
     words_of_rows, windows_of_rows = _words_of_rows(form.stride), _windows_of_rows(form, path)

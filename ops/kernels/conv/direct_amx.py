@@ -10,7 +10,6 @@ and results that are bytes.
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
+from ....runtime.base.process_cache import process_cache
 from ....runtime.jit.address import share
 from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.numba_lazy import intrinsic, types
@@ -206,7 +206,7 @@ def requantize(sums: Any, rows: Any, form: Any, shifts: Any, multipliers: Any, z
         requantize_rows(sums, rows, PANEL, form, 0, 0, shifts, multipliers, np.float32(zero), target, ROW)
 
 
-@functools.cache
+@process_cache
 def tile_kernel(depth: int, way: str) -> Any:
     """The kernel for tiles of `depth` quads, by a row of `TILES`."""
     configure, multiply, release = _product(depth, way)

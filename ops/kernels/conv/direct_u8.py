@@ -8,7 +8,6 @@ along a line up to 2.
 # mypy: disable-error-code="misc, untyped-decorator, no-untyped-call"
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
+from ....runtime.base.process_cache import process_cache
 from ....runtime.jit.address import share, u8
 from ....runtime.jit.isa import features
 from ....runtime.jit.kernel_arguments import Address
@@ -176,7 +176,7 @@ def _store_lines(source: Any, count: Any, channels: Any, y: Any, line: Any, corn
                     u8(target + channel * line)[j] = u8(corner)[channel * LANES + j]
 
 
-@functools.cache
+@process_cache
 def direct_kernel(stride: int, path: str) -> Any:
     """The kernel for a stride along lines and a dot4 implementation."""
     tiles, most = _pairs if path == BYTE_PAIRS else _tiles(stride, path), max_rows(path)

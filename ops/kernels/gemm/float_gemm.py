@@ -4,12 +4,12 @@ activations in place."""
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.process_cache import process_cache
 from ....runtime.jit.address import f32, share
 from ....runtime.jit.kernel_arguments import Address
 from ....runtime.jit.range_kernel import RangeKernel, range_kernel
@@ -124,7 +124,7 @@ def scratch_nbytes(name: str, length: int) -> int:
     return LINES + tile.scratch + 4 * COLUMNS * (-(-length // tile.chunk) * tile.chunk)
 
 
-@functools.cache
+@process_cache
 def float_gemm(name: str, panel_class: type[Panel] | None = None) -> RangeKernel:
     """The kernel of a storage type; `panel_class`: of weights that are not stored as rows of blocks."""
     stored = WeightRows(name)

@@ -5,12 +5,12 @@ Blocks are decoded by the generators of ops/quants/llvm.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from llvmlite import ir
 
+from ....runtime.base.process_cache import process_cache
 from ....runtime.jit.isa import features
 from ....runtime.jit.llvm_kernel import EmittedKernel
 from ....runtime.simd.llvm_vector import F32, I16, I32, I64, LANES, Code, Vector, vector_type
@@ -171,7 +171,7 @@ def minima_group(name: str) -> int:
     return kind.group if kind is not None and kind.minima is not None else 0
 
 
-@functools.cache
+@process_cache
 def append_group_sums(group: int) -> EmittedKernel:
     """Copies `count` rows of `length` f32 elements and appends the sum of each `group` elements to each row."""
 
@@ -323,7 +323,7 @@ def streams_for(stored: WeightRows, batch: int) -> int:
     return min(STREAMS, max(1, most // batch))
 
 
-@functools.cache
+@process_cache
 def gemv(name: str, batch: int, *, experts: bool = False, products: Products = FloatProducts) -> EmittedKernel:
     """``y[t, row] = x[t] . W[row] + bias[row]`` for `batch` rows of activations."""
     stored = WeightRows(name)
@@ -358,7 +358,7 @@ def gemv(name: str, batch: int, *, experts: bool = False, products: Products = F
     return EmittedKernel(f"{name}_{kind}_{batch}", write, GemvArguments)
 
 
-@functools.cache
+@process_cache
 def gemv_tiles(name: str) -> EmittedKernel:
     """As `gemv` for many rows of activations. Weights are read once; the last rows may be computed twice."""
     stored = WeightRows(name)

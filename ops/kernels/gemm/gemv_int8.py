@@ -14,6 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.process_cache import process_cache
 from ....runtime.jit.llvm_kernel import EmittedKernel
 from ....runtime.simd.dot_product import PAIR_LIMIT, dot4_avx_vnni, dot4_vnni
 from ....runtime.simd.llvm_vector import F32, I8, I32, LANES, Code, Vector, vector_type
@@ -50,7 +51,7 @@ class Record:
     nbytes: int
 
 
-@functools.cache
+@process_cache
 def record_layout(name: str, digits: int, lanes: tuple[int, ...] | None = None) -> Record:
     """The record layout of a weight type."""
     kind = codes()[name]
@@ -221,7 +222,7 @@ def _max_magnitude(layout: Record) -> int:
     return max(127 << bits for bits in range(8, 17) if (127 << bits) * products * layout.kind.top < 1 << 31)
 
 
-@functools.cache
+@process_cache
 def quantize_rows(name: str, products: type[Int8Products]) -> EmittedKernel:
     """Quantizes `count` f32 rows of `length` elements to records of `row_bytes` bytes a row."""
     layout = products.layout(name)
@@ -325,7 +326,7 @@ def _quads(code: Code, numbers: Any) -> Any:
     return build.add(build.add(parts[0], parts[1]), build.add(parts[2], parts[3]))
 
 
-@functools.cache
+@process_cache
 def round_trip_rows() -> EmittedKernel:
     """Quantizes `count` f32 rows of `length` elements to int8 runs and dequantizes them again."""
 

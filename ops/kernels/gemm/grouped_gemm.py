@@ -6,9 +6,9 @@ row of x (0 for padding after an expert's last row), another that of its row of 
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
+from ....runtime.base.process_cache import process_cache
 from ....runtime.jit.llvm_kernel import EmittedKernel
 from ....runtime.simd.llvm_vector import I64, Code
 from .gemv import part_range
@@ -20,7 +20,7 @@ def max_tiles(name: str, variant: str, pairs: int, experts: int) -> int:
     return pairs // tile_layout(name, variant).rows + min(pairs, experts)
 
 
-@functools.cache
+@process_cache
 def pack_slots(name: str, variant: str) -> EmittedKernel:
     """Quantizes the rows whose addresses are in `table` and packs them into tiles at `target`; `number` is the address
     of the tile count."""
@@ -65,7 +65,7 @@ class GroupedGemmArguments(NamedTuple):
     scratch: Any
 
 
-@functools.cache
+@process_cache
 def grouped_gemm(name: str, variant: str) -> EmittedKernel:
     """Rows of y for all jobs."""
     make_panel, rows_of_tile = panel_maker(name, variant), tile_layout(name, variant).rows

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from ....runtime.base.process_cache import process_cache
 from ....runtime.jit.llvm_kernel import EmittedKernel
 from ....runtime.simd.llvm_vector import F32, I32, I64, Code, Vector
 from .dispatch import gemm_variant
@@ -45,7 +46,7 @@ def part_nbytes(tile: Any, tokens: int) -> int:
     return int(tile.scratch + min(ROW_BLOCK // tile.rows, -(-tokens // tile.rows)) * tile.rows * COLUMNS * 4)
 
 
-@functools.cache
+@process_cache
 def pack_tiles(name: str, tile: Any) -> EmittedKernel:
     """Rounds `count` rows of f32 and puts them into tiles of a layout for a storage type. Rows after the last one are
     zeros."""
@@ -100,7 +101,7 @@ class GemmArguments(NamedTuple):
     scratch: Any
 
 
-@functools.cache
+@process_cache
 def packed_gemm(name: str, variant: str, activation: int | None = None) -> EmittedKernel:
     """``y[t, row] = activation(x[t] . W[row] + bias[row] + added[t, row])`` for x in tiles; `activation`: of
     `epilogue.EMITTED`."""

@@ -12,6 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from .....runtime.base.dataclass import dataclass
+from .....runtime.base.process_cache import process_cache
 from .....runtime.jit.isa import BLOCKS, PROMPTS
 from .....runtime.jit.llvm_kernel import EmittedKernel
 from .....runtime.simd.dot_product import INTS, dot4_vnni
@@ -257,7 +258,7 @@ def tile_for(name: str, tokens: int, digits: int) -> DigitTile:
     return DigitTile(-(-tokens // -(-tokens // MAX_ROWS)), name, digits)
 
 
-@functools.cache
+@process_cache
 def group_gemm(name: str, tile: DigitTile, activation: int | None = None) -> EmittedKernel:
     """As `packed_gemm.packed_gemm`, for a weight in panels; `activation`: of `epilogue.EMITTED`."""
     make_panel = functools.partial(panel_of_part, DigitPanel, tile, WeightRows(name))

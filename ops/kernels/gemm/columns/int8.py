@@ -7,11 +7,11 @@ rows at once. Nothing is stored but the results.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from .....runtime.base.process_cache import process_cache
 from .....runtime.jit.llvm_kernel import EmittedKernel
 from .....runtime.simd.dot_product import INTS, dot4_vnni
 from .....runtime.simd.llvm_vector import F32, I8, I32, LANES, Code, Vector, vector_type
@@ -77,7 +77,7 @@ def scratch_nbytes(length: int) -> int:
     return length // RUN * COLUMNS_NBYTES
 
 
-@functools.cache
+@process_cache
 def columns_gemm(name: str, tile: Int8Tile, several: bool, activation: int | None = None) -> EmittedKernel:
     """``y[t, row] = activation(x[t] . W[row] + bias[row] + added[t, row])`` for x in one tile, or in several;
     `activation`: of `epilogue.EMITTED`."""

@@ -6,10 +6,10 @@ a block of activations; sums of all pieces along the common dimension stay in th
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, NamedTuple
 
+from .....runtime.base.process_cache import process_cache
 from .....runtime.jit.llvm_kernel import EmittedKernel
 from .....runtime.simd.llvm_vector import F32, LANES, Code
 from ..gemv import WeightRows, minimum, part_range, zero_lines
@@ -68,7 +68,7 @@ def scratch_nbytes(name: str, tokens: int) -> int:
     return panels * PANEL_NBYTES + rows * ROW + panels * rows * LINE
 
 
-@functools.cache
+@process_cache
 def transposed_gemm(name: str) -> EmittedKernel:
     """``y[t] = x[t] . W`` for W of a storage type. A sum is made in an order that depends on neither parts nor rows."""
     stored, unit, units = WeightRows(name), unit_of(name), _units(name)
