@@ -17,7 +17,7 @@ def on_device(name: str) -> bool:
 
 
 def backend_of(options: SessionOptions, packed: dict[Any, Any]) -> Backend:
-    """The backend of a session's device; `packed` takes what is made of weights for the CPU."""
+    """The backend of a session's device; `packed` holds the weights packed for CPU kernels."""
     if on_device(options.device):
         from .cuda.backend import CudaBackend
 

@@ -43,7 +43,7 @@ class OnnxModel:
         return cls(InferenceSession(path, providers=[provider], threads=threads))
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """What the model computes: a tensor, or a tuple of them for several outputs.
+        """The outputs of the model: a tensor, or a tuple of tensors for several outputs.
 
         Args:
             inputs: tensors or arrays in the order of the model's inputs; named: by their names.

@@ -28,7 +28,7 @@ USAGE = "usage: python APP [--http [HOST:]PORT], or JSON lines such as"
 
 
 class Application:
-    """A model and what it answers.
+    """A model and the operations that it offers.
 
     Attributes:
         model: the model of a task, None for a network without one.
@@ -43,7 +43,7 @@ class Application:
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """What can be asked for."""
+        """The operations that a request may name."""
         return ("run",) if self.model is None else tuple(name for name in OPERATIONS if name in self.model.verbs)
 
     def answer(self, request: Any) -> dict[str, Any]:

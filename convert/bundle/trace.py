@@ -1,4 +1,4 @@
-"""Trace of a bundle: answers sample requests in a process of its own, and says what they needed.
+"""Trace of a bundle: answers sample requests in a process of its own and lists the files and modules that they loaded.
 
 python -m candle_convert.convert.bundle.trace MODEL REQUESTS.json FACTS.json
 """

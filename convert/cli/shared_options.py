@@ -30,7 +30,7 @@ Decorator = Callable[[Function], Function]
 
 
 class Names(click.types.StringParamType):
-    """A name of a table, for completion; unknown names are refused later, with what is known."""
+    """A name of a table, for completion; unknown names are refused later, with the known ones."""
 
     def __init__(self, name: str, known: Callable[[], Iterable[str]]) -> None:
         self.name = name

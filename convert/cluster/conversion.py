@@ -117,7 +117,7 @@ class _Planned:
         self._compared: list[Compared] = []
 
     def write(self, numbers: Sequence[int]) -> Written:
-        """Write jobs; what was counted and computed meanwhile."""
+        """Write jobs; returns the counts and audits of the written tensors."""
         counts = [audit.noted for audit in self.plan.audits]
         buffer = memoryview(bytearray(min(self.plan.chunk, 1 << 20)))
         checksums: Checksums = {}

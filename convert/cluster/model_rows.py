@@ -105,7 +105,7 @@ class SharedModel:
         return np.stack(found) if found and found[0].ndim == 1 else found
 
     def predict(self, rows: Sequence[Any], *, progress: Progress | None = None, **options: Any) -> list[Any]:
-        """What the model finds in each row."""
+        """The predictions of the model for each row."""
         return self._results("predict", rows, options, progress)
 
     def groups(

@@ -21,7 +21,7 @@ class Work(ABC):
 
     @abstractmethod
     def prepare(self, threads: int) -> Any:
-        """What all pieces need: an opened model, a plan. Called once in every worker process.
+        """The state that all pieces share: an opened model, a plan. Called once in every worker process.
 
         Args:
             threads: that the worker has.
@@ -33,5 +33,5 @@ class Work(ABC):
         worker does it, and has to leave the same bytes."""
 
     def describe(self, piece: Any) -> str:
-        """What a piece is called in messages."""
+        """The name of a piece in messages."""
         return f"piece {piece!r}"

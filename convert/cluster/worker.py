@@ -1,4 +1,4 @@
-"""What runs in the processes of workers."""
+"""Worker processes: the functions that a cluster calls in them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def perform(wanted: str, key: str, work: Work, piece: Any, limits: Limits) -> An
 
 
 def forget(keys: tuple[str, ...]) -> None:
-    """Free what was prepared for these keys. Takes no lock: this runs in the thread that answers the scheduler."""
+    """Free the prepared state of these keys. Takes no lock: this runs in the thread that answers the scheduler."""
     for key in keys:
         _KEPT.pop(key, None)
 

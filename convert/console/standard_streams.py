@@ -68,7 +68,7 @@ class _Output(_Stream):
         return True
 
     def write(self, data: Any) -> int:
-        """All of `data`, though unbuffered streams and pipes that do not wait take a part at a time."""
+        """Write all of `data`, also to unbuffered streams and non-blocking pipes, which take a part at a time."""
         left = memoryview(data).cast("B")
         size = left.nbytes
         while left.nbytes and self.error is None:

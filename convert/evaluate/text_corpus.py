@@ -22,7 +22,7 @@ SHORTEST = 16
 def pieces(
     tokenizer: Tokenizer, paths: Sequence[str], context: int, count: int | None = None, *, special: bool = False
 ) -> list[np.ndarray]:
-    """The ids of texts one after another, int64, in pieces of `context`, what is left over being left out.
+    """The ids of texts one after another, int64, in pieces of `context`; a shorter remainder is dropped.
 
     As llama.cpp's tools have it: one newline at the end of a file does not count, and where the model wants a text to
     begin with BOS, that replaces each piece's first token.

@@ -88,7 +88,7 @@ class Checkpoint:
 
 
 def _described(wanted: Wanted, examples: Sequence[Example]) -> dict[str, Any]:
-    """The options that training depends on, and a checksum of what is learned."""
+    """The options that training depends on, and a checksum of the training data."""
     options = {name: value for name, value in dataclasses.asdict(wanted).items() if name not in OUTPUT}
     learned = [(example.labels, example.ids, example.types, example.picture) for example in examples]
     return {**options, "rows": f"{len(examples)}, {zlib.crc32(repr(learned).encode()):08x}"}

@@ -1,4 +1,4 @@
-"""Examples: rows as tokens with what is to be predicted of them, or as pictures with a label."""
+"""Training examples: tokens with their target tokens, or pictures with a label."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN = 6
 
 @dataclass(frozen=True)
 class Example:
-    """Tokens, or a picture, and what is to be predicted.
+    """Tokens or a picture, and the target.
 
     Attributes:
         ids: tokens; types: their segments, of pairs of texts.

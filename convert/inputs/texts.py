@@ -1,4 +1,4 @@
-"""Models that take texts: results are a table of what is in each."""
+"""Models that take texts: results are a table with the predictions for each text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph diff: versions, inputs, outputs and nodes of two graphs, matched by what they compute."""
+"""Graph diff: versions, inputs, outputs and nodes of two graphs, matched by their computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Synthetic networks: convolutional networks of zero weights, with the layers and sizes of networks in common use.
+"""Synthetic networks: convolutional networks of zero weights, with the layers and sizes of common architectures.
 
 Their kernels are those of the networks: the choice of kernels depends on shapes, not on weights.
 """

@@ -13,7 +13,7 @@ from ...runtime.base.errors import FileAccessError, UsageError
 from ...runtime.plugin.optional_package import optional_package
 
 _URI = re.compile(r"hf://(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w.-]+))?(?:/(?P<file>.+))?")
-WANTED = (
+MODEL_FILES = (
     "*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.spm", "*.jinja", "*.md", "*.tiktoken",
 )  # fmt: skip
 INDEX = ".index.json"
@@ -93,10 +93,10 @@ def _snapshot(repo: str, revision: str | None, offline: bool) -> Path:
     folder = _fetched(repo, revision, offline, [MODEL_INDEX])
     if (folder / MODEL_INDEX).is_file():
         return folder if offline else _pipeline(repo, revision, folder)
-    folder = _fetched(repo, revision, offline, list(WANTED))
+    folder = _fetched(repo, revision, offline, list(MODEL_FILES))
     if not any(folder.glob("*.safetensors")):
-        folder = _fetched(repo, revision, offline, [*WANTED, *FALLBACK])
-    if not any(next(folder.glob(pattern), None) for pattern in (WANTED[0], *FALLBACK)):
+        folder = _fetched(repo, revision, offline, [*MODEL_FILES, *FALLBACK])
+    if not any(next(folder.glob(pattern), None) for pattern in (MODEL_FILES[0], *FALLBACK)):
         raise FileNotFoundError(f"no weights of the model in {folder}")
     return folder
 

@@ -21,7 +21,7 @@ BINARY = re.compile(rb"ort-wasm-simd-threaded[.a-z]*\.wasm")
 
 @dataclass(frozen=True)
 class Runtime:
-    """What runs models in the browser.
+    """The npm packages that run models in the browser.
 
     Attributes:
         package: the npm package.

@@ -1,4 +1,4 @@
-"""``predict`` for models of pictures: a table of what is in them, JSON, and annotated copies."""
+"""``predict`` for image models: a table of predictions, JSON, and annotated copies."""
 
 from __future__ import annotations
 

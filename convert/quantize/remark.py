@@ -132,7 +132,7 @@ def _lacks(choice: Choice, recipe: Recipe) -> bool:
 def note(
     graph: Graph, choices: Sequence[Choice], chooser: Chooser, request: Quantization, importance: dict[str, Any]
 ) -> None:
-    """What the user should know before and after."""
+    """A remark for the user, shown before and after quantization."""
     groups: dict[tuple[DType, DType], list[Choice]] = {}
     for choice in choices:
         if choice.fallback:

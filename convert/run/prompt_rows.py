@@ -53,7 +53,7 @@ def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fault(settings: Mapping[str, Any]) -> str | None:
-    """What is wrong with the settings of a row."""
+    """The error in the settings of a row."""
     for name, value in settings.items():
         if name == "stop":
             if not isinstance(value, str | list) or not all(isinstance(one, str) for one in value):

@@ -1,4 +1,4 @@
-"""Calls: one request for an endpoint, and how it waits for what it started."""
+"""Calls: one request to an endpoint, and the wait for the work that it started."""
 
 from __future__ import annotations
 

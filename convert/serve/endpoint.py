@@ -1,4 +1,4 @@
-"""Endpoints: an address, what it takes, and what answers it."""
+"""Endpoints: an address, its request fields, and the function that answers it."""
 
 from __future__ import annotations
 

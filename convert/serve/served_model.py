@@ -62,7 +62,7 @@ class ServedModel:
 
     @property
     def takes(self) -> str:
-        """What the inputs of its predictions and vectors are."""
+        """The kind of input of predictions and embeddings."""
         return getattr(self.model, "takes", "texts")
 
     def close(self, grace: float) -> None:

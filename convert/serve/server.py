@@ -1,4 +1,4 @@
-"""The state of a server: its models, what runs, and what is counted."""
+"""The state of a server: its models, running calls, and counters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RETRY_SECONDS = 1
 
 
 class Server:
-    """What the requests of one server share.
+    """State that the requests of one server share.
 
     Attributes:
         models: by name, in the order of the command line.

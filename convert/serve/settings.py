@@ -7,7 +7,7 @@ from ...runtime.base.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """What a server allows.
+    """Limits of a server.
 
     Attributes:
         host, port: the address; port 0 for a free one.

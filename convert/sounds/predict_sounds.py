@@ -1,4 +1,4 @@
-"""``predict`` for models of sounds: a table of what is in them, and when."""
+"""``predict`` for audio models: a table of predictions with their times."""
 
 from __future__ import annotations
 

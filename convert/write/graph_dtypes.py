@@ -93,7 +93,7 @@ def retype(graph: Graph, casts: Cast, *, built: bool, f32_borders: bool = False)
 
 
 def _results_by_input(graph: Graph) -> dict[Value, list[Value]]:
-    """What is computed of each value, by the nodes that read it."""
+    """The results computed from each value, by the nodes that read it."""
     found: dict[Value, list[Value]] = {}
     for inner in graphs(graph):
         for node in inner.nodes:

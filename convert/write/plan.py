@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def audits(self) -> list[Audit | BlockAudit]:
-        """What is counted while weights are computed, in the same order for every plan of this conversion."""
+        """Audits that count while weights are computed, in the same order for every plan of this conversion."""
         return [*self.casts.audits, *self.blocks]
 
     def __repr__(self) -> str:

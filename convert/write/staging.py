@@ -137,7 +137,7 @@ class Staging:
         self.discard()
 
     def discard(self) -> None:
-        """Remove what is staged."""
+        """Remove the staged files."""
         self._clear()
         if self._journal is not None:
             self.journal_path.unlink(missing_ok=True)

@@ -13,10 +13,10 @@ from ...runtime.contract.architecture import (
     TEXT_GENERATION,
     TEXT_RANKING,
     Config,
+    FileNames,
     GraphBuilder,
     RunOptions,
     Task,
-    Ways,
     Weight,
 )
 from ...runtime.ir.graph import Dim, Graph, Value
@@ -49,7 +49,7 @@ class TokenEmbeddings(Decoder):
         self.ids = self.input("input_ids", "i64", shape)
 
 
-def classifier(width: str, gguf: Ways = ()) -> tuple[Weight, ...]:
+def classifier(width: str, gguf: FileNames = ()) -> tuple[Weight, ...]:
     """The head of a text classifier, which all families of transformers call the same.
 
     Args:

@@ -68,7 +68,7 @@ class Segments:
         return dataclasses.replace(whole, masks=masks, boxes=whole.boxes + np.tile(corner, 2), points=points)
 
 
-def joined(parts: Sequence[Segments]) -> Segments:
+def concatenated(parts: Sequence[Segments]) -> Segments:
     """All of the masks."""
     if not parts:
         return Segments([], np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros((0, 4), np.float32))

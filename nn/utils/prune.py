@@ -213,7 +213,7 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Mod
 def ln_structured(
     module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Tensor | None = None
 ) -> Module:
-    """Prune the slices along a dim of the smallest norms of order `n`: so many, or a share of all."""
+    """Prune the slices along a dim with the smallest norms of order `n`, by count or by fraction."""
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 

@@ -53,7 +53,7 @@ class Inferring(Builder):
 
 
 class Term:
-    """A value, and the builder that adds what is computed from it. Numbers take the dtype of the term that they
+    """A value, and the builder that adds nodes which read it. Numbers take the dtype of the term that they
     meet."""
 
     def __init__(self, value: Value, build: Builder) -> None:

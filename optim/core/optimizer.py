@@ -338,7 +338,7 @@ def _apart(value: Tensor) -> Tensor:
 
 
 def _joined(parts: Tensor, like: Tensor) -> Tensor:
-    """What `_apart` took apart."""
+    """The inverse of `_apart`."""
     return numbers.view_as_complex(parts) if like.dtype.is_complex else parts
 
 

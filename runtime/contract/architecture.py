@@ -240,7 +240,7 @@ class Stored:
                 yield numbered.replace("{e}", str(expert))
 
 
-Ways = str | Stored | tuple[str | Stored, ...]
+FileNames = str | Stored | tuple[str | Stored, ...]
 
 
 @dataclass(frozen=True)
@@ -261,15 +261,15 @@ class Weight:
     """
 
     name: str
-    hf: Ways = ()
-    gguf: Ways = ()
+    hf: FileNames = ()
+    gguf: FileNames = ()
     shape: tuple[str | int, ...] | None = None
     optional: bool = False
     when: Callable[[Config, int], bool] | None = None
     compute: Callable[[Config], StoredTensor | None] | None = None
     layers: str = "layers"
     factor: Callable[[Config, int], float] | None = None
-    others: Mapping[str, Ways] | None = None
+    others: Mapping[str, FileNames] | None = None
 
     def stored(self, names: str) -> tuple[Stored, ...]:
         """The alternatives in which files of these names store it."""

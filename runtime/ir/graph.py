@@ -230,7 +230,7 @@ class Graph:
         self.notes.append(Note(code, tensor, message))
 
     def event(self, code: str, message: str, tensor: str | None = None) -> None:
-        """Add a note of what was done, which hurts nobody."""
+        """Record an event of the conversion that needs no action."""
         self.notes.append(Note(code, tensor, message, event=True))
 
     @property

@@ -59,7 +59,7 @@ def backward(
 
 
 def without_history() -> UsageError:
-    """The error of gradients of what was computed without them."""
+    """The error for gradients of a result that was computed without recording them."""
     why = "the tensor does not depend on tensors that require gradients"
     return UsageError("E-TENSOR-GRAD", None, why, hint="Call requires_grad_(), and do not compute it in no_grad()")
 

@@ -97,7 +97,7 @@ class OverwrittenState:
             self._array[...] = self._tensor.array()
 
     def settle(self, turn: int) -> None:
-        """Give what follows the tensor the value that a call has computed."""
+        """Give the followers of the tensor the value that a call has computed."""
         self._expression.data = self._array
         self._tensor.sync_aliases(self._expression)
 

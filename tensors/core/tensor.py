@@ -138,7 +138,7 @@ class Tensor(TensorMethods):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients of what is computed from it are recorded."""
+        """Whether operations on this tensor record gradients."""
         return self.expression.needs_grad
 
     @requires_grad.setter
@@ -146,7 +146,7 @@ class Tensor(TensorMethods):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Record gradients of what is computed from this tensor from now on, or not."""
+        """Set whether later operations on this tensor record gradients."""
         if requires_grad and not self.expression.type.differentiable:
             why = f"only tensors of floats require gradients, not {self.expression.type}"
             raise UsageError("E-TENSOR-GRAD", None, why, hint="Convert it with float()")

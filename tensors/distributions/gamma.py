@@ -1,4 +1,4 @@
-"""Gamma distributions and what is made of them; samples have no gradients."""
+"""Gamma distributions and those derived from them; samples have no gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normal distributions and what is made of them."""
+"""Normal distributions and those derived from them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ..core.expression import Expression, apply, cast, constant, not_complex, op
 from ..core.promotion import as_float, category
 from ..core.registry import in_place, method, operation
 from ..core.tensor import Tensor
-from .operands import NUMBERS, apply_in, broadcast, common_dtype, expression_of, promoted, remembered, scalar
+from .operands import NUMBERS, apply_in, broadcast, common_dtype, expression_of, memoized, promoted, scalar
 
 Binary = Callable[[Any, Any], Tensor]
 OF_BOOLEANS = {"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}
@@ -82,7 +82,7 @@ def _one(item: Any) -> Expression:
 def defined(name: str, document: str, compute: Binary, *names: str, reflected: str = "", inplace: str = "") -> Binary:
     """Register an operation of two operands, the second of which may have a factor, `alpha`."""
 
-    once = remembered(compute)
+    once = memoized(compute)
 
     def made(input: Any, other: Any, *, alpha: float = 1) -> Tensor:
         if alpha != 1:

@@ -137,13 +137,13 @@ def xlogy(input: Any, other: Tensor) -> Tensor:
 
 @operation()
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The sum of what is not NaN."""
+    """The sum of the elements that are not NaN."""
     return where(input.isnan(), zeros_like(input), input).sum(dim, keepdim)
 
 
 @operation()
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The mean of what is not NaN."""
+    """The mean of the elements that are not NaN."""
     return nansum(input, dim, keepdim) / input.isnan().logical_not().sum(dim, keepdim)
 
 
@@ -220,7 +220,7 @@ def quantile(
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """Quantiles of what is not NaN, as `quantile`."""
+    """Quantiles of the elements that are not NaN, as `quantile`."""
     if interpolation not in BETWEEN:
         why = f"interpolation is {interpolation!r}"
         raise UsageError("E-TENSOR-VALUE", None, why, expected=", ".join(BETWEEN))

@@ -10,7 +10,7 @@ from ...runtime.tensor.dtype import BOOL
 from ..core.expression import apply, apply_all, cast, op_named, shape_error
 from ..core.registry import FUNCTIONS, function, method, operation
 from ..core.tensor import Tensor
-from .operands import apply_in, broadcast, expression_of, fitting, remembered, require_one_dtype
+from .operands import apply_in, broadcast, expression_of, fitting, memoized, require_one_dtype
 
 __all__ = ["einsum", "matmul"]
 
@@ -30,13 +30,13 @@ def _product(input: Any, other: Any) -> Tensor:
     return Tensor(apply_in(op_named("MatMul"), [a, b]))
 
 
-_remembered = remembered(_product)
+_memoized = memoized(_product)
 
 
 @operation("__matmul__")
 def matmul(input: Any, other: Any) -> Tensor:
     """The product of matrices, vectors, and stacks of matrices, which broadcast."""
-    return _remembered(input, other)
+    return _memoized(input, other)
 
 
 @method("__rmatmul__")

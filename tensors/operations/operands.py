@@ -159,7 +159,7 @@ def broadcast(shapes: Sequence[tuple[int, ...]], what: str) -> tuple[int, ...]:
         raise shape_error(f"{what}: shapes {listed} cannot be broadcast") from None
 
 
-def remembered(compute: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
+def memoized(compute: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
     """An operation of two operands that skips checks and promotion of types for which it was a single operator."""
     known: dict[tuple[Any, Any], Op] = {}
 

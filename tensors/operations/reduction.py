@@ -1,4 +1,4 @@
-"""Reductions along dims: sums, means, extremes, and what is made of them."""
+"""Reductions along dims: sums, means, extremes, and functions composed of them."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def get_num_threads() -> int:
 
 @function()
 def set_num_threads(num: int) -> None:
-    """Let this many threads compute what is planned from now on."""
+    """Set the number of threads of later plans."""
     if not isinstance(num, int) or num < 1:
         raise UsageError("E-TENSOR-VALUE", None, f"{num!r} is not a number of threads", expected="at least 1")
     THREADS.count = num

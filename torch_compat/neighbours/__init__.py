@@ -1,1 +1,1 @@
-"""What other packages need to take our tensors for those of a framework that they know."""
+"""Adapters by which other packages accept our tensors as those of a framework that they know."""

@@ -24,7 +24,7 @@ REDUCTIONS = {"min": "amin", "max": "amax", "sum": "sum", "mean": "mean"}
 
 
 class Operations:
-    """What einops asks of a framework."""
+    """The operations that einops requires of a framework."""
 
     framework_name = ROOT
 

@@ -1,4 +1,4 @@
-"""Callbacks: when training stops, checkpoints, learning rates, averages, what is shown. Most names are Lightning's."""
+"""Callbacks: early stopping, checkpoints, learning rates, averages, progress display. Most names are Lightning's."""
 
 from __future__ import annotations
 

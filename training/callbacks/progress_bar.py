@@ -42,7 +42,7 @@ class ProgressBar(Callback):
             self._start(self._title(trainer), trainer.batches)
 
     def on_train_batch_end(self, trainer: Run, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Move it."""
+        """Advance the bar by one batch."""
         self._advance(_text(trainer.progress_bar_metrics), trainer.batch_count)
 
     def on_train_epoch_end(self, trainer: Run, module: Any) -> None:

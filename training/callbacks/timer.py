@@ -46,11 +46,11 @@ class Timer(Callback):
         self._ended: dict[str, float] = {}
 
     def start_time(self, stage: str = "train") -> float | None:
-        """When a stage began, in the seconds of a monotonic clock; None before."""
+        """Start of a stage, in seconds of a monotonic clock; None before."""
         return self._began.get(stage)
 
     def end_time(self, stage: str = "train") -> float | None:
-        """When a stage ended; None before."""
+        """End of a stage; None before."""
         return self._ended.get(stage)
 
     def time_elapsed(self, stage: str = "train") -> float:

@@ -99,11 +99,11 @@ class LightningModule(ModuleHooks, Module):
         raise _missing(self, "training_step")
 
     def validation_step(self, batch: Any, batch_idx: int) -> Any:
-        """Log what is measured on a batch."""
+        """Log the metrics of a batch."""
         raise _missing(self, "validation_step")
 
     def test_step(self, batch: Any, batch_idx: int) -> Any:
-        """Log what is measured on a batch."""
+        """Log the metrics of a batch."""
         raise _missing(self, "test_step")
 
     def predict_step(self, batch: Any, batch_idx: int) -> Any:

@@ -27,7 +27,7 @@ ONE_PROCESS = {
 
 
 class SingleDeviceStrategy:
-    """What scripts ask of Lightning's strategy of one process on the CPU."""
+    """The attributes of Lightning's single-process CPU strategy that scripts read."""
 
     root_device: Device = CPU
     global_rank = local_rank = node_rank = 0

@@ -30,11 +30,11 @@ class Logger(ABC):
         return
 
     def save(self) -> None:
-        """Write what is noted."""
+        """Write the buffered metrics."""
         return
 
     def finalize(self, status: str) -> None:
-        """Write what is noted, and close files. `status` is success or failed."""
+        """Write the buffered metrics and close files. `status` is success or failed."""
         self.save()
 
 

@@ -129,7 +129,7 @@ class SummaryWriter(TensorBoardLogger):
         self.write_value(name + field(8, BYTES, tensor) + field(9, BYTES, about), global_step)
 
     def flush(self) -> None:
-        """Hand what is written to the system."""
+        """Flush written events to the operating system."""
         self.save()
         for each in self._others.values():
             each.flush()

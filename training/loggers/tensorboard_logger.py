@@ -55,7 +55,7 @@ class TensorBoardLogger(FolderLogger):
         self._write(field(2, VARINT, varint(step or 0)) + field(5, BYTES, summary))
 
     def save(self) -> None:
-        """Hand what is written to the system."""
+        """Flush written events to the operating system."""
         if self._file is not None:
             self._file.flush()
 

@@ -1,4 +1,4 @@
-"""Run: what callbacks, loggers and modules see of a trainer."""
+"""Run: the state of a trainer that callbacks, loggers and modules read."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Run(ABC):
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[Collector]:
-        """A collector for what is logged in the block."""
+        """A collector of the metrics logged in the block."""
         outer, self.collector = self.collector, Collector()
         try:
             yield self.collector

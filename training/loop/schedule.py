@@ -20,7 +20,7 @@ EXPECTED = (
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a schedule of learning rates makes a step.
+    """When a learning-rate schedule steps.
 
     Attributes:
         interval: epoch or step: what is counted.

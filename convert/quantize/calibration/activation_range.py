@@ -39,7 +39,7 @@ class Observed:
     counts: np.ndarray = field(default_factory=lambda: _empty())
 
     def add(self, array: np.ndarray) -> None:
-        """See the values of one run."""
+        """Update the range with the values of one run."""
         import numpy
 
         flat = numpy.asarray(array, numpy.float32).reshape(-1)

@@ -167,7 +167,7 @@ def _type(name: str | None, weight_type: str | None) -> str:
 
 
 def _kind(type: str, activation: str | None, calib: str | None) -> str:
-    """What the types of weights and activations stand for together."""
+    """The kind of quantization that the types of weights and activations select."""
     if type in ("f16", "bf16"):
         if activation is not None or calib is not None:
             why = f"{type} does not quantize activations; it takes neither --activation-type nor --calib"

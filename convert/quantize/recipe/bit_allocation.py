@@ -51,7 +51,7 @@ FOR_ODD_ROWS = frozenset({"q4_0", "q4_1", "q5_0", "q5_1"})
 
 @dataclass(frozen=True)
 class Offer:
-    """A type that a tensor could have, what it costs and what it loses."""
+    """A candidate type of a tensor with its size and its loss."""
 
     dtype: DType
     nbytes: int

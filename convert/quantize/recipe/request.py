@@ -55,7 +55,7 @@ class Quantization:
 
     @property
     def automatic(self) -> bool:
-        """Whether types are chosen by what they cost and lose."""
+        """Whether types are chosen by size and loss."""
         return self.target_bpw is not None or self.target_size is not None
 
     @property

@@ -1,1 +1,1 @@
-"""What requests hold: bodies, fields, pictures and sounds; and the errors of those that are refused."""
+"""Request parsing: bodies, fields, pictures and sounds, and the errors of refused requests."""

@@ -19,7 +19,7 @@ KINDS = {
 
 
 class Kind(Protocol):
-    """What a field may hold."""
+    """The type of a field."""
 
     def read(self, value: Any, name: str) -> Any:
         """The value as handlers take it. HTTPError 400 that names the field for others."""

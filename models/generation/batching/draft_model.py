@@ -29,7 +29,7 @@ class DraftModel:
         self._texts: dict[int, _Text] = {}
 
     def begin(self, row: int, request: Request) -> None:
-        """Begin a text."""
+        """Start a new sequence."""
         start = self._rows.start(row, request)
         self._texts[row] = _Text(request, list(start.tokens[: start.cached]))
 

@@ -17,7 +17,7 @@ STOP, LENGTH, CANCELLED, ERROR = "stop", "length", "cancelled", "error"
 
 @dataclass(frozen=True)
 class Request:
-    """What one caller asks for.
+    """A generation request of one caller.
 
     Attributes:
         prompt_ids: tokens to continue; for an encoder-decoder, those of its source text.

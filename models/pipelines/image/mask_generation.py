@@ -13,7 +13,7 @@ import numpy as np
 
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UsageError
-from ...postprocess.segments import Segments, cleaned, distinct, in_picture, joined
+from ...postprocess.segments import Segments, cleaned, concatenated, distinct, in_picture
 from ...preprocess.image_processor import preparation_of
 from ...preprocess.picture import Picture, picture_of
 from ...preprocess.picture_crops import crops_of
@@ -213,7 +213,7 @@ class MaskGeneration(ImagePipeline):
             best = scores.argmax(keepdims=True)
             logits, scores = logits[best], scores[best]
         rows = np.arange(len(scores)) if threshold is None else np.flatnonzero(scores > threshold)
-        return joined(list(in_picture(logits[rows], scores[rows], at, 0.0)))
+        return concatenated(list(in_picture(logits[rows], scores[rows], at, 0.0)))
 
     def _cropped(self, image: Image, rules: Everything, batch: int, preparation: Preparation | None) -> Segments:
         """Masks of everything in a picture and in its crops."""
@@ -226,7 +226,7 @@ class MaskGeneration(ImagePipeline):
                 some = self._everything(_of_row(seen.outputs, row), at, rules, rules.points(layer)).placed(crop, size)
                 parts.append(some.at(distinct(some.boxes, some.scores, rules.iou)))
                 areas += [at.size[0] * at.size[1]] * len(parts[-1].scores)
-        found = joined(parts)
+        found = concatenated(parts)
         return _clean(found.at(distinct(found.boxes, 1 / np.array(areas, np.float32), rules.iou)), rules)
 
     def _everything(self, embeddings: Embeddings, at: Placement, rules: Everything, shares: np.ndarray) -> Segments:
@@ -241,7 +241,7 @@ class MaskGeneration(ImagePipeline):
             asked, choice = np.nonzero(scores > rules.threshold)
             logits = outputs[MASKS][0, asked, choice]
             parts += in_picture(logits, scores[asked, choice], at, rules.stability, some[asked])
-        return joined(parts)
+        return concatenated(parts)
 
 
 def _are_near(places: Sequence[float]) -> bool:

@@ -94,7 +94,7 @@ def _by(*patterns: str) -> Splitting:
     return Splitting(patterns)
 
 
-def _whole(base: Splitting, add_bos: bool = False) -> Splitting:
+def _whole_words(base: Splitting, add_bos: bool = False) -> Splitting:
     return replace(base, whole_words=True, add_bos=add_bos)
 
 
@@ -110,13 +110,16 @@ DEFAULT = _by(r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
 
 ROWS: tuple[tuple[str, Splitting], ...] = (
     ("default", DEFAULT),
-    ("minicpm5", _whole(_by(r"\p{N}{1,3}", rf"{CONTRACTIONS}|{WORD}|\p{{N}}+|{SYMBOLS}|{ENDS}"))),
-    ("llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", _whole(_LLAMA3, add_bos=True)),
+    ("minicpm5", _whole_words(_by(r"\p{N}{1,3}", rf"{CONTRACTIONS}|{WORD}|\p{{N}}+|{SYMBOLS}|{ENDS}"))),
+    (
+        "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
+        _whole_words(_LLAMA3, add_bos=True),
+    ),
     ("deepseek-llm", _by("[\r\n]", EUROPEAN, WIDE_SIGNS, r"\s+$", CJK, r"\p{N}+")),
     ("deepseek-coder", _by("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}")),
     ("deepseek-v3 hunyuan-dense joyai-llm hy_v4", _DEEPSEEK3),
     ("spark2_5", _by(r"\p{N}{1,3}", KANA, SPARK, r"\p{N}")),
-    ("youtu", _whole(_by(HANGUL, rf"{CAMEL}|\p{{N}}|{SLASHED}"))),
+    ("youtu", _whole_words(_by(HANGUL, rf"{CAMEL}|\p{{N}}|{SLASHED}"))),
     ("falcon", _by(r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]")),
     ("whitespace", replace(_by(r"\S+"), byte_level=False)),
     ("starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", _STARCODER),
@@ -128,10 +131,10 @@ ROWS: tuple[tuple[str, Splitting], ...] = (
     ("qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2", _QWEN2),
     ("qwen35", _by(QWEN35)),
     ("dbrx smaug-bpe chatglm-bpe", _LLAMA3),
-    ("glm4 glm5", _whole(_LLAMA3)),
+    ("glm4 glm5", _whole_words(_LLAMA3)),
     ("poro-chat bloom gpt3-finnish", _BLOOM),
     ("viking", replace(_BLOOM, patterns=(*_BLOOM.patterns, r"\p{N}"))),
-    ("tekken", _whole(_by(rf"{CASED_ALONE}|\p{{N}}|{SLASHED}"), add_bos=True)),
+    ("tekken", _whole_words(_by(rf"{CASED_ALONE}|\p{{N}}|{SLASHED}"), add_bos=True)),
     (
         "chameleon",
         replace(
@@ -147,7 +150,7 @@ ROWS: tuple[tuple[str, Splitting], ...] = (
         ),
     ),
     ("gpt-4o llama4 kanana2 talkie minimax-m2", _GPT4O),
-    ("granite-embed-multi-97m", _whole(_by(rf"{CASED_MARKED}|\p{{N}}{{1,3}}|{SLASHED}"))),
+    ("granite-embed-multi-97m", _whole_words(_by(rf"{CASED_MARKED}|\p{{N}}{{1,3}}|{SLASHED}"))),
     ("tiny_aya cohere2moe", _AYA),
     ("superbpe", _by(r"\p{N}+", r"(?=(\d{3})+(?!\d))")),
     ("bailingmoe bailingmoe2 llada-moe", _BAILING),

@@ -59,7 +59,7 @@ class PackedProblem(NamedTuple):
 
 
 def scratch_nbytes(tokens: int, size: int, width: int) -> int:
-    """Bytes that a part works in: sums, a panel of queries, scores, values, and a tile."""
+    """Scratch bytes of a part: sums, a panel of queries, scores, values, and a tile."""
     deep, panels = -(-size // LANES) * LANES, -(-width // PANEL)
     return 4 * PANEL * (1 + deep + tokens + panels * tokens + ROWS)
 

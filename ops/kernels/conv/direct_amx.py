@@ -313,7 +313,7 @@ class Phases(NamedTuple):
         return math.prod(self.steps) * self.high * self.wide
 
     def offsets(self, axes: Sequence[Axis]) -> np.ndarray:
-        """How far the first word of each tap is away, bytes."""
+        """Byte offset of the first word of each tap."""
         down, along = self.steps
         y, x = (
             each.reshape(-1)

@@ -119,7 +119,7 @@ def panel_decoder(stored: WeightRows, panel_class: type[Panel]) -> Any:
 
 
 def scratch_nbytes(name: str, length: int) -> int:
-    """Bytes that a part works in, for rows of some length."""
+    """Scratch bytes of a part, for rows of some length."""
     tile = chunk_of(WeightRows(name))
     return LINES + tile.scratch + 4 * COLUMNS * (-(-length // tile.chunk) * tile.chunk)
 

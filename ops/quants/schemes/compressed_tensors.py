@@ -243,7 +243,7 @@ def four_bit_floats(checkpoint: Checkpoint, name: str, groups: list[Group], foun
 
 
 def _divisors(checkpoint: Checkpoint, name: str, matrices: int) -> np.ndarray:
-    """What divides the scales of each matrix, f32 [matrices, 1]."""
+    """The divisor of each matrix's scales, f32 [matrices, 1]."""
     if name not in checkpoint.tensors:
         return np.ones((matrices, 1), np.float32)
     stated = checkpoint.note(name, ("f32", "f16", "bf16")).astype(np.float32).reshape(-1, 1)

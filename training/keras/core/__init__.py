@@ -1,1 +1,1 @@
-"""What Keras' layers are made of: settings, names, weights, symbolic tensors."""
+"""Base of Keras' layers: settings, names, weights, symbolic tensors."""

@@ -57,7 +57,7 @@ class Model(Layers):
             self.module = module
 
     def forward(self, *arguments: Any) -> Any:
-        """What the module computes."""
+        """The outputs of the module."""
         return self.module(*arguments)
 
     def compile(self, optimizer: Any = "adamw", loss: Any = None, metrics: Sequence[Any] = ()) -> None:

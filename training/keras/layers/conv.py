@@ -21,7 +21,7 @@ __all__ = [
 
 
 class _Conv(Layer, LayerVariants):
-    """What convolutions have in common."""
+    """Base of convolutions."""
 
     dims: ClassVar[int] = 2
 

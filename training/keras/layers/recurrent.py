@@ -59,7 +59,7 @@ class _Settings:
 
 
 class _Recurrent(Layer):
-    """What recurrent layers have in common.
+    """Base of recurrent layers.
 
     Attributes:
         mode: the kind of cell, as in `nn.functional.recurrent`.

@@ -19,7 +19,7 @@ ENDINGS = {"Softmax": "softmax", "Sigmoid": "sigmoid"}
 
 
 class CompiledModel(CompiledModule):
-    """What `compile` has chosen for a model.
+    """The optimizer, losses and metrics that `compile` chose for a model.
 
     Args:
         loss: a name, an object or a function; a list or dictionary of them for several outputs.

@@ -1,1 +1,1 @@
-"""What `compile` takes: losses, metrics, optimizers and learning rates by Keras' names, with Keras' defaults."""
+"""Arguments of `compile`: losses, metrics, optimizers and learning rates by Keras' names, with Keras' defaults."""

@@ -145,7 +145,7 @@ def categorical_crossentropy(
 def sparse_categorical_crossentropy(
     y_true: Any, y_pred: Any, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1
 ) -> Tensor:
-    """The cross-entropy of classes whose targets are their numbers."""
+    """The cross-entropy against integer class indices."""
     target, output = as_tensor(y_true), as_tensor(y_pred)
     if target.ndim == output.ndim and target.shape[-1] == 1:
         target = target.squeeze(-1)
@@ -320,7 +320,7 @@ class CategoricalCrossentropy(_Smoothed, function=categorical_crossentropy):
 
 
 class SparseCategoricalCrossentropy(_OfClasses, function=sparse_categorical_crossentropy):
-    """The cross-entropy of classes whose targets are their numbers."""
+    """The cross-entropy against integer class indices."""
 
     def __init__(
         self, from_logits: bool = False, ignore_class: int | None = None, axis: int = -1,
@@ -336,7 +336,7 @@ class SparseCategoricalCrossentropy(_OfClasses, function=sparse_categorical_cros
 
 
 class _Wrapped(Loss):
-    """A function of targets and outputs, which gives a value for each item or one for all."""
+    """A loss of a user's function of targets and outputs, which returns a value for each item or one for all."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(getattr(function, "__name__", "loss"))
@@ -352,7 +352,7 @@ LOSSES: dict[str, Any] = {
     for name, each in list(globals().items())
     if isinstance(each, type) and issubclass(each, Loss) and not name.startswith("_") and each is not FunctionLoss
 }
-SHORT = {"mse": "MeanSquaredError", "mae": "MeanAbsoluteError", "mape": "MeanAbsolutePercentageError",
+LOSS_ALIASES = {"mse": "MeanSquaredError", "mae": "MeanAbsoluteError", "mape": "MeanAbsolutePercentageError",
          "msle": "MeanSquaredLogarithmicError", "bce": "BinaryCrossentropy", "kld": "KLDivergence",
          "kl_divergence": "KLDivergence", "logcosh": "LogCosh"}  # fmt: skip
 
@@ -360,7 +360,7 @@ SHORT = {"mse": "MeanSquaredError", "mae": "MeanAbsoluteError", "mape": "MeanAbs
 def get(identifier: Any) -> Any:
     """A loss: of its name, an object, a file's description, or a function of targets and outputs; None is None."""
     name = identifier.lower() if isinstance(identifier, str) else identifier
-    found = by_name(LOSSES, SHORT.get(name, identifier) if isinstance(name, str) else identifier, "loss")
+    found = by_name(LOSSES, LOSS_ALIASES.get(name, identifier) if isinstance(name, str) else identifier, "loss")
     if found is None or isinstance(found, Loss):
         return found
     if not callable(found):

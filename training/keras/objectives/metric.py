@@ -82,7 +82,7 @@ class Metric(Configured):
         raise NotImplementedError(f"{type(self).__name__} does not define values()")
 
     def sums(self, y_true: Any, y_pred: Any, weight: Tensor | None) -> Sequence[Tensor]:
-        """What is summed over batches: numbers, by default the sum of items and how many they are."""
+        """Numbers to sum over batches: by default the sum of items and their count."""
         return weighted_sum(self.values(y_true, y_pred), weight)
 
     def parts(self, y_true: Any, y_pred: Any) -> Sequence[Tensor]:
@@ -126,7 +126,7 @@ class Metric(Configured):
         return self.result()
 
     def _added(self, y_true: Any, y_pred: Any) -> list[Tensor]:
-        """What a batch adds to each element of the variables, and a 0."""
+        """The amounts that a batch adds to each element of the variables, and a 0."""
         self._require_sums(y_true, y_pred)
         scratch = copy.deepcopy(self)
         scratch.reset_state()

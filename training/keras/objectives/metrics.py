@@ -150,7 +150,7 @@ class Poisson(_OfLoss, loss=losses.Poisson):
 
 
 class _Wrapped(Metric):
-    """A function of targets and outputs."""
+    """A metric of a user's function of targets and outputs."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(getattr(function, "__name__", "metric"))
@@ -180,7 +180,7 @@ def get(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metric:
             return BinaryAccuracy(identifier)
         sparse = y_true.ndim < y_pred.ndim or y_true.shape[-1] == 1
         return SparseCategoricalAccuracy(identifier) if sparse else CategoricalAccuracy(identifier)
-    name = losses.SHORT.get(identifier.lower(), identifier) if isinstance(identifier, str) else identifier
+    name = losses.LOSS_ALIASES.get(identifier.lower(), identifier) if isinstance(identifier, str) else identifier
     found = by_name(METRICS, name, "metric")
     if not isinstance(found, Metric):
         if not callable(found):

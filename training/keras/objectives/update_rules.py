@@ -13,7 +13,7 @@ from ....tensors.core.tensor import Tensor
 
 
 class OfKeras(Optimizer):
-    """What Keras adds to every rule.
+    """Settings that Keras adds to every update rule.
 
     Attributes:
         schedule: the learning rate by the number of the step, from 0 on; None for that of the group.

@@ -147,7 +147,7 @@ class LightningCLI:
 
 
 def _parameters(section: str, made: Any) -> list[inspect.Parameter]:
-    """What a class is made with; of a trainer its settings."""
+    """The parameters of a class; of a trainer its settings."""
     signature = inspect.signature(Settings if section == "trainer" else made)
     return [
         parameter

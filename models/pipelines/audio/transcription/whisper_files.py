@@ -21,7 +21,7 @@ from ....tokenizer.writers.tokenizer_json import library_json
 from .speech_tokens import BASE, GENERATION, HEADS, SpeechTokens, special_names, speech_tokens, unspoken
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
-CLASS = "WhisperTokenizer"
+TOKENIZER_CLASS = "WhisperTokenizer"
 FRAMES = 2
 """Frames of a spectrogram by positions of the encoder."""
 DERIVED = "_from_model_config"
@@ -46,7 +46,7 @@ def whisper_files(graph: Graph, config: Config) -> dict[str, bytes]:
     except UnsupportedError:
         return found
     if tokenizer is not None:
-        named = str(settings(graph, SETTINGS).get("tokenizer_class", "")).removesuffix("Fast") == CLASS
+        named = str(settings(graph, SETTINGS).get("tokenizer_class", "")).removesuffix("Fast") == TOKENIZER_CLASS
         if TOKENIZER not in graph.attachments:
             found[TOKENIZER] = _json(_library(graph, tokens))
         if TOKENIZER not in graph.attachments or not named:
@@ -103,7 +103,7 @@ def _settings(tokenizer: Tokenizer, tokens: SpeechTokens, length: int) -> Mappin
         for token in range(tokens.end, len(texts))
     }
     return {
-        "tokenizer_class": CLASS,
+        "tokenizer_class": TOKENIZER_CLASS,
         "processor_class": "WhisperProcessor",
         "model_max_length": length,
         "add_prefix_space": False,
