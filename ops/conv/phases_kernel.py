@@ -81,7 +81,8 @@ def joined_phases(
 
 
 def _phases_of(stride: int, w: np.ndarray) -> np.ndarray:
-    """Kernels [out, channels, width] as [out, channels x stride, width / stride], rounded up."""
+    """Kernels [out, channels, width], axes of length one aside, as [out, channels x stride, width / stride], rounded up."""
+    w = w.reshape(*w.shape[:2], -1)
     taps = -(-w.shape[2] // stride)
     padded = np.pad(w, ((0, 0), (0, 0), (0, taps * stride - w.shape[2])))
     split = padded.reshape(*w.shape[:2], taps, stride).transpose(0, 1, 3, 2)

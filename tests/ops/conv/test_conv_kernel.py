@@ -362,3 +362,16 @@ def test_what_follows_adds_no_launch(kind, following):
         product.run(None, fed)
         whole = kind in ("matmul", "gemm") or following[0][1] != ["row"]
         assert (len(plan.code) == len(product.program.plans[0].code)) == whole
+
+
+@pytest.mark.parametrize(("stride", "axis"), [(256, 1), (16, 1), (16, 0)])
+def test_phases_of_planes_with_one_line(stride, axis):
+    """The filter bank of basic-pitch: kernels over two axes, one of which has a single element; torch is the oracle."""
+    rng, lengths = np.random.default_rng(6), np.eye(2, dtype=int)[axis]
+    x = rng.standard_normal((1, 1, *np.where(lengths, 256 + 20 * stride, 1))).astype(np.float32)
+    w = rng.standard_normal((36, 1, *np.where(lengths, 256, 1))).astype(np.float32)
+    b = rng.standard_normal(36).astype(np.float32)
+    strides = [int(step) for step in np.where(lengths, stride, 1)]
+    (found, *_) = natively("Conv", Example((x, w, b), {"strides": strides}), 22, rtol=1e-4, atol=1e-4, constant=[1, 2])
+    expected = torch.nn.functional.conv2d(*map(torch.from_numpy, (x, w, b)), stride=strides)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-4)
