@@ -12,7 +12,7 @@ from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Step
 from ...runtime.simd.memory import load_f32, load_masked, prefetch_read, store_f32
 from ..kernels.gemm.epilogue import Epilogue, EpilogueArguments, apply_epilogue_rows, launch_with_epilogue
-from ..kernels.gemm.microkernel_f32 import PREFETCH_DISTANCE, ROWS, column_of_tiles
+from ..kernels.gemm.microkernel_f32 import PREFETCH_DISTANCE, ROWS, WIDE, column_of_tiles
 from ..kernels.gemm.register_tile import PANEL
 from ..kernels.strided_copy import copy
 
@@ -20,6 +20,9 @@ F32 = np.dtype(np.float32)
 
 ROW_BLOCK = 96
 """Rows that a part computes at a time."""
+DEPTH_BLOCK = 1 << 30 if WIDE else 768
+"""Elements of all rows that meet a panel before the next ones: at AVX2 such a piece of a panel, 96 KiB, stays in a
+second cache of 512 KiB with the rows that it meets."""
 FINER = 2
 """Products are cut into this many times the usual parts: small ones follow each other, and threads wait awake."""
 COPIED = 2 * PANEL
@@ -46,46 +49,57 @@ def packed_product(
     a_row: int,
     a_step: int,
     zero: Address,
+    negative_zero: Address,
     scratch: Address,
     epilogue: EpilogueArguments,
     part: int,
     parts: int,
 ) -> None:
     """c[rows, columns] = a[rows, depth] b[depth, columns] + bias, b in panels; `a_row` and `a_step` are bytes from row
-    to row of a, and in a row."""
+    to row of a, and in a row. Sums of a piece of the depth go on from those in c, to which -0 adds nothing."""
     spare = scratch + part * 4 * PANEL * ROWS
     count = (columns + PANEL - 1) // PANEL
     tall = (rows + ROW_BLOCK - 1) // ROW_BLOCK
     low, high = np.float32(epilogue.low), np.float32(epilogue.high)
     first, last = share(count * tall, part, parts)
-    for unit in range(first, last):
+    unit = first
+    while unit < last:
         panel, block = unit // tall, unit % tall
+        blocks = min(tall - block, last - unit)
+        unit += blocks
         width = min(PANEL, columns - panel * PANEL)
-        column_of_tiles(
-            a,
-            a_row,
-            a_step,
-            b + panel * depth * 4 * PANEL,
-            depth,
-            c + panel * 4 * PANEL,
-            columns * 4,
-            block * ROW_BLOCK,
-            min(rows, block * ROW_BLOCK + ROW_BLOCK),
-            width,
-            zero,
-            0,
-            bias + panel * 4 * PANEL,
-            low,
-            high,
-            spare,
-            PREFETCH_DISTANCE,
-        )
-        start, many = block * ROW_BLOCK, min(rows - block * ROW_BLOCK, ROW_BLOCK)
+        start, end = block * ROW_BLOCK, min(rows, (block + blocks) * ROW_BLOCK)
+        target, done = c + panel * 4 * PANEL, 0
+        piece = DEPTH_BLOCK if width == PANEL else depth
+        while done == 0 or done < depth:
+            many = min(piece, depth - done)
+            ends = done + many >= depth
+            column_of_tiles(
+                a + done * a_step,
+                a_row,
+                a_step,
+                b + (panel * depth + done) * 4 * PANEL,
+                many,
+                target,
+                columns * 4,
+                start,
+                end,
+                width,
+                zero if done == 0 else negative_zero,
+                0,
+                bias + panel * 4 * PANEL if done == 0 else target,
+                low if ends else np.float32(-np.inf),
+                high if ends else np.float32(np.inf),
+                spare,
+                PREFETCH_DISTANCE,
+                0 if done == 0 else columns * 4,
+            )
+            done += max(many, 1)
         apply_epilogue_rows(
             epilogue,
             c + 4 * (start * columns + panel * PANEL),
             4 * columns,
-            many,
+            end - start,
             width,
             start * epilogue.added_row + 4 * panel * PANEL,
             epilogue.added_row,
@@ -215,6 +229,7 @@ def packed_launch(
             a_row=4 * a_steps[0],
             a_step=4 * a_steps[1],
             zero=zero,
+            negative_zero=step.constant_buffer(np.full(1, -0.0, np.float32)),
             scratch=scratch,
             epilogue=epilogue.arguments(columns),
         )

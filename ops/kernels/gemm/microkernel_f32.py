@@ -38,7 +38,7 @@ def vector_groups(vectors: int) -> list[range]:
 
 class TileArguments(NamedTuple):
     """A tile: all addresses and steps are in bytes; each element starts from its row's and its column's bias and is
-    limited at the end."""
+    limited at the end. `columns_row` is the step of the columns' biases from row to row, 0 where rows share them."""
 
     a: Any
     a_row: Any
@@ -50,6 +50,7 @@ class TileArguments(NamedTuple):
     bias: Any
     bias_row: Any
     columns: Any
+    columns_row: Any
     ahead: Any
     low: float
     high: float
@@ -66,7 +67,8 @@ def _tiles(vectors: int, heights: tuple[int, ...]) -> Any:
             for row in range(rows):
                 place = build.add(tile.bias, build.mul(tile.bias_row, code.word(row)))
                 bias = code.splat(code.load(place, F32)).value
-                starts += [build.fadd(bias, code.load(tile.columns, FLOATS, VECTOR * half)) for half in group]
+                columns_bias = build.add(tile.columns, build.mul(tile.columns_row, code.word(row)))
+                starts += [build.fadd(bias, code.load(columns_bias, FLOATS, VECTOR * half)) for half in group]
             columns = Columns(tile.b, group, tile.ahead)
             found = accumulate(code, tile.depth, starts, Lines(lines, tile.a_step, unrolled=True), columns)
             limit_and_store(code, found, group, (tile.c, tile.c_row, code.word(VECTOR)), tile.low, tile.high)
@@ -96,21 +98,26 @@ def column_of_tiles(
     high: Any,
     spare: Any,
     distance: Any = 0,
+    columns_row: Any = 0,
 ) -> None:
     """Rows ``[first, last)`` of `width` columns of the product; `spare` is memory for a tile of `ROWS` rows, wider than
-    what is left, `distance` is `PREFETCH_DISTANCE` for panels that are not in cache."""
+    what is left, `distance` is `PREFETCH_DISTANCE` for panels that are not in cache, `columns_row` as in
+    `TileArguments`."""
     row = first
     narrow, whole = width <= NARROW, width in (NARROW, PANEL)
     step = c_row if whole else np.int64(4 * NARROW if narrow else 4 * PANEL)
     while row < last:
         left, ahead = last - row, distance if row == first else 0
         at, start, to = a + row * a_row, bias + row * bias_row, c + row * c_row if whole else spare
+        begin, begin_row = columns + row * columns_row, np.int64(columns_row)
         if narrow:
             count = _narrow_tiles(
-                left, at, a_row, a_step, b, depth, to, step, start, bias_row, columns, ahead, low, high
+                left, at, a_row, a_step, b, depth, to, step, start, bias_row, begin, begin_row, ahead, low, high
             )
         else:
-            count = _wide_tiles(left, at, a_row, a_step, b, depth, to, step, start, bias_row, columns, ahead, low, high)
+            count = _wide_tiles(
+                left, at, a_row, a_step, b, depth, to, step, start, bias_row, begin, begin_row, ahead, low, high
+            )
         if not whole:
             for line in range(count):
                 source, target = f32(spare + line * step), f32(c + (row + line) * c_row)

@@ -40,3 +40,15 @@ def test_stacks_times_one_matrix():
     rng = np.random.default_rng(0)
     a, b = (rng.normal(size=shape).astype(np.float32) for shape in ((3, 40, 64), (64, 70)))
     natively("MatMul", Example((a, b), {}), 22, rtol=1e-4, atol=1e-4)
+
+
+def test_depth_in_pieces():
+    """Constant weights deeper than a piece that stays in the second cache, and a panel that is not full; Relu limits
+    complete sums only. onnxruntime is the oracle."""
+    rng, net = np.random.default_rng(2), Net()
+    x = rng.normal(size=(2, 101, 2000)).astype(np.float32)
+    product = net.add("Add", net.add("MatMul", "x", net.normal(2000, 70)), net.normal(70))
+    net.add("Relu", product, name="y")
+    model = net.model({"x": x}, ["y"])
+    (found,) = Session(graph_of(model), native=True, simplify=True).run(None, {"x": x})
+    np.testing.assert_allclose(found, in_onnxruntime(model, {"x": x})[0], rtol=1e-4, atol=1e-3)
