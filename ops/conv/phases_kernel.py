@@ -81,7 +81,7 @@ def joined_phases(
 
 
 def _phases_of(stride: int, w: np.ndarray) -> np.ndarray:
-    """Kernels [out, channels, width], axes of length one aside, as [out, channels x stride, width / stride], rounded up."""
+    """Kernels [out, channels, width], also with axes of length one, as [out, channels x stride, width / stride]."""
     w = w.reshape(*w.shape[:2], -1)
     taps = -(-w.shape[2] // stride)
     padded = np.pad(w, ((0, 0), (0, 0), (0, taps * stride - w.shape[2])))
