@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...runtime.jit.address import share
+from ...runtime.jit.isa import features
 from ...runtime.jit.kernel_arguments import Address
 from ...runtime.jit.range_kernel import range_kernel
 from ...runtime.plan.kernel_api import Buffer, Launch, Step
@@ -20,9 +21,10 @@ F32 = np.dtype(np.float32)
 
 ROW_BLOCK = 96
 """Rows that a part computes at a time."""
-DEPTH_BLOCK = 1 << 30 if WIDE else 768
-"""Elements of all rows that meet a panel before the next ones: at AVX2 such a piece of a panel, 96 KiB, stays in a
-second cache of 512 KiB with the rows that it meets."""
+IN_PIECES = not WIDE and "avx2" in features()
+DEPTH_BLOCK = 768 if IN_PIECES else 1 << 30
+"""Elements of all rows of a part that meet a panel before the next ones: at AVX2 such a piece of a panel, 96 KiB, stays
+in a second cache of 512 KiB with the rows that it meets."""
 FINER = 2
 """Products are cut into this many times the usual parts: small ones follow each other, and threads wait awake."""
 COPIED = 2 * PANEL
@@ -65,7 +67,7 @@ def packed_product(
     unit = first
     while unit < last:
         panel, block = unit // tall, unit % tall
-        blocks = min(tall - block, last - unit)
+        blocks = min(tall - block, last - unit) if IN_PIECES else 1
         unit += blocks
         width = min(PANEL, columns - panel * PANEL)
         start, end = block * ROW_BLOCK, min(rows, (block + blocks) * ROW_BLOCK)
