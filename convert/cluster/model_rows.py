@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...models.pipelines.task_model import Progress
+from ...models.pipelines.text_pipeline import TextRun, gathered
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, UsageError
 from ..console.stdio import STREAM
@@ -22,7 +25,12 @@ from .work import Work
 ONE_BY_ONE = ("transcribe",)
 """Methods that take one input."""
 TEXT_ROWS = 256
-"""Texts of a piece: batches of similar lengths are made of them."""
+"""Texts of a piece, about: a multiple of the batch, so that batches are those of one process."""
+DEFAULT_BATCH = 32
+RUNS = 8
+"""Runs of texts in a piece, each of about 1,024 tokens at most."""
+PROMPTS = ("prompt_name", "prompt")
+"""Options that decide the tokens of texts."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,32 @@ def _each(
     return lambda some: [call(read(each), **options) for each in some]
 
 
+@dataclass(frozen=True)
+class TextRuns(Work):
+    """Runs of a model of vectors; a piece is a list of them.
+
+    Attributes:
+        options: of `FeatureExtraction.vectors`.
+    """
+
+    loading: Loading
+    options: Mapping[str, Any]
+
+    exclusive = True
+
+    def prepare(self, threads: int) -> Any:
+        """The model."""
+        return self.loading.load(threads)
+
+    def run(self, prepared: Any, piece: Sequence[TextRun]) -> list[np.ndarray]:
+        """The vectors of each run."""
+        found: list[np.ndarray] = prepared._pipeline.vectors(piece, **self.options)
+        return found
+
+    def describe(self, piece: Sequence[TextRun]) -> str:
+        return f"{len(piece)} runs of {self.loading.opening.path}"
+
+
 class SharedModel:
     """A model whose methods run on the workers of a cluster, each on some rows of input; its other attributes are those
     of the model in this process.
@@ -101,12 +135,47 @@ class SharedModel:
 
     def embed(self, rows: Sequence[Any], *, progress: Progress | None = None, **options: Any) -> Any:
         """Vectors, float32 [rows, width], or a matrix of each row where the model makes these."""
+        runs = getattr(getattr(self._model, "_pipeline", None), "runs", None)
+        if runs is not None:
+            return self._vectors(runs, rows, progress, options)
         found = self._results("embed", rows, options, progress)
         return np.stack(found) if found and found[0].ndim == 1 else found
 
     def predict(self, rows: Sequence[Any], *, progress: Progress | None = None, **options: Any) -> list[Any]:
         """The predictions of the model for each row."""
-        return self._results("predict", rows, options, progress)
+        run_order = getattr(getattr(self._model, "_pipeline", None), "run_order", None)
+        if run_order is None or options.get("classes") is not None:
+            return self._results("predict", rows, options, progress)
+        about = {"context": options["context"]} if "context" in options else {}
+        order = run_order(rows, **about)
+        found = self._results("predict", [rows[index] for index in order], options, progress)
+        return [found[position] for position in np.argsort(order)]
+
+    def _vectors(
+        self, runs: Callable[..., Iterator[TextRun]], rows: Sequence[Any], progress: Progress | None,
+        options: Mapping[str, Any],
+    ) -> np.ndarray:  # fmt: skip
+        """Vectors of texts by the runs of one process, which workers compute."""
+        chosen = {name: options[name] for name in ("batch", *PROMPTS) if name in options}
+        work = TextRuns(self._loading, {name: value for name, value in options.items() if name != "batch"})
+        sent: deque[list[list[int]]] = deque()
+
+        def pieces() -> Iterator[list[TextRun]]:
+            pending = iter(runs(rows, **chosen))
+            while piece := list(itertools.islice(pending, RUNS)):
+                sent.append([run.rows for run in piece])
+                yield piece
+
+        def results() -> Iterator[tuple[list[int], np.ndarray]]:
+            done = 0
+            for found in self._cluster.in_order(work, pieces()):
+                for some, made in zip(sent.popleft(), found, strict=True):
+                    yield some, made
+                    done += len(some)
+                if progress is not None:
+                    progress(done, len(rows))
+
+        return gathered(results(), len(rows))
 
     def groups(
         self,
@@ -132,7 +201,9 @@ class SharedModel:
     ) -> list[Any]:
         work = ModelRows(replace(self._loading, verb=verb), options)
         results: list[Any] = []
-        for _, found in self._groups(work, rows, TEXT_ROWS, progress):
+        batch = int(options.get("batch", DEFAULT_BATCH))
+        size = max(1, TEXT_ROWS // batch) * batch
+        for _, found in self._groups(work, rows, size, progress):
             assert not isinstance(found, Error)
             results += found
         return results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from .sentence_modules import SentenceModules, sentence_modules
 from .similarity import similarities
 from .task_model import Progress
 from .text_model import TextInput
-from .text_pipeline import TextPipeline
+from .text_pipeline import TextPipeline, TextRun
 
 HIDDEN, WHOLE = ("last_hidden_state", "token_embeddings"), "sentence_embedding"
 """Names of outputs: hidden states, and vectors that the graph pools itself."""
@@ -78,19 +78,48 @@ class FeatureExtraction(TextPipeline):
         listed = cast(Sequence[TextInput], [texts] if single else texts)
         before = self._prompt(prompt_name, prompt)
         encodings = self._inputs.cut([self._prepared(text, before) for text in listed])
-        modes = self._modes(pooling)
-        skipped = self._skipped(before)
+        packed, padded = self._computations(before, pooling, normalize, dim)
+        if self._model.packs and self._inputs.packable(encodings):
+            found = self._packed_rows(encodings, batch, progress, packed)
+        else:
+            found = self._rows(encodings, batch, progress, padded)
+        return found[0] if single else found
 
-        kept = self._kept(dim)
+    def runs(
+        self, texts: Sequence[TextInput], batch: int = 32, *, prompt_name: str | None = None, prompt: str | None = None
+    ) -> Iterator[TextRun]:
+        """The runs of `embed`, for other processes to compute by `vectors`: the same batches, the same bytes."""
+        before = self._prompt(prompt_name, prompt)
+        encodings = self._inputs.cut([self._prepared(text, before) for text in texts])
+        packed = self._model.packs and self._inputs.packable(encodings)
+        return self._packed_runs(encodings, batch) if packed else self._padded_runs(encodings, batch)
+
+    def vectors(
+        self,
+        runs: Sequence[TextRun],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        pooling: str | Sequence[str] | None = None,
+        normalize: bool | None = None,
+        dim: int | None = None,
+    ) -> list[np.ndarray]:
+        """Vectors of the texts of each of the `runs`, f32 [texts, width]; options as of `embed`."""
+        packed, padded = self._computations(self._prompt(prompt_name, prompt), pooling, normalize, dim)
+        if runs and runs[0].lengths is not None:
+            return [made for _, made in self._packed_outputs(runs, packed)]
+        return [np.asarray(padded(run.feeds), np.float32) for run in runs]
+
+    def _computations(
+        self, before: str, pooling: str | Sequence[str] | None, normalize: bool | None, dim: int | None
+    ) -> tuple[Callable[[np.ndarray, np.ndarray | None], np.ndarray], Callable[[dict[str, np.ndarray]], np.ndarray]]:
+        """What makes vectors of hidden states and their mask, and of the feeds of padded texts."""
+        modes, skipped, kept = self._modes(pooling), self._skipped(before), self._kept(dim)
 
         def vectors(hidden: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
             return self._shortened(self._finished(pooled(hidden, mask, modes, skipped), normalize), kept, normalize)
 
-        if self._model.packs and self._inputs.packable(encodings):
-            found = self._packed_rows(encodings, batch, progress, vectors)
-        else:
-            found = self._rows(encodings, batch, progress, lambda feeds: self._vectors(feeds, vectors, kept, normalize))
-        return found[0] if single else found
+        return vectors, lambda feeds: self._vectors(feeds, vectors, kept, normalize)
 
     def rerank(
         self,

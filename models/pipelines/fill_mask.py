@@ -50,6 +50,10 @@ class FillMask(TextPipeline):
                 found[row] = self._filled(list(encodings[row].ids), given, mask, top)
         return found[0] if single else found
 
+    def run_order(self, inputs: Sequence[str]) -> list[int]:
+        """Indices of inputs in the order in which they run, `batch` at a time."""
+        return self._inputs.order(inputs)
+
     def _filled(self, ids: list[int], logits: np.ndarray, mask: int, top: int) -> Any:
         masks = [index for index, token in enumerate(ids) if token == mask]
         tokenizer, alone = self._inputs.tokenizer, len(masks) == 1

@@ -73,6 +73,10 @@ class TextClassification(TextPipeline):
         ]
         return found[0] if single else found
 
+    def run_order(self, inputs: Sequence[Pair], context: str | None = None) -> list[int]:
+        """Indices of inputs in the order in which they run, `batch` at a time."""
+        return self._inputs.order([_text(each, context) for each in inputs])
+
     def rerank(
         self,
         query: str,

@@ -103,6 +103,11 @@ class TextInputs:
                 )
         return [encoding for encoding, _ in found]
 
+    def order(self, texts: Sequence[TextInput]) -> list[int]:
+        """Indices of texts in the order in which `batches` takes them: the longest first."""
+        lengths = [len(encoding.ids) for encoding, _ in self._encoded(texts, self.limit)]
+        return sorted(range(len(lengths)), key=lambda index: -lengths[index])
+
     def _encoded(self, texts: Sequence[TextInput], limit: int | None) -> list[tuple[Encoding, int]]:
         written = {index: text for index, text in enumerate(texts) if _is_text(text)}
         encoded = self.tokenizer.encodings(list(written.values()), limit) if written else []

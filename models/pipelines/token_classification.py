@@ -47,6 +47,10 @@ class TokenClassification(TextPipeline):
                 found[row] = _best(self._spans(listed[row], encodings[row], scores, names, engine), top)
         return found[0] if single else found
 
+    def run_order(self, inputs: Sequence[str]) -> list[int]:
+        """Indices of inputs in the order in which they run, `batch` at a time."""
+        return self._inputs.order(inputs)
+
     def _spans(
         self, text: str, encoding: Any, scores: np.ndarray, names: Sequence[str], engine: Library
     ) -> list[dict[str, Any]]:

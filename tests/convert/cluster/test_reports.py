@@ -49,20 +49,38 @@ def test_tensors(files, address, capsys, monkeypatch, words, code):
     assert "made" in " ".join([*words, alone])
 
 
-def test_embed(address, tmp_path, capsys, monkeypatch):
-    """Vectors of texts, in pieces of 8, those of one process but for the last bits."""
+@pytest.mark.parametrize("padded", [False, True])
+def test_embed(address, tmp_path, capsys, monkeypatch, padded):
+    """Vectors of texts, packed and padded, in pieces of one run: the bytes of one process."""
     from candle_convert.convert.cluster import model_rows
 
-    monkeypatch.setattr(model_rows, "TEXT_ROWS", 8)
+    monkeypatch.setattr(model_rows, "RUNS", 1)
     model = str(packaged_models.minilm())
-    texts = [f"{'very ' * (number % 7)}short text {number}" for number in range(40)]
+    texts = [f"{'very ' * (number * 7 % 31)}short text {number}" for number in range(200)]
+    texts += ["[PAD] is a token of padding"] * padded
     (tmp_path / "texts.txt").write_text("\n".join(texts))
-    words = ["embed", model, "-f", str(tmp_path / "texts.txt"), "-o"]
+    words = ["embed", model, "-f", str(tmp_path / "texts.txt"), "--batch", "24", "-o"]
     assert run([*words, str(tmp_path / "alone.npy")]) == 0
     assert run([*words, str(tmp_path / "shared.npy"), "--cluster", address]) == 0
-    alone, shared = (np.load(tmp_path / f"{name}.npy") for name in ("alone", "shared"))
-    np.testing.assert_allclose(shared, alone, rtol=0, atol=1e-6)
+    assert (tmp_path / "alone.npy").read_bytes() == (tmp_path / "shared.npy").read_bytes()
     assert "dashboard" in capsys.readouterr().err
+
+
+def test_predict(address, tmp_path, capsys, monkeypatch):
+    """Labels of texts, by pieces of two batches: the numbers of one process."""
+    from candle_convert.convert.cluster import model_rows
+    from candle_convert.tests.builders.text_checkpoints import checkpoint
+
+    monkeypatch.setattr(model_rows, "TEXT_ROWS", 8)
+    checkpoint("BertForSequenceClassification", tmp_path)
+    texts = [f"{'very ' * (number * 7 % 31)}short text {number}" for number in range(50)]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    words = ["predict", str(tmp_path), "-f", str(tmp_path / "texts.txt"), "--json"]
+    words += ["--batch", "4"]
+    assert run(words) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert run([*words, "--cluster", address]) == 0
+    assert json.loads(capsys.readouterr().out) == alone
 
 
 def test_damaged_files(address, tmp_path, capsys):
