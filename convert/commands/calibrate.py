@@ -10,6 +10,7 @@ import click
 from ...runtime.base.errors import UsageError, printable
 from ...runtime.base.units import counted
 from ..cli import shared_options
+from ..cluster import cluster_option
 from ..console.output import current
 from ..quantize.calibration import image_options
 
@@ -43,7 +44,8 @@ Examples
 )
 @click.option("--resume", is_flag=True, help="Add to the histograms that the output already holds.")
 @shared_options.FORCE
-@shared_options.options(image_options.IMAGES, shared_options.DEVICE, shared_options.READING)
+@shared_options.options(image_options.IMAGES, shared_options.DEVICE, cluster_option.CLUSTER, shared_options.READING)
+@cluster_option.connected
 def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **values: Any) -> None:  # noqa: N802
     """Run MODEL on data and save the ranges of its activations.
 
@@ -64,9 +66,15 @@ def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **
     quantize_network.simplified(graph)
     before = calibrate.read(output) if resume else None
     kept = None if before is None else before.samples
-    found = calibrate.calibrate(
-        graph, calibrate.samples(data, graph, image_options.look(values)), before, placed=placed
-    )
+    look = image_options.look(values)
+    if values["cluster"] is None:
+        found = calibrate.calibrate(graph, calibrate.samples(data, graph, look), before, placed=placed)
+    else:
+        from ..cluster.network_runs import Ranges, calibrated_on
+
+        cluster_option.check(values["cluster"], [model, data])
+        work = Ranges(cluster_option.opening(model, values), os.path.abspath(data), look, placed)
+        found = calibrated_on(values["cluster"], work, graph, before)
     with replacing(output, force=force or resume) as file:
         file.write(calibrate.dump(found))
     odd = {name: one.odd for name, one in found.seen.items() if one.odd}

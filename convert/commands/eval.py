@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +19,12 @@ from ..console.output import current
 from ..quantize.calibration import image_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ...runtime.ir.graph import Graph
     from ..evaluate.dataset import Source
     from ..evaluate.evaluate import Figure
+    from ..evaluate.metric import Metric
     from ..evaluate.perplexity import Scores
 
 GROUP = "Run"
@@ -100,33 +103,59 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     if set(values["metrics"]) & set(TEXT_METRICS):
         _on_texts(model, values)
     else:
-        cluster_option.refuse_cluster(values, "workers score language models on a text")
         _on_samples(model, values)
 
 
 def _on_samples(model: str, values: dict[str, Any]) -> None:
     from ..evaluate import dataset
-    from ..evaluate.evaluate import evaluate
+    from ..evaluate.evaluate import evaluate, figures
     from ..evaluate.metric import metric
 
     placed = shared_options.device(values)
     graph = _open(model, values)
     against = None if values["against"] is None else _open(values["against"], values)
     metrics = [metric(name) for name in values["metrics"] or ("top1",)]
-    data = dataset.read(_source(values), graph)
-    figures = evaluate(
-        graph, data, metrics, against=against, chosen=values["chosen"], threads=values["threads"], placed=placed
-    )
-    _show(figures)
     models = [model, *([values["against"]] if values["against"] else [])]
+    if values["cluster"] is None:
+        data = dataset.read(_source(values), graph)
+        found = evaluate(
+            graph, data, metrics, against=against, chosen=values["chosen"], threads=values["threads"], placed=placed
+        )
+    else:
+        found = figures(metrics, _contributions(models, graph, metrics, values, placed))
+    _show(found)
     current().emit(
         {
             "inputs": models,
             "data": values["data"],
-            "samples": figures[0].samples,
-            "metrics": [each.to_json() for each in figures],
+            "samples": found[0].samples,
+            "metrics": [each.to_json() for each in found],
         }
     )
+
+
+def _contributions(
+    models: Sequence[str], graph: Graph, metrics: Sequence[Metric], values: dict[str, Any], placed: dict[str, Any]
+) -> Iterator[Any]:
+    """The contributions of batches to the metrics, by the workers of a cluster."""
+    from ..cluster.network_runs import Evaluation, contributions_on
+    from ..evaluate import dataset
+
+    source = dataclasses.replace(_source(values), path=os.path.abspath(values["data"]))
+    if source.labels is not None and os.path.exists(source.labels):
+        source = dataclasses.replace(source, labels=os.path.abspath(source.labels))
+    openings = [cluster_option.opening(path, values) for path in models]
+    cluster_option.check(values["cluster"], [*models, values["data"]])
+    names = tuple(values["metrics"] or ("top1",))
+    other = openings[1] if len(openings) > 1 else None
+    work = Evaluation(openings[0], other, source, names, values["chosen"], placed)
+    progress = shared_options.progress(values)
+    progress.phase("scoring")
+    progress.start(sum(1 for _ in dataset.readers(source, graph)), unit="batches")
+    try:
+        yield from contributions_on(values["cluster"], work, metrics, graph, progress.advance)
+    finally:
+        progress.finish()
 
 
 def _on_texts(model: str, values: dict[str, Any]) -> None:

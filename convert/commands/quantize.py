@@ -162,8 +162,8 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
         refuse_graphs(graph, format, Path(output))
         from .quantize_network import quantize
 
-        cluster_option.refuse_cluster(values, "ONNX outputs are quantized in one process")
-        quantize(graph, source, output, type_name, values)
+        with cluster_option.cluster(values) as workers:
+            quantize(graph, source, output, type_name, {**values, "cluster": workers})
         return
     network_options.refuse_network_options(values)
     image_options.refuse_image_options(values)

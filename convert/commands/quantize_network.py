@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 import math
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.errors import Error, UsageError, printable
 from ...runtime.base.limits import size
@@ -16,6 +16,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.passes.pattern.replace_nodes import graphs
 from ...runtime.passes.precision.half import F16_MAX
 from ..cli import shared_options
+from ..cluster import cluster_option
 from ..console.output import current, human_size, notes_json
 from ..quantize.calibration import calibrate, image_options
 from ..quantize.calibration.loss import Loss, losses, random_inputs
@@ -23,6 +24,9 @@ from ..quantize.network import network_options, quantize_network
 from ..quantize.network.request import Request
 from ..run.image_preprocess import Look
 from ..write.plan_report import plan_json, report_json, show_plan, show_report
+
+if TYPE_CHECKING:
+    from ..cluster.conversion import ClusterCrew
 
 MEASURED = 16
 """Samples that the loss is measured on at most."""
@@ -54,31 +58,40 @@ def quantize(graph: Graph, source: str, output: str, type_name: str | None, valu
         raise UsageError("E-OPTION", None, why, hint=hint)
     payload: dict[str, Any] = {"type": request.type, "kind": request.kind}
     if graph.parts:
-        decided = []
+        steps = []
         payload["graphs"] = {}
         for name, part in graph.parts.items():
             current().say(f" graph    {printable(name)}")
-            payload["graphs"][name], digest = _quantized(whole.parts[name], part, request, values)
-            decided.append(digest)
+            payload["graphs"][name], step = _quantized(whole.parts[name], part, source, request, values)
+            steps.append(step)
     else:
-        found, digest = _quantized(whole, graph, request, values)
+        found, step = _quantized(whole, graph, source, request, values)
         payload |= found
-        decided = [digest]
-    made = plan_graph(graph, Path(output), shared_options.convert_options({**values, "tensor_type": ()}), [source])
-    made.fingerprint = hashlib.sha256(" ".join([made.fingerprint, *decided]).encode()).hexdigest()
+        steps = [step]
+    chosen = shared_options.convert_options({**values, "tensor_type": ()})
+    made = plan_graph(graph, Path(output), chosen, [source])
+    made.fingerprint = quantize_network.fingerprint(made.fingerprint, steps)
     refuse_inputs(made)
-    _run_plan(made, payload, values)
+    workers = None
+    if values["cluster"] is not None:
+        from ..cluster.network_conversion import networks_on_cluster
+
+        workers = networks_on_cluster(values["cluster"], made, source, output, chosen, steps)
+    _run_plan(made, payload, values, workers)
 
 
-def _quantized(before: Graph, graph: Graph, request: Request, values: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Quantize a graph in place and show the loss; what was done as JSON, and all that decided the bytes as text.
+def _quantized(
+    before: Graph, graph: Graph, source: str, request: Request, values: dict[str, Any]
+) -> tuple[dict[str, Any], quantize_network.Step]:
+    """Quantize a graph in place and show the loss; what was done as JSON, and all that decided the bytes.
 
     Args:
         before: the same graph once more, which is simplified.
+        source: path of the model.
     """
     quantize_network.simplified(before, request)
     quantize_network.simplified(graph, request)
-    data, ranges = _calibrated(graph, values)
+    data, ranges = _calibrated(graph, source, request, values)
     allowed = size(values["max_memory"])
     if request.type == "f16":
         request = dataclasses.replace(request, wide=_too_wide(before, allowed))
@@ -86,21 +99,29 @@ def _quantized(before: Graph, graph: Graph, request: Request, values: dict[str, 
     found, why = _measured(before, graph, None if data is None else (data, image_options.look(values)), allowed)
     _show(outcome, found, why, request)
     payload = {**outcome.to_json(), "loss": [loss.to_json() for loss in found], "not_measured": why}
-    return payload, f"{request!r} {sorted(ranges.items())!r}"
+    return payload, (request, ranges)
 
 
-def _calibrated(graph: Graph, values: dict[str, Any]) -> tuple[str | None, quantize_network.Ranges]:
+def _calibrated(
+    graph: Graph, source: str, request: Request, values: dict[str, Any]
+) -> tuple[str | None, quantize_network.Ranges]:
     """Path of the samples, None without samples, and the ranges of activations."""
     calib = values["calib"]
     if calib is None:
         return None, {}
     saved = str(calib).lower().endswith(".json")
     look = image_options.look(values)
-    seen = (
-        calibrate.read(calib)
-        if saved
-        else calibrate.calibrate(graph, calibrate.samples(calib, graph, look), told=_told)
-    )
+    if saved:
+        seen = calibrate.read(calib)
+    elif values["cluster"] is None:
+        seen = calibrate.calibrate(graph, calibrate.samples(calib, graph, look), told=_told)
+    else:
+        from ..cluster.network_runs import Ranges, calibrated_on
+
+        cluster_option.check(values["cluster"], [source, calib])
+        opening = cluster_option.opening(source, values)
+        work = Ranges(opening, os.path.abspath(calib), look, {}, whole=True, request=request)
+        seen = calibrated_on(values["cluster"], work, graph, None, _told)
     made = {value.name for inner in graphs(graph) for node in inner.nodes for value in node.outputs} | {
         value.name for value in graph.inputs
     }
@@ -174,10 +195,12 @@ def _show(outcome: quantize_network.Outcome, found: list[Loss], why: str | None,
         say(f" loss     not measured: {printable(why)}")
 
 
-def _run_plan(made: Any, payload: dict[str, Any], values: dict[str, Any]) -> None:
+def _run_plan(
+    made: Any, payload: dict[str, Any], values: dict[str, Any], workers: ClusterCrew | None = None
+) -> None:
     from ..write.pipeline import execute
 
-    show_plan(made)
+    show_plan(made, workers)
     if values["dry_run"]:
         current().warn(made.graph.notes)
         current().say(" nothing written")
@@ -185,7 +208,8 @@ def _run_plan(made: Any, payload: dict[str, Any], values: dict[str, Any]) -> Non
         return
     shared_options.refuse_report(values)
     current().resumes()
-    report = execute(made, shared_options.progress(values))
+    cluster_option.start(workers)
+    report = execute(made, shared_options.progress(values), workers)
     show_report(report, made, ("bench", made.target) if len(made.files) == 1 else None)
     full = {**report_json(report, made), **payload} if current().json or values["report"] else {}
     shared_options.write_report(values["report"], full)

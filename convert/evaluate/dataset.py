@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,17 +53,32 @@ class Batch:
     count: int
 
 
+Reader = tuple[int, Callable[[], Batch]]
+"""The number of samples of a batch, and what reads it."""
+
+
 def read(source: Source, graph: Graph) -> Iterator[Batch]:
     """All batches, one at a time."""
+    return (read_batch() for read_batch in readers(source, graph))
+
+
+def readers(source: Source, graph: Graph) -> Iterator[Callable[[], Batch]]:
+    """What reads each batch: files are opened, and their arrays and pictures are not read yet."""
     inputs = [value for value in graph.inputs if value.name not in graph.weights]
     size = _batch(source, inputs)
     left = source.most
-    for batch in _read(source, inputs, size):
-        if left is not None and batch.count >= left:
-            yield Batch(batch.feeds, {name: array[:left] for name, array in batch.targets.items()}, left)
+    for count, read_batch in _read(source, inputs, size):
+        if left is not None and count >= left:
+            yield functools.partial(_first, read_batch, left)
             return
-        left = None if left is None else left - batch.count
-        yield batch
+        left = None if left is None else left - count
+        yield read_batch
+
+
+def _first(read_batch: Callable[[], Batch], count: int) -> Batch:
+    """A batch of which only the first samples are scored."""
+    batch = read_batch()
+    return Batch(batch.feeds, {name: array[:count] for name, array in batch.targets.items()}, count)
 
 
 def _batch(source: Source, inputs: Sequence[Value]) -> int:
@@ -72,7 +88,7 @@ def _batch(source: Source, inputs: Sequence[Value]) -> int:
     return source.batch or BATCH
 
 
-def _read(source: Source, inputs: Sequence[Value], size: int) -> Iterator[Batch]:
+def _read(source: Source, inputs: Sequence[Value], size: int) -> Iterator[Reader]:
     path = Path(source.path)
     if not path.exists():
         raise FileAccessError("E-IO-MISSING", source.path, "is missing", hint=FORM)
@@ -93,17 +109,18 @@ def _read(source: Source, inputs: Sequence[Value], size: int) -> Iterator[Batch]
     yield from _pictures(pictures, inputs[0], source.look, size)
 
 
-def _pictures(pictures: Sequence[tuple[Path, int]], value: Value, look: Look, size: int) -> Iterator[Batch]:
+def _pictures(pictures: Sequence[tuple[Path, int]], value: Value, look: Look, size: int) -> Iterator[Reader]:
     import numpy
 
     camera = Camera(value, look)
-    for part in batches(pictures, size):
+
+    def read_batch(part: Sequence[tuple[Path, int]]) -> Batch:
         array = camera.shots([path for path, _ in part])
-        yield Batch(
-            {camera.name: _filled(array, value, size)},
-            {"labels": numpy.array([number for _, number in part])},
-            len(part),
-        )
+        labels = numpy.array([number for _, number in part])
+        return Batch({camera.name: _filled(array, value, size)}, {"labels": labels}, len(part))
+
+    for part in batches(pictures, size):
+        yield len(part), functools.partial(read_batch, part)
 
 
 def _filled(array: np.ndarray, value: Value, size: int) -> np.ndarray:
@@ -114,7 +131,7 @@ def _filled(array: np.ndarray, value: Value, size: int) -> np.ndarray:
     return numpy.concatenate([array, numpy.repeat(array[-1:], missing, axis=0)]) if missing > 0 else array
 
 
-def _arrays(path: Path, source: Source, inputs: Sequence[Value], size: int) -> Iterator[Batch]:
+def _arrays(path: Path, source: Source, inputs: Sequence[Value], size: int) -> Iterator[Reader]:
     tensors = convert.open(path).weights
     names = [value.name for value in inputs]
     if path.suffix == ".npy" and len(names) == 1:
@@ -134,13 +151,17 @@ def _arrays(path: Path, source: Source, inputs: Sequence[Value], size: int) -> I
             "E-EVAL-DATA", str(path), "has arrays of different numbers of samples", found=sorted(lengths), hint=FORM
         )
     count = lengths.pop()
-    for start in range(0, count, size):
-        stop = min(count, start + size)
+
+    def read_batch(start: int, stop: int) -> Batch:
         feeds = {
             value.name: _filled(_fitting(tensors[value.name][start:stop].numpy(), value, path), value, size)
             for value in inputs
         }
-        yield Batch(feeds, {name: tensor[start:stop].numpy() for name, tensor in right.items()}, stop - start)
+        return Batch(feeds, {name: tensor[start:stop].numpy() for name, tensor in right.items()}, stop - start)
+
+    for start in range(0, count, size):
+        stop = min(count, start + size)
+        yield stop - start, functools.partial(read_batch, start, stop)
 
 
 def _labels(right: dict[str, Any], source: Source, path: Path) -> dict[str, Any]:

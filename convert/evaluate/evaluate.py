@@ -79,16 +79,51 @@ def evaluate(
 
     Raises UsageError if the data does not match the models, or is empty.
     """
-    session = Session(graph, threads=threads, **(placed or {}))
-    other = None if against is None else Session(against, threads=threads, **(placed or {}))
+    models = Models(graph, against, chosen, threads, placed)
+    return figures(metrics, (contributions(metrics, *models.outputs(batch), batch) for batch in data), seed)
+
+
+class Models:
+    """A model and perhaps another one, which run on batches; arguments as of `evaluate`."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        against: Graph | None,
+        chosen: str | None,
+        threads: int | None,
+        placed: Mapping[str, Any] | None,
+    ) -> None:
+        graphs = [graph] if against is None else [graph, against]
+        self._sessions = [(Session(each, threads=threads, **(placed or {})), each) for each in graphs]
+        self._chosen = chosen
+
+    def outputs(self, batch: Batch) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """The outputs of both, the scored one first; None without another model."""
+        ours, *theirs = (_outputs(session, graph, batch, self._chosen) for session, graph in self._sessions)
+        return ours, theirs[0] if theirs else None
+
+
+Contribution = tuple[list[Any], list[Any]]
+"""What the samples of a batch contribute to a metric, of the model and of the other one."""
+
+
+def contributions(
+    metrics: Sequence[Metric], ours: Mapping[str, Any], theirs: Mapping[str, Any] | None, batch: Batch
+) -> list[Contribution]:
+    """The contributions of a batch to each metric."""
+    return [
+        (_scored(metric, ours, batch), [] if theirs is None else _scored(metric, theirs, batch)) for metric in metrics
+    ]
+
+
+def figures(metrics: Sequence[Metric], found: Iterable[Sequence[Contribution]], seed: int = 0) -> list[Figure]:
+    """The metrics of the contributions of all batches, in order. UsageError without samples."""
     kept = [Scores(metric) for metric in metrics]
-    for batch in data:
-        ours = _outputs(session, graph, batch, chosen)
-        theirs = None if other is None or against is None else _outputs(other, against, batch, chosen)
-        for scores in kept:
-            scores.ours += _scored(scores.metric, ours, batch)
-            if theirs is not None:
-                scores.others += _scored(scores.metric, theirs, batch)
+    for batch in found:
+        for scores, (ours, others) in zip(kept, batch, strict=True):
+            scores.ours += ours
+            scores.others += others
     if not kept or not kept[0].ours:
         raise UsageError("E-EVAL-DATA", None, "the data has no samples")
     return [_figure(scores, seed) for scores in kept]

@@ -9,6 +9,7 @@ Kullback-Leibler divergence from the values', after Migacz, "8-bit Inference wit
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -58,10 +59,31 @@ class Observed:
         if not self.reach:
             self.reach = needed
         while self.reach < needed:
-            pairs = self.counts.reshape(-1, 2).sum(axis=1)
-            self.counts[:] = 0
-            self.counts[BINS // 4 : BINS // 4 * 3] = pairs
+            self.counts[:] = _halved(self.counts)
             self.reach *= 2
+
+    def join(self, part: Tally) -> None:
+        """See the values of further runs, which another process counted: as if `add` had been called with each."""
+        self.odd += part.odd
+        self.low, self.high = min(self.low, part.low), max(self.high, part.high)
+        for level, counted in part.levels.items():
+            self._widen(part.base * 2.0**level)
+            shift = round(math.log2(self.reach / part.base)) if part.base else 0
+            for finer, (counts, top) in counted.items():
+                self._add_counts(counts, top, shift - finer)
+
+    def _add_counts(self, counts: np.ndarray, top: int, halvings: int) -> None:
+        """Add a histogram whose reach is `halvings` times half of this one's; `top` values equal its reach, which the
+        last bin includes, and are in the next bin of a wider histogram."""
+        if not halvings:
+            self.counts += counts
+            return
+        counts = counts.copy()
+        counts[-1] -= top
+        for _ in range(halvings):
+            counts = _halved(counts)
+        counts[BINS // 2 + (BINS // 2 >> halvings)] += top
+        self.counts += counts
 
     @functools.cached_property
     def centres(self) -> np.ndarray:
@@ -69,6 +91,68 @@ class Observed:
         import numpy
 
         return (numpy.arange(BINS) + 0.5) * (2 * self.reach / BINS) - self.reach
+
+
+@dataclass
+class Tally:
+    """The values of some runs, counted so that `Observed.join` finds what it had found itself.
+
+    Attributes:
+        base: the reach of a histogram that begins; 0 if it is not known.
+        levels: by the doublings of `base` that the values so far need, and by those that a run alone needs: the
+            histogram of the run's values, and how many equal its reach.
+        unknown: whether a value other than 0 was seen without a base.
+    """
+
+    base: float
+    low: float = 0.0
+    high: float = 0.0
+    odd: int = 0
+    levels: dict[int, dict[int, tuple[np.ndarray, int]]] = field(default_factory=dict)
+    unknown: bool = False
+
+    def add(self, array: np.ndarray) -> None:
+        """See the values of one run."""
+        import numpy
+
+        flat = numpy.asarray(array, numpy.float32).reshape(-1)
+        finite = flat[numpy.isfinite(flat)]
+        self.odd += flat.size - finite.size
+        if not finite.size:
+            return
+        low, high = min(0.0, float(finite.min())), max(0.0, float(finite.max()))
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        if not self.base:
+            self.unknown |= self.low < 0 or self.high > 0
+            counts = _empty()
+            counts[BINS // 2] = finite.size
+            self._count(0, 0, counts, 0)
+            return
+        finer = _doublings(self.base, max(-low, high))
+        reach = self.base * 2.0**finer
+        counts = numpy.histogram(finite, BINS, (-reach, reach))[0]
+        top = int(numpy.count_nonzero(finite == reach))
+        self._count(_doublings(self.base, max(-self.low, self.high)), finer, counts, top)
+
+    def _count(self, level: int, finer: int, counts: np.ndarray, top: int) -> None:
+        counted = self.levels.setdefault(level, {})
+        before, others = counted.get(finer, (0, 0))
+        counted[finer] = before + counts, others + top
+
+
+def _doublings(reach: float, needed: float) -> int:
+    """How often a reach is doubled until it is at least what is needed."""
+    count = 0
+    while reach < needed:
+        reach, count = reach * 2, count + 1
+    return count
+
+
+def _halved(counts: np.ndarray) -> np.ndarray:
+    """The histogram of twice the reach."""
+    found = _empty()
+    found[BINS // 4 : BINS // 4 * 3] = counts.reshape(-1, 2).sum(axis=1)
+    return found
 
 
 def _empty() -> np.ndarray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,25 +123,43 @@ def calibrate(
         placed: where it runs, as options of `Session`.
     """
     made = onto or Calibration()
-    values = [*graph.inputs, *(value for inner in graphs(graph) for node in inner.nodes for value in node.outputs)]
-    floats = {value.name for value in values if value.dtype is F32 and not value.container and value.name}
-    session = Session(graph, **(placed or {}))
-
-    def look(name: str, array: np.ndarray) -> None:
-        if name in floats:
-            made.seen.setdefault(name, Observed()).add(array)
-
+    observer = Observer(graph, placed)
     for sample in samples:
-        for name, array in sample.items():
-            look(name, array)
-        session.run_with_taps(sample, "", look)
+        observer.look(sample, lambda name, array: made.seen.setdefault(name, Observed()).add(array))
         made.samples += 1
         told(made.samples)
     return made
 
 
+class Observer:
+    """A network whose f32 values are looked at; arguments as of `calibrate`."""
+
+    def __init__(self, graph: Graph, placed: Mapping[str, Any] | None = None) -> None:
+        values = [*graph.inputs, *(value for inner in graphs(graph) for node in inner.nodes for value in node.outputs)]
+        self._floats = {value.name for value in values if value.dtype is F32 and not value.container and value.name}
+        self._session = Session(graph, **(placed or {}))
+
+    def look(self, sample: dict[str, np.ndarray], add: Callable[[str, np.ndarray], object]) -> None:
+        """Run the network on one sample; `add` is called with the name and the array of each value."""
+
+        def tap(name: str, array: np.ndarray) -> None:
+            if name in self._floats:
+                add(name, array)
+
+        for name, array in sample.items():
+            tap(name, array)
+        self._session.run_with_taps(sample, "", tap)
+
+
 def samples(path: str, graph: Graph, look: Look | None = None) -> Iterator[dict[str, np.ndarray]]:
-    """The inputs of each run, one at a time, in the order of file names; UsageError without files, or if inputs are
+    """The inputs of each run, one at a time; see `sample_readers`."""
+    return (read_sample() for read_sample in sample_readers(path, graph, look))
+
+
+def sample_readers(
+    path: str, graph: Graph, look: Look | None = None
+) -> Iterator[Callable[[], dict[str, np.ndarray]]]:
+    """What reads the inputs of each run, in the order of file names; UsageError without files, or if inputs are
     missing.
 
     Args:
@@ -149,12 +168,12 @@ def samples(path: str, graph: Graph, look: Look | None = None) -> Iterator[dict[
     needed = [value.name for value in graph.inputs if value.name not in graph.weights]
     place = Path(path)
     if not place.is_dir():
-        yield _from_npz(place, needed)
+        yield functools.partial(_from_npz, place, needed)
         return
     found = sorted(place.glob("*.npz"))
     if found:
         for each in found:
-            yield _from_npz(each, needed)
+            yield functools.partial(_from_npz, each, needed)
         return
     lists = {name: sorted((place / name.replace("/", "_")).glob("*.npy")) for name in needed}
     if len(needed) == 1 and not lists[needed[0]]:
@@ -170,15 +189,18 @@ def samples(path: str, graph: Graph, look: Look | None = None) -> Iterator[dict[
             "E-CALIB-DATA", path, "does not have the same number of npy files for every input", found=shown, hint=FORM
         )
     for files in zip(*lists.values(), strict=True):
-        yield {
-            name: next(iter(convert.open(file).weights.values())).numpy()
-            for name, file in zip(needed, files, strict=True)
-        }
+        yield functools.partial(_from_npy, files, needed)
+
+
+def _from_npy(files: Sequence[Path], needed: list[str]) -> dict[str, np.ndarray]:
+    return {
+        name: next(iter(convert.open(file).weights.values())).numpy() for name, file in zip(needed, files, strict=True)
+    }
 
 
 def _from_pictures(
     path: str, pictures: list[Path], graph: Graph, needed: list[str], look: Look
-) -> Iterator[dict[str, np.ndarray]]:
+) -> Iterator[Callable[[], dict[str, np.ndarray]]]:
     """A run for each image, or for as many as the input's fixed batch holds; the last batch is filled with its last
     image."""
     if len(needed) != 1:
@@ -190,7 +212,11 @@ def _from_pictures(
     size = first if isinstance(first, int) and first > 0 else 1
     for start in range(0, len(pictures), size):
         part = pictures[start : start + size]
-        yield {needed[0]: camera.shots([*part, *[part[-1]] * (size - len(part))])}
+        yield functools.partial(_shots, camera, needed[0], [*part, *[part[-1]] * (size - len(part))])
+
+
+def _shots(camera: Camera, name: str, pictures: list[Path]) -> dict[str, np.ndarray]:
+    return {name: camera.shots(pictures)}
 
 
 def _from_npz(path: Path, needed: list[str]) -> dict[str, np.ndarray]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -26,6 +27,8 @@ from ....runtime.tensor.dtype import DTYPES, DType
 from .request import REQUANTIZE_HINT, Request
 
 Ranges = Mapping[str, tuple[float, float]]
+Step = tuple[Request, Ranges]
+"""How a graph is quantized, and the ranges of its activations."""
 WEIGHTS = {
     "dynamic": dynamic_int8.OPERATORS,
     "static": ("Conv", "ConvTranspose", "Gemm", "MatMul"),
@@ -87,6 +90,12 @@ class Outcome:
             "kept": kept,
             "already_quantized": {name: dtype.name for name, dtype in self.stored.items()},
         }
+
+
+def fingerprint(of_files: str, steps: Sequence[Step]) -> str:
+    """A digest of all that decides the bytes of quantized networks."""
+    decided = [f"{request!r} {sorted(ranges.items())!r}" for request, ranges in steps]
+    return hashlib.sha256(" ".join([of_files, *decided]).encode()).hexdigest()
 
 
 def simplified(graph: Graph, request: Request | None = None) -> Graph:
