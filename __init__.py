@@ -15,6 +15,7 @@ from . import models as models
 from . import nn as nn
 from . import ops as ops
 from .runtime.base import __version__ as __version__
+from .runtime.plugin import cluster_handle as _cluster_handle
 from .runtime.plugin.after_import import after_import as _after_import
 from .runtime.plugin.second_names import provide_second_names as _provide_second_names
 from .torch_compat import names as _second_names
@@ -99,6 +100,7 @@ models.PROVIDED.provide_classes(
     lambda name: importlib.import_module(".convert.trainable.pretrained_tokenizer", __name__).tokenizer_class(name),
     lambda: importlib.import_module(".convert.trainable.tokenizer_names", __name__).tokenizer_names(),
 )
+_cluster_handle.PROVIDED.provide("handle", lambda: importlib.import_module(".convert.cluster.handle", __name__).cluster)
 ops.PROVIDED.provide("missing", lambda: importlib.import_module(".convert.run.operator_coverage", __name__).missing_of)
 
 

@@ -12,6 +12,7 @@ from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.base.units import counted
 from ...runtime.contract.format import ReadOptions
 from ...runtime.ir.graph import Graph, ValueTable
+from ...runtime.plugin.cluster_handle import handle_of
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..load.stated_architecture import architecture_name
 from ..open import open_model
@@ -120,7 +121,8 @@ def convert(
         options: how to convert; keyword arguments are fields of `Options` and win over it, sizes may be text such as
             "2GiB".
         progress: the callback that gets the share of bytes written, such as `RichProgress`.
-        cluster: workers that compute and write the tensors, with the same bytes: what `cluster` returns.
+        cluster: workers that compute and write the tensors, with the same bytes: what `cluster` returns, or a
+            `distributed.Client`.
 
     Raises:
         UsageError: options that are unknown or contradict each other.
@@ -197,7 +199,7 @@ def save_file(
 
 
 @memory_limited
-def hash(path: PathLike, *, key: str | None = None, canonical: bool = False) -> str:
+def hash(path: PathLike, *, key: str | None = None, canonical: bool = False, cluster: Any = None) -> str:
     """Content hash of a model: equal for equal names, dtypes, shapes and values in any format.
 
     Args:
@@ -205,7 +207,12 @@ def hash(path: PathLike, *, key: str | None = None, canonical: bool = False) -> 
         canonical: hash the weights by their architecture's names and layouts and as f32, so that a Hugging Face
             directory and the GGUF file made from it give the same hash. UnsupportedError where the architecture is not
             known.
+        cluster: workers that hash the tensors: what `cluster` returns, or a `distributed.Client`.
     """
+    if cluster is not None:
+        options = ReadOptions(key=None if key == "auto" else key)
+        found: str = handle_of(cluster).content_hash(os.fspath(path), options, canonical=canonical)
+        return found
     from ..compare.canonical_hash import canonical_hash
     from ..inspect.content_hash import content_hash
 

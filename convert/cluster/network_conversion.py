@@ -17,7 +17,6 @@ from .cluster import Cluster
 from .conversion import ClusterCrew, Conversion
 
 
-
 @dataclass(frozen=True)
 class NetworkConversion(Conversion):
     """A quantization of networks that each worker carries out for itself.

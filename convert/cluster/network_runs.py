@@ -144,11 +144,7 @@ def calibrated_on(
 
 
 def _add(
-    made: Calibration,
-    names: set[str],
-    graph: Graph,
-    work: Ranges,
-    readers: Sequence[Callable[[], dict[str, Any]]],
+    made: Calibration, names: set[str], graph: Graph, work: Ranges, readers: Sequence[Callable[[], dict[str, Any]]]
 ) -> None:
     """See, in this process, values that were 0 in the first sample: nothing says where their histograms begin."""
     observer = Observer(graph, work.placed)

@@ -56,7 +56,7 @@ class Loading:
     task: str | None
     placed: Mapping[str, Any]
 
-    def load(self, threads: int) -> Any:
+    def load(self, threads: int | None) -> Any:
         """The model."""
         graph = self.opening.graph(whole=True, parts=True)
         return load_for(self.verb, graph, task=self.task, threads=threads, **self.placed)

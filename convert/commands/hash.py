@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,11 +57,9 @@ def COMMAND(paths: tuple[str, ...], **values: Any) -> int:  # noqa: N802
     if (values["check"] or values["write"]) and len(paths) > 1 and not values["whole"]:
         hint = "Use one FILE, or pass --file"
         raise UsageError("E-OPTION", None, "a tensor manifest covers one model", hint=hint)
-    if values["whole"]:
-        cluster_option.refuse_cluster(values, "--file hashes files from their first byte to their last")
     wanted = None if values["check"] is None else manifest.read(values["check"])
     weights, canonical = ({}, False) if values["whole"] else _weights(paths, values)
-    if values["cluster"] is not None:
+    if values["cluster"] is not None and not values["whole"]:
         models = _hashed_by_workers(weights, canonical, values)
     else:
         models = {path: _hashed(tensors, values) for path, tensors in weights.items()}
@@ -178,8 +177,16 @@ def _files(paths: tuple[str, ...], values: dict[str, Any]) -> dict[str, str]:
     sizes = [Source(path).size for path in paths]
     progress = shared_options.progress(values)
     progress.phase("hashing")
+    if values["cluster"] is not None:
+        cluster_option.check(values["cluster"], paths)
     progress.start(sum(sizes))
     try:
+        if values["cluster"] is not None:
+            from ..cluster.output_reports import file_hashes_on
+
+            absolute = [os.path.abspath(path) for path in paths]
+            found = file_hashes_on(values["cluster"], absolute, sizes, progress.advance)
+            return dict(zip(paths, found, strict=True))
         return {path: file_sha256(path, progress.advance) for path in paths}
     finally:
         progress.finish()

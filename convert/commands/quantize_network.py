@@ -195,9 +195,7 @@ def _show(outcome: quantize_network.Outcome, found: list[Loss], why: str | None,
         say(f" loss     not measured: {printable(why)}")
 
 
-def _run_plan(
-    made: Any, payload: dict[str, Any], values: dict[str, Any], workers: ClusterCrew | None = None
-) -> None:
+def _run_plan(made: Any, payload: dict[str, Any], values: dict[str, Any], workers: ClusterCrew | None = None) -> None:
     from ..write.pipeline import execute
 
     show_plan(made, workers)

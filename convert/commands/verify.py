@@ -13,9 +13,13 @@ from ..cluster import cluster_option
 from ..console.output import current
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...runtime.ir.graph import Graph
+    from ..cluster.opening import Opening
     from ..compare.certificate import Verification
     from ..evaluate.same_tokens import OutputDistance
+    from ..run.compare_outputs import Compared
 
 GROUP = "Inspect and check"
 EPILOG = """\b
@@ -89,6 +93,7 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
     of their power.
     """
     from ..compare.certificate import verify
+    from ..compare.network_pairs import network_pairs
 
     placed = shared_options.device(values)
     asked = bool(values["prompts"] or values["prompt_file"])
@@ -97,9 +102,7 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
     after = shared_options.open_input(made, values | {"source_format": values["from_dst"]}, **how)
     if values["level"] == "none" and not asked:
         raise UsageError("E-OPTION", None, "--level none compares outputs only", hint="Add --prompt or --prompt-file")
-    pairs = _networks_of(before, after)
-    if pairs or values["level"] == "none":
-        cluster_option.refuse_cluster(values, "the outputs of models are compared in one process")
+    pairs = network_pairs(before, after)
     if pairs and not asked:
         return _networks(pairs, [source, made], values, placed)
     if placed["device"] != "cpu":
@@ -117,7 +120,7 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
         )
         show(found, all_rows=values["all_rows"])
         payload = found.to_json()
-    distances = _on_prompts(before, after, values) if asked else []
+    distances = _on_prompts(before, after, [source, made], values) if asked else []
     if distances:
         payload["outputs"] = [item.to_json() for item in distances]
     if found is not None:
@@ -133,47 +136,38 @@ def _crew(source: str, made: str, values: dict[str, Any]) -> Any:
         return None
     from ..cluster.tensor_reports import Comparison, checks_on
 
-    before = cluster_option.opening(source, values)
-    after = cluster_option.opening(made, values | {"source_format": values["from_dst"]})
     cluster_option.check(values["cluster"], [source, made])
+    before, after = _openings([source, made], values)
     return checks_on(values["cluster"], Comparison(before, after, values["level"], shared_options.selection(values)))
 
 
-def _on_prompts(before: Graph, after: Graph, values: dict[str, Any]) -> list[OutputDistance]:
+def _openings(paths: Sequence[str], values: dict[str, Any]) -> list[Opening]:
+    """How workers open SRC and DST."""
+    source, made = paths
+    after = cluster_option.opening(made, values | {"source_format": values["from_dst"]})
+    return [cluster_option.opening(source, values), after]
+
+
+def _on_prompts(before: Graph, after: Graph, paths: Sequence[str], values: dict[str, Any]) -> list[OutputDistance]:
     """Run both models on the same tokens, or one denoising step of both, and show how far their outputs are apart."""
-    from ..evaluate.same_step import draws, step_distances
-    from ..evaluate.same_tokens import output_distances
-    from ..open.diffusion.single_file import split
+    from ..evaluate.prompt_distances import prompt_distances
     from ..run.text_lines import texts_of
 
     prompts = [text for text in texts_of(values["prompts"], values["prompt_file"], "--prompt") if text.strip()]
-    before, after = split(before), split(after)
-    distances = step_distances if draws(before) else output_distances
-    found = distances(before, after, prompts, values["threads"])
+    if values["cluster"] is None:
+        found = prompt_distances(before, after, prompts, values["threads"])
+    else:
+        from ..cluster.output_reports import PromptOutputs
+
+        cluster_option.check(values["cluster"], paths)
+        work = PromptOutputs(*_openings(paths, values), values["level"] == "none")
+        found = next(values["cluster"].in_order(work, [prompts]))
     for item in found:
         line = f"NMSE {item.nmse:.2g} ({item.grade}), least cosine {item.cosine:.6f}"
         if item.kld is not None and item.same_top is not None:
             line += f", KL {item.kld:.2g}, same top {item.same_top:.1%}"
         current().say(f"{'✓' if item.ok else '✗'} {printable(item.name)} on {counted(item.rows, 'row')}: {line}")
     return found
-
-
-def _networks_of(before: Graph, after: Graph) -> dict[str, tuple[Graph, Graph]]:
-    """The graphs to run of two networks, by the names of the files of models that have several; empty for other
-    models. UsageError for models of different graphs."""
-    if before.parts and after.parts:
-        if before.parts.keys() != after.parts.keys():
-            why = "the models have different graphs"
-            raise UsageError(
-                "E-VERIFY-GRAPHS", None, why, expected=", ".join(before.parts), found=", ".join(after.parts),
-                hint="Compare what they compute with --level none --prompt TEXT"
-            )  # fmt: skip
-        return {name: (part, after.parts[name]) for name, part in before.parts.items()}
-    if (after.outputs or after.parts) and not before.outputs and not before.parts:
-        from ..compare.unfolded_network import unfolded_networks
-
-        return unfolded_networks(before, after)
-    return {"": (before, after)} if before.outputs and after.outputs else {}
 
 
 def _networks(
@@ -184,22 +178,22 @@ def _networks(
     for name, (before, after) in pairs.items():
         if name:
             current().say(printable(name))
-        found.append(_network(before, after, values, placed))
+        found.append(_network(name, (before, after), paths, values, placed))
     ok = all(each["ok"] for each in found)
     named = dict(zip(pairs, found, strict=True))
     current().emit({"inputs": paths, **(found[0] if "" in pairs else {"graphs": named})}, ok=ok)
     return 0 if ok else 1
 
 
-def _network(before: Graph, after: Graph, values: dict[str, Any], placed: dict[str, Any]) -> dict[str, Any]:
+def _network(
+    name: str, pair: tuple[Graph, Graph], paths: list[str], values: dict[str, Any], placed: dict[str, Any]
+) -> dict[str, Any]:
     """One graph of each model on the same inputs, as JSON."""
-    from ..run.compare_outputs import first_difference, outputs
     from ..run.feeds import feeds, hint_at_shapes
 
-    fed, generated = feeds(before, values["inputs"])
-    allowed = {"rtol": values["rtol"], "atol": values["atol"], "threads": values["threads"], "placed": placed}
-    with hint_at_shapes(before, generated):
-        rows = outputs(before, after, fed, **allowed)
+    fed, generated = feeds(pair[0], values["inputs"])
+    with hint_at_shapes(pair[0], generated):
+        rows, first = _compared(name, pair, fed, paths, values, placed)
     out = current()
     for line in generated:
         out.say(f"input {printable(line)}")
@@ -217,12 +211,36 @@ def _network(before: Graph, after: Graph, values: dict[str, Any], placed: dict[s
     ]
     out.table(("", "max abs", "max rel", "SNR dB", "cosine", "output"), cells, right=(1, 2, 3, 4))
     ok = all(row.same for row in rows)
-    first = first_difference(before, after, fed, **allowed) if values["nodes"] and not ok else None
     if first is not None:
         out.say(f"first difference: {printable(first.name)} (max abs {first.max_abs:.3g}, SNR {first.snr_db:.1f} dB)")
     out.say(f"{'✓' if ok else '✗'} {counted(len(rows), 'output')}: {sum(row.same for row in rows)} agree")
     found = [row.to_json() for row in rows]
     return {"outputs": found, "first_difference": None if first is None else first.to_json(), "ok": ok}
+
+
+def _compared(
+    name: str,
+    pair: tuple[Graph, Graph],
+    fed: dict[str, Any],
+    paths: list[str],
+    values: dict[str, Any],
+    placed: dict[str, Any],
+) -> tuple[list[Compared], Compared | None]:
+    """The comparison of each output, and on request the first value that differs, in this process or by a worker."""
+    from ..run.compare_outputs import first_difference, outputs
+
+    allowed = {"rtol": values["rtol"], "atol": values["atol"], "placed": placed}
+    if values["cluster"] is not None:
+        from ..cluster.output_reports import NetworkOutputs
+
+        cluster_option.check(values["cluster"], paths)
+        work = NetworkOutputs(*_openings(paths, values), values["nodes"], allowed)
+        found: tuple[list[Compared], Compared | None] = next(values["cluster"].in_order(work, [(name, fed)]))
+        return found
+    allowed["threads"] = values["threads"]
+    rows = outputs(*pair, fed, **allowed)
+    differs = values["nodes"] and not all(row.same for row in rows)
+    return rows, first_difference(*pair, fed, **allowed) if differs else None
 
 
 def _write(found: Verification, values: dict[str, Any]) -> None:

@@ -15,11 +15,13 @@ from typing import Any
 
 from ...runtime.base import __version__
 from ...runtime.base.dataclass import dataclass
+from ...runtime.base.errors import UsageError
 from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.base.units import counted
 from ...runtime.contract.naming import COUNTER
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.select import Select
+from ...runtime.plugin.cluster_handle import handle_of
 from ...runtime.tensor.dtype import BlockType
 from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.output import aligned
@@ -198,6 +200,7 @@ def verify(
     threads: int | None = None,
     progress: Progress | None = None,
     crew: Crew | None = None,
+    cluster: Any = None,
 ) -> Verification:
     """Whether `made` is `source` in other types: the same weights, every tensor within the bounds of its type.
 
@@ -205,11 +208,18 @@ def verify(
         level: ``full``, or ``sample`` for parts of each tensor.
         select: which tensors of the source, under which names.
         crew: other processes that compare in place of threads.
+        cluster: workers that compare the tensors of two paths: what `cluster` returns, or a `distributed.Client`.
 
     Raises:
         NamesError: the names follow two conventions, and it is not known that both models are of one architecture.
     """
     before, after = (side if isinstance(side, Graph) else open_model(side, parts=True) for side in (source, made))
+    if cluster is not None:
+        if isinstance(source, Graph) or isinstance(made, Graph):
+            why = "an open model cannot be sent to a cluster"
+            raise UsageError("E-OPTION", None, why, hint="Pass its path")
+        paths = os.fspath(source), os.fspath(made)
+        crew = handle_of(cluster).comparison(*paths, level, select or Select())
     found = paired(before, after, select or Select())
     progress = progress or NoProgress()
     progress.phase("verifying")

@@ -7,13 +7,13 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.base.errors import UsageError
 from ...runtime.base.system_error import write_error
 from ...runtime.contract.format import FileLayout, Piece
+from ...runtime.plugin.cluster_handle import handle_of
 from ...runtime.tensor.storage import Costly, Region
 from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
 from ..console.progress import Progress
@@ -86,12 +86,9 @@ class Crew(Protocol):
 
 
 def crew_of(cluster: Any, *described: Any, **how: Any) -> Crew:
-    """The crew of what ``cluster=`` got; arguments as of its method. UsageError for what is not a cluster's handle."""
-    crew: Callable[..., Crew] | None = getattr(cluster, "crew", None)
-    if crew is None:
-        why = f"{cluster!r} is not a cluster"
-        raise UsageError("E-OPTION", None, why, hint="Pass what cluster() returns")
-    return crew(*described, **how)
+    """The crew of what ``cluster=`` got; arguments as of its method. UsageError for what is not a cluster."""
+    crew: Crew = handle_of(cluster).crew(*described, **how)
+    return crew
 
 
 def write(

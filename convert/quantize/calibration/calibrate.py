@@ -156,9 +156,7 @@ def samples(path: str, graph: Graph, look: Look | None = None) -> Iterator[dict[
     return (read_sample() for read_sample in sample_readers(path, graph, look))
 
 
-def sample_readers(
-    path: str, graph: Graph, look: Look | None = None
-) -> Iterator[Callable[[], dict[str, np.ndarray]]]:
+def sample_readers(path: str, graph: Graph, look: Look | None = None) -> Iterator[Callable[[], dict[str, np.ndarray]]]:
     """What reads the inputs of each run, in the order of file names; UsageError without files, or if inputs are
     missing.
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from candle_convert.convert.cli.main import run
-from candle_convert.tests.builders import networks
+from candle_convert.tests.builders import networks, tiny_llama
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,9 @@ def folder(tmp_path_factory):
         np.savez(made / "samples" / f"{number:03}.npz", **{name: array})
     arrays = random.standard_normal((70, *shape[1:])).astype(np.float32)
     np.savez(made / "data.npz", **{name: arrays}, labels=random.integers(0, 4, 70))
-    (made / "mine.py").write_text("def metric(outputs, targets):\n    return next(iter(outputs.values())).max(axis=1)\n")
+    (made / "mine.py").write_text(
+        "def metric(outputs, targets):\n    return next(iter(outputs.values())).max(axis=1)\n"
+    )
     return made
 
 
@@ -73,6 +75,19 @@ def test_quantize(folder, address, tmp_path, capsys, words):
         shown.append((tmp_path / "out.onnx").read_bytes())
     assert shown[0] == shown[1]
     assert "cluster" in capsys.readouterr().out
+
+
+def test_verify(folder, address, tmp_path, capsys):
+    """Outputs of two networks, with the first value that differs, and those of language models on a prompt."""
+    assert run(["quantize", str(folder / "model.onnx"), str(tmp_path / "small.onnx"), "int4"]) == 0
+    capsys.readouterr()
+    words = ["verify", str(folder / "model.onnx"), str(tmp_path / "small.onnx"), "--input", "image=2x3x17x15"]
+    found = both([*words, "--nodes", "--json"], address, capsys)
+    assert found["first_difference"] is not None
+    model = tiny_llama.written(tmp_path / "llama.gguf")
+    cc.quantize(model, tmp_path / "small.gguf", "Q8_0")
+    words = ["verify", str(model), str(tmp_path / "small.gguf"), "--level", "none", "--prompt", "A cat", "--json"]
+    assert both(words, address, capsys)["outputs"][0]["name"] == "logits"
 
 
 @pytest.mark.parametrize("scales", [[1, 2, 2, 1, 4, 3], [0, 0, 1, 0, 4], [1, 16, 1, 1024]])

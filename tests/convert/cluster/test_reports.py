@@ -33,6 +33,7 @@ def files(tmp_path_factory):
     ("words", "code"),
     [
         (["hash", "model.safetensors", "made.gguf", "--tensors"], 0),
+        (["hash", "model.safetensors", "made.gguf", "--file"], 0),
         (["verify", "model.safetensors", "made.gguf", "--all"], 1),
     ],
 )
@@ -67,7 +68,7 @@ def test_embed(address, tmp_path, capsys, monkeypatch, padded):
 
 
 def test_predict(address, tmp_path, capsys, monkeypatch):
-    """Labels of texts, by pieces of two batches: the numbers of one process."""
+    """Labels of texts, by pieces of one batch: the numbers of one process."""
     from candle_convert.convert.cluster import model_rows
     from candle_convert.tests.builders.text_checkpoints import checkpoint
 
@@ -76,7 +77,6 @@ def test_predict(address, tmp_path, capsys, monkeypatch):
     texts = [f"{'very ' * (number * 7 % 31)}short text {number}" for number in range(50)]
     (tmp_path / "texts.txt").write_text("\n".join(texts))
     words = ["predict", str(tmp_path), "-f", str(tmp_path / "texts.txt"), "--json"]
-    words += ["--batch", "4"]
     assert run(words) == 0
     alone = json.loads(capsys.readouterr().out)
     assert run([*words, "--cluster", address]) == 0
@@ -190,6 +190,20 @@ def test_threads_are_refused(files, address, capsys):
     assert "--threads does not apply to --cluster" in capsys.readouterr().err
 
 
-def test_networks_are_refused(files, address, capsys):
-    assert run(["hash", str(files / "made.gguf"), "--file", "--cluster", address]) == 2
-    assert "--cluster does not apply" in capsys.readouterr().err
+def test_python(files, address):
+    """`hash` and `verify` with a handle and with a client of Dask, and a model that runs on the workers."""
+    model, made = files / "model.safetensors", files / "made.gguf"
+    with cc.cluster(address) as cluster:
+        for where in (cluster, cluster.client):
+            assert cc.hash(model, cluster=where) == cc.hash(model)
+            found = cc.verify(model, made, cluster=where)
+            assert found.to_json() == cc.verify(model, made).to_json()
+            assert len(found.failed) == 1
+        texts = [f"{'very ' * (number * 5 % 17)}short" for number in range(20)]
+        shared = cluster.load(packaged_models.minilm(), "embed").embed(texts)
+        np.testing.assert_array_equal(shared, cc.models.load(packaged_models.minilm()).embed(texts))
+        with pytest.raises(cc.UsageError, match="an open model cannot be sent"):
+            cc.verify(cc.open(model), made, cluster=cluster)
+    for call in (lambda: cc.hash(model, cluster="local:2"), lambda: cc.verify(model, made, cluster=7)):
+        with pytest.raises(cc.UsageError, match="is not a cluster"):
+            call()
