@@ -14,18 +14,24 @@ from ...tensors.core.tensor import Tensor
 from ..callbacks import Callback
 from ..data.collate import as_tensors
 from ..loop.logged import Values
+from ..loop.ranks import Ranks
 from ..loop.run import Run
 from .lightning_module import LightningModule
 from .settings import DTYPES, MIXED, Settings
 
 
 class Engine(Run):
-    """A run with its settings, callbacks and module."""
+    """A run with its settings, callbacks and module.
+
+    Attributes:
+        ranks: the processes that train together; None for one.
+    """
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         settings.checked()
         self.settings = settings
+        self.ranks: Ranks | None = None
         self.callbacks: list[Any] = settings.listed("callbacks")
         self.module = LightningModule()
         self.dtype = DTYPES.get(str(settings.precision))

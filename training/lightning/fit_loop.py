@@ -20,8 +20,9 @@ from ..averaging import renewed_statistics
 from ..data.collate import rows_of
 from ..data.loader import DataLoader
 from ..loop.interrupts import deferred
-from ..loop.logged import Epoch, metric
+from ..loop.logged import Epoch, Logged, metric
 from ..loop.random_state import check_random_state, random_state, set_random_state
+from ..loop.ranks import Ranks
 from ..loop.traced_step import TracedStep, detached, positional
 from .engine import Engine
 from .evaluation_loop import VALIDATION, EvaluationLoop
@@ -55,6 +56,9 @@ class FitLoop:
         self._random_before: Mapping[str, Any] | None = None
         self._resumed: Mapping[str, Any] | None = None
         self._manual = not engine.module.automatic_optimization
+        if self._manual and engine.ranks is not None:
+            why = "a module that calls its optimizers itself is trained by one process"
+            raise UsageError("E-TRAIN-DEVICE", None, why, hint="Use devices=1")
         if not self._manual and len(engine.optimizers) > 1:
             why = f"configure_optimizers() gives {len(engine.optimizers)} optimizers"
             hint = "Set automatic_optimization = False, and call them in training_step"
@@ -207,9 +211,12 @@ class FitLoop:
         every = engine.settings.accumulate_grad_batches
         update = (number + 1) % every == 0
         logs_now = engine.logs_now
-        result, logged = self._step(batch, number, update, every)
-        self._watch(result, number)
         rows = rows_of(batch)
+        if engine.ranks is None:
+            result, logged = self._step(batch, number, update, every)
+        else:
+            result, logged, rows = self._step_of_ranks(engine.ranks, batch, number, update)
+        self._watch(result, number)
         found = self._epoch.add(logged, rows, on_step=True)
         step = engine.global_step
         if update and not self._manual and result is not None:
@@ -223,6 +230,23 @@ class FitLoop:
         if update:
             self._step_schedules("step", engine.global_step)
         return result
+
+    def _step_of_ranks(self, ranks: Ranks, batch: Any, number: int, update: bool) -> tuple[Any, Logged, int]:
+        """The result of a step, what all ranks logged, and their rows. Gradients are those of the rows of all ranks."""
+        counts = getattr(self._loader, "counts", True)
+        weights = ranks.gathered([(rows_of(batch) or 1) * counts])[:, 0]
+        parameters = _parameters(self._engine.optimizers)
+        held = [parameter.grad for parameter in parameters]
+        for parameter in parameters:
+            parameter.grad = None
+        result, logged = self._step(batch, number, False, self._engine.settings.accumulate_grad_batches)
+        ranks.average(parameters, weights)
+        for parameter, before in zip(parameters, held, strict=True):
+            if before is not None:
+                parameter.grad = before if parameter.grad is None else (before + parameter.grad).realize()
+        if update and result is not None:
+            self._update_alone()
+        return result, ranks.logged(logged, weights), int(weights.sum())
 
     def _watch(self, result: Any, number: int) -> None:
         """Tell of the first loss that is not finite."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...tensors.core.device import CPU, Device
 from ..callbacks import EarlyStopping, ModelCheckpoint, ProgressBar
+from ..loop.ranks import rank, world_size
 from .data_module import LightningDataModule, as_list
 from .engine import Engine
 from .fit_loop import DEFAULT_EPOCHS
@@ -20,8 +21,7 @@ OF_SETTINGS = (
 )  # fmt: skip
 """Settings that are properties."""
 ONE_PROCESS = {
-    "global_rank": 0, "local_rank": 0, "node_rank": 0, "world_size": 1, "num_devices": 1, "num_nodes": 1,
-    "is_global_zero": True,
+    "node_rank": 0, "num_nodes": 1,
 }  # fmt: skip
 """What Lightning says of one process on one device."""
 
@@ -65,6 +65,25 @@ class Properties(Engine):
     predict_dataloaders: Any = None
     datamodule: LightningDataModule | None = None
     strategy = SingleDeviceStrategy()
+
+    @property
+    def world_size(self) -> int:
+        """Processes that train together."""
+        return world_size(self.settings.device_count)
+
+    num_devices = world_size
+
+    @property
+    def global_rank(self) -> int:
+        """The number of this process among them."""
+        return rank() if self.world_size > 1 else 0
+
+    local_rank = global_rank
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this process is the one that shows and writes."""
+        return self.global_rank == 0
 
     @property
     def num_val_batches(self) -> list[float]:

@@ -19,8 +19,9 @@ MIXED = {"bf16": "bf16", "bf16-mixed": "bf16"}
 """What products compute in, with f32 parameters."""
 NOT_HERE = ("16", "16-mixed", "transformer-engine", "transformer-engine-float16")
 HERE = ("auto", "cpu")
+STRATEGIES = ("auto", "ddp")
 WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
-    "strategy": ("auto",), "num_nodes": (1,), "deterministic": (None, True, False, "warn"),
+    "num_nodes": (1,), "deterministic": (None, True, False, "warn"),
     "benchmark": (None, True, False), "inference_mode": (True, False), "sync_batchnorm": (True, False),
     "use_distributed_sampler": (True, False), "profiler": (None,), "plugins": (None,), "barebones": (False,),
     "reload_dataloaders_every_n_epochs": (0,),
@@ -35,7 +36,7 @@ class Settings:
 
     Attributes:
         accelerator: auto or cpu.
-        devices: auto, 1 or "1".
+        devices: processes that train together, each on its share of the batches; auto for one. See `loop.ranks`.
         precision: 32-true, 64-true, 16-true or bf16-true. Of 16-bit parameters the optimizer keeps f32 values, from
             which they are rounded after each step. With bf16-mixed or bf16 parameters are f32, and steps compute
             products in bf16; see `autocast`.
@@ -65,6 +66,7 @@ class Settings:
         detect_anomaly: end training with an error at the first loss that is not finite; a warning is printed otherwise.
         default_root_dir: folder of logs and checkpoints; None for the current one.
         jit: whether steps become plans where they can.
+        strategy: auto or ddp, which average the gradients of all processes, weighted by rows.
     """
 
     accelerator: str = "auto"
@@ -96,15 +98,32 @@ class Settings:
     detect_anomaly: bool = False
     default_root_dir: str | os.PathLike[str] | None = None
     jit: bool = True
+    strategy: str = "auto"
+
+    @property
+    def device_count(self) -> int:
+        """Processes that train; UnsupportedError for what names none."""
+        given = self.devices
+        if isinstance(given, str) and given.isdecimal():
+            given = int(given)
+        if isinstance(given, list | tuple) and given and all(isinstance(each, int) for each in given):
+            given = len(given)
+        if given == "auto":
+            return 1
+        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+            why = f"devices is {self.devices!r}"
+            raise UnsupportedError("E-TRAIN-DEVICE", None, why, expected="a number of processes, or auto")
+        return given
 
     def checked(self) -> None:
         """UsageError for values that make no sense, UnsupportedError for devices and precisions that there are not."""
         if str(self.accelerator) not in HERE:
             why = f"models are trained on the CPU, not on {self.accelerator!r}"
             raise UnsupportedError("E-TRAIN-DEVICE", None, why, hint='Use accelerator="cpu"')
-        if self.devices not in ("auto", 1, "1", [0]):
-            why = f"models are trained on one device, not on {self.devices!r}"
-            raise UnsupportedError("E-TRAIN-DEVICE", None, why, hint="Use devices=1")
+        _ = self.device_count
+        if self.strategy not in STRATEGIES:
+            why = f"the strategy {self.strategy!r} is not one that models are trained by"
+            raise UnsupportedError("E-OPTION", None, why, expected=" or ".join(STRATEGIES))
         if str(self.precision) not in (*DTYPES, *MIXED):
             kind = UnsupportedError if str(self.precision) in NOT_HERE else UsageError
             why = f"the precision {self.precision!r} is not one that models are trained in"

@@ -17,6 +17,7 @@ from ..checkpoint import run_state
 from ..checkpoint.nested_file import load_nested, save_nested
 from ..data.loader import in_order
 from ..loggers import TensorBoardLogger
+from ..loop.ranks import RankLoader, Ranks
 from ..loop.schedule import configured
 from ..report.tables import print_metrics
 from .data_module import LightningDataModule, as_list, loaders_of
@@ -98,6 +99,7 @@ class Trainer(Properties):
         given = train_dataloaders
         if isinstance(given, LightningDataModule):
             given, datamodule = None, given
+        self._connect()
         self._attach(model, "fit", datamodule)
         if not defines(model, "training_step"):
             raise UsageError("E-TRAIN-MODULE", None, f"{type(model).__name__} does not define training_step()")
@@ -111,6 +113,9 @@ class Trainer(Properties):
         self.epochs = None if self.max_epochs < 0 else self.max_epochs
         if self.dtype is not None:
             model.to(self.dtype)
+        if self.ranks is not None:
+            train = RankLoader(train, self.ranks)
+            self.ranks.agree(model, train)
         self.batches = self.limit(train, settings.limit_train_batches)
         self.train_dataloader, self.val_dataloaders = train, val
         self.optimizers, self.schedules = self._configured(model)
@@ -168,6 +173,8 @@ class Trainer(Properties):
 
     def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:
         """Write what `fit` needs to go on from here; with `weights_only` parameters and hyper-parameters alone."""
+        if not self.is_global_zero:
+            return
         model = self.module
         checkpoint: dict[str, Any] = {
             "version": run_state.VERSION,
@@ -214,6 +221,15 @@ class Trainer(Properties):
         return self.module
 
     _attached = False
+
+    def _connect(self) -> None:
+        """Start the other ranks, or connect to rank 0; ranks besides 0 show and write nothing."""
+        if self.ranks is None and self.world_size > 1:
+            self.ranks = Ranks(self.world_size)
+        if not self.is_global_zero:
+            shown = (ProgressBar, ModelSummary, ModelCheckpoint)
+            self.callbacks = [callback for callback in self.callbacks if not isinstance(callback, shown)]
+            self.loggers = []
 
     def _configured(self, model: LightningModule) -> Any:
         if defines(model, "configure_optimizers"):

@@ -425,7 +425,8 @@ def test_default_optimizer(capsys):
     [
         {"precision": "16-mixed"},
         {"precision": "float"},
-        {"devices": 2},
+        {"devices": 0},
+        {"devices": "two"},
         {"accelerator": "gpu"},
         {"accumulate_grad_batches": 0},
         {"limit_val_batches": 1.5},
@@ -434,7 +435,7 @@ def test_default_optimizer(capsys):
         {"gradient_clip_algorithm": "sum"},
         {"epochs": 3},
         {"max_epochs": "3"},
-        {"strategy": "ddp"},
+        {"strategy": "fsdp"},
     ],
     ids=str,
 )
