@@ -73,6 +73,7 @@ class Cluster:
     def __init__(self, where: Any) -> None:
         self._owned: list[Any] = []
         self._keys: list[str] = []
+        self._held: list[Any] = []
         self._local = 0
         self._client: Any = None
         if not isinstance(where, str):
@@ -120,6 +121,11 @@ class Cluster:
         return Workers(len(found), sum(int(each["nthreads"]) for each in found), min(limits, default=0))
 
     @property
+    def addresses(self) -> list[str]:
+        """The addresses of the workers that are there."""
+        return list(self.client.scheduler_info(n_workers=-1)["workers"])
+
+    @property
     def _local_threads(self) -> int:
         return max(1, (os.cpu_count() or 1) // self._local)
 
@@ -132,6 +138,10 @@ class Cluster:
                 each.close()
         if owned:
             self._client = None
+
+    def keep(self, futures: Sequence[Any]) -> None:
+        """Hold what runs until the cluster is closed: Dask cancels work that nobody holds."""
+        self._held += futures
 
     def prepares(self, key: str) -> None:
         """Note a key of what workers prepare; what they prepared by others is freed."""
@@ -192,14 +202,18 @@ class Cluster:
         return client
 
     def check(self, readable: Sequence[str] = (), writable: str | None = None) -> None:
-        """Refuse workers of another version, and workers without access to the files.
+        """Refuse workers of another version, and workers without access to the files. Those that cannot be reached are
+        left to the scheduler, which drops them.
 
         Args:
             readable: absolute paths of files that are read; writable: of the folder that is written.
         """
         self._wait_for_workers()
         found = self.client.run(worker.facts, tuple(readable), writable, on_error="return")
-        for address, answer in found.items():
+        reached = {address: answer for address, answer in found.items() if not isinstance(answer, OSError)}
+        if not reached:
+            raise _no_worker(self.where)
+        for address, answer in reached.items():
             if isinstance(answer, BaseException):
                 raise _other_version(str(answer)) from answer
             installed, problem = answer

@@ -87,7 +87,13 @@ TEXTS = (
 @click.option("--samples", type=click.IntRange(1), metavar="N", help="Only the first N samples.")
 @shared_options.THREADS
 @shared_options.options(
-    PICTURES, TEXTS, shared_options.DEVICE, shared_options.PROGRESS, cluster_option.CLUSTER, shared_options.READING
+    PICTURES,
+    TEXTS,
+    shared_options.DEVICE,
+    shared_options.PROGRESS,
+    cluster_option.CLUSTER,
+    cluster_option.PIPELINE,
+    shared_options.READING,
 )
 @cluster_option.connected
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
@@ -172,15 +178,16 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
         why = "kld needs another model"
         raise UsageError("E-OPTION", None, why, hint="Pass --against MODEL, usually the model before quantization")
     placed = shared_options.device(values)
-    language, other = (
-        None
-        if path is None
-        else load_language_model(shared_options.open_input(path, values, whole=True), values["threads"], **placed)
-        for path in (model, against)
-    )
-    assert language is not None
+    stages = cluster_option.stages(values)
+
+    def loaded(path: str) -> Any:
+        if stages is not None:
+            return cluster_option.pipelined(path, values, stages)
+        return load_language_model(shared_options.open_input(path, values, whole=True), values["threads"], **placed)
+
+    language, other = loaded(model), None if against is None else loaded(against)
     cut = text_corpus.pieces(language.tokenizer, [values["data"]], values["context"], values["chunks"])
-    if values["cluster"] is None:
+    if values["cluster"] is None or stages is not None:
         scores = score(language, cut, other, shared_options.progress(values))
     else:
         scores = _by_workers(model, cut, values, placed)

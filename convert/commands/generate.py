@@ -166,7 +166,11 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
 )
 @shared_options.MAX_MEMORY
 @shared_options.options(
-    shared_options.SPECULATION, shared_options.DEVICE, cluster_option.CLUSTER, shared_options.READING
+    shared_options.SPECULATION,
+    shared_options.DEVICE,
+    cluster_option.CLUSTER,
+    cluster_option.PIPELINE,
+    shared_options.READING,
 )
 @cluster_option.connected
 def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
@@ -187,9 +191,11 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
 
     chatting = values["prompt"] is None and values["file"] is None and _is_terminal()
     _check_rows(values)
-    if values["file"] is None or values["tensor_parallel"] > 1:
-        why = "workers answer the prompts of a file" if values["file"] is None else "ranks share one model"
-        cluster_option.refuse_cluster(values, why)
+    stages = cluster_option.stages(values)
+    if stages is not None and values["tensor_parallel"] > 1:
+        raise UsageError("E-OPTION", None, "--pipeline-parallel and --tensor-parallel cannot be combined")
+    if values["cluster"] is not None and values["file"] is None and values["tensor_parallel"] == 1:
+        stages = stages or values["cluster"].workers.count
     for option in ("--system", "--chat-template"):
         if values[option[2:].replace("-", "_")] is not None and not (values["chat"] or chatting):
             raise UsageError("E-OPTION", None, f"{option} needs --chat")
@@ -208,9 +214,14 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     if values["tensor_parallel"] > 1:
         from ...models.generation.language_model import Placement
         from ..load.tensor_parallel import Opening, load_ranked
+        from ..open.hub import absolute
 
         opening = Opening(
-            model, shared_options.read_options(values), values["source_format"], values["revision"], values["offline"]
+            absolute(model),
+            shared_options.read_options(values),
+            values["source_format"],
+            values["revision"],
+            values["offline"],
         )
         found: LanguageModel | EncoderDecoderModel = load_ranked(
             opening,
@@ -218,7 +229,10 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
             threads=values["threads"],
             activations=values["activations"],
             placement=Placement(**placed),
+            launch=_launch(model, values),
         )
+    elif stages is not None:
+        found = cluster_option.pipelined(model, values, stages, values["activations"])
     else:
         found = load_text_model(graph, values["threads"], values["activations"], **placed)
     if isinstance(found, EncoderDecoderModel):
@@ -255,6 +269,16 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
     )[0]  # fmt: skip
     _end(made, timing, loaded, watch)
     _emit(model, made, timing, loaded, watch, notes)
+
+
+def _launch(path: str, values: dict[str, Any]) -> Any:
+    """What starts tensor-parallel ranks on the workers of a cluster; None for processes of this machine."""
+    if values["cluster"] is None:
+        return None
+    from ..cluster.parallel.model_ranks import launch_on
+
+    cluster_option.check(values["cluster"], [path])
+    return launch_on(values["cluster"])
 
 
 def _check_rows(values: dict[str, Any]) -> None:
@@ -317,7 +341,7 @@ def _answer(
         raise UsageError("E-OPTION", path, "--draft and --speculate do not apply to --cluster", hint="Omit them")
     options = {**sampling, "max_tokens": _count(values), "stop": values["stop"]}
     timing = Timing()
-    if values["cluster"] is None:
+    if values["cluster"] is None or values["pipeline_parallel"] is not None or values["tensor_parallel"] > 1:
         made = generate_all(
             found,
             requests_of(found, rows, options, grammar),

@@ -62,7 +62,13 @@ Examples
 @click.option("--parse-special", is_flag=True, help="Parse special tokens in the text.")
 @shared_options.THREADS
 @shared_options.FORCE
-@shared_options.options(shared_options.DEVICE, shared_options.PROGRESS, cluster_option.CLUSTER, shared_options.READING)
+@shared_options.options(
+    shared_options.DEVICE,
+    shared_options.PROGRESS,
+    cluster_option.CLUSTER,
+    cluster_option.PIPELINE,
+    shared_options.READING,
+)
 @cluster_option.connected
 def COMMAND(  # noqa: N802
     model: str | None, output: str, data: tuple[str, ...], earlier: tuple[str, ...], **values: Any
@@ -134,6 +140,14 @@ def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tupl
         cut = [*heard_pieces(shared_options.load_for("transcribe", model, values), data, values["chunks"])]
     else:
         cut = [*pieces(read(graph), data, values["context"], values["chunks"], special=values["parse_special"])]
+    stages = cluster_option.stages(values)
+    if stages is not None:
+        from ..cluster.parallel.layer_stages import pipelined_observer
+
+        cluster_option.check(values["cluster"], [model])
+        opening = cluster_option.opening(model, values)
+        observer = pipelined_observer(values["cluster"], opening, stages, found, values["process_output"])
+        return cut, observe(found, cut, progress=progress, observer=observer)
     if values["cluster"] is not None:
         from ..cluster.text_pieces import Observation, observed_on
         from ..quantize.observe_importance import check_pieces

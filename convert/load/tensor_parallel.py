@@ -6,13 +6,13 @@ import contextlib
 import functools
 import multiprocessing
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from multiprocessing.connection import Connection
 from typing import Any
 
 from ...models.generation.language_model import ON_CPU, LanguageModel, Placement
-from ...models.generation.tensor_parallel import TensorParallelModel, serve
+from ...models.generation.parallel.tensor_parallel import TensorParallelModel, serve
 from ...runtime.base.communicator import Loopback, join
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, FileAccessError, UsageError
@@ -47,6 +47,27 @@ class Opening:
         return open_model(path, self.options, format=self.format, revision=self.revision, offline=self.offline)
 
 
+@dataclass(frozen=True)
+class RankTask:
+    """What a rank besides 0 computes.
+
+    Attributes:
+        identity: what ranks with a card each find each other by; None on the CPU.
+        options: of `LanguageModel`.
+    """
+
+    opening: Opening
+    rank: int
+    size: int
+    identity: bytes | None
+    options: Mapping[str, Any]
+
+
+Pipes = tuple[list[Connection], list[Connection]]
+"""Connections to each rank: of commands, and of sums."""
+Launch = Callable[[Sequence[RankTask]], Pipes]
+
+
 def load_ranked(
     opening: Opening,
     size: int,
@@ -54,8 +75,12 @@ def load_ranked(
     threads: int | None = None,
     activations: str | None = None,
     placement: Placement = ON_CPU,
+    launch: Launch | None = None,
 ) -> TensorParallelModel:
     """A language model that `size` processes compute together, this one among them.
+
+    Args:
+        launch: starts the other ranks; None for processes of this machine.
 
     On ``cuda`` each rank has a card of its own and sums go through NCCL; where there are fewer cards, ranks share them,
     and on the CPU they share its cores: sums go through pipes then.
@@ -70,20 +95,28 @@ def load_ranked(
     cards, identity = _cards(placement.device, size)
     placements = [Placement(card, placement.device_memory) for card in cards]
     graph, given = _part(opening, 0, size)
-    context = multiprocessing.get_context("spawn")
-    commands, sums = [], []
-    for rank in range(1, size):
-        (ours, theirs), (here, there) = context.Pipe(), context.Pipe()
-        told = (opening, rank, size, theirs, there, identity, {**options, "placement": placements[rank]})
-        start(context.Process(target=_rank, args=told, daemon=True))
-        theirs.close()
-        there.close()
-        commands.append(ours)
-        sums.append(here)
+    tasks = [
+        RankTask(opening, rank, size, identity, {**options, "placement": placements[rank]}) for rank in range(1, size)
+    ]
+    commands, sums = (launch or _processes)(tasks)
     for pipe in commands:
         _ready(pipe)
     join(GROUP, _communicator(0, size, sums, identity))
     return TensorParallelModel(graph, commands, **given, **options, placement=placements[0])
+
+
+def _processes(tasks: Sequence[RankTask]) -> Pipes:
+    """Start ranks as processes of this machine."""
+    context = multiprocessing.get_context("spawn")
+    commands, sums = [], []
+    for task in tasks:
+        (ours, theirs), (here, there) = context.Pipe(), context.Pipe()
+        start(context.Process(target=serve_rank, args=(task, theirs, there), daemon=True))
+        theirs.close()
+        there.close()
+        commands.append(ours)
+        sums.append(here)
+    return commands, sums
 
 
 def _cards(device: str, size: int) -> tuple[list[str], bytes | None]:
@@ -133,22 +166,15 @@ def _ready(pipe: Connection) -> None:
         raise answer
 
 
-def _rank(
-    opening: Opening,
-    rank: int,
-    size: int,
-    commands: Connection,
-    sums: Connection,
-    identity: bytes | None,
-    options: Mapping[str, Any],
-) -> None:
-    """The process of one rank, which ends with rank 0."""
+def serve_rank(task: RankTask, commands: Connection, sums: Connection) -> None:
+    """Compute as one rank, until rank 0 ends."""
+    rank, size = task.rank, task.size
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
-            graph, given = _part(opening, rank, size)
+            graph, given = _part(task.opening, rank, size)
             commands.send(None)
-            join(GROUP, _communicator(rank, size, [sums], identity))
-            model = LanguageModel(graph, **given, **options)
+            join(GROUP, _communicator(rank, size, [sums], task.identity))
+            model = LanguageModel(graph, **given, **task.options)
         except Error as error:
             commands.send(error)
             return

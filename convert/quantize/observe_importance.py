@@ -7,7 +7,7 @@ expert.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -94,6 +94,7 @@ def observe(
     threads: int | None = None,
     progress: Progress | None = None,
     placed: Mapping[str, Any] | None = None,
+    observer: Observer | None = None,
 ) -> Observed:
     """Run pieces, each from its start.
 
@@ -101,12 +102,13 @@ def observe(
         pieces: int64 ids of a text, or inputs by name, ``input_ids`` [1, length] being one.
         output: whether the matrix that gives the logits is observed too.
         placed: where the model runs, as options of `Session`.
+        observer: of the model, in place of one of this process.
 
     Raises UnsupportedError where GGUF has no names for the architecture's weights, FormatError where values are not
     finite, UsageError for tokens and lengths that the model does not have.
     """
     lengths = check_pieces(model, pieces)
-    observer = Observer(model, output=output, threads=threads, placed=placed or {})
+    observer = observer or Observer(model, output=output, threads=threads, placed=placed or {})
     found, progress = Observed(), progress or NoProgress()
     progress.phase("observing")
     progress.start(sum(lengths), unit="tokens")
@@ -129,11 +131,25 @@ def check_pieces(model: Model, pieces: Sequence[Piece]) -> list[int]:
 
 
 class Observer:
-    """A model that runs pieces, whose activations are counted; arguments and errors as of `observe`."""
+    """A model that runs pieces, whose activations are counted; arguments and errors as of `observe`.
 
-    def __init__(self, model: Model, *, output: bool, threads: int | None, placed: Mapping[str, Any]) -> None:
-        names = _names(model, output)
-        self._parts = [_Part(model, name, names, threads, placed) for name in model.task.graphs]
+    Args:
+        opened: makes the session of a graph by its name; None for one of this process.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        output: bool,
+        threads: int | None,
+        placed: Mapping[str, Any],
+        opened: Callable[[str, Graph], Any] | None = None,
+    ) -> None:
+        names = observed_names(model, output)
+        how = {"threads": threads, "native": True, **placed}
+        make = opened or (lambda name, graph: Session(mapped(graph), **how))
+        self._parts = [_Part(model, name, names, make) for name in model.task.graphs]
         if not any(part.watched for part in self._parts):
             why = f"GGUF files have no names for the weights of {model.architecture.title}"
             raise UnsupportedError("E-IMATRIX-ARCH", None, why)
@@ -177,19 +193,11 @@ class _Part:
     """One graph of a model, whose outputs are what is observed, and hidden states for the graphs after it."""
 
     def __init__(
-        self,
-        model: Model,
-        name: str,
-        names: Mapping[str, tuple[str, ...]],
-        threads: int | None,
-        placed: Mapping[str, Any],
+        self, model: Model, name: str, names: Mapping[str, tuple[str, ...]], opened: Callable[[str, Graph], Any]
     ) -> None:
-        graph = build_graph(model, name, fixed=False)
-        self.watched = _watch(graph, names)
-        self._passed = [value for value in graph.outputs if name != MODEL and value.name == HIDDEN]
-        graph.outputs = [*self._passed, *(value for each in self.watched for value in (each.sums, each.counts))]
+        graph, self.watched, self._passed = watched_graph(model, name, names)
         self._states, self._inputs = empty_states(graph.inputs, 1), {value.name for value in graph.inputs}
-        self._session = Session(mapped(graph), threads=threads, native=True, **placed) if graph.outputs else None
+        self._session = opened(name, graph) if graph.outputs else None
 
     def observe(self, feeds: Mapping[str, np.ndarray], found: Observed) -> dict[str, np.ndarray]:
         """Run on one piece and count it; the inputs that the graphs after this one get from it."""
@@ -201,6 +209,17 @@ class _Part:
         for each in self.watched:
             found.add(each.names, next(results), next(results))
         return passed
+
+
+def watched_graph(
+    model: Model, name: str, names: Mapping[str, tuple[str, ...]]
+) -> tuple[Graph, list[_Watched], list[Value]]:
+    """A graph of a model that outputs what is observed, which it also returns, with the hidden states for others."""
+    graph = build_graph(model, name, fixed=False)
+    watched = _watch(graph, names)
+    passed = [value for value in graph.outputs if name != MODEL and value.name == HIDDEN]
+    graph.outputs = [*passed, *(value for each in watched for value in (each.sums, each.counts))]
+    return graph, watched, passed
 
 
 @dataclass(frozen=True)
@@ -217,7 +236,7 @@ class _Watched:
     counts: Value
 
 
-def _names(model: Model, output: bool) -> dict[str, tuple[str, ...]]:
+def observed_names(model: Model, output: bool) -> dict[str, tuple[str, ...]]:
     """The tensors of GGUF files that hold each of our weights and are observed."""
     found: dict[str, tuple[str, ...]] = {}
     for row, layer, ours in weight_slots(model.architecture, model.config):

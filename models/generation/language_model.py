@@ -118,8 +118,8 @@ class LanguageModel(TextModel):
         self._fixed = CACHE_POSITION in self._names
         results = {value.name for value in graph.outputs}
         self._kept = {value.name: output_of(value.name, results) for value in self._states}
-        self._output = graph.outputs[0].name
-        self._last = LAST if LAST in results else self._output
+        self._output, generates = self._named_outputs(graph)
+        self._last = LAST if generates else self._output
         self._each = EACH if self._last == LAST else self._output
         self.options = RunOptions(tokenizer=read)
         self.context = context
@@ -146,7 +146,7 @@ class LanguageModel(TextModel):
         """The session that computes one output and the states, `EACH` as generation does. All sessions of a model share
         its weights."""
         if output not in self._sessions:
-            wanted = {self._name(output), *self._kept.values()}
+            wanted = {*self._wanted(output), *self._kept.values()}
             graph = dataclasses.replace(
                 self.graph, outputs=[value for value in self.graph.outputs if value.name in wanted]
             )
@@ -154,7 +154,7 @@ class LanguageModel(TextModel):
             if output == LAST and not self._on_device:
                 graph = copied_graph(graph, {}, typed=True)
                 PushDownSlices().run(graph)
-            if rounded and _has_narrow_weights(graph):
+            if rounded and self._has_narrow_weights(graph):
                 graph = copied_graph(graph, {}, typed=True)
                 StoreKVCacheAsHalf().run(graph)
             self._dtypes[output] = {value.name: numpy_dtype(value) for value in graph.inputs if is_state(value)}
@@ -274,6 +274,18 @@ class LanguageModel(TextModel):
         """Logits f32 [batch, length, vocabulary] after each of few further tokens, which are appended to `cache`."""
         found: np.ndarray = _fetched(self._run(self._each, np.atleast_2d(np.asarray(ids, np.int64)), cache, None, None))
         return found
+
+    def _named_outputs(self, graph: Graph) -> tuple[str, bool]:
+        """The output of `logits`, and whether there is one for generation."""
+        return graph.outputs[0].name, any(value.name == LAST for value in graph.outputs)
+
+    def _has_narrow_weights(self, graph: Graph) -> bool:
+        """Whether matrices are stored in fewer bits than f32, so that keys and values may be, too."""
+        return _has_narrow_weights(graph)
+
+    def _wanted(self, output: str) -> list[str]:
+        """The graph's outputs, without the states, that the session of an output computes."""
+        return [self._name(output)]
 
     def _name(self, output: str) -> str:
         """The graph's output that a session computes."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...runtime.base.errors import Error, FileAccessError
-from ...runtime.ir.graph import Graph
-from .kv_cache import Cache
-from .language_model import LanguageModel
+from ....runtime.base.errors import Error, FileAccessError
+from ....runtime.ir.graph import Graph
+from ..kv_cache import Cache
+from ..language_model import LanguageModel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -1,0 +1,1 @@
+"""Models that several workers compute together: stages of layers, and tensor-parallel ranks."""

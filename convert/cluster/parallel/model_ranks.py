@@ -1,0 +1,52 @@
+"""Tensor-parallel ranks on a cluster: each besides rank 0, which is this process, takes a worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from ....runtime.base.errors import FileAccessError, UsageError
+from ....runtime.base.rank_connections import accepted, connected, listener
+from ...load.tensor_parallel import Launch, Pipes, RankTask, serve_rank
+from .. import worker
+from ..cluster import Cluster
+
+
+def launch_on(cluster: Cluster) -> Launch:
+    """What starts ranks on workers of their own, which connect to this process."""
+
+    def launch(tasks: Sequence[RankTask]) -> Pipes:
+        from distributed.utils import get_ip
+
+        addresses = sorted(cluster.addresses)
+        if len(addresses) < len(tasks):
+            why = f"{len(tasks)} workers are needed"
+            raise UsageError("E-OPTION", None, why, found=len(addresses), hint="Start more workers")
+        scheduler = urlsplit(cluster.client.scheduler.address).hostname or "127.0.0.1"
+        host, key = get_ip(scheduler), secrets.token_bytes(32)
+        with listener(host) as server:
+            port = server.getsockname()[1]
+            futures = [
+                cluster.client.submit(_serve, task, host, port, key, workers=[address], pure=False, retries=0)
+                for address, task in zip(addresses, tasks, strict=False)
+            ]
+
+            def check() -> None:
+                for future in futures:
+                    if future.status == "error":
+                        raise FileAccessError("E-RANK-DIED", None, f"a rank has ended: {future.exception()}")
+
+            found = accepted(server, key, 2 * len(tasks) + 1, check)
+        cluster.keep(futures)
+        return found[::2], found[1::2]
+
+    return launch
+
+
+def _serve(task: RankTask, host: str, port: int, key: bytes) -> None:
+    """Compute as one rank on a worker, until rank 0 ends."""
+    options = {**task.options, "threads": worker.threads()}
+    commands, sums = (connected(host, port, key, number) for number in (2 * task.rank - 1, 2 * task.rank))
+    serve_rank(dataclasses.replace(task, options=options), commands, sums)
