@@ -58,3 +58,18 @@ class Held(Work):
         while piece == 0 and not os.path.exists(self.path) and time.monotonic() < deadline:
             time.sleep(0.01)
         return piece
+
+
+@dataclass(frozen=True)
+class Slow(Work):
+    """Pieces that take a hundredth of a second, and two seconds in the process `slow`; each returns its number and
+    the process."""
+
+    slow: int
+
+    def prepare(self, threads):
+        return None
+
+    def run(self, prepared, piece):
+        time.sleep(2 if os.getpid() == self.slow else 0.01)
+        return piece, os.getpid()

@@ -12,7 +12,7 @@ import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert.convert.cluster import cluster as clusters
-from candle_convert.tests.builders.cluster_work import Failing, Held
+from candle_convert.tests.builders.cluster_work import Failing, Held, Slow
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,15 @@ def test_bounded(cluster, tmp_path, how, error, why):
     with pytest.raises(error, match=why) as raised:
         list(cluster.results(Failing(how, str(tmp_path), 100), range(8)))
     assert "\n" not in str(raised.value)
+
+
+def test_slow_worker(cluster):
+    """A worker that takes 200 times as long gets few of the pieces; results are in order."""
+    cluster.client.wait_for_workers(2)
+    slow = next(iter(cluster.client.run(os.getpid).values()))
+    found = list(cluster.in_order(Slow(slow), range(200)))
+    assert [number for number, _ in found] == list(range(200))
+    assert sum(process == slow for _, process in found) < 20
 
 
 def test_results_that_wait(cluster, tmp_path):
