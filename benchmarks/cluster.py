@@ -4,18 +4,21 @@
 
 Quantizes a sharded bf16 checkpoint of random weights to Q4_K_M, and embeds texts, in one process, on ``local:1`` and on
 ``local:2``. Seconds include starting and ending the workers; "work" leaves that out. The outputs have to be the same
-bytes, vectors the same to 1e-6. Then 4 to 64 workers of one thread are simulated, which quantize 1 TB: each piece takes
-a time that a piece took here, the scheduler takes its measured time for each piece, one after another, and reads and
-writes share a storage of ``--storage`` GB/s. Whichever of the three takes longest decides.
+bytes. `--folder` keeps the checkpoint for a further run; `--only` runs one part. Then 4 to 64 workers of one thread are
+simulated, which quantize 1 TB: each piece takes a time that a piece took here, the scheduler takes its measured time
+for each piece, one after another, and reads and writes share a storage of ``--storage`` GB/s. Whichever of the three
+takes longest decides.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import heapq
 import json
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -68,24 +71,22 @@ def quantized(folder: Path, model: Path) -> dict[str, dict[str, float]]:
         out = folder / "out.gguf"
         begin = time.perf_counter()
         if where is None:
-            report = cc.quantize(model, out, cc.Recipe("Q4_K", pure=True))
+            report = cc.quantize(model, out, "Q4_K_M")
         else:
             with cc.cluster(where) as cluster:
-                report = cc.quantize(model, out, cc.Recipe("Q4_K", pure=True), cluster=cluster)
+                cluster.client.wait_for_workers(int(where[-1]))
+                report = cc.quantize(model, out, "Q4_K_M", cluster=cluster)
         seconds = time.perf_counter() - begin
         data = out.read_bytes()
         first = first or data
         assert data == first, where
         found[where or "one process"] = {"seconds": seconds, "work": sum(report.seconds.values())}
+        print(where or "one process", found[where or "one process"], file=sys.stderr, flush=True)
     return found
 
 
 def embedded(model: str, count: int) -> dict[str, dict[str, float]]:
     """Seconds to embed texts in one process and on workers."""
-    from candle_convert.convert.cluster.model_rows import SharedModel
-    from candle_convert.convert.cluster.opening import Loading, Opening
-    from candle_convert.runtime.contract.format import ReadOptions
-
     chosen = random.Random(0)
     words = Path(cc.__file__).with_name("README.md").read_text().split()
     texts = [" ".join(chosen.choices(words, k=chosen.randint(5, 40))) for _ in range(count)]
@@ -99,19 +100,20 @@ def embedded(model: str, count: int) -> dict[str, dict[str, float]]:
             work = time.perf_counter() - begin
         else:
             with cc.cluster(where) as cluster:
-                loading = Loading(Opening(str(Path(model).resolve()), ReadOptions()), "embed", None, {})
-                shared = SharedModel(loaded, cluster, loading)
-                cluster.check()
+                cluster.client.wait_for_workers(int(where[-1]))
+                shared = cluster.load(model, "embed")
+                shared.embed(texts[:64])
                 started = time.perf_counter()
                 vectors = shared.embed(texts)
                 work = time.perf_counter() - started
         first = vectors if first is None else first
-        np.testing.assert_allclose(vectors, first, atol=1e-6)
+        np.testing.assert_array_equal(vectors, first)
         found[where or "one process"] = {"seconds": time.perf_counter() - begin, "work": work}
+        print(where or "one process", found[where or "one process"], file=sys.stderr, flush=True)
     return found
 
 
-def scheduler_seconds(cluster: Cluster, pieces: int = 2000) -> float:
+def scheduler_seconds(cluster: Cluster, pieces: int = 500) -> float:
     """Seconds that the scheduler, the client and the network take for a piece."""
     list(cluster.results(Nothing(), range(20)))
     begin = time.perf_counter()
@@ -174,17 +176,31 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=20_000, help="texts to embed; 0 for none")
     parser.add_argument("--model", default="all-MiniLM-L6-v2", help="directory of an embedding model")
     parser.add_argument("--storage", type=float, default=5, help="GB/s of the shared storage that is simulated")
+    parser.add_argument("--folder", help="folder of the checkpoint, which stays")
+    parser.add_argument("--make", action="store_true", help="make the checkpoint, and measure nothing")
+    parser.add_argument("--only", choices=["quantize", "embed", "simulation"], help="one part")
+    parser.add_argument("--piece-seconds", type=float, help="seconds of a piece, measured earlier")
     parser.add_argument("--plot", type=Path, help="SVG of the simulation")
     arguments = parser.parse_args()
     result: dict[str, object] = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        model = checkpoint(folder, int(arguments.gb * 1e9))
-        result["quantize"] = timed = quantized(folder, model)
-    written = arguments.gb * 1e9 / READ_PER_WRITTEN
-    piece = timed["local:2"]["work"] * 2 / (written / PIECE)
-    if arguments.texts:
+    piece = arguments.piece_seconds
+    if arguments.only in (None, "quantize"):
+        with contextlib.ExitStack() as end:
+            folder = Path(arguments.folder or end.enter_context(tempfile.TemporaryDirectory()))
+            model = folder / "model"
+            if not model.exists():
+                model = checkpoint(folder, int(arguments.gb * 1e9))
+            nbytes = sum(path.stat().st_size for path in model.glob("*.safetensors"))
+            if arguments.make:
+                return
+            result["quantize"] = timed = quantized(folder, model)
+        result["bytes"] = nbytes
+        piece = piece or timed["local:2"]["work"] * 2 / (nbytes / READ_PER_WRITTEN / PIECE)
+    if arguments.texts and arguments.only in (None, "embed"):
         result["embed"] = embedded(arguments.model, arguments.texts)
+    if piece is None:
+        print(json.dumps(result, indent=2))
+        return
     with cc.cluster("local:2") as cluster:
         overhead = statistics.median(scheduler_seconds(cluster) for _ in range(3))
     spread = [piece * factor for factor in (0.8, 0.9, 1.0, 1.1, 1.2)]
