@@ -274,6 +274,7 @@ class _Run:
         self.tries: dict[int, int] = {}
         self.ended = queue.SimpleQueue[Any]()
         self.lonely_since: float | None = None
+        self.threads, self.counted_at = 0, -LOOK_SECONDS
 
     def results(self) -> Iterator[tuple[int, Any]]:
         self.cluster.prepares(self.key)
@@ -301,7 +302,10 @@ class _Run:
 
     def _fill(self) -> bool:
         """Send pieces until all threads of all workers have some; whether any was sent and has not ended."""
-        most = max(1, self.cluster.workers.threads) * AHEAD
+        now = time.monotonic()
+        if now - self.counted_at > LOOK_SECONDS:
+            self.threads, self.counted_at = self.cluster.workers.threads, now
+        most = max(1, self.threads) * AHEAD
         room = min(most, most * EARLY - len(self.early)) - len(self.sent)
         for item in itertools.islice(self.pending, max(0, room)):
             self._send(*item)
