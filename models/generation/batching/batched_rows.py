@@ -1,7 +1,7 @@
 """Rows that run together: the next tokens of all of them meet each weight once, and each attends to its own cache.
 
 A row that ends leaves its cache behind, and a request whose prompt begins like the tokens of any cache takes the common
-prefix from it.
+prefix from it: whole blocks of it stay in memory once.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from ....runtime.base.errors import UsageError
 from ....runtime.base.units import human_size
 from .request import Request
 from .rows import Start, check_length, no_truncation
-from .state_arrays import StateArrays
+from .state_arrays import BLOCK, StateArrays
 
 if TYPE_CHECKING:
     from ....runtime.ir.graph import Value
 
 MAX_RUN = 256
 """Most tokens of a prompt that one run appends."""
-BLOCK = 64
-"""Tokens that memory is counted in."""
 SHORT, STEP = 32, 32
 """Tokens of a run over a prompt: powers of two up to `SHORT`, multiples of `STEP` beyond, for few plans."""
 LEAST_SHARED = 8
@@ -88,7 +86,7 @@ class BatchedRows:
         values, dtypes = model.state_values()
         self.states = StateArrays(values, dtypes, count, context)
         self._slots = [Slot() for _ in range(count)]
-        self._mask = np.ones((count, context), np.int64)
+        self._mask = np.ones((count, self.states.capacity), np.int64)
         self._clock = itertools.count(1)
         self._most_tokens = self._tokens_within(max_memory, count)
 
@@ -122,7 +120,7 @@ class BatchedRows:
     def check_memory(self, request: Request) -> None:
         """UsageError for a request that memory never has room for."""
         needed = self._needed(request)
-        if needed > self._most_tokens:
+        if needed > self._most_tokens:  # shared tokens count as well: their first request may end before this one begins
             raise UsageError(
                 "E-ENGINE-MEMORY",
                 None,
@@ -136,25 +134,46 @@ class BatchedRows:
         """Whether a request can begin now: what ended rows have left makes room where needed."""
         if all(slot.row is not None for slot in self._slots):
             return False
-        held = sum(slot.reserved for slot in self._slots if slot.row is not None)
-        return held + self._needed(request) <= self._most_tokens
+        left = self._most_tokens - self._needed(request) - self._held(self._rows_in_use())
+        if left >= 0:
+            return True
+        _, common = self._longest_prefix(list(request.prompt_ids), self._rows_in_use())
+        return left + common // BLOCK * BLOCK >= 0
 
     def start(self, row: int, request: Request) -> Start:
         """Begin a request with the longest prefix of its prompt that a slot has."""
         prompt = list(request.prompt_ids)
-        donor, common = self._longest_prefix(prompt)
+        in_use = self._rows_in_use()
+        fits = self._held(in_use) + self._needed(request) <= self._most_tokens
+        donor, common = self._longest_prefix(prompt, range(len(self._slots)) if fits else in_use)
         free = self._free()
         if donor in free and (2 * common >= len(self._slots[donor].tokens) or free == [donor]):
             chosen = donor
+            self.states.truncate(chosen, common)
         else:
             chosen = min((index for index in free if index != donor), key=lambda index: self._slots[index].released)
             self._empty(chosen)
             if common:
-                self.states.copy(donor, chosen, common)
+                reached = self._slots[donor].reached
+                self.states.copy(donor, chosen, common, reached)
                 self._slots[chosen].written = True
-                self._slots[chosen].reached = self._slots[donor].reached
+                self._slots[chosen].reached = common if self.states.is_linear(reached) else reached
         self._take(chosen, row, request, prompt[:common])
         return Start(prompt, common)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of tokens that memory is reserved for; a block that several slots share counts once."""
+        return self._held(range(len(self._slots))) // BLOCK
+
+    def _held(self, slots: Sequence[int]) -> int:
+        """Tokens that memory is reserved for in some slots."""
+        segments = {part.segment for index in slots for part in self.states.parts(index)}
+        own = sum(self._slots[index].reserved - self.states.shared(index) for index in slots)
+        return own + sum(segment.end - segment.begin for segment in segments)
+
+    def _rows_in_use(self) -> list[int]:
+        return [index for index, slot in enumerate(self._slots) if slot.row is not None]
 
     def _free(self) -> list[int]:
         return [index for index, slot in enumerate(self._slots) if slot.row is None]
@@ -228,8 +247,10 @@ class BatchedRows:
 
     def truncate(self, row: int, length: int) -> None:
         """Drop all but the first tokens of a row; ring buffers have room for a run beyond their window."""
-        slot = self._slots[self._index(row)]
+        index = self._index(row)
+        slot = self._slots[index]
         slot.tokens = slot.tokens[:length]
+        self.states.truncate(index, length)
 
     def check_truncates(self) -> None:
         """UsageError for recurrent states."""
@@ -270,21 +291,21 @@ class BatchedRows:
         for source, target in zip(outside, others, strict=True):
             one, other = self._slots[source], self._slots[target]
             self._exchange(source, target)
+            lengths = len(one.tokens), len(other.tokens)
+            self.states.swap(source, target, lengths, max(one.reached, other.reached))
             if not other.written:
-                self.states.copy(source, target, len(one.tokens))
                 self.states.clear(source)
-            else:
-                self.states.swap(source, target, max(len(one.tokens), len(other.tokens)))
             self._slots[source], self._slots[target] = other, one
 
     def _exchange(self, source: int, target: int) -> None:
         """Exchange the inputs of two slots that runs do not change."""
 
-    def _longest_prefix(self, prompt: list[int]) -> tuple[int, int]:
-        """The slot whose tokens share the longest prefix with a prompt, -1 if none does, and the prefix' length; the
-        prompt's last token is always computed."""
+    def _longest_prefix(self, prompt: list[int], slots: Sequence[int]) -> tuple[int, int]:
+        """The one of some slots whose tokens share the longest prefix with a prompt, -1 if none does, and the prefix'
+        length; the prompt's last token is always computed."""
         best = (-1, 0)
-        for index, slot in enumerate(self._slots):
+        for index in slots:
+            slot = self._slots[index]
             common = common_prefix(slot.tokens, prompt[:-1])
             if common < len(slot.tokens) and not self._can_truncate(slot.reached):
                 continue
@@ -294,13 +315,13 @@ class BatchedRows:
 
     def _can_truncate(self, length: int) -> bool:
         """Whether states that reached `length` tokens include those after fewer."""
-        return not self.states.recurrent and (self.states.ring is None or length <= self.states.ring)
+        return not self.states.recurrent and self.states.is_linear(length)
 
     def _make_room(self) -> None:
         """Empty what ended rows have left, oldest first, until all slots fit the limit."""
         left = sorted((slot.released, index) for index, slot in enumerate(self._slots) if slot.row is None)
         for _, index in left:
-            if sum(slot.reserved for slot in self._slots) <= self._most_tokens:
+            if self._held(range(len(self._slots))) <= self._most_tokens:
                 return
             self._empty(index)
 
