@@ -17,11 +17,12 @@ from ...runtime.contract.architecture import TEXT_GENERATION, RunOptions
 from ...runtime.devices import on_device
 from ...runtime.ir.clone import copied_graph
 from ...runtime.ir.graph import Graph, Value
+from ...runtime.passes.precision.block_kv_cache import StoreKVCacheAsBlocks
 from ...runtime.passes.precision.half_kv_cache import StoreKVCacheAsHalf
 from ...runtime.passes.simplify.slice_pushdown import PushDownSlices
 from ...runtime.region.expected_shapes import BATCHED_LENGTHS, LENGTHS
 from ...runtime.session import Session
-from ...runtime.tensor.dtype import BF16, F16
+from ...runtime.tensor.dtype import BF16, F16, U8
 from ..pipelines.task_model import cannot
 from ..pipelines.text_model import TextModel, embedding_rows
 from ..postprocess.finite_results import finite
@@ -64,6 +65,8 @@ class Placement:
 
 
 ON_CPU = Placement()
+KV_TYPES = ("f32", "f16", "q8_0")
+"""How keys and values can be stored."""
 BY_LONGEST_ROW = ("dynamic", "longrope")
 """Scalings of rotary frequencies by the length of the longest row of a batch."""
 FIRST_STEPS = 1
@@ -133,6 +136,8 @@ class LanguageModel(TextModel):
         self._on_device = on_device(placement.device)
         self._fixed_on_cpu = self._fixed and not self._on_device
         self._repeats = self._fixed_on_cpu
+        self._kv_type: str | None = None
+        self._packed: Session | None = None
         self._sessions: dict[str, Session] = {}
         self._dtypes: dict[str, dict[str, np.dtype[Any]]] = {}
         self.session(self._last)
@@ -154,11 +159,14 @@ class LanguageModel(TextModel):
             if output == LAST and not self._on_device:
                 graph = copied_graph(graph, {}, typed=True)
                 PushDownSlices().run(graph)
-            if rounded and self._has_narrow_weights(graph):
+            kv_type = self._kv_type or ("f16" if rounded and self._has_narrow_weights(graph) else "f32")
+            if kv_type != "f32":
                 graph = copied_graph(graph, {}, typed=True)
-                StoreKVCacheAsHalf().run(graph)
+                (StoreKVCacheAsBlocks if kv_type == "q8_0" else StoreKVCacheAsHalf)().run(graph)
             self._dtypes[output] = {value.name: numpy_dtype(value) for value in graph.inputs if is_state(value)}
-            sibling = next(iter(self._sessions.values()), None)
+            if self._kv_type is not None:
+                self._states = [graph.values[value.name] for value in self._states]
+            sibling = next(iter(self._sessions.values()), self._packed)
             made = Session(
                 graph,
                 inplace_inputs=self._kept,
@@ -169,6 +177,29 @@ class LanguageModel(TextModel):
             made.expect(functools.partial(self._warm_up_feeds, output), imminent=FIRST_STEPS)
             self._sessions[output] = made
         return self._sessions[output]
+
+    def store_cache_as(self, kv_type: str | None) -> None:
+        """Store keys and values of later caches as f32, f16, or q8_0 (blocks of 32 signed bytes and a scale); None for
+        f16 where text is generated from narrow weights, and f32 elsewhere.
+
+        Raises UsageError for another type, and for q8_0 with a model on a device, without a cache of fixed capacity,
+        or whose attention cannot read blocks.
+        """
+        if kv_type not in (None, *KV_TYPES):
+            expected = "one of " + ", ".join(KV_TYPES)
+            raise UsageError("E-LM-KV-TYPE", None, "unknown type of KV cache", expected=expected, found=repr(kv_type))
+        if kv_type == self._kv_type:
+            return
+        if kv_type is not None and not self._fixed_on_cpu:
+            raise UsageError("E-LM-KV-TYPE", None, "the type of the KV cache can be chosen for models on the CPU only")
+        self._packed = self._sessions[self._last]
+        self._kv_type, self._states = kv_type, [value for value in self.graph.inputs if is_state(value)]
+        self._sessions, self._dtypes = {}, {}
+        self.session(self._last)
+        if kv_type == "q8_0" and all(value.dtype is not U8 for value in self._states):
+            self.store_cache_as(None)
+            why = "the KV cache of this model cannot be stored as q8_0: heads of 32 elements or multiples are needed"
+            raise UsageError("E-LM-KV-TYPE", None, why, expected="f32 or f16")
 
     def logits(self, ids: ArrayLike, mask: ArrayLike | None = None, positions: ArrayLike | None = None) -> np.ndarray:
         """f32 [batch, length, vocabulary] (or the model's own output) for token ids [batch, length] or [length].

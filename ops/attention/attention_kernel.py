@@ -10,6 +10,7 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.plan.kernel_api import Buffer, Launch, Planned, Step, native
 from ...runtime.simd.memory import DTYPE_CODES
 from ..kernels.attention import flash_decode, flash_prefill, grouped_heads
+from ..kernels.attention.q8_0_rows import BLOCK_LENGTH, BLOCK_NBYTES, CHUNK, Q8_0_CODE
 from ..kernels.attention.score_row import ADDITIVE_MASK, BOOL_MASK, NO_MASK, AttentionArguments, HeadRows
 from ..kernels.gemm.microkernel_f32 import ROWS
 from ..kernels.gemm.register_tile import PANEL
@@ -38,6 +39,25 @@ class Heads:
     def arguments(self) -> HeadRows:
         """The kernel arguments."""
         return HeadRows(self.buffer, self.kind, *(step * self.buffer.dtype.itemsize for step in self.steps))
+
+
+@dataclass(frozen=True)
+class BlockHeads(Heads):
+    """Heads whose rows are stored as Q8_0 blocks, strides in bytes."""
+
+    @property
+    def kind(self) -> int:
+        """The blocks' code."""
+        return Q8_0_CODE
+
+
+def heads_of_blocks(buffer: Buffer) -> BlockHeads | None:
+    """Heads of u8 [batch, heads, rows, bytes]; None for others."""
+    if buffer.dtype != np.uint8 or len(buffer.shape) != 4 or buffer.shape[3] % BLOCK_NBYTES:
+        return None
+    batch, heads, rows, nbytes = buffer.shape
+    shape = (batch, heads, rows, nbytes // BLOCK_NBYTES * BLOCK_LENGTH)
+    return BlockHeads(buffer, (heads * rows * nbytes, rows * nbytes, nbytes), shape)
 
 
 def heads_of(buffer: Buffer, count: int | None) -> Heads | None:
@@ -145,7 +165,8 @@ def _flash_decode(
     rows, units = heads // groups * queries, batch * groups * -(-keys // grouped_heads.KEYS)
     parts = step.parts(units, work)
     partial = step.scratch(units * 4 * rows * (width + 2))
-    scratch = step.scratch(parts * 4 * rows * (size + grouped_heads.KEYS))
+    spare = CHUNK * max(size, width) if Q8_0_CODE in (k.kind, v.kind) else 0
+    scratch = step.scratch(parts * 4 * (rows * (size + grouped_heads.KEYS) + spare))
     gathering = step.parts(batch * groups * rows, units * rows * width / 4)
     return [
         Launch(
@@ -157,6 +178,7 @@ def _flash_decode(
             problem=problem,
             partial=partial,
             scratch=scratch,
+            spare=spare,
         ),
         Launch(flash_decode.combine_blocks, gathering, output_rows=y, problem=problem, partial=partial),
     ]

@@ -185,6 +185,13 @@ def load_bf16(build: Any, address: Any) -> Any:
     return build.bitcast(build.shl(wide, _constant(_WORDS, 16)), _FLOATS)
 
 
+@emitted(lambda: kinds.F32(types.int64))
+def load_i8(build: Any, address: Any) -> Any:
+    """Sixteen signed bytes."""
+    kind = ir.VectorType(ir.IntType(8), LANES)
+    return build.sitofp(build.sext(_loaded(build, address, kind), _WORDS), _FLOATS)
+
+
 @emitted(lambda: types.void(types.int64, kinds.F32))
 def store_f32(build: Any, address: Any, vector: Any) -> Any:
     """Write sixteen f32."""

@@ -16,15 +16,31 @@ from ....runtime.simd.branchless_math import exp
 from ....runtime.simd.memory import F32_CODE, load_one, narrow, widen
 from ....runtime.simd.vector import LANES
 from .grouped_heads import KEYS, query_key_dots, weighted_sums
+from .q8_0_rows import CHUNK, Q8_0_CODE, widen_rows
 from .score_row import BOOL_MASK, NO_MASK, AttentionArguments, HeadRows, key_count, softmax_row, visible_keys
 
 
 def _products(kind: int) -> Callable[..., None]:
-    """Products of queries with keys of a kind, of any size."""
+    """Products of queries with keys of a kind, of any size; blocks are dequantized into `spare`."""
+    if kind == Q8_0_CODE:
+        dots = query_key_dots(F32_CODE)
+
+        @inner
+        def of_blocks(
+            keys: Any, step: Any, count: Any, queries: Any, rows: Any, size: Any, scores: Any, spare: Any
+        ) -> None:
+            for j in range(0, count, CHUNK):
+                some = min(CHUNK, count - j)
+                widen_rows(keys + j * step, step, some, spare, size)
+                dots(spare, 4 * size, some, queries, rows, size, scores + 4 * j)
+
+        return of_blocks
     whole_vectors, width = query_key_dots(kind), 4 if kind == F32_CODE else 2
 
     @inner
-    def products(keys: Any, step: Any, count: Any, queries: Any, rows: Any, size: Any, scores: Any) -> None:
+    def products(
+        keys: Any, step: Any, count: Any, queries: Any, rows: Any, size: Any, scores: Any, spare: Any
+    ) -> None:
         whole_vectors(keys, step, count, queries, rows, size, scores)
         for row in range(rows):
             line, query = f32(scores + 4 * KEYS * row), f32(queries + 4 * size * row)
@@ -36,11 +52,26 @@ def _products(kind: int) -> Callable[..., None]:
 
 
 def _value_sums(kind: int) -> Callable[..., None]:
-    """Sums of values of a kind times their powers, of any size."""
+    """Sums of values of a kind times their powers, of any size; blocks are dequantized into `spare`."""
+    if kind == Q8_0_CODE:
+        mixed = weighted_sums(F32_CODE)
+
+        @inner
+        def of_blocks(
+            values: Any, step: Any, count: Any, powers: Any, rows: Any, size: Any, sums: Any, spare: Any
+        ) -> None:
+            for j in range(0, count, CHUNK):
+                some = min(CHUNK, count - j)
+                widen_rows(values + j * step, step, some, spare, size)
+                mixed(spare, 4 * size, some, powers + 4 * j, rows, size, sums)
+
+        return of_blocks
     whole_vectors, width = weighted_sums(kind), 4 if kind == F32_CODE else 2
 
     @inner
-    def add_values(values: Any, step: Any, count: Any, powers: Any, rows: Any, size: Any, sums: Any) -> None:
+    def add_values(
+        values: Any, step: Any, count: Any, powers: Any, rows: Any, size: Any, sums: Any, spare: Any
+    ) -> None:
         whole_vectors(values, step, count, powers, rows, size, sums)
         for row in range(rows):
             line, made = f32(powers + 4 * KEYS * row), f32(sums + 4 * size * row)
@@ -87,10 +118,11 @@ def decode_kernel(key_kind: int, value_kind: int) -> RangeKernel:
         problem: AttentionArguments,
         partial: Address,
         scratch: Address,
+        spare: int,
         part: int,
         parts: int,
     ) -> None:
-        """Sums over blocks of keys for all queries, into `partial`."""
+        """Sums over blocks of keys for all queries, into `partial`; `spare`: elements to dequantize into."""
         q, q_kind, q_batch, q_head, q_row = (
             query_rows.at,
             query_rows.kind,
@@ -119,8 +151,9 @@ def decode_kernel(key_kind: int, value_kind: int) -> RangeKernel:
         scale, softcap = np.float32(problem.scale), np.float32(problem.softcap)
         each = heads // groups
         rows, blocks = each * queries, (keys + KEYS - 1) // KEYS
-        f32_queries = scratch + part * 4 * rows * (size + KEYS)
+        f32_queries = scratch + part * 4 * (rows * (size + KEYS) + spare)
         scores = f32_queries + 4 * rows * size
+        dequantized = scores + 4 * rows * KEYS
         for unit in range(part, batch * groups * blocks, parts):
             block, group, image = unit % blocks, unit // blocks % groups, unit // blocks // groups
             length = key_count(lengths, length_width, more, keys, image)
@@ -153,9 +186,8 @@ def decode_kernel(key_kind: int, value_kind: int) -> RangeKernel:
                     size,
                     scale,
                 )
-            products(
-                k + image * k_batch + group * k_head + lowest * k_row, k_row, count, f32_queries, rows, size, scores
-            )
+            key = k + image * k_batch + group * k_head + lowest * k_row
+            products(key, k_row, count, f32_queries, rows, size, scores, dequantized)
             for row in range(rows):
                 head, query = group * each + row // queries, row % queries
                 first, last = visible_keys(offset + query, length, causal, left, right)
@@ -177,7 +209,8 @@ def decode_kernel(key_kind: int, value_kind: int) -> RangeKernel:
             sums = f32(made)
             for j in range(rows * width):
                 sums[j] = np.float32(0)
-            add_values(v + image * v_batch + group * v_head + lowest * v_row, v_row, count, scores, rows, width, made)
+            value = v + image * v_batch + group * v_head + lowest * v_row
+            add_values(value, v_row, count, scores, rows, width, made, dequantized)
 
     return decode_blocks
 

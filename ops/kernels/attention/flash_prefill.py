@@ -18,6 +18,7 @@ from ....runtime.simd.memory import load_f32, load_one, narrow, store_f32, widen
 from ....runtime.simd.vector import LANES
 from ..gemm.microkernel_f32 import ROWS, column_of_tiles
 from ..gemm.register_tile import PANEL
+from .q8_0_rows import BLOCK_LENGTH, BLOCK_NBYTES, Q8_0_CODE, load_quantized, widen_blocks
 from .score_row import BOOL_MASK, AttentionArguments, HeadRows, key_count, softmax_row, trim_mask, visible_keys
 
 QUERIES = 48
@@ -58,6 +59,10 @@ def _column_major(kind: Any, source: Any, row: Any, count: Any, size: Any, targe
     width = 4 if kind == 0 else 2
     for j in range(count):
         line = source + j * row
+        if kind == Q8_0_CODE:
+            for k in range(size):
+                packed[k * PANEL + j] = load_quantized(line, k)
+            continue
         for k in range(size):
             packed[k * PANEL + j] = load_one(kind, line + k * width)
     for j in range(count, PANEL):
@@ -95,7 +100,10 @@ def pack_values(
             for panel in range(panels):
                 to = target + ((unit * panels + panel) * KEYS + j) * PANEL * 4
                 wide = min(PANEL, size - panel * PANEL)
-                widen(kind, line + panel * PANEL * width, to, wide, np.float32(1))
+                if kind == Q8_0_CODE:
+                    widen_blocks(line + panel * PANEL // BLOCK_LENGTH * BLOCK_NBYTES, to, wide)
+                else:
+                    widen(kind, line + panel * PANEL * width, to, wide, np.float32(1))
                 for column in range(wide, PANEL):
                     f32(to)[column] = np.float32(0)
 
