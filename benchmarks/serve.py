@@ -7,7 +7,7 @@
 MODEL is a GGUF file or a directory with a tokenizer. Ours runs as `candle-convert serve` in a process of its own, with
 the further words of `--options`; llama-server is started with as many slots, or answers at `--peer`. Prompts are token
 ids drawn with a fixed seed, other ones in each round and for each number of clients; generation is greedy and ends at
-`--tokens` or an end token. Clients are threads that stream by HTTP/1.1. Both servers answer a round before the
+`--tokens`; end tokens do not end it. Clients are threads that stream by HTTP/1.1. Both servers answer a round before the
 measured ones, and take turns; medians of rounds are printed, and percentiles of all latencies of a case.
 
 `--shared`: prompts of so many common tokens and 16 others, with the largest number of clients. `--embeddings`: texts of
@@ -22,6 +22,7 @@ import itertools
 import json
 import random
 import shlex
+import signal
 import socket
 import statistics
 import subprocess
@@ -119,8 +120,6 @@ def streamed(server, ids, count):
     begin = time.perf_counter()
     connection = server.connection()
     body = {"prompt": ids, "max_tokens": count, "temperature": 0, "stream": True, "logprobs": 0, "ignore_eos": True}
-    if server.name == OURS:
-        del body["ignore_eos"]
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     answer = connection.getresponse()
     if answer.status != 200:
@@ -171,13 +170,11 @@ def compared(servers, clients, rounds, make, count):
     }
 
 
-def print_rows(rows):
-    """A table; the ratio is of tokens a second, ours to the other server's."""
-    print("| case | server | tokens/s | p95 first token s | p95 between tokens s | ratio |\n|---|---|---|---|---|---|")
-    for case, found in rows:
-        for name, (rate, first, gap) in found.items():
-            ratio = f"{found[OURS][0] / rate:.2f}" if name != OURS else ""
-            print(f"| {case} | {name} | {rate:.1f} | {first:.3f} | {gap:.3f} | {ratio} |", flush=True)
+def print_row(case, found):
+    """A case of the table; the ratio is of tokens a second, ours to the other server's."""
+    for name, (rate, first, gap) in found.items():
+        ratio = f"{found[OURS][0] / rate:.2f}" if name != OURS else ""
+        print(f"| {case} | {name} | {rate:.1f} | {first:.3f} | {gap:.3f} | {ratio} |", flush=True)
 
 
 def embeddings(server, count=200):
@@ -276,6 +273,7 @@ def soak(server, seconds, vocabulary, clients=64):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # servers end with it
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--clients", default="1,4,16")
@@ -310,21 +308,20 @@ def main():
         for server in servers:
             if server.ready is not None:
                 print(f"{server.name}: ready after {server.ready:.2f} s")
-        rows = []
+        print("| case | server | tokens/s | p95 first token s | p95 between tokens s | ratio |\n|---|---|---|---|---|---|")
         for count in clients:
 
             def make(seed, count=count):
                 return prompts(count, arguments.prompt, 0, vocabulary, f"{count}/{seed}")
 
-            rows.append((f"{count} clients", compared(servers, count, arguments.rounds, make, arguments.tokens)))
+            print_row(f"{count} clients", compared(servers, count, arguments.rounds, make, arguments.tokens))
         if arguments.shared:
 
             def shared(seed):
                 return prompts(max(clients), arguments.shared + 16, arguments.shared, vocabulary, f"shared/{seed}")
 
             case = f"{max(clients)} clients, {arguments.shared} shared tokens"
-            rows.append((case, compared(servers, max(clients), arguments.rounds, shared, arguments.tokens)))
-        print_rows(rows)
+            print_row(case, compared(servers, max(clients), arguments.rounds, shared, arguments.tokens))
         for count, memory in memories(own, list(map(int, arguments.requests.split(","))), vocabulary).items():
             print(f"{OURS}: {memory / 1e6:.0f} MB after {count:,} requests", flush=True)
     finally:

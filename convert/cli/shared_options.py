@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from ...models.generation.batching.proposed_tokens import MAX_PROPOSED
+from ...models.generation.batching.decoding_options import KV_TYPES, MAX_PROPOSED
 from ...runtime.base import limits
 from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.plugin import discovery
@@ -204,6 +204,11 @@ SPECULATION = (
         metavar="N",
         help="Tokens proposed per step: by --draft (default 4), or by looking up earlier text; 0 for none.",
     ),
+)
+KV_TYPE = click.option(
+    "--kv-type",
+    type=click.Choice(KV_TYPES),
+    help="Type of the KV cache (default f16 for narrow weights, else f32; q8_0 takes half of f16).",
 )
 PLACING = (
     *click_options("force", "resume"),
@@ -403,6 +408,15 @@ def load_model(path: str, values: dict[str, Any]) -> Any:
     from ..load.load_model import load
 
     return load(open_input(path, values, running=True), threads=values["threads"], **device(values))
+
+
+def store_cache_as(model: Any, path: str, values: dict[str, Any]) -> None:
+    """Apply ``--kv-type`` to a language model. UsageError for other models."""
+    if values["kv_type"] is None:
+        return
+    if not hasattr(model, "store_cache_as"):
+        raise UsageError("E-OPTION", path, "--kv-type needs a language model")
+    model.store_cache_as(values["kv_type"])
 
 
 def load_draft(path: str, values: dict[str, Any]) -> Any:

@@ -165,6 +165,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
     help="q8 (default) rounds activations that are multiplied with quantized and 16-bit weights.",
 )
 @shared_options.MAX_MEMORY
+@shared_options.KV_TYPE
 @shared_options.options(
     shared_options.SPECULATION,
     shared_options.DEVICE,
@@ -201,8 +202,6 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
             raise UsageError("E-OPTION", None, f"{option} needs --chat")
     sampling = {name: values[name] for name in SAMPLING if values[name] is not None}
     Sampling(**sampling)
-    if chatting and (values["draft"] is not None or values["speculate"]):
-        raise UsageError("E-OPTION", None, "--draft and --speculate need a prompt with -p or -f")
     placed = shared_options.device(values)
     rows = None if values["file"] is None else read_rows(values["file"])
     prompt = None if chatting or rows is not None else _prompt(values["prompt"])
@@ -235,6 +234,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
         found = cluster_option.pipelined(model, values, stages, values["activations"])
     else:
         found = load_text_model(graph, values["threads"], values["activations"], **placed)
+    shared_options.store_cache_as(found, model, values)
     if isinstance(found, EncoderDecoderModel):
         for option in ("file", "json_schema", "grammar", *SPECULATION):
             if values[option] is not None:
@@ -252,7 +252,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
         _answer(found, model, rows, values, sampling, grammar, speculation)
         return
     if prompt is None:
-        _converse(found, model, values, Sampling(**sampling))
+        _converse(found, model, values, Sampling(**sampling), speculation)
         return
     given: Any = _given(found, model, prompt, values)
     ids = given if isinstance(given, list) else given.ids
@@ -468,8 +468,11 @@ def _prompt(given: str | None) -> str:
     return text
 
 
-def _converse(model: LanguageModel, path: str, values: dict[str, Any], sampling: Sampling) -> None:
+def _converse(
+    model: LanguageModel, path: str, values: dict[str, Any], sampling: Sampling, speculation: dict[str, Any]
+) -> None:
     """Answer the user's messages until they end it."""
+    from ...models.generation.batching.speculation import speculation_of
     from ...models.generation.conversation import Conversation
     from ..console.chat import chat
 
@@ -483,6 +486,7 @@ def _converse(model: LanguageModel, path: str, values: dict[str, Any], sampling:
         stop=values["stop"],
         context=values["context"],
         path=path,
+        speculation=speculation_of(speculation.get("draft"), speculation.get("speculate")),
     )
     busy().stop()
     chat(conversation, lambda piece: current().content(piece, end=""))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,6 @@ from ..console.status_line import busy
 
 if TYPE_CHECKING:
     from ...models.generation.batching.speculation import Speculation
-    from ..serve.served_model import ServedModel
     from ..serve.settings import Settings
 
 GROUP = "Run"
@@ -61,8 +62,9 @@ Examples
 @click.option(
     "--cache-memory",
     metavar="SIZE",
-    help="Memory for the KV caches of a model; more requests wait (default: that of --parallel full contexts).",
+    help="Memory for the KV caches of a model; more requests wait (default: half of what --max-memory leaves).",
 )
+@shared_options.KV_TYPE
 @click.option("--max-body", default="32MiB", metavar="SIZE", help="Maximum size of a request (default 32MiB).")
 @click.option(
     "--timeout",
@@ -107,6 +109,7 @@ def COMMAND(paths: tuple[str, ...], **values: Any) -> None:  # noqa: N802
     """
     from ..serve.endpoint import endpoints
     from ..serve.run_server import listening, run_server
+    from ..serve.served_model import ServedModel
     from ..serve.server import Server
 
     out, watch = current(), Stopwatch()
@@ -114,7 +117,9 @@ def COMMAND(paths: tuple[str, ...], **values: Any) -> None:  # noqa: N802
     names = _names(paths, values["aliases"])
     bound = None if values["dry_run"] else listening(settings.host, settings.port)
     speculation = _speculation(values)
-    models = [_served(path, name, settings, values, speculation) for path, name in zip(paths, names, strict=True)]
+    loaded = [_loaded(path, name, values) for path, name in zip(paths, names, strict=True)]
+    settings = _within_memory(settings, loaded)
+    models = [ServedModel(name, model, settings, speculation) for name, model in zip(names, loaded, strict=True)]
     busy().stop()
     served = {
         model.name: [endpoint.path for endpoint in endpoints() if endpoint.verb in model.verbs] for model in models
@@ -210,15 +215,24 @@ def _speculation(values: dict[str, Any]) -> Speculation | None:
     return speculation_of(None if path is None else shared_options.load_draft(path, values), values["speculate"])
 
 
-def _served(
-    path: str, name: str, settings: Settings, values: dict[str, Any], speculation: Speculation | None
-) -> ServedModel:
-    from ..serve.served_model import ServedModel
-
+def _loaded(path: str, name: str, values: dict[str, Any]) -> Any:
     busy().enter(f"loading {name}")
     model = shared_options.load_model(path, values)
     if not hasattr(model, "verbs"):
         raise UsageError("E-SERVE-MODEL", path, "the model has nothing to serve", expected="a model with a known task")
-    if values["chat_template"] is not None and "generate" in model.verbs:
-        model.tokenizer.templates["default"] = shared_options.template(values["chat_template"])
-    return ServedModel(name, model, settings, speculation)
+    if "generate" in model.verbs:
+        shared_options.store_cache_as(model, path, values)
+        if values["chat_template"] is not None:
+            model.tokenizer.templates["default"] = shared_options.template(values["chat_template"])
+    return model
+
+
+def _within_memory(settings: Settings, models: Sequence[Any]) -> Settings:
+    """Settings whose KV caches take half of what ``--max-memory`` leaves beyond the weights, unless they say more."""
+    allowed = limits.current()
+    if settings.cache_memory is not None or "memory" not in allowed.chosen:
+        return settings
+    graphs = [graph for model in models if (graph := getattr(model, "graph", None)) is not None]
+    weights = sum(tensor.nbytes for graph in graphs for tensor in graph.weights.values())
+    count = sum("generate" in model.verbs for model in models)
+    return dataclasses.replace(settings, cache_memory=max(0, allowed.memory - weights) // 2 // max(count, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...models.generation.batching.grammar import Grammar
@@ -32,6 +33,7 @@ FIELDS = {
     "seed": Field(integer(0), help="Random seed; the same seed gives the same text."),
     "stop": STOP,
     "logit_bias": Field(Anything(), help="Numbers that are added to logits, by token id."),
+    "ignore_eos": Field(Flag(), default=False, help="Whether end tokens are never chosen."),
     "n": Field(integer(1, MAX_CHOICES), default=1, help="Number of texts."),
     "stream": Field(Flag(), default=False, help="Send the text as server-sent events."),
     "stream_options": Field(
@@ -62,7 +64,7 @@ def request_of(
         Sampling(**{name: values[name] for name in SAMPLING if values[name] is not None}),
         [stop] if isinstance(stop, str) else stop or [],
         None if seed is None else seed + choice,
-        logit_bias=_logit_bias(values["logit_bias"]),
+        logit_bias=_logit_bias(values["logit_bias"]) | (_without_ends(model) if values["ignore_eos"] else {}),
         logprobs=logprobs,
         constraint=None if grammar is None else grammar.constraint(),
     )
@@ -71,6 +73,10 @@ def request_of(
 def include_usage(values: dict[str, Any]) -> bool:
     """Whether the last event of a stream counts tokens."""
     return bool((values["stream_options"] or {}).get("include_usage"))
+
+
+def _without_ends(model: ServedModel) -> dict[int, float]:
+    return dict.fromkeys(model.model.tokenizer.ends, -math.inf)
 
 
 def _logit_bias(given: dict[str, Any] | None) -> dict[int, float]:

@@ -15,6 +15,8 @@ from .generate import Generation, Timing, pieces
 from .request import Request
 
 if TYPE_CHECKING:
+    from .batching.engine import Engine
+    from .batching.speculation import Speculation
     from .kv_cache import Cache, EmbeddedPrompt
     from .language_model import LanguageModel
     from .sampling import Sampling
@@ -30,6 +32,8 @@ class Conversation:
         stop: strings that end an answer.
         context: limit of the whole conversation in tokens; None for the model's context length.
         path: of the model, for error messages.
+        speculation: how tokens of answers are proposed that one run verifies; the caches of the model and of a draft
+            keep the turns. None to compute one token after another. UsageError where the model cannot speculate.
 
     Attributes:
         messages: objects with ``role`` and ``content``; without a chat template, all of them form one continued text.
@@ -46,6 +50,7 @@ class Conversation:
         stop: Sequence[str] = (),
         context: int | None = None,
         path: str | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
         self.model = model
         self.messages: list[dict[str, Any]] = [] if system is None else [{"role": "system", "content": system}]
@@ -59,6 +64,11 @@ class Conversation:
         self._cache: Cache | None = None
         self._seen: list[int] = []
         self._pictures: list[str] = []
+        self._engine: Engine | None = None
+        if speculation is not None:
+            from .batching.engine import Engine
+
+            self._engine = Engine(model, 1, context or model.context, speculation=speculation)
 
     @property
     def has_template(self) -> bool:
@@ -105,12 +115,38 @@ class Conversation:
                 found=f"{len(ids):,}",
                 hint=hint,
             )
+        if self._engine is not None:
+            return self._speculate(self._engine, ids, room, messages, stopped)
         cache = self._prefix_cache(ids, embedded)
         cache.prompt = embedded
         self.timing = Timing()
         request = Request([ids], room, self._sampling, self._stop, self._context)
         source = pieces(self.model, self.model.tokenizer, request, timing=self.timing, cache=cache, stopped=stopped)
         return self._stream_answer(source, messages, cache)
+
+    def _speculate(
+        self,
+        engine: Engine,
+        ids: list[int],
+        room: int,
+        messages: list[dict[str, Any]],
+        stopped: Callable[[], bool] | None,
+    ) -> Iterator[str]:
+        """The answer by the engine, whose row keeps the states of the last turn."""
+        from .batching.request import Request as Asked
+
+        self.timing = engine.timing = Timing()
+        handle = engine.submit(Asked(ids, room, self._sampling, self._stop))
+        try:
+            for event in handle:
+                yield event.text
+                if stopped is not None and stopped():
+                    handle.cancel()
+        finally:
+            handle.cancel()
+        if handle.error is not None:
+            raise handle.error
+        self.messages = [*messages, {"role": "assistant", "content": handle.made.text}]
 
     def _stream_answer(
         self, source: Generator[tuple[int, str], None, list[Generation]], messages: list[dict[str, Any]], cache: Cache

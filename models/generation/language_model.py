@@ -26,6 +26,7 @@ from ...runtime.tensor.dtype import BF16, F16, U8
 from ..pipelines.task_model import cannot
 from ..pipelines.text_model import TextModel, embedding_rows
 from ..postprocess.finite_results import finite
+from .batching.decoding_options import KV_TYPES
 from .decoder_states import (
     INITIAL_CAPACITY,
     capacity_for,
@@ -65,8 +66,6 @@ class Placement:
 
 
 ON_CPU = Placement()
-KV_TYPES = ("f32", "f16", "q8_0")
-"""How keys and values can be stored."""
 BY_LONGEST_ROW = ("dynamic", "longrope")
 """Scalings of rotary frequencies by the length of the longest row of a batch."""
 FIRST_STEPS = 1

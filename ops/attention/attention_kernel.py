@@ -209,8 +209,8 @@ def _flash_prefill(
         step.parts(batch * groups * blocks, v.buffer.count),
     )
     return [
-        Launch(flash_prefill.pack_keys, packing_k, rows=k.arguments, target=packed_k, **lengths, size=key_size),
-        Launch(flash_prefill.pack_values, packing_v, rows=v.arguments, target=packed_v, **lengths, size=width),
+        Launch(flash_prefill.pack_keys, packing_k, rows=k.arguments, target=packed_k, problem=problem, **lengths, size=key_size),
+        Launch(flash_prefill.pack_values, packing_v, rows=v.arguments, target=packed_v, problem=problem, **lengths, size=width),
         Launch(
             flash_prefill.prefill_blocks,
             parts,

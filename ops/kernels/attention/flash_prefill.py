@@ -70,32 +70,70 @@ def _column_major(kind: Any, source: Any, row: Any, count: Any, size: Any, targe
             packed[k * PANEL + j] = np.float32(0)
 
 
+@inner
+def _visible_end(problem: Any, image: Any) -> Any:
+    """The index after the last key that any query of a sequence sees; all keys without a boolean mask."""
+    if problem.form != BOOL_MASK:
+        return np.int64(problem.keys)
+    found = np.int64(0)
+    for head in range(problem.heads if problem.mask_head != 0 else 1):
+        for query in range(problem.queries if problem.mask_row != 0 else 1):
+            line = problem.mask + image * problem.mask_batch + head * problem.mask_head + query * problem.mask_row
+            _, last = trim_mask(line, found, np.int64(problem.masked))
+            found = max(found, last)
+    return found
+
+
 @range_kernel
 def pack_keys(
-    rows: HeadRows, target: Address, batch: int, heads: int, keys: int, size: int, part: int, parts: int
+    rows: HeadRows,
+    target: Address,
+    problem: AttentionArguments,
+    batch: int,
+    heads: int,
+    keys: int,
+    size: int,
+    part: int,
+    parts: int,
 ) -> None:
-    """Keys as panels [batch, heads, panels, size, PANEL]."""
+    """Keys as panels [batch, heads, panels, size, PANEL], without those that no query sees at the end."""
     source, kind, batch_step, head_step, row = rows.at, rows.kind, rows.batch, rows.head, rows.row
     count = (keys + PANEL - 1) // PANEL
     first, last = share(batch * heads * count, part, parts)
+    known, end = np.int64(-1), np.int64(0)
     for unit in range(first, last):
         panel, head, image = unit % count, unit // count % heads, unit // count // heads
+        if image != known:
+            known, end = np.int64(image), _visible_end(problem, image)
+        if panel * PANEL >= end:
+            continue
         start = source + image * batch_step + head * head_step + panel * PANEL * row
         _column_major(kind, start, row, min(PANEL, keys - panel * PANEL), size, target + unit * size * PANEL * 4)
 
 
 @range_kernel
 def pack_values(
-    rows: HeadRows, target: Address, batch: int, heads: int, keys: int, size: int, part: int, parts: int
+    rows: HeadRows,
+    target: Address,
+    problem: AttentionArguments,
+    batch: int,
+    heads: int,
+    keys: int,
+    size: int,
+    part: int,
+    parts: int,
 ) -> None:
-    """Values as panels [batch, heads, key blocks, panels, KEYS, PANEL]."""
+    """Values as panels [batch, heads, key blocks, panels, KEYS, PANEL], without those that no query sees at the end."""
     source, kind, batch_step, head_step, row = rows.at, rows.kind, rows.batch, rows.head, rows.row
     count, panels = (keys + KEYS - 1) // KEYS, (size + PANEL - 1) // PANEL
     width = 4 if kind == 0 else 2
+    known, end = np.int64(-1), np.int64(0)
     first, last = share(batch * heads * count, part, parts)
     for unit in range(first, last):
         block, head, image = unit % count, unit // count % heads, unit // count // heads
-        for j in range(min(KEYS, keys - block * KEYS)):
+        if image != known:
+            known, end = np.int64(image), _visible_end(problem, image)
+        for j in range(min(KEYS, end - block * KEYS)):
             line = source + image * batch_step + head * head_step + (block * KEYS + j) * row
             for panel in range(panels):
                 to = target + ((unit * panels + panel) * KEYS + j) * PANEL * 4

@@ -18,6 +18,8 @@ KEYS, VALUES = 1, 2
 ATTRIBUTES = {"scale", "softcap"}
 """Those of Attention that BlockAttention has, too."""
 BLOCK, NBYTES = 32, 34
+ROWS_AXIS = 2
+"""The axis of a cache along which its rows lie."""
 
 
 class StoreKVCacheAsBlocks:
@@ -87,6 +89,9 @@ def _attends(node: Node) -> bool:
 
 
 def _passes(node: Node, given: set[Value]) -> bool:
+    """Whether a reader leaves the elements alone: the next run's input, or the number of rows of a ring buffer."""
+    if node.op is onnx.Shape:
+        return node.attributes.get("start") == ROWS_AXIS and node.attributes.get("end") == ROWS_AXIS + 1
     return node.op is onnx.Identity and node.outputs[0] in given
 
 

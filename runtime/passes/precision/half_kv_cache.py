@@ -30,11 +30,13 @@ class StoreKVCacheAsHalf:
         fed, given = set(graph.inputs), set(graph.outputs)
 
         def kept(whole: Value) -> bool:
-            """Whether keys or values are read by Attention alone, and given to the next run."""
+            """Whether the elements of keys or values are read by Attention alone, and given to the next run."""
             others = [
                 node for node, index in uses[whole] if node.op is not onnx.Attention or index not in (KEYS, VALUES)
             ]
-            return all(node.op is onnx.Identity and node.outputs[0] in given for node in others)
+            return all(
+                node.op is onnx.Shape or (node.op is onnx.Identity and node.outputs[0] in given) for node in others
+            )
 
         def narrowed(node: Node, build: Builder) -> bool:
             past, new, *rest = node.inputs

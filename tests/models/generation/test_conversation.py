@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from candle_convert import models
 from candle_convert.convert.cli.main import run
+from candle_convert.models.generation.batching.speculation import Speculation
 from candle_convert.models.generation.chat_template import prompt, writes_bos
 from candle_convert.models.generation.conversation import Conversation
 from candle_convert.models.generation.sampling import Sampling
@@ -132,6 +133,32 @@ def test_a_turn_that_is_cut_short_leaves_the_conversation_as_it_was(model):
     stopped = "".join(talk.say("go on", stopped=lambda: bool(asked.append(0) or len(asked) > 4)))
     assert talk.messages[-1]["content"] == stopped
     assert len(asked) == 5
+
+
+@pytest.mark.parametrize("drafted", [False, True])
+def test_speculation_changes_no_answer(model, drafted):
+    """Turns keep the caches of the model and of the draft: each computes its new tokens."""
+    greedy = Sampling(temperature=0)
+    speculation = Speculation(model if drafted else None, 3)
+    plain, talk = Conversation(model, greedy, max_tokens=20), Conversation(
+        model, greedy, max_tokens=20, speculation=speculation
+    )
+    read = []
+    for text in ("Hello, hello, hello", "hello, hello", "why"):
+        whole = prompt(model.tokenizer, [*talk.messages, {"role": "user", "content": text}])
+        length = len(model.tokenizer.encode(whole, add_bos=not writes_bos(model.tokenizer, whole)))
+        assert "".join(talk.say(text)) == "".join(plain.say(text))
+        assert talk.messages == plain.messages
+        assert talk.timing.drafted_tokens > 0
+        read.append((talk.timing.prompt_tokens, length))
+    assert all(new <= whole - before for (_, before), (new, whole) in itertools.pairwise(read)), read
+    stopped = "".join(talk.say("go on", stopped=lambda: True))
+    assert talk.messages[-1]["content"] == stopped
+    pieces = talk.say("more")
+    next(pieces)
+    pieces.close()
+    assert talk.messages[-1]["content"] == stopped
+    assert "".join(talk.say("again"))
 
 
 def test_a_full_context_is_said_and_changes_nothing(model):
