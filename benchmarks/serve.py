@@ -7,8 +7,8 @@
 MODEL is a GGUF file or a directory with a tokenizer. Ours runs as `candle-convert serve` in a process of its own, with
 the further words of `--options`; llama-server is started with as many slots, or answers at `--peer`. Prompts are token
 ids drawn with a fixed seed, other ones in each round and for each number of clients; generation is greedy and ends at
-`--tokens`; end tokens do not end it. Clients are threads that stream by HTTP/1.1. Both servers answer a round before the
-measured ones, and take turns; medians of rounds are printed, and percentiles of all latencies of a case.
+`--tokens`; end tokens do not end it. Clients are threads that stream by HTTP/1.1. Both servers answer a round before
+the measured ones, and take turns; medians of rounds are printed, and percentiles of all latencies of a case.
 
 `--shared`: prompts of so many common tokens and 16 others, with the largest number of clients. `--embeddings`: texts of
 2 to 120 words a second by 16 clients, one text a request, from a server of that model. `--requests`: resident memory
@@ -308,7 +308,9 @@ def main():
         for server in servers:
             if server.ready is not None:
                 print(f"{server.name}: ready after {server.ready:.2f} s")
-        print("| case | server | tokens/s | p95 first token s | p95 between tokens s | ratio |\n|---|---|---|---|---|---|")
+        print(
+            "| case | server | tokens/s | p95 first token s | p95 between tokens s | ratio |\n|---|---|---|---|---|---|"
+        )
         for count in clients:
 
             def make(seed, count=count):

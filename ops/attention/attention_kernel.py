@@ -203,14 +203,14 @@ def _flash_prefill(
     scratch = step.scratch(
         parts * 4 * (flash_prefill.QUERIES * (size + flash_prefill.KEYS + 2 * columns * PANEL + 4) + ROWS * PANEL)
     )
-    lengths = {"batch": batch, "heads": groups, "keys": keys}
+    packing: dict[str, Any] = {"problem": problem, "batch": batch, "heads": groups, "keys": keys}
     packing_k, packing_v = (
         step.parts(batch * groups * panels, k.buffer.count),
         step.parts(batch * groups * blocks, v.buffer.count),
     )
     return [
-        Launch(flash_prefill.pack_keys, packing_k, rows=k.arguments, target=packed_k, problem=problem, **lengths, size=key_size),
-        Launch(flash_prefill.pack_values, packing_v, rows=v.arguments, target=packed_v, problem=problem, **lengths, size=width),
+        Launch(flash_prefill.pack_keys, packing_k, rows=k.arguments, target=packed_k, **packing, size=key_size),
+        Launch(flash_prefill.pack_values, packing_v, rows=v.arguments, target=packed_v, **packing, size=width),
         Launch(
             flash_prefill.prefill_blocks,
             parts,

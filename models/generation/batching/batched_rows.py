@@ -120,7 +120,9 @@ class BatchedRows:
     def check_memory(self, request: Request) -> None:
         """UsageError for a request that memory never has room for."""
         needed = self._needed(request)
-        if needed > self._most_tokens:  # shared tokens count as well: their first request may end before this one begins
+        if (
+            needed > self._most_tokens
+        ):  # shared tokens count as well: their first request may end before this one begins
             raise UsageError(
                 "E-ENGINE-MEMORY",
                 None,

@@ -197,9 +197,7 @@ class StateArrays:
         if parts == self._parts[slot]:
             return
         first = parts[-1].end if parts else 0
-        kept = [
-            lines.rows[slot, :, lines.pages(first) : length * lines.token].copy() for lines in self._lines.values()
-        ]
+        kept = [lines.rows[slot, :, lines.pages(first) : length * lines.token].copy() for lines in self._lines.values()]
         self._unmap(slot, first)
         for lines, content in zip(self._lines.values(), kept, strict=True):
             lines.rows[slot, :, lines.pages(first) : length * lines.token] = content

@@ -38,9 +38,7 @@ def _products(kind: int) -> Callable[..., None]:
     whole_vectors, width = query_key_dots(kind), 4 if kind == F32_CODE else 2
 
     @inner
-    def products(
-        keys: Any, step: Any, count: Any, queries: Any, rows: Any, size: Any, scores: Any, spare: Any
-    ) -> None:
+    def products(keys: Any, step: Any, count: Any, queries: Any, rows: Any, size: Any, scores: Any, spare: Any) -> None:
         whole_vectors(keys, step, count, queries, rows, size, scores)
         for row in range(rows):
             line, query = f32(scores + 4 * KEYS * row), f32(queries + 4 * size * row)

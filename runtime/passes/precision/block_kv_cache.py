@@ -103,7 +103,9 @@ def _attention(node: Node, build: Builder) -> None:
 def _scatter(node: Node, build: Builder) -> None:
     past, new, *rest = node.inputs
     (whole,) = node.outputs
-    assert past is not None and past.shape is not None and isinstance(past.shape[3], int)
+    assert past is not None
+    assert past.shape is not None
+    assert isinstance(past.shape[3], int)
     past.dtype = whole.dtype = U8
     past.shape = (*past.shape[:3], past.shape[3] // BLOCK * NBYTES)
     whole.shape = None if whole.shape is None else (*whole.shape[:3], past.shape[3])

@@ -140,8 +140,9 @@ def test_speculation_changes_no_answer(model, drafted):
     """Turns keep the caches of the model and of the draft: each computes its new tokens."""
     greedy = Sampling(temperature=0)
     speculation = Speculation(model if drafted else None, 3)
-    plain, talk = Conversation(model, greedy, max_tokens=20), Conversation(
-        model, greedy, max_tokens=20, speculation=speculation
+    plain, talk = (
+        Conversation(model, greedy, max_tokens=20),
+        Conversation(model, greedy, max_tokens=20, speculation=speculation),
     )
     read = []
     for text in ("Hello, hello, hello", "hello, hello", "why"):
