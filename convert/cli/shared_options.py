@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from ...models.generation.batching.decoding_options import KV_TYPES, MAX_PROPOSED
+from ...models.generation.batching.proposed_tokens import MAX_PROPOSED
 from ...runtime.base import limits
 from ...runtime.base.errors import UnsupportedError, UsageError
+from ...runtime.contract.kv_types import KV_TYPES
 from ...runtime.plugin import discovery
 from ..console.output import current
 from ..console.stdio import STREAM

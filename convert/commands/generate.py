@@ -472,12 +472,15 @@ def _converse(
     model: LanguageModel, path: str, values: dict[str, Any], sampling: Sampling, speculation: dict[str, Any]
 ) -> None:
     """Answer the user's messages until they end it."""
+    from ...models.generation.batching.offline import SpeculatedTurns
     from ...models.generation.batching.speculation import speculation_of
     from ...models.generation.conversation import Conversation
     from ..console.chat import chat
 
     if values["chat_template"] is not None:
         model.tokenizer.templates["default"] = shared_options.template(values["chat_template"])
+    chosen = speculation_of(speculation.get("draft"), speculation.get("speculate"))
+    answers = chosen and SpeculatedTurns(model, sampling, values["stop"], values["context"], chosen)
     conversation = Conversation(
         model,
         sampling,
@@ -486,7 +489,7 @@ def _converse(
         stop=values["stop"],
         context=values["context"],
         path=path,
-        speculation=speculation_of(speculation.get("draft"), speculation.get("speculate")),
+        answers=answers,
     )
     busy().stop()
     chat(conversation, lambda piece: current().content(piece, end=""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -15,11 +15,19 @@ from .generate import Generation, Timing, pieces
 from .request import Request
 
 if TYPE_CHECKING:
-    from .batching.engine import Engine
-    from .batching.speculation import Speculation
     from .kv_cache import Cache, EmbeddedPrompt
     from .language_model import LanguageModel
     from .sampling import Sampling
+
+
+class Answers(Protocol):
+    """Computes answers, and keeps states of earlier prompts as it sees fit."""
+
+    def pieces(
+        self, ids: list[int], max_tokens: int, timing: Timing, stopped: Callable[[], bool] | None
+    ) -> Generator[tuple[int, str], None, list[Generation]]:
+        """As `generate.pieces`, for one prompt."""
+        ...
 
 
 class Conversation:
@@ -32,8 +40,7 @@ class Conversation:
         stop: strings that end an answer.
         context: limit of the whole conversation in tokens; None for the model's context length.
         path: of the model, for error messages.
-        speculation: how tokens of answers are proposed that one run verifies; the caches of the model and of a draft
-            keep the turns. None to compute one token after another. UsageError where the model cannot speculate.
+        answers: computes answers of texts in place of the model's runs of one token, such as `SpeculatedTurns`.
 
     Attributes:
         messages: objects with ``role`` and ``content``; without a chat template, all of them form one continued text.
@@ -50,7 +57,7 @@ class Conversation:
         stop: Sequence[str] = (),
         context: int | None = None,
         path: str | None = None,
-        speculation: Speculation | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self.model = model
         self.messages: list[dict[str, Any]] = [] if system is None else [{"role": "system", "content": system}]
@@ -64,11 +71,7 @@ class Conversation:
         self._cache: Cache | None = None
         self._seen: list[int] = []
         self._pictures: list[str] = []
-        self._engine: Engine | None = None
-        if speculation is not None:
-            from .batching.engine import Engine
-
-            self._engine = Engine(model, 1, context or model.context, speculation=speculation)
+        self._answers = answers
 
     @property
     def has_template(self) -> bool:
@@ -115,8 +118,9 @@ class Conversation:
                 found=f"{len(ids):,}",
                 hint=hint,
             )
-        if self._engine is not None:
-            return self._speculate(self._engine, ids, room, messages, stopped)
+        if self._answers is not None:
+            self.timing = Timing()
+            return self._stream_answer(self._answers.pieces(ids, room, self.timing, stopped), messages, None)
         cache = self._prefix_cache(ids, embedded)
         cache.prompt = embedded
         self.timing = Timing()
@@ -124,32 +128,11 @@ class Conversation:
         source = pieces(self.model, self.model.tokenizer, request, timing=self.timing, cache=cache, stopped=stopped)
         return self._stream_answer(source, messages, cache)
 
-    def _speculate(
-        self,
-        engine: Engine,
-        ids: list[int],
-        room: int,
-        messages: list[dict[str, Any]],
-        stopped: Callable[[], bool] | None,
-    ) -> Iterator[str]:
-        """The answer by the engine, whose row keeps the states of the last turn."""
-        from .batching.request import Request as Asked
-
-        self.timing = engine.timing = Timing()
-        handle = engine.submit(Asked(ids, room, self._sampling, self._stop))
-        try:
-            for event in handle:
-                yield event.text
-                if stopped is not None and stopped():
-                    handle.cancel()
-        finally:
-            handle.cancel()
-        if handle.error is not None:
-            raise handle.error
-        self.messages = [*messages, {"role": "assistant", "content": handle.made.text}]
-
     def _stream_answer(
-        self, source: Generator[tuple[int, str], None, list[Generation]], messages: list[dict[str, Any]], cache: Cache
+        self,
+        source: Generator[tuple[int, str], None, list[Generation]],
+        messages: list[dict[str, Any]],
+        cache: Cache | None,
     ) -> Iterator[str]:
         self._pictures = []
         self._cache, self._seen = None, []  # the state of a cache is unknown after an interrupted run
@@ -159,7 +142,8 @@ class Conversation:
             except StopIteration as done:
                 made: Generation = done.value[0]
                 break
-        self._cache, self._seen = cache, (made.prompt + made.tokens)[: cache.length]
+        self._cache = cache
+        self._seen = [] if cache is None else (made.prompt + made.tokens)[: cache.length]
         self.messages = [*messages, {"role": "assistant", "content": made.text}]
 
     def _prompt(self, messages: list[dict[str, Any]]) -> tuple[list[int], EmbeddedPrompt | None]:

@@ -14,6 +14,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.base.out_of_memory import memory_limited
 from ...runtime.base.units import human_count
 from ...runtime.contract.architecture import TEXT_GENERATION, RunOptions
+from ...runtime.contract.kv_types import KV_TYPES
 from ...runtime.devices import on_device
 from ...runtime.ir.clone import copied_graph
 from ...runtime.ir.graph import Graph, Value
@@ -26,7 +27,6 @@ from ...runtime.tensor.dtype import BF16, F16, U8
 from ..pipelines.task_model import cannot
 from ..pipelines.text_model import TextModel, embedding_rows
 from ..postprocess.finite_results import finite
-from .batching.decoding_options import KV_TYPES
 from .decoder_states import (
     INITIAL_CAPACITY,
     capacity_for,

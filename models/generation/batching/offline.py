@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 
 from .. import request as generation
 from ..generate import Generation, Timing, check_prompts, written
+from ..sampling import Sampling
 from ..token_constraints import Grammar
 from .engine import Engine
 from .model_rows import BatchModel, RowModel
@@ -53,6 +54,44 @@ def pieces_together(
     if draft is not None:
         check_draft(model, draft)
     return _pieces(model, requests, context, speculation, timing)
+
+
+class SpeculatedTurns:
+    """Answers of a conversation by an engine of one row: the caches of the model and of a draft keep its turns.
+
+    Args:
+        context: limit of the whole conversation in tokens; None for the model's.
+
+    Raises UsageError where the model cannot speculate.
+    """
+
+    def __init__(
+        self, model: RowModel, sampling: Sampling, stop: Sequence[str], context: int | None, speculation: Speculation
+    ) -> None:
+        self._sampling, self._stop = sampling, stop
+        self._engine = Engine(model, 1, context or model.context, speculation=speculation)
+
+    def pieces(
+        self, ids: list[int], max_tokens: int, timing: Timing, stopped: Callable[[], bool] | None
+    ) -> Generator[tuple[int, str], None, list[Generation]]:
+        """As of `conversation.Answers`."""
+        self._engine.timing = timing
+        handle = self._engine.submit(Request(ids, max_tokens, self._sampling, self._stop))
+        try:
+            for event in handle:
+                yield 0, event.text
+                if stopped is not None and stopped():
+                    handle.cancel()
+                    break
+        finally:
+            handle.cancel()
+        if handle.error is not None:
+            raise handle.error
+        return [handle.made]
+
+    def close(self) -> None:
+        """End the engine."""
+        self._engine.close()
 
 
 def generate_all(

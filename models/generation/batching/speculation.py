@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.errors import UsageError
 from ....runtime.base.units import counted
-from .decoding_options import MAX_PROPOSED
 from .draft_model import DraftModel
 from .drafter import Drafter, Speculator
 from .model_rows import BatchModel, MakesRows, RowModel, decoding_rows
 from .prompt_lookup import PromptLookup
+from .proposed_tokens import MAX_PROPOSED
 from .rows import Rows
 
 if TYPE_CHECKING:

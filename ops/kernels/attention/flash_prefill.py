@@ -133,7 +133,8 @@ def pack_values(
         block, head, image = unit % count, unit // count % heads, unit // count // heads
         if image != known:
             known, end = np.int64(image), _visible_end(problem, image)
-        for j in range(min(KEYS, end - block * KEYS)):
+        rest: Any = end - block * KEYS
+        for j in range(min(KEYS, rest)):
             line = source + image * batch_step + head * head_step + (block * KEYS + j) * row
             for panel in range(panels):
                 to = target + ((unit * panels + panel) * KEYS + j) * PANEL * 4

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from candle_convert import models
 from candle_convert.convert.cli.main import run
+from candle_convert.models.generation.batching.offline import SpeculatedTurns
 from candle_convert.models.generation.batching.speculation import Speculation
 from candle_convert.models.generation.chat_template import prompt, writes_bos
 from candle_convert.models.generation.conversation import Conversation
@@ -140,10 +141,9 @@ def test_speculation_changes_no_answer(model, drafted):
     """Turns keep the caches of the model and of the draft: each computes its new tokens."""
     greedy = Sampling(temperature=0)
     speculation = Speculation(model if drafted else None, 3)
-    plain, talk = (
-        Conversation(model, greedy, max_tokens=20),
-        Conversation(model, greedy, max_tokens=20, speculation=speculation),
-    )
+    answers = SpeculatedTurns(model, greedy, (), None, speculation)
+    plain = Conversation(model, greedy, max_tokens=20)
+    talk = Conversation(model, greedy, max_tokens=20, answers=answers)
     read = []
     for text in ("Hello, hello, hello", "hello, hello", "why"):
         whole = prompt(model.tokenizer, [*talk.messages, {"role": "user", "content": text}])
@@ -160,6 +160,7 @@ def test_speculation_changes_no_answer(model, drafted):
     pieces.close()
     assert talk.messages[-1]["content"] == stopped
     assert "".join(talk.say("again"))
+    answers.close()
 
 
 def test_a_full_context_is_said_and_changes_nothing(model):
