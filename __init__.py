@@ -78,10 +78,13 @@ _provide_second_names(
         if name not in ("convert", "optim")
     }
 )
-_after_import(
-    "einops._backends",
-    lambda module: importlib.import_module(".torch_compat.neighbours.einops_backend", __name__).register(module),
-)
+for _neighbour, _adapter in {"einops._backends": "einops_backend", "einops.layers": "einops_layers"}.items():
+    _after_import(
+        _neighbour,
+        lambda module, name=_adapter: importlib.import_module(f".torch_compat.neighbours.{name}", __name__).register(
+            module
+        ),
+    )
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 _FORMER = {"LazyTensor": "Tensor"}
 """Names of earlier versions, and the names that replace them."""

@@ -10,7 +10,7 @@ import itertools
 import math
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -39,9 +39,30 @@ _numbers = itertools.count()
 
 
 class Size(tuple[int, ...]):
-    """A shape: a tuple of the lengths of dims."""
+    """A shape: a tuple of the lengths of dims. Its slices and sums are shapes too, as those of torch.Size."""
 
     __slots__ = ()
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Size: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> int | Size:
+        found = tuple.__getitem__(self, index)
+        return Size(found) if isinstance(index, slice) else found  # type: ignore[return-value, arg-type]
+
+    def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]
+        return Size(tuple.__add__(self, other))
+
+    def __radd__(self, other: tuple[int, ...]) -> Size:
+        return Size((*other, *self))
+
+    def __mul__(self, count: SupportsIndex) -> Size:
+        return Size(tuple.__mul__(self, count))
+
+    __rmul__ = __mul__
 
     def numel(self) -> int:
         """How many elements a tensor of this shape has."""
