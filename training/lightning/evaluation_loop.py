@@ -77,6 +77,8 @@ class EvaluationLoop:
                     end.enter_context(deferred())
                     if when_done is not None:
                         when_done()
+                    for each in self._ended(epochs):
+                        engine.callback_metrics.update(each.known)
                     engine.call(f"on_{name}_epoch_end")
                 found = self._all_published(epochs, collector.entries)
                 engine.call(f"on_{name}_end")
@@ -86,15 +88,22 @@ class EvaluationLoop:
         return found, results
 
     def _all_published(self, epochs: Sequence[Epoch], of_hooks: Logged) -> list[dict[str, float]]:
-        """The metrics of each loader, published with those that hooks logged."""
+        """The metrics of each loader that loggers are given, published with those that hooks logged."""
         if len(epochs) == 1:
             epochs[0].add(of_hooks)
             return [self._published(epochs[0].end())]
-        found = [self._published(epoch.end().renamed(f"/dataloader_idx_{index}")) for index, epoch in enumerate(epochs)]
+        found = [self._published(each) for each in self._ended(epochs)]
         of_all = Epoch()
         of_all.add(of_hooks)
-        self._published(of_all.end())
-        return found
+        common = self._published(of_all.end())
+        return [{**each, **common} for each in found]
+
+    def _ended(self, epochs: Sequence[Epoch]) -> list[Values]:
+        """The values of each loader, which several loaders have under longer names."""
+        found = [epoch.end() for epoch in epochs]
+        if len(found) == 1:
+            return found
+        return [each.renamed(f"/dataloader_idx_{index}") for index, each in enumerate(found)]
 
     def _one(self, place: int, epoch: Epoch, limit: int | None) -> list[Any]:
         engine, name, loader = self._engine, self._stage.name, self._loaders[place]
@@ -115,4 +124,4 @@ class EvaluationLoop:
         engine = self._engine
         if not engine.sanity_checking:
             engine.publish(found, max(0, engine.global_step - 1) if engine.training else engine.global_step)
-        return found.known
+        return found.to_write

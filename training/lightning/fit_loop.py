@@ -121,6 +121,7 @@ class FitLoop:
             engine.call("on_sanity_check_end")
         finally:
             engine.sanity_checking = False
+            engine.callback_metrics = {}
         set_random_state(before, self._loader)
         self._random_before = None
 

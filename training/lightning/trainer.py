@@ -212,6 +212,7 @@ class Trainer(Properties):
             why = f"{type(self.module).__name__} is not a LightningModule"
             raise UsageError("E-TRAIN-MODULE", None, why, hint="Derive it from cc.LightningModule")
         self.module.trainer, self.datamodule = self, datamodule
+        self.callback_metrics, self.progress_bar_metrics = {}, {}
         for owner in (datamodule, self.module):
             if hasattr(owner, "prepare_data"):
                 owner.prepare_data()
