@@ -8,7 +8,7 @@ EXPRESSIONS = {
     "slice": lambda s: s[1:],
     "steps": lambda s: s[::-2],
     "item": lambda s: s[-1],
-    "sum": lambda s: s + (5, 6),
+    "sum": lambda s: s + tuple([5, 6]),
     "sum of slices": lambda s: s[:1] + s[2:],
     "product": lambda s: s[:2] * 2,
     "numel": lambda s: s[:2].numel(),
