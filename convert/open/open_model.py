@@ -227,10 +227,10 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
     }
     absent = [name for name, shard in paths.items() if not os.path.exists(shard)]
     if len(absent) == len(paths):
-        paths |= {name: str(path.with_name(name)) for name in _numbered(path)}
-    shards = {name: read_file(Path(shard), options, format) for name, shard in paths.items() if name not in absent}
+        paths |= {name: contained(path.parent, name, source.path) for name in _numbered(path)}
+    shards = {name: read_file(shard, options, format) for name, shard in paths.items() if name not in absent}
     held_by = {name: frozenset(part.weights) for name, part in shards.items()}
-    held = frozenset().union(*held_by.values())
+    held = {tensor for part in shards.values() for tensor in part.weights}
     missing = names.keys() - held
     if missing and absent:
         why = f"the shard {absent[0]!r} is missing"
