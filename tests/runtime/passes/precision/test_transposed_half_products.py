@@ -20,17 +20,34 @@ numpy.save(sys.argv[3], session.run(None, {"x": numpy.load(sys.argv[2]).astype(d
 NORMED = "LayerNormalization"
 
 
-def network(path, rank, order, first, right, opset):
-    """A norm or nothing, a Transpose, a MatMul with a constant matrix on either side, and a bias."""
+BETWEEN = {
+    "nothing": lambda order: [],
+    "a Transpose": lambda order: [helper.make_node("Transpose", ["t"], ["s"], perm=order)],
+    "Identity and Transpose": lambda order: [
+        helper.make_node("Identity", ["t"], ["i"]),
+        helper.make_node("Transpose", ["i"], ["s"], perm=order),
+    ],
+    "Concat": lambda order: [helper.make_node("Concat", ["t", "t"], ["s"], axis=0)],
+}
+"""What follows the first Transpose; ONNX Runtime moves Transposes through it, or composes them."""
+
+
+def network(path, rank, order, first, right, opset, between="nothing"):
+    """A norm or nothing, a Transpose and what follows it, and a MatMul with a constant matrix on either side."""
     rng = np.random.default_rng(0)
     shape = [2, 3, 4, 8][-rank:] if rank == 4 else [2, 3, 8]
     transposed = [shape[axis] for axis in order]
+    steps = BETWEEN[between](order)
+    if "Transpose" in between:
+        transposed = [transposed[axis] for axis in order]
     matrix = (transposed[-1], 6) if right else (6, transposed[-2])
     constants = {"g": rng.normal(size=8), "b": rng.normal(size=8), "w": rng.normal(size=matrix)}
+    value = "s" if steps else "t"
     nodes = [helper.make_node(NORMED, ["x", "g", "b"], ["n"], axis=-1)] if first else []
     nodes += [
         helper.make_node("Transpose", ["n" if first else "x"], ["t"], perm=order),
-        helper.make_node("MatMul", ["t", "w"] if right else ["w", "t"], ["y"]),
+        *steps,
+        helper.make_node("MatMul", [value, "w"] if right else ["w", value], ["y"]),
     ]
     graph = helper.make_graph(
         nodes,
@@ -51,13 +68,37 @@ def network(path, rank, order, first, right, opset):
 )
 @pytest.mark.parametrize("first", [True, False], ids=["norm", "input"])
 def test_onnxruntime_runs_f16_exports(command, order, right, first, tmp_path):
-    source, out, fed, result = (tmp_path / name for name in ("in.onnx", "out.onnx", "x.npy", "y.npy"))
+    source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
     x = network(source, len(order), order, first, right, 17)
-    np.save(fed, x)
     if command == "convert":
         cc.convert(source, out, dtype="f16")
     else:
         assert run(["quantize", str(source), str(out), "fp16", "-q"]) == 0
+    assert_runs(source, out, x, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("between", "order", "right"),
+    [
+        ("a Transpose", (1, 0, 2), True),
+        ("a Transpose", (2, 0, 1), False),
+        ("a Transpose", (2, 0, 1, 3), True),
+        ("Identity and Transpose", (2, 0, 1), True),
+        ("Concat", (1, 0, 2), True),
+        ("Concat", (1, 2, 0), False),
+    ],
+)
+def test_onnxruntime_runs_f16_exports_whose_transposes_it_moves(between, order, right, tmp_path):
+    source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    x = network(source, len(order), order, True, right, 17, between)
+    cc.convert(source, out, dtype="f16")
+    assert_runs(source, out, x, tmp_path)
+
+
+def assert_runs(source, out, x, folder):
+    """onnxruntime computes `out` as `source`, in a process of its own, which may crash."""
+    fed, result = folder / "x.npy", folder / "y.npy"
+    np.save(fed, x)
     onnx.checker.check_model(str(out), full_check=True)
     subprocess.run([sys.executable, "-c", RUN, str(out), str(fed), str(result)], check=True)
     expected = onnxruntime.InferenceSession(str(source)).run(None, {"x": x})[0]
