@@ -15,7 +15,7 @@ from ..core.tokenizer import Tokenizer
 from ..core.vocabulary import UNUSED
 from ..readers.gguf import KINDS_OF_MODELS, from_gguf
 from ..readers.gguf_engines import PREFIX
-from ..readers.locate import companion_files, read, settings
+from ..readers.locate import companion_files, first_of, read, settings
 from .gguf_special import special_keys, templates_of
 from .gguf_vocabulary import PADDING_SCORE, Rows, chosen, made
 from .tokenizer_differences import differences
@@ -83,7 +83,11 @@ def gguf_metadata(graph: Graph, architecture: str, rows: int | None, token_types
     }
     metadata = {f"{PREFIX}{key}": _typed(value) for key, value in whole.items() if value is not None}
     metadata |= templates_of(source.templates)
-    _compare(graph, source, from_gguf(metadata, path))
+    first = first_of(graph)
+    decoder = library.get("decoder") if first is not None and first[0] == "tokenizer.json" else None
+    found = differences(source, from_gguf(metadata, path), decoder)
+    if found:
+        graph.note("W-TOKENIZER-DIFFERS", f"the tokenizer of the GGUF file gives {'; '.join(found)}")
     return metadata
 
 
@@ -126,9 +130,3 @@ def _filled(rows: Rows, wanted: int | None, path: str | None) -> Rows:
         )
         raise FormatError("E-TOKENIZER-ROWS", path, why, hint=hint)
     return [*rows, *((f"[PAD{token}]", PADDING_SCORE, UNUSED) for token in range(len(rows), wanted))]
-
-
-def _compare(graph: Graph, before: Tokenizer, after: Tokenizer) -> None:
-    found = differences(before, after)
-    if found:
-        graph.note("W-TOKENIZER-DIFFERS", f"the tokenizer of the GGUF file gives {'; '.join(found)}")

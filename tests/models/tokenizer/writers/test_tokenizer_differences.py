@@ -11,7 +11,7 @@ from candle_convert.runtime.tensor.storage import Held
 from candle_convert.tests.builders.trained_tokenizers import SAMPLE
 
 tokenizers = pytest.importorskip("tokenizers")
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, trainers  # noqa: E402
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, trainers  # noqa: E402
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 DECODER = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
@@ -23,6 +23,10 @@ TOLD = {
     "white space on both sides": ({"lstrip": True, "rstrip": True}, [], "lstrip, rstrip is lost"),
     "whole words": ({"single_word": True}, [], "other ids around 1 of"),
     "a step of the decoder": ({}, [LINES], "other text from the ids of"),
+    "a step for few texts": ({}, [decoders.Replace(" n't", "n't")], "other text from the ids of"),
+    "an expression": ({}, [decoders.Replace(Regex(" {2,}"), " ")], "without the replacement of ' {2,}'"),
+    "a step without effect": ({}, [decoders.Replace("\u2581", " ")], None),
+    "a text that looks special": ({"special": False}, [], "other text from the ids of"),
     "both": ({"lstrip": True}, [LINES], "lstrip is lost); other text"),
 }
 
@@ -36,7 +40,10 @@ def llama_tokenizer(flags, steps):
     content = json.loads(made.to_str())
     content["added_tokens"] = [added for added in content["added_tokens"] if added["id"] < 3]
     made = Tokenizer.from_str(json.dumps(content))
-    made.add_special_tokens([AddedToken("<mask>", special=True, normalized=False, **flags)])
+    flags = {"special": True, **flags}
+    (made.add_special_tokens if flags["special"] else made.add_tokens)(
+        [AddedToken("<mask>", normalized=False, **flags)]
+    )
     made.decoder = decoders.Sequence([*DECODER, *steps])
     return made
 
@@ -47,7 +54,7 @@ def test_what_a_gguf_file_loses_is_said(case):
     library = llama_tokenizer(flags, steps)
     graph = Graph(attachments={"tokenizer.json": Held(library.to_str().encode())})
     written = from_gguf(gguf_metadata(graph, "llama", None))
-    for text in ("a <mask> b", "x<mask>y", "one\n two"):
+    for text in ("a <mask> b", "x<mask>y", "one\n two", "do n't", "one   two"):
         ids = library.encode(text, add_special_tokens=False).ids
         assert read(graph).encode(text, add_bos=False) == ids
         assert read(graph).decode(ids) == library.decode(ids)
