@@ -22,15 +22,15 @@ from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures, prepa
 from ..pipelines.multimodal.prompts.patch_rows import SIZES, encoded_by_size, patch_rows
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, Modality, PromptModel, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
-from ..schema.hyperparameters import act, matrix
+from ..schema.hyperparameters import act
 from ..schema.language_part import LANGUAGE_MODEL
+from ..schema.linear_projector import HIDDEN, linear_projector
 from ..schema.mmproj.keys import Fixed, vision_keys
 from ..schema.mmproj.llava import FeatureLayer, approximated, kind, misfit, post_norm, preparation, stated
 from ..schema.mmproj.pixtral import PIXTRAL, pixtral_file
 from ..schema.mmproj.vit import pair, vit_weights
 from ..schema.network_hyperparameters import Stated
 
-PROJECTOR, HIDDEN = "multi_modal_projector", "text.hidden"
 SIGLIP = "siglip_vision_model"
 """The `model_type` of an encoder without a class token."""
 
@@ -111,16 +111,7 @@ ARCHITECTURES = (
             Key("select", "vision_feature_select_strategy", (), "default", Choice(("default", "full"))),
             act("gelu", "projector_hidden_act"),
         ),
-        tuple(
-            row
-            for i, width in ((1, "vision.hidden"), (2, HIDDEN))
-            for row in matrix(
-                f"projector.linear_{i}",
-                (f"{PROJECTOR}.linear_{i}", f"model.{PROJECTOR}.linear_{i}"),
-                None,
-                shape=(HIDDEN, width),
-            )
-        ),
+        linear_projector("vision.hidden"),
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
         settle=number_last_layer,

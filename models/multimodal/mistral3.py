@@ -20,13 +20,13 @@ from ..pipelines.multimodal.prompts.marked_pictures import MarkedPictures
 from ..pipelines.multimodal.prompts.patch_rows import MERGE, SIZES, encoded_by_size, patch_rows
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Modality, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
-from ..schema.hyperparameters import act, matrix
+from ..schema.hyperparameters import act
 from ..schema.language_part import LANGUAGE_MODEL
+from ..schema.linear_projector import PROJECTORS, linear_projector
 from ..schema.mmproj.pixtral import pixtral_file
 from ..schema.network_hyperparameters import Stated
 
-NAMES = ("multi_modal_projector", "model.multi_modal_projector")
-HIDDEN, MERGED = "text.hidden", f"{MERGE}*{MERGE}*vision.hidden"
+MERGED = f"{MERGE}*{MERGE}*vision.hidden"
 
 
 def vision_encoder(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
@@ -59,19 +59,13 @@ ARCHITECTURES = (
             act("gelu", "projector_hidden_act"),
         ),
         (
-            Weight("projector.norm.weight", tuple(f"{name}.norm.weight" for name in NAMES), shape=("vision.hidden",)),
+            Weight("projector.norm.weight", tuple(f"{at}.norm.weight" for at in PROJECTORS), shape=("vision.hidden",)),
             Weight(
                 "projector.merge.weight",
-                tuple(f"{name}.patch_merger.merging_layer.weight" for name in NAMES),
+                tuple(f"{name}.patch_merger.merging_layer.weight" for name in PROJECTORS),
                 shape=("vision.hidden", MERGED),
             ),
-            *(
-                row
-                for i, width in ((1, "vision.hidden"), (2, HIDDEN))
-                for row in matrix(
-                    f"projector.linear_{i}", tuple(f"{name}.linear_{i}" for name in NAMES), None, shape=(HIDDEN, width)
-                )
-            ),
+            *linear_projector("vision.hidden"),
         ),
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,

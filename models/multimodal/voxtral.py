@@ -20,13 +20,14 @@ from ..layers.net import Net
 from ..pipelines.multimodal.multimodal_tasks import AUDIO_TEXT, TEXT, multimodal_task
 from ..pipelines.multimodal.prompts.marked_sounds import sound_prompt
 from ..pipelines.multimodal.prompts.prompt_rules import Arrays, Modality, PromptRules, Run, flattened
-from ..schema.hyperparameters import act, matrix
+from ..schema.hyperparameters import act
 from ..schema.language_part import LANGUAGE_MODEL
+from ..schema.linear_projector import HIDDEN, linear_projector
 from ..schema.mmproj.vit import pair
 from ..schema.mmproj.whisper import audio_keys, stacked, taken_positions, whisper_preparation, whisper_weights
 from ..schema.network_hyperparameters import Stated
 
-AUDIO, ENCODER, HIDDEN = "audio", "audio_encoder", "text.hidden"
+AUDIO, ENCODER = "audio", "audio_encoder"
 VALUES = "audio_values"
 """Transformers.js' name of ``input_features``."""
 
@@ -77,16 +78,7 @@ ARCHITECTURES = (
             Key("audio_token", "audio_token_id", "audio_token_id", 24, SIZE, at_most=("text.vocab",)),
             act("gelu", "projector_hidden_act"),
         ),
-        tuple(
-            row
-            for name, width in (("linear_1", f"{AUDIO}.intermediate"), ("linear_2", HIDDEN))
-            for row in matrix(
-                f"projector.{name}",
-                (f"multi_modal_projector.{name}", f"model.multi_modal_projector.{name}"),
-                f"projector.{name}",
-                shape=(HIDDEN, width),
-            )
-        ),
+        linear_projector(f"{AUDIO}.intermediate", "projector"),
         (multimodal_task({ENCODER: audio_encoder}, RULES, AUDIO_TEXT),),
         mmproj=(MMPROJ,),
         parts={
