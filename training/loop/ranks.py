@@ -159,8 +159,8 @@ def _set_state(generator: Generator, state: np.ndarray) -> None:
 
 
 class RankLoader:
-    """The batches of one rank: of each `size` batches of a loader the one of its number. A rank for which the last of
-    them has none gets the first one again, which has no weight.
+    """The batches of one rank: of each `size` batches of a loader the one of its number. Where the last of them are
+    fewer, the other ranks get the first one again, which has no weight.
 
     Attributes:
         counts: whether the last batch has a weight.
