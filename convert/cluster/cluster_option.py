@@ -29,16 +29,6 @@ CLUSTER = (
 )
 
 
-PIPELINE = (
-    click.option(
-        "--pipeline-parallel",
-        type=click.IntRange(1),
-        metavar="N",
-        help="With --cluster: give each of N workers some of the layers.",
-    ),
-)
-
-
 @contextlib.contextmanager
 def cluster(values: dict[str, Any]) -> Iterator[Cluster | None]:
     """The workers of ``--cluster`` until the block ends; None without the option."""
@@ -98,28 +88,6 @@ def opening(path: str, values: dict[str, Any]) -> Opening:
     from .opening import opening
 
     return opening(path, shared_options.read_options(values), values)
-
-
-def stages(values: dict[str, Any]) -> int | None:
-    """The workers that share the layers; None where each has all of them. UsageError without a cluster."""
-    count: int | None = values["pipeline_parallel"]
-    if count is not None and values["cluster"] is None:
-        raise UsageError("E-OPTION", None, "--pipeline-parallel needs workers", hint="Add --cluster local:N")
-    return count
-
-
-def pipelined(path: str, values: dict[str, Any], count: int, activations: str | None = None) -> Any:
-    """A language model whose layers `count` workers share."""
-    from .parallel.layer_stages import pipelined_model
-
-    check(values["cluster"], [path])
-    return pipelined_model(values["cluster"], opening(path, values), count, activations)
-
-
-def refuse_cluster(values: dict[str, Any], why: str) -> None:
-    """UsageError where ``--cluster`` is given."""
-    if values["cluster"] is not None:
-        raise UsageError("E-OPTION", None, f"--cluster does not apply: {why}", hint="Omit --cluster")
 
 
 def crew(cluster: Cluster | None, made: Plan, *described: Any, **how: Any) -> ClusterCrew | None:

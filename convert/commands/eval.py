@@ -15,6 +15,7 @@ from ...runtime.base.errors import Error, FileAccessError, UsageError
 from ...runtime.base.units import counted
 from ..cli import shared_options
 from ..cluster import cluster_option
+from ..cluster.parallel import pipeline_option
 from ..console.output import current
 from ..quantize.calibration import image_options
 
@@ -92,7 +93,7 @@ TEXTS = (
     shared_options.DEVICE,
     shared_options.PROGRESS,
     cluster_option.CLUSTER,
-    cluster_option.PIPELINE,
+    pipeline_option.PIPELINE,
     shared_options.READING,
 )
 @cluster_option.connected
@@ -178,11 +179,11 @@ def _on_texts(model: str, values: dict[str, Any]) -> None:
         why = "kld needs another model"
         raise UsageError("E-OPTION", None, why, hint="Pass --against MODEL, usually the model before quantization")
     placed = shared_options.device(values)
-    stages = cluster_option.stages(values)
+    stages = pipeline_option.stages(values)
 
     def loaded(path: str) -> Any:
         if stages is not None:
-            return cluster_option.pipelined(path, values, stages)
+            return pipeline_option.pipelined(path, values, stages)
         return load_language_model(shared_options.open_input(path, values, whole=True), values["threads"], **placed)
 
     language, other = loaded(model), None if against is None else loaded(against)

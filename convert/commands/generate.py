@@ -12,6 +12,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ..cli import shared_options
 from ..cluster import cluster_option
+from ..cluster.parallel import pipeline_option
 from ..console.atomic_replace import refuse_existing, replacing
 from ..console.output import current, notes_json
 from ..console.status_line import PROMPT, busy
@@ -170,7 +171,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_
     shared_options.SPECULATION,
     shared_options.DEVICE,
     cluster_option.CLUSTER,
-    cluster_option.PIPELINE,
+    pipeline_option.PIPELINE,
     shared_options.READING,
 )
 @cluster_option.connected
@@ -192,7 +193,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
 
     chatting = values["prompt"] is None and values["file"] is None and _is_terminal()
     _check_rows(values)
-    stages = cluster_option.stages(values)
+    stages = pipeline_option.stages(values)
     if stages is not None and values["tensor_parallel"] > 1:
         raise UsageError("E-OPTION", None, "--pipeline-parallel and --tensor-parallel cannot be combined")
     if values["cluster"] is not None and values["file"] is None and values["tensor_parallel"] == 1:
@@ -231,7 +232,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
             launch=_launch(model, values),
         )
     elif stages is not None:
-        found = cluster_option.pipelined(model, values, stages, values["activations"])
+        found = pipeline_option.pipelined(model, values, stages, values["activations"])
     else:
         found = load_text_model(graph, values["threads"], values["activations"], **placed)
     shared_options.store_cache_as(found, model, values)

@@ -12,6 +12,7 @@ from ...runtime.base.errors import UsageError
 from ...runtime.base.units import counted
 from ..cli import shared_options
 from ..cluster import cluster_option
+from ..cluster.parallel import pipeline_option
 from ..console.output import current
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ Examples
     shared_options.DEVICE,
     shared_options.PROGRESS,
     cluster_option.CLUSTER,
-    cluster_option.PIPELINE,
+    pipeline_option.PIPELINE,
     shared_options.READING,
 )
 @cluster_option.connected
@@ -140,7 +141,7 @@ def _observed(model: str, data: tuple[str, ...], values: dict[str, Any]) -> tupl
         cut = [*heard_pieces(shared_options.load_for("transcribe", model, values), data, values["chunks"])]
     else:
         cut = [*pieces(read(graph), data, values["context"], values["chunks"], special=values["parse_special"])]
-    stages = cluster_option.stages(values)
+    stages = pipeline_option.stages(values)
     if stages is not None:
         from ..cluster.parallel.layer_stages import pipelined_observer
 
