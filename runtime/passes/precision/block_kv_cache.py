@@ -24,7 +24,7 @@ ROWS_AXIS = 2
 
 class StoreKVCacheAsBlocks:
     """Store f32 inputs as Q8_0 blocks if TensorScatter updates their rows and only Attention reads them, both as keys
-    and as values: BlockAttention takes its place."""
+    and as values: BlockAttention replaces it."""
 
     def run(self, graph: Graph) -> bool:
         """Return whether any changed."""
