@@ -481,7 +481,7 @@ def _converse(
     if values["chat_template"] is not None:
         model.tokenizer.templates["default"] = shared_options.template(values["chat_template"])
     chosen = speculation_of(speculation.get("draft"), speculation.get("speculate"))
-    answers = chosen and SpeculatedTurns(model, sampling, values["stop"], values["context"], chosen)
+    answers = SpeculatedTurns(model, sampling, values["stop"], values["context"], chosen) if chosen else None
     conversation = Conversation(
         model,
         sampling,

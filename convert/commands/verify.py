@@ -160,7 +160,8 @@ def _on_prompts(before: Graph, after: Graph, paths: Sequence[str], values: dict[
         from ..cluster.output_reports import PromptOutputs
 
         cluster_option.check(values["cluster"], paths)
-        work = PromptOutputs(*_openings(paths, values), values["level"] == "none")
+        first, second = _openings(paths, values)
+        work = PromptOutputs(first, second, values["level"] == "none")
         found = next(values["cluster"].in_order(work, [prompts]))
     for item in found:
         line = f"NMSE {item.nmse:.2g} ({item.grade}), least cosine {item.cosine:.6f}"
@@ -234,7 +235,8 @@ def _compared(
         from ..cluster.output_reports import NetworkOutputs
 
         cluster_option.check(values["cluster"], paths)
-        work = NetworkOutputs(*_openings(paths, values), values["nodes"], allowed)
+        first, second = _openings(paths, values)
+        work = NetworkOutputs(first, second, values["nodes"], allowed)
         found: tuple[list[Compared], Compared | None] = next(values["cluster"].in_order(work, [(name, fed)]))
         return found
     allowed["threads"] = values["threads"]

@@ -77,8 +77,8 @@ class EvaluationLoop:
                     end.enter_context(deferred())
                     if when_done is not None:
                         when_done()
-                    for each in self._ended(epochs):
-                        engine.callback_metrics.update(each.known)
+                    for values in self._ended(epochs):
+                        engine.callback_metrics.update(values.known)
                     engine.call(f"on_{name}_epoch_end")
                 found = self._all_published(epochs, collector.entries)
                 engine.call(f"on_{name}_end")

@@ -15,7 +15,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from .logged import Logged
 
 RANK, SIZE, HOST, PORT, KEY = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CANDLE_RANK_KEY"
 SELF = "127.0.0.1"
-REDUCE = {"sum": np.sum, "min": np.min, "max": np.max}
+REDUCE: dict[str, Callable[[np.ndarray], Any]] = {"sum": np.sum, "min": np.min, "max": np.max}
 
 
 def world_size(devices: int) -> int:
@@ -102,7 +102,7 @@ class Ranks:
     def average(self, parameters: Sequence[Tensor], weights: np.ndarray) -> None:
         """Make gradients the means over ranks, each with its weight; one that no rank has stays None."""
         share = weights[self.rank] / weights.sum()
-        known = self.gathered([each.grad is not None for each in parameters]).any(axis=0)
+        known = np.atleast_1d(self.gathered([each.grad is not None for each in parameters]).any(axis=0))
         present = [each for each, is_known in zip(parameters, known, strict=True) if is_known]
         for dtype in dict.fromkeys(each.dtype for each in present):
             some = [each for each in present if each.dtype == dtype]

@@ -25,7 +25,7 @@ def launch_on(cluster: Cluster) -> Launch:
             why = f"{len(tasks)} workers are needed"
             raise UsageError("E-OPTION", None, why, found=len(addresses), hint="Start more workers")
         scheduler = urlsplit(cluster.client.scheduler.address).hostname or "127.0.0.1"
-        host, key = get_ip(scheduler), secrets.token_bytes(32)
+        host, key = get_ip(scheduler), secrets.token_bytes(32)  # type: ignore[no-untyped-call]
         with listener(host) as server:
             port = server.getsockname()[1]
             futures = [

@@ -13,9 +13,10 @@ from ..decoder_states import numpy_dtype
 from ..kv_cache import Cache, zero_padded
 from ..request import DEFAULT_TOKENS
 from ..token_constraints import TokenConstraints
-from .batched_rows import BLOCK, BatchedRows, RowModel
+from .batched_rows import BatchedRows, RowModel
 from .request import Request
 from .rows import SeparateRows, Start, StepwiseModel, check_length
+from .state_arrays import BLOCK
 
 if TYPE_CHECKING:
     from typing import Any

@@ -216,7 +216,7 @@ class StateArrays:
         file = MemoryFile(size)
         for name, lines in self._lines.items():
             content = lines.rows[slot, :, lines.pages(begin) : lines.pages(end)]
-            file.write(offsets[name], memoryview(np.ascontiguousarray(content).reshape(-1)))
+            file.write(offsets[name], np.ascontiguousarray(content).reshape(-1).data)
         self._map(slot, (*self._parts[slot], Part(Segment(begin, end, file, offsets), end)))
 
     @property
