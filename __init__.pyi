@@ -2736,7 +2736,7 @@ def nan_to_num_(
 
 @overload
 def nanmean(input: TensorLike, dim: Any = None, keepdim: builtins.bool = False, *, out: Any = None) -> Tensor:
-    """The mean of what is not NaN."""
+    """The mean of the elements that are not NaN."""
 
 @overload
 def nanmean(input: TensorLike, *, axis: Any, keepdims: builtins.bool = False, out: Any = None) -> Tensor: ...
@@ -2746,7 +2746,7 @@ def nanmean(input: TensorLike, dim: Any = None, *, keepdims: builtins.bool, out:
 def nanmedian(
     input: TensorLike, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, out: Any = None
 ) -> Any:
-    """The lower median of what is not NaN, of all elements or along a dim with its position."""
+    """The lower median of the elements that are not NaN, of all elements or along a dim with its position."""
 
 @overload
 def nanmedian(
@@ -2766,7 +2766,7 @@ def nanquantile(
     interpolation: str = "linear",
     out: Any = None,
 ) -> Tensor:
-    """Quantiles of what is not NaN, as `quantile`."""
+    """Quantiles of the elements that are not NaN, as `quantile`."""
 
 @overload
 def nanquantile(
@@ -2790,7 +2790,7 @@ def nanquantile(
 ) -> Tensor: ...
 @overload
 def nansum(input: TensorLike, dim: Any = None, keepdim: builtins.bool = False, *, out: Any = None) -> Tensor:
-    """The sum of what is not NaN."""
+    """The sum of the elements that are not NaN."""
 
 @overload
 def nansum(input: TensorLike, *, axis: Any, keepdims: builtins.bool = False, out: Any = None) -> Tensor: ...
@@ -3439,7 +3439,7 @@ def selu_(input: TensorLike, *, out: Any = None) -> Tensor:
     """The scaled exponential linear unit."""
 
 def set_num_threads(num: builtins.int) -> None:
-    """Let this many threads compute what is planned from now on."""
+    """Set the number of threads of later plans."""
 
 def set_printoptions(
     precision: builtins.int | None = None,

@@ -1489,14 +1489,14 @@ class TensorMethods:
 
     @overload
     def nanmean(self, dim: Any = None, keepdim: builtins.bool = False) -> Tensor:
-        """The mean of what is not NaN."""
+        """The mean of the elements that are not NaN."""
     @overload
     def nanmean(self, *, axis: Any, keepdims: builtins.bool = False) -> Tensor: ...
     @overload
     def nanmean(self, dim: Any = None, *, keepdims: builtins.bool) -> Tensor: ...
     @overload
     def nanmedian(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
-        """The lower median of what is not NaN, of all elements or along a dim with its position."""
+        """The lower median of the elements that are not NaN, of all elements or along a dim with its position."""
     @overload
     def nanmedian(self, *, axis: builtins.int | None, keepdims: builtins.bool = False) -> Any: ...
     @overload
@@ -1505,7 +1505,7 @@ class TensorMethods:
     def nanquantile(
         self, q: Any, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: str = "linear"
     ) -> Tensor:
-        """Quantiles of what is not NaN, as `quantile`."""
+        """Quantiles of the elements that are not NaN, as `quantile`."""
     @overload
     def nanquantile(
         self, q: Any, *, axis: builtins.int | None, keepdims: builtins.bool = False, interpolation: str = "linear"
@@ -1516,7 +1516,7 @@ class TensorMethods:
     ) -> Tensor: ...
     @overload
     def nansum(self, dim: Any = None, keepdim: builtins.bool = False) -> Tensor:
-        """The sum of what is not NaN."""
+        """The sum of the elements that are not NaN."""
     @overload
     def nansum(self, *, axis: Any, keepdims: builtins.bool = False) -> Tensor: ...
     @overload
