@@ -23,8 +23,7 @@ from ..pipelines.multimodal.prompts.patch_rows import SIZES, encoded_by_size, pa
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Arrays, Modality, PromptModel, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.hyperparameters import act
-from ..schema.language_part import LANGUAGE_MODEL
-from ..schema.linear_projector import HIDDEN, linear_projector
+from ..schema.language_part import HIDDEN, LANGUAGE_MODEL, linear_projector
 from ..schema.mmproj.keys import Fixed, vision_keys
 from ..schema.mmproj.llava import FeatureLayer, approximated, kind, misfit, post_norm, preparation, stated
 from ..schema.mmproj.pixtral import PIXTRAL, pixtral_file

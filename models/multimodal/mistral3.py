@@ -21,8 +21,7 @@ from ..pipelines.multimodal.prompts.patch_rows import MERGE, SIZES, encoded_by_s
 from ..pipelines.multimodal.prompts.prompt_rules import VISION_ENCODER, Modality, PromptRules
 from ..schema.clip.vision_part import VISION, vision_tower
 from ..schema.hyperparameters import act
-from ..schema.language_part import LANGUAGE_MODEL
-from ..schema.linear_projector import PROJECTORS, linear_projector
+from ..schema.language_part import LANGUAGE_MODEL, PROJECTORS, linear_projector
 from ..schema.mmproj.pixtral import pixtral_file
 from ..schema.network_hyperparameters import Stated
 

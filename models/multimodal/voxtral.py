@@ -21,8 +21,7 @@ from ..pipelines.multimodal.multimodal_tasks import AUDIO_TEXT, TEXT, multimodal
 from ..pipelines.multimodal.prompts.marked_sounds import sound_prompt
 from ..pipelines.multimodal.prompts.prompt_rules import Arrays, Modality, PromptRules, Run, flattened
 from ..schema.hyperparameters import act
-from ..schema.language_part import LANGUAGE_MODEL
-from ..schema.linear_projector import HIDDEN, linear_projector
+from ..schema.language_part import HIDDEN, LANGUAGE_MODEL, linear_projector
 from ..schema.mmproj.vit import pair
 from ..schema.mmproj.whisper import audio_keys, stacked, taken_positions, whisper_preparation, whisper_weights
 from ..schema.network_hyperparameters import Stated
