@@ -29,7 +29,7 @@ EXEMPT = {
 FLOORS = (
     ("runtime/base",),
     ("runtime/base/untrusted",),
-    ("runtime/jit", "runtime/cuda/device"),
+    ("runtime/jit", "runtime/ranks", "runtime/cuda/device"),
     ("runtime/plugin",),
     ("runtime/simd", "runtime/tensor"),
     ("runtime/ir",),

@@ -13,13 +13,13 @@ from typing import Any
 
 from ...models.generation.language_model import ON_CPU, LanguageModel, Placement
 from ...models.generation.parallel.tensor_parallel import TensorParallelModel, serve
-from ...runtime.base.communicator import Loopback, join
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, FileAccessError, UsageError
 from ...runtime.contract.format import ReadOptions
 from ...runtime.devices import on_device
 from ...runtime.ir.graph import Graph
 from ...runtime.passes.parallel.tensor_parallel import ShardAcrossRanks
+from ...runtime.ranks.communicator import Loopback, join
 from ..console.child_process import start
 from ..open.open_model import open_model
 from ..open.shard_set import whole_model

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runtime.base.communicator import communicator
 from ...runtime.base.errors import UsageError
 from ...runtime.ir.domain import CANDLE
 from ...runtime.ir.op import case, op
 from ...runtime.ir.shape_inference import Inference
+from ...runtime.ranks.communicator import communicator
 
 
 def _gathered(node: Inference) -> None:
@@ -18,7 +18,7 @@ def _gathered(node: Inference) -> None:
 
 @op("AllGather", CANDLE, infer=_gathered, examples=[case("f32[2,3]")])
 def all_gather(x: np.ndarray, *, group: str = "", ranks: int = 1) -> np.ndarray:
-    """[ranks, ...]: `x` of each rank of a group (`runtime.base.communicator`) in their order; [1, ...] for the group
+    """[ranks, ...]: `x` of each rank of a group (`runtime.ranks.communicator`) in their order; [1, ...] for the group
     without a name."""
     found = communicator(group).all_gather(x)
     if len(found) != ranks:
@@ -33,6 +33,6 @@ def _summed(node: Inference) -> None:
 
 @op("AllReduce", CANDLE, infer=_summed, examples=[case("f32[2,3]")])
 def all_reduce(x: np.ndarray, *, group: str = "") -> np.ndarray:
-    """The sum of `x` over all ranks of a group (`runtime.base.communicator`), the same at each; the array itself for
+    """The sum of `x` over all ranks of a group (`runtime.ranks.communicator`), the same at each; the array itself for
     the group without a name."""
     return communicator(group).all_reduce(x)

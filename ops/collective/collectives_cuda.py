@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...runtime.base.communicator import Alone, communicator
 from ...runtime.cuda.execute.nccl import Nccl
 from ...runtime.cuda.plan.kernel_api import Planned, Step, cuda
 from ...runtime.plan.kernel_api import View
+from ...runtime.ranks.communicator import Alone, communicator
 from .collectives import all_gather, all_reduce
 
 

@@ -9,12 +9,12 @@ import candle_convert.runtime.cuda.backend as backend
 import candle_convert.runtime.cuda.device.graph_capture as capture
 import candle_convert.runtime.cuda.execute.graph_replay as replay
 import numpy as np
-from candle_convert.runtime.base.communicator import join, leave
 from candle_convert.runtime.base.errors import UsageError
 from candle_convert.runtime.cuda.execute.nccl import Nccl
 from candle_convert.runtime.cuda.kernel.kernel import DeviceKernel
 from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.ir.graph import Graph, Value
+from candle_convert.runtime.ranks.communicator import join, leave
 from candle_convert.runtime.session import Session
 from candle_convert.runtime.tensor.dtype import F32
 from numba import cuda

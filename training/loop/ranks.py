@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from ...nn.core.module import Module
-from ...runtime.base.communicator import Loopback
 from ...runtime.base.errors import FileAccessError, UsageError
-from ...runtime.base.rank_connections import accepted, connected, listener
+from ...runtime.ranks.communicator import Loopback
+from ...runtime.ranks.rank_connections import accepted, connected, listener
 from ...tensors.core.expression import leaf
 from ...tensors.core.tensor import Tensor
 from ...tensors.operations.random import GENERATOR, Generator

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from ....runtime.base.errors import FileAccessError, UsageError
-from ....runtime.base.rank_connections import accepted, connected, listener
+from ....runtime.ranks.rank_connections import accepted, connected, listener
 from ...load.tensor_parallel import Launch, Pipes, RankTask, serve_rank
 from .. import worker
 from ..cluster import Cluster

@@ -4,13 +4,13 @@ range of each (as in vAttention, Prabhu et al. 2024, arXiv:2405.04437); kernels 
 from __future__ import annotations
 
 import ctypes
-import functools
 import io
 import mmap
 import os
 from typing import Any
 
 from ....runtime.base.dataclass import dataclass
+from ....runtime.base.process_cache import PROCESS, process_cache
 
 MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
 """Flags of Linux without names in the standard library: map at the very address, claim no memory."""
@@ -19,13 +19,13 @@ MAX_MAPPINGS = 16384
 """Mapped ranges of all sequences; Linux allows a process 65,530."""
 
 
-@functools.cache
+@process_cache
 def can_share() -> bool:
     """Whether the system has files in memory that a process maps where it likes: Linux on 64 bits."""
     return hasattr(os, "memfd_create") and ctypes.sizeof(ctypes.c_void_p) == 8
 
 
-@functools.cache
+@process_cache(kept=PROCESS)
 def _mmap() -> Any:
     call = ctypes.CDLL(None, use_errno=True).mmap
     call.restype = ctypes.c_void_p

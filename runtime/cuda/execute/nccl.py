@@ -36,7 +36,7 @@ def _core() -> Any:
 
 
 class Nccl:
-    """A communicator of `runtime.base.communicator` on device `number`. All ranks must create theirs at the same
+    """A communicator of `runtime.ranks.communicator` on device `number`. All ranks must create theirs at the same
     time."""
 
     def __init__(self, rank: int, size: int, identity: bytes, number: int) -> None:

@@ -13,7 +13,6 @@ from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.convert.open.open_model import open_model
 from candle_convert.models.generation import tensor_parallel
 from candle_convert.models.generation.language_model import LanguageModel
-from candle_convert.runtime.base.communicator import Alone, Loopback, _send, communicator, join, leave
 from candle_convert.runtime.base.errors import Error, FileAccessError, UnsupportedError, UsageError
 from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.ir.graph import Graph, Value
@@ -21,6 +20,7 @@ from candle_convert.runtime.ir.shape_inference import infer
 from candle_convert.runtime.passes.parallel.tensor_parallel import ShardAcrossRanks
 from candle_convert.runtime.passes.parallel.vocabulary_parallel import vocabulary
 from candle_convert.runtime.passes.parallel.weight_slice import slice_weight as cut_tensor
+from candle_convert.runtime.ranks.communicator import Alone, Loopback, _send, communicator, join, leave
 from candle_convert.runtime.tensor.dtype import DTYPES, F32, I64
 from candle_convert.runtime.tensor.storage import Held
 from candle_convert.runtime.tensor.stored_tensor import StoredTensor

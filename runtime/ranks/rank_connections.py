@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from .errors import FileAccessError
+from ..base.errors import FileAccessError
 
 KEY_BYTES, RANK_BYTES = 32, 4
 POLL_SECONDS = 0.5

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from .errors import FileAccessError, UsageError
-from .process_cache import PROCESS, owned
+from ..base.errors import FileAccessError, UsageError
+from ..base.process_cache import PROCESS, owned
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
