@@ -11,8 +11,8 @@ import pytest
 from candle_convert.convert.cli.main import run
 from candle_convert.convert.load.bind import bind_model, build_graph
 from candle_convert.convert.open.open_model import open_model
-from candle_convert.models.generation import tensor_parallel
 from candle_convert.models.generation.language_model import LanguageModel
+from candle_convert.models.generation.parallel import tensor_parallel
 from candle_convert.runtime.base.errors import Error, FileAccessError, UnsupportedError, UsageError
 from candle_convert.runtime.ir.builder import Builder
 from candle_convert.runtime.ir.graph import Graph, Value
