@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...models.pipelines.task_model import Progress
+from ...models.pipelines.text_inputs import TruncationWarning
 from ...models.pipelines.text_pipeline import TextRun, gathered
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import Error, UsageError
@@ -60,7 +61,7 @@ class ModelRows(Work):
 
     def run(
         self, prepared: tuple[Any, dict[str, Any]], piece: Sequence[Any]
-    ) -> tuple[list[Group], list[tuple[type[Warning], str]]]:
+    ) -> tuple[list[Group], list[Warning | str]]:
         """Groups of rows with their results or error, and the warnings of the model."""
         model, options = prepared
         call, read = getattr(model, self.loading.verb), self.read
@@ -72,7 +73,7 @@ class ModelRows(Work):
                 one_by_one = self.loading.verb in ONE_BY_ONE
                 compute = _each(call, read, options) if one_by_one else _batched(call, read, options)
                 groups = list(groups_of(piece, self.batch, compute))
-        return groups, [(each.category, str(each.message)) for each in caught]
+        return groups, [each.message for each in caught]
 
     def describe(self, piece: Sequence[Any]) -> str:
         return f"a run of {self.loading.opening.path} on {str(piece[0])[:60]!r}"
@@ -211,11 +212,18 @@ class SharedModel:
     def _groups(self, work: ModelRows, rows: Sequence[Any], size: int, progress: Progress | None) -> Iterator[Group]:
         """Groups in the order of rows, computed in pieces of `size`. Warnings of the models are issued here."""
         starts = range(0, len(rows), size)
+        cut: dict[tuple[type[TruncationWarning], int], int] = {}
         pieces = (list(rows[start : start + size]) for start in starts)
         for start, (groups, issued) in zip(starts, self._cluster.in_order(work, pieces), strict=True):
-            for category, text in issued:
-                warnings.warn(text, category, stacklevel=2)
+            for each in issued:
+                if isinstance(each, TruncationWarning):
+                    count, _, limit = each.args
+                    cut[type(each), limit] = cut.get((type(each), limit), 0) + count
+                else:
+                    warnings.warn(each, stacklevel=2)
             for numbers, found in groups:
                 yield [start + number for number in numbers], found
             if progress is not None:
                 progress(min(start + size, len(rows)), len(rows))
+        for (category, limit), count in cut.items():
+            warnings.warn(category(count, len(rows), limit), stacklevel=2)

@@ -24,7 +24,21 @@ UNLIMITED = 1 << 30
 
 
 class TruncationWarning(UserWarning):
-    """Texts were cut to the tokens that a model takes."""
+    """Texts were cut to the tokens that a model takes.
+
+    Args:
+        cut: number of these texts.
+        texts: number of all texts.
+        limit: tokens that the model takes.
+    """
+
+    def __init__(self, cut: int, texts: int, limit: int) -> None:
+        super().__init__(cut, texts, limit)
+
+    def __str__(self) -> str:
+        cut, texts, limit = self.args
+        some = f"{counted(cut, 'text')} of {texts:,}" if texts > 1 else "the text"
+        return f"{some} {'has' if cut == 1 else 'have'} more than {counted(limit, 'token')}; the rest is not used"
 
 
 def token_limit(model: TextModel, stated: int | None = None) -> int | None:
@@ -79,13 +93,7 @@ class TextInputs:
         found = self._encoded(texts, self.limit)
         long = sum(self.limit is not None and count > self.limit for _, count in found)
         if long:
-            some = f"{counted(long, 'text')} of {len(texts):,}" if len(texts) > 1 else "the text"
-            warnings.warn(
-                f"{some} {'has' if long == 1 else 'have'} "
-                f"more than {counted(self.limit or 0, 'token')}; the rest is not used",
-                TruncationWarning,
-                stacklevel=5,
-            )
+            warnings.warn(TruncationWarning(long, len(texts), self.limit or 0), stacklevel=5)
         return [encoding for encoding, _ in found]
 
     def whole(self, texts: Sequence[TextInput]) -> list[Encoding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator, Sequence
 
 from .. import request as generation
@@ -76,13 +77,13 @@ class SpeculatedTurns:
     ) -> Generator[tuple[int, str], None, list[Generation]]:
         """As of `conversation.Answers`."""
         self._engine.timing = timing
-        handle = self._engine.submit(Request(ids, max_tokens, self._sampling, self._stop))
+        handle, given = self._engine.submit(Request(ids, max_tokens, self._sampling, self._stop)), ""
         try:
             for event in handle:
+                given += event.text
                 yield 0, event.text
                 if stopped is not None and stopped():
-                    handle.cancel()
-                    break
+                    return [dataclasses.replace(handle.made, text=given)]
         finally:
             handle.cancel()
         if handle.error is not None:

@@ -17,6 +17,15 @@ from ..text_pipeline import TextPipeline
 from .ranking_prompt import Written, ranking_prompt
 
 
+class PromptWarning(TruncationWarning):
+    """Documents were cut so that prompts fit the model."""
+
+    def __str__(self) -> str:
+        cut, documents, limit = self.args
+        prompts = f"would make prompts of more than {counted(limit, 'token')}"
+        return f"{counted(cut, 'document')} of {documents:,} {prompts}; the rest is not used"
+
+
 class TextRanking(TextPipeline):
     """Asks a language model about each document; its head has a row for yes, and one for no."""
 
@@ -36,13 +45,7 @@ class TextRanking(TextPipeline):
         prompts = [self._cut(write, query, document) for document in documents]
         long = sum(shortened for _, shortened in prompts)
         if long:
-            some = f"{counted(long, 'document')} of {len(documents):,}"
-            warnings.warn(
-                f"{some} would make prompts of more than {counted(self._inputs.limit or 0, 'token')}; the rest is not "
-                "used",
-                TruncationWarning,
-                stacklevel=4,
-            )
+            warnings.warn(PromptWarning(long, len(documents), self._inputs.limit or 0), stacklevel=4)
         encodings = self._inputs.cut([ids for ids, _ in prompts])
         logits = self._rows(encodings, batch, progress, lambda feeds: self._model(**feeds)["logits"])
         if not len(documents):
