@@ -18,6 +18,7 @@ from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.file import Source, contained
 from ...runtime.tensor.storage import Region, Storage
 from ...runtime.tensor.stored_tensor import StoredTensor
+from ..inspect.tensor_distance import equal_bytes
 from . import hub, model_directory
 from .detect_format import detect
 from .graph_files import modules_of
@@ -210,9 +211,7 @@ def merged(graphs: Iterable[Graph], what: str, *, copies: bool = False) -> Graph
 
 def _equal(first: StoredTensor, second: StoredTensor) -> bool:
     """Whether two tensors have the same type, shape and bytes."""
-    if (first.dtype, first.shape, first.nbytes) != (second.dtype, second.shape, second.nbytes):
-        return False
-    return all(bytes(one) == bytes(other) for one, other in zip(first.chunks(), second.chunks(), strict=True))
+    return (first.dtype, first.shape) == (second.dtype, second.shape) and equal_bytes(first, second)
 
 
 def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
