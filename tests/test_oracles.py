@@ -4,11 +4,12 @@ multiplies integers exactly."""
 import ctypes
 
 import numpy as np
+import onnx
 import pytest
 from candle_convert.runtime.ir.op import Example
 from candle_convert.tests.builders.single_node import with_constants
 from candle_convert.tests.oracles import libggml, libllama
-from candle_convert.tests.oracles.exact_onnxruntime import exact_session
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session, unsigned
 from candle_convert.tests.oracles.llama_cpp import LayoutError
 from candle_convert.tests.oracles.onnxruntime import single
 
@@ -65,3 +66,18 @@ def test_quantized_convolutions_of_onnxruntime_are_those_of_integers(kind):
     model, feeds = with_constants(*single("QLinearConv", example, 21), range(1, 8))
     (found,) = exact_session(model).run(None, feeds)
     assert (found == np.rint(72 * image.flat[0].astype(np.float64) * 127 / 20000)).all()
+
+
+@pytest.mark.parametrize("left", [np.uint8, np.int8])
+@pytest.mark.parametrize("zero", [None, np.int8(5), np.arange(-4, 5, dtype=np.int8)])
+def test_weights_made_unsigned_compute_the_same(left, zero):
+    random = np.random.default_rng(1)
+    a, b = random.integers(0, 100, (3, 70)).astype(left), random.integers(-128, 128, (70, 9)).astype(np.int8)
+    points = () if zero is None else (left(7), zero)
+    model, feeds = with_constants(*single("MatMulInteger", Example((a, b, *points), {}), 21), range(1, 2 + len(points)))
+    made = unsigned(model)
+    types = {item.data_type for item in made.graph.initializer if item.name in made.graph.node[0].input[1:2]}
+    assert types == {onnx.TensorProto.UINT8 if left is np.uint8 else onnx.TensorProto.INT8}
+    shift = 0 if zero is None else zero.astype(np.int32)
+    expected = (a.astype(np.int32) - (7 if points else 0)) @ (b.astype(np.int32) - shift)
+    np.testing.assert_array_equal(exact_session(made).run(None, feeds)[0], expected)

@@ -17,8 +17,6 @@ from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.tensor.file import Source, contained
 from ...runtime.tensor.storage import Region, Storage
-from ...runtime.tensor.stored_tensor import StoredTensor
-from ..inspect.tensor_distance import equal_bytes
 from . import hub, model_directory
 from .detect_format import detect
 from .graph_files import modules_of
@@ -183,35 +181,28 @@ def read_file(path: Path, options: ReadOptions, format: str | None = None) -> Gr
     return detect(source, format).read(source, options)
 
 
-def merged(graphs: Iterable[Graph], what: str, *, copies: bool = False) -> Graph:
-    """Several graphs as one; a tensor name that two of them have is an error, unless `copies` allows it with equal
-    bytes."""
+def merged(graphs: Iterable[Graph], what: str) -> Graph:
+    """Several graphs as one; a tensor name that two of them have is an error."""
     whole, *rest = graphs
     for part in rest:
         if whole.nodes or whole.parts or part.nodes or part.parts:
             raise UnsupportedError(
                 "E-MERGE-NODES", part.files[0], "models with graphs cannot be merged", hint="Convert them separately"
             )
-        twice = sorted(whole.weights.keys() & part.weights.keys())
-        different = [name for name in twice if not (copies and _equal(whole.weights[name], part.weights[name]))]
-        if different:
-            why = f"tensor {different[0]!r} is also in {what} before it{', with other values' if copies else ''}"
-            hint = "Check that all shards are from one download" if copies else "Is a shard given twice?"
-            raise FormatError("E-SHARD-TWICE", part.files[0], why, hint=hint)
+        twice = whole.weights.keys() & part.weights.keys()
         if twice:
-            why = f"{counted(len(twice), 'tensor', verb='is')} also in {what} before {os.path.basename(part.files[0])}"
-            whole.note("W-INDEX", f"{why}, with the same values: {', '.join(map(repr, twice[:TWICE_SHOWN]))}")
+            raise FormatError(
+                "E-SHARD-TWICE",
+                part.files[0],
+                f"tensor {min(twice)!r} is also in {what} before it",
+                hint="Is a shard given twice, or from another download?",
+            )
         whole.weights.update(part.weights)
         whole.metadata |= {key: value for key, value in part.metadata.items() if key not in whole.metadata}
         whole.attachments |= part.attachments
         whole.notes += part.notes
         whole.files += part.files
     return whole
-
-
-def _equal(first: StoredTensor, second: StoredTensor) -> bool:
-    """Whether two tensors have the same type, shape and bytes."""
-    return (first.dtype, first.shape) == (second.dtype, second.shape) and equal_bytes(first, second)
 
 
 def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
@@ -237,7 +228,7 @@ def _index(path: Path, options: ReadOptions, format: str | None) -> Graph:
     if missing:
         why = f"tensor {min(missing)!r} is in none of the {counted(len(shards), 'shard')}"
         raise FormatError("E-INDEX-TENSORS", path, why, hint="Check that all shards are from one download")
-    graph = merged(shards.values(), "a shard", copies=True)
+    graph = merged(shards.values(), "a shard")
     elsewhere = sorted(tensor for tensor in held if tensor not in held_by.get(names.get(tensor, ""), ()))
     if elsewhere:
         why = f"{path.name} has no or another file for {counted(len(elsewhere), 'tensor')} of its shards"
@@ -324,7 +315,7 @@ def _directory(folder: Path, options: ReadOptions, format: str | None) -> Graph:
         graph = _index(chosen, options, format)
     elif is_shard(chosen.name):
         parts = members(chosen)
-        graph = merged([read_file(part, options, format) for part in parts], "a shard", copies=True)
+        graph = merged([read_file(part, options, format) for part in parts], "a shard")
         graph.note(
             "W-INDEX", f"{folder.name} has no index: the tensors of its {counted(len(parts), 'shard', verb='is')} read"
         )

@@ -1,8 +1,8 @@
 """onnxruntime sessions that multiply integers exactly on every processor.
 
-Without VNNI, onnxruntime adds pairs of u8 x i8 products with saturation at 16 bits. Its option
-``session.x64quantprecision`` turns constant i8 weights into u8, whose sums are exact; that is an optimization of level
-``ORT_ENABLE_EXTENDED``. Source: onnxruntime_session_options_config_keys.h.
+Without VNNI, onnxruntime adds pairs of u8 x i8 products with saturation at 16 bits; sums of u8 x u8 are exact. Constant
+i8 operands therefore become u8, with a zero point that is larger by 128. Where onnxruntime itself fuses products of
+bytes, its option ``session.x64quantprecision`` does the same. Source: onnxruntime_session_options_config_keys.h.
 """
 
 import functools
@@ -10,24 +10,68 @@ import functools
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 PRODUCTS = {
-    "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "QGemm",
-    "QLinearConv", "QLinearMatMul",
-}  # fmt: skip
-"""Operators whose constant i8 operands become u8."""
+    "ConvInteger": [(0, 1, 3)],
+    "MatMulInteger": [(0, 1, 3)],
+    "QLinearConv": [(0, 3, 5)],
+    "QLinearMatMul": [(0, 3, 5)],
+    "QGemm": [(0, 3, 5)],
+    "MatMulIntegerToFloat": [(0, 1, 5)],
+    "DynamicQuantizeMatMul": [(None, 1, 3)],
+    "DynamicQuantizeLSTM": [(None, 1, 9), (None, 2, 11)],
+}
+"""Positions of the activation, of the weight it is multiplied with and of the weight's zero point."""
 
 
 def exact_session(model, level="ORT_DISABLE_ALL", threads=0):
-    """A session of a model, or of the file at a path, for the CPU. Where products of the model saturate, `level` is
-    raised to the one that makes them exact; products of i8 with i8 are exact at any."""
+    """A session of a model, or of the file at a path, for the CPU."""
     model = model if isinstance(model, onnx.ModelProto) else onnx.load(model)
-    if not saturates() or _signed(model):
+    if not saturates():
         return _session(model, level, threads)
-    if level == "ORT_DISABLE_ALL" and any(node.op_type in PRODUCTS for node in _nodes(model.graph)):
-        level = "ORT_ENABLE_EXTENDED"
-    return _session(model, level, threads, precise=True)
+    return _session(unsigned(model), level, threads, precise=level != "ORT_DISABLE_ALL" and not _signed(model))
+
+
+def unsigned(model):
+    """The model with its constant i8 weights that multiply u8 activations as u8."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    inferred = onnx.shape_inference.infer_shapes(made) if made.ByteSize() < onnx.checker.MAXIMUM_PROTOBUF else made
+    _make_unsigned(made.graph, inferred.graph, {}, set())
+    return made
+
+
+def _make_unsigned(graph, inferred, constants, signed):
+    """Rewrite the products of a graph and of those in it.
+
+    Args:
+        inferred: the same graph with its values' types.
+        constants: initializers of the graphs around it.
+        signed: names of their values of type i8.
+    """
+    constants = constants | {item.name: item for item in graph.initializer}
+    values = (*inferred.input, *inferred.value_info, *inferred.output)
+    signed = signed | {value.name for value in values if value.type.tensor_type.elem_type == TensorProto.INT8}
+    for node, known in zip(graph.node, inferred.node, strict=True):
+        for activation, weight, zero in PRODUCTS.get(node.op_type, ()):
+            names = [*node.input, *[""] * (zero + 1 - len(node.input))]
+            operand, point = constants.get(names[weight]), constants.get(names[zero])
+            if operand is None or operand.data_type != TensorProto.INT8 or (names[zero] and point is None):
+                continue
+            if activation is not None and names[activation] in signed:
+                continue
+            for position, item in ((weight, operand), (zero, point)):
+                codes = np.zeros((), np.int8) if item is None else numpy_helper.to_array(item)
+                name = f"{names[weight]}/{position}/u8"
+                if name not in {made.name for made in graph.initializer}:
+                    shifted = (codes.astype(np.int16) + 128).astype(np.uint8)
+                    graph.initializer.append(numpy_helper.from_array(shifted, name))
+                names[position] = name
+            node.input[:] = names
+        for attribute, same in zip(node.attribute, known.attribute, strict=True):
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                _make_unsigned(attribute.g, same.g, constants, signed)
 
 
 @functools.cache
@@ -41,14 +85,6 @@ def saturates():
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 10)], ir_version=10)
     (found,) = _session(model, "ORT_DISABLE_ALL", 1).run(None, {"a": a, "b": b})
     return bool(found != a.astype(np.int32) @ b.astype(np.int32))
-
-
-def _nodes(graph):
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _nodes(attribute.g)
 
 
 def _signed(model):

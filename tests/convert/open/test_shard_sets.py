@@ -181,17 +181,13 @@ def test_absent_shards_with_tensors_that_nothing_else_has_are_named(folder):
 
 
 @pytest.mark.parametrize("index", [True, False], ids=["index", "no index"])
-@pytest.mark.parametrize("equal", [True, False], ids=["equal", "different"])
-def test_a_tensor_in_two_shards(folder, sharded, equal, index):
-    """Copies are read and reported; which of two values is right cannot be known."""
+@pytest.mark.parametrize("change", [0, 1], ids=["equal", "different"])
+def test_a_tensor_in_two_shards(folder, sharded, change, index):
+    """Which of two is meant cannot be known."""
     first, second = shards(folder)[:2]
     name, array = next(iter(load_file(first).items()))
-    save_file({**load_file(second), name: array if equal else array + 1}, second, {"format": "pt"})
+    save_file({**load_file(second), name: array + change}, second, {"format": "pt"})
     if not index:
         (folder / INDEX).unlink()
-    if equal:
-        assert any(repr(name) in note.message for note in cc.open(folder).notes if note.code == "W-INDEX")
-        same_logits(folder, sharded[1])
-        return
-    with pytest.raises(cc.FormatError, match=r"E-SHARD-TWICE.*with other values"):
+    with pytest.raises(cc.FormatError, match="E-SHARD-TWICE"):
         cc.open(folder)

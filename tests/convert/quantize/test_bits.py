@@ -8,6 +8,7 @@ import onnxruntime
 import pytest
 from candle_convert import models
 from candle_convert.tests.builders.packaged_models import minilm
+from candle_convert.tests.oracles.exact_onnxruntime import exact_session
 
 TEXTS = ["A man is eating food.", "The stock market fell sharply."]
 
@@ -101,7 +102,7 @@ def kinds(path):
 
 def output(path):
     x = np.random.default_rng(4).standard_normal((5, 32)).astype(np.float32)
-    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    return exact_session(path).run(None, {"x": x})[0]
 
 
 def test_weights_that_are_quantized_already(stored, tmp_path):
