@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from ..pipelines.diffusion.dynamic_shift import PATCH, dynamic_shift
+from ..pipelines.diffusion.dynamic_shift import PATCH, even_steps
 from ..pipelines.diffusion.folder_model import folder_model
 from ..pipelines.diffusion.text_to_image import Config, Encoded, Floats, Inputs, Request, TextEncoder, TextToImage
 
@@ -42,11 +41,6 @@ def unpack(tokens: Floats, rows: int, columns: int) -> Floats:
     return blocks.transpose(0, 3, 1, 4, 2, 5).reshape(batch, -1, rows, columns)
 
 
-def schedule(options: Config, request: Request, steps: int) -> dict[str, Any]:
-    """Even sigmas down to one step above zero, shifted by the number of tokens."""
-    return {"even_steps": True, **dynamic_shift(options, request, steps)}
-
-
 def never(config: Config) -> bool:
     """Guidance is an input of the denoiser."""
     return False
@@ -55,6 +49,11 @@ def never(config: Config) -> bool:
 def patch(config: Config) -> int:
     """Latents along each side of a token."""
     return PATCH
+
+
+def thousandths(timestep: float) -> float:
+    """The time that the denoiser takes, 1 for noise and 0 for a picture."""
+    return timestep / 1000
 
 
 FOLDER_MODELS = (
@@ -73,12 +72,12 @@ FOLDER_MODELS = (
             steps=28,
             guidance=3.5,
             patch=patch,
-            schedule=schedule,
+            schedule=even_steps,
             guided=never,
             unbatched=("txt_ids", "img_ids"),
             pack=pack,
             unpack=unpack,
-            time_unit=1000.0,
+            clock=thousandths,
             sample_size=128,
             rounds_up=True,
         )

@@ -19,7 +19,7 @@ from ..layers.diffusion.patch_grid import PatchGrid, caption_positions, padded
 from ..layers.linear import linear
 from ..layers.net import Net
 from ..layers.norm import head_norm, norm
-from ..pipelines.diffusion.patch_denoiser import PatchDenoiser
+from ..pipelines.diffusion.denoiser import PatchDenoiser
 from ..pipelines.diffusion.picture_gguf import PictureGguf
 from ..schema.hyperparameters import FREQUENCY_BASE, LAYERS, OWN_HEAD_DIM
 from ..schema.network_hyperparameters import Stated

@@ -13,6 +13,7 @@ from ..layers.decoder import Decoder
 from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
+from ..pipelines.diffusion.penultimate_state import conditioning_task
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, QK_NORM, attention
 from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
 from ..schema.hyperparameters import (
@@ -102,7 +103,7 @@ ARCHITECTURES = (
         ("qwen3", "qwen3vl"),
         QWEN3_KEYS,
         (*WEIGHTS, *QK_NORM),
-        decoder_tasks(build),
+        (*decoder_tasks(build), conditioning_task(build)),
         deviations=(Unread(PROJECTION_BIAS),),
         nested_defaults=QWEN3_SIZES,
         defaults=QWEN3_DEFAULTS,

@@ -224,6 +224,55 @@ def flux(folder, *, guidance, dynamic, published=False, tokenizer=clip_tokenizer
     return saved(made, folder)
 
 
+CHAT_TEMPLATE = """{%- for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content }}
+{{- '<|im_end|>' + '\\n' }}{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}
+{%- if not enable_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{% endif %}"""
+
+
+def chat_tokenizer(folder):
+    """A tokenizer.json of Qwen's kind with a chat template in a folder, and the tokenizer that transformers reads."""
+    import tokenizers
+
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=500, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"], show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    made.train_from_iterator(corpus(), trainer)
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<|endoftext|>", eos_token="<|im_end|>", chat_template=CHAT_TEMPLATE
+    )
+    fast.save_pretrained(str(folder))
+    return fast
+
+
+def z_image(folder, *, layers=3, dynamic=False):
+    """A folder of Z-Image, and the pipeline of diffusers."""
+    import diffusers
+
+    tokenizer = chat_tokenizer(folder / "tokenizer")
+    config = transformers.Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=layers,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, tie_word_embeddings=True,
+    )  # fmt: skip
+    transformer = diffusers.ZImageTransformer2DModel(
+        in_channels=16, dim=64, n_layers=2, n_refiner_layers=1, n_heads=4, n_kv_heads=4, cap_feat_dim=32,
+        axes_dims=[4, 6, 6], axes_lens=[512, 64, 64],
+    )  # fmt: skip
+    made = diffusers.ZImagePipeline(
+        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=dynamic),
+        vae=autoencoder(
+            16, use_quant_conv=False, use_post_quant_conv=False, scaling_factor=0.3611, shift_factor=0.1159
+        ),
+        text_encoder=telling(transformers.Qwen3ForCausalLM(config)).eval(), tokenizer=tokenizer,
+        transformer=telling(transformer).eval(),
+    )  # fmt: skip
+    return saved(made, folder)
+
+
 def hyperparameters(module):
     """The hyper-parameters of a network of diffusers, bound by its architecture."""
     names, source = implied(json.loads(module.to_json_string()), Graph())

@@ -1,4 +1,4 @@
-"""Dynamic shifting: flow matching spends more steps on noise the more tokens a picture has."""
+"""Schedules of flow matching; dynamic shifting spends more steps on noise the more tokens a picture has."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def dynamic_shift(options: Config, request: Request, steps: int) -> dict[str, An
     first, last = options["base_image_seq_len"], options["max_image_seq_len"]
     low, high = options["base_shift"], options["max_shift"]
     return {"mu": float(low + (high - low) * (tokens - first) / (last - first))}
+
+
+def even_steps(options: Config, request: Request, steps: int) -> dict[str, Any]:
+    """Even sigmas down to one step above zero, shifted by the number of tokens."""
+    return {"even_steps": True, **dynamic_shift(options, request, steps)}

@@ -15,10 +15,9 @@ from ....runtime.base.units import counted
 from ....runtime.contract.loaded_parts import LoadedParts
 from ....runtime.ir.graph import Graph
 from ...tokenizer.readers.locate import settings
-from .text_to_image import TEXT_CONDITIONING, Encoded, TextEncoder
+from .text_to_image import ALL_STATES, PENULTIMATE, TEXT_CONDITIONING, Encoded, TextEncoder
 
 ADDED = "added_tokens.json"
-ALL_STATES = "hidden_states"
 MOST_ROWS = 16
 """Rows of a chunked prompt; 16 of CLIP's are 1,200 tokens."""
 Rows = list[list[int]]
@@ -58,8 +57,8 @@ class PromptEncoder:
         self._parts, self._source, self._encoders = parts, source, encoders
 
     def __call__(self, prompts: Sequence[str]) -> list[list[Encoded | None]]:
-        """The output of each encoder for each prompt, None for an encoder that the model lacks. The hidden states of
-        all prompts have the same number of tokens.
+        """The output of each encoder for each prompt, None for an encoder that the model lacks. Where prompts are
+        padded, the hidden states of all have the same number of tokens.
 
         Raises UsageError for a prompt of more than `MOST_ROWS` rows.
         """
@@ -73,11 +72,14 @@ class PromptEncoder:
         return [list(found) for found in zip(*columns, strict=True)]
 
     def encoded(self, encoder: TextEncoder, prompts: Sequence[Rows]) -> list[Encoded | None]:
-        """The output of one encoder for prompts, each given as rows of ids of the same length."""
+        """The output of one encoder for prompts, each given as rows of ids, of the same length if they are padded."""
         if encoder.part not in self._parts:
             return [None] * len(prompts)
-        task = TEXT_CONDITIONING if encoder.states == ALL_STATES else None
-        found = self._parts.loaded(encoder.part, task)(input_ids=np.array([row for rows in prompts for row in rows]))
+        task = TEXT_CONDITIONING if encoder.states in (ALL_STATES, PENULTIMATE) else None
+        model = self._parts.loaded(encoder.part, task)
+        if not encoder.padded:
+            return [Encoded(model(input_ids=np.array(rows))[encoder.states], None) for rows in prompts]
+        found = model(input_ids=np.array([row for rows in prompts for row in rows]))
         name = encoder.states
         if name == ALL_STATES:
             layers = sum(key.startswith(f"{ALL_STATES}.") for key in found)
@@ -112,15 +114,22 @@ class PromptEncoder:
 
         files = self._files(encoder)
         tokenizer, prompt = read(files), spelled_out(prompt, settings(files, ADDED))
-        bare = tokenizer.encode(prompt, add_bos=False, add_eos=False)
         opening, closing = list(tokenizer.opening), list(tokenizer.closing)
+        if encoder.chat:
+            from ...generation import chat_template
+
+            prompt = chat_template.prompt(tokenizer, [{"role": "user", "content": prompt}], enable_thinking=True)
+            opening = [] if chat_template.writes_bos(tokenizer, prompt) else opening
+        bare = tokenizer.encode(prompt, add_bos=False, add_eos=False)
         room = encoder.length - len(opening) - len(closing)
         pieces = [bare[start : start + room] for start in range(0, max(len(bare), 1), room)]
         if len(pieces) > 1:
             self._tell(encoder, prompt, len(bare), room)
         pieces = pieces if encoder.chunked else pieces[:1]
-        pad = tokenizer.vocabulary.roles.get("pad", closing[-1] if closing else 0)
         rows = [[*opening, *piece, *closing] for piece in pieces]
+        if not encoder.padded:
+            return rows
+        pad = tokenizer.vocabulary.roles.get("pad", closing[-1] if closing else 0)
         return [row + [pad] * (encoder.length - len(row)) for row in rows]
 
     def _filled(self, encoder: TextEncoder, rows: Rows, count: int) -> Rows:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from ....runtime.base.dataclass import dataclass
 
 TEXT_CONDITIONING = "text-conditioning"
-"""The task of text encoders that return the hidden states of all layers: ``hidden_states.N``."""
+"""The task of text encoders that return the hidden states of all layers, ``hidden_states.N``, and of decoders that
+return what enters the last layer, ``penultimate_hidden_state``."""
+ALL_STATES, PENULTIMATE = "hidden_states", "penultimate_hidden_state"
 TEXT_TO_IMAGE = "text-to-image"
 AUTOENCODER, SCHEDULER = "vae", "scheduler"
 """Folders that every text-to-image model has."""
@@ -35,6 +37,8 @@ class TextEncoder:
         chunked: whether a longer prompt is encoded in pieces of `length` tokens, whose hidden states are joined; the
             end of others is cut off.
         optional: whether the model works without the encoder, with zeros for its hidden states.
+        padded: whether shorter prompts are filled up to `length`.
+        chat: whether the prompt is a user's message in the chat template of the tokenizer, before the answer.
     """
 
     part: str
@@ -45,6 +49,8 @@ class TextEncoder:
     vector: str | None = None
     chunked: bool = True
     optional: bool = False
+    padded: bool = True
+    chat: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,10 @@ class TextToImage:
         unbatched: inputs of `condition` without a dimension of the batch.
         pack: latents [batch, channels, rows, columns] as the denoiser takes them.
         unpack: its prediction as latents, from the prediction, rows and columns.
-        time_unit: what timesteps are divided by.
+        times: the denoiser's input of timesteps.
+        clock: what it takes for a timestep of the scheduler.
+        unguided: the guidance at which the prompt's prediction stays as it is; of all above, guidance compares it with
+            that for the negative prompt.
         sample_size: rows and columns of latents by default; None for those of the denoiser's configuration.
         rounds_up: whether a fractional number of steps on a picture is rounded up.
     """
@@ -150,6 +159,8 @@ class TextToImage:
     unbatched: tuple[str, ...] = ()
     pack: Callable[[Floats], Floats] = _same
     unpack: Callable[[Floats, int, int], Floats] = _restored
-    time_unit: float = 1.0
+    times: str = "timestep"
+    clock: Callable[[float], float] = float
+    unguided: float = 1.0
     sample_size: int | None = None
     rounds_up: bool = False

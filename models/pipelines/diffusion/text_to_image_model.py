@@ -109,6 +109,10 @@ class TextToImageModel(TaskModel):
         """Hyper-parameters of the autoencoder."""
         return self._values(AUTOENCODER)
 
+    def _compares(self, guidance: float) -> bool:
+        """Whether guidance compares predictions for two prompts."""
+        return self.pipeline.guided(self.config) and guidance > self.pipeline.unguided
+
     def _values(self, part: str) -> Mapping[str, Any]:
         config = self.parts[part].options.config
         found: Mapping[str, Any] = {} if config is None else config.values
@@ -122,11 +126,11 @@ class TextToImageModel(TaskModel):
 
         Args:
             negative: what the picture shall not show; None for nothing.
-            guidance: how strongly the prompt counts; without a negative prompt at 1 and below.
+            guidance: how strongly the prompt counts; without a negative prompt at the pipeline's `unguided` and below.
             size: width and height of the picture.
         """
         guidance = self.pipeline.guidance if guidance is None else guidance
-        guided = self.pipeline.guided(self.config) and guidance > 1
+        guided = self._compares(guidance)
         zeros = negative is None and self.pipeline.zero_negative and self._zeroes_empty()
         texts = [prompt, *([negative or ""] if guided and not zeros else [])]
         encoded = self.prompts(texts)
@@ -138,7 +142,7 @@ class TextToImageModel(TaskModel):
         """The denoiser's inputs from encoded prompts: the prompt, and the negative one unless it is zeros or not
         used."""
         found = [self.pipeline.condition(each, request, self.config) for each in encoded]
-        guided = self.pipeline.guided(self.config) and request.guidance > 1
+        guided = self._compares(request.guidance)
         if guided and len(found) == 1:
             kept = self.pipeline.kept_in_negative
             found.append({name: item if name in kept else np.zeros_like(item) for name, item in found[0].items()})
@@ -154,8 +158,22 @@ class TextToImageModel(TaskModel):
             latents: scaled as the scheduler's `scale_input` does.
             control: a picture whose lines the result follows.
         """
-        pipeline, count = self.pipeline, len(latents)
         ways = [conditioning.prompt] if conditioning.negative is None else [conditioning.negative, conditioning.prompt]
+        if len({tuple(item.shape for item in way.values()) for way in ways}) == 1:
+            found = self._predicted(latents, timestep, ways, control)
+        else:
+            found = [self._predicted(latents, timestep, [way], control)[0] for way in ways]
+        if len(ways) == 1:
+            return found[0]
+        plain, prompted = found
+        guided: Floats = plain + np.float32(conditioning.guidance - self.pipeline.unguided + 1) * (prompted - plain)
+        return guided
+
+    def _predicted(
+        self, latents: Floats, timestep: float, ways: Sequence[Inputs], control: Control | None
+    ) -> Sequence[Floats]:
+        """The predictions for inputs of the same shapes, in one run."""
+        pipeline, count = self.pipeline, len(latents)
         inputs = {
             name: item
             if name in pipeline.unbatched
@@ -163,16 +181,12 @@ class TextToImageModel(TaskModel):
             for name, item in ways[0].items()
         }
         sample = pipeline.pack(np.concatenate([latents] * len(ways)))
-        times = np.full(len(sample), timestep / pipeline.time_unit, np.float32)
+        times = np.full(len(sample), pipeline.clock(timestep), np.float32)
         if control is not None:
             inputs |= control.residuals(sample, times, inputs)
-        predicted = self.parts[pipeline.denoiser](**{pipeline.latents: sample, "timestep": times, **inputs})["sample"]
-        found = pipeline.unpack(predicted, *latents.shape[2:])
-        if len(ways) == 1:
-            return found
-        plain, prompted = found[:count], found[count:]
-        guided: Floats = plain + np.float32(conditioning.guidance) * (prompted - plain)
-        return guided
+        denoiser = self.parts[pipeline.denoiser]
+        predicted = denoiser(**{pipeline.latents: sample, pipeline.times: times, **inputs})["sample"]
+        return np.split(pipeline.unpack(predicted, *latents.shape[2:]), len(ways))
 
     def trajectory(
         self, scheduler: Scheduler, steps: int, *, guidance: float | None = None, size: tuple[int, int]

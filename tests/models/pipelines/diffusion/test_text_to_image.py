@@ -1,5 +1,6 @@
 """Text-to-image models against the pipelines of diffusers: latents step by step and pictures, and refusals."""
 
+import functools
 import shutil
 import warnings
 import weakref
@@ -12,7 +13,13 @@ from candle_convert.convert.open.open_model import open_model
 from candle_convert.models.diffusion.flux import pack
 from candle_convert.models.pipelines.diffusion.prompt_encoder import LongPromptWarning
 from candle_convert.runtime.tensor.stored_tensor import StoredTensor
-from candle_convert.tests.builders.text_to_image import controlnet_of, flux, stable_diffusion, stable_diffusion_3
+from candle_convert.tests.builders.text_to_image import (
+    controlnet_of,
+    flux,
+    stable_diffusion,
+    stable_diffusion_3,
+    z_image,
+)
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -83,6 +90,16 @@ def test_latent_consistency(guidance, tmp_path):
 @pytest.mark.parametrize(("embedded", "dynamic", "guidance"), [(True, True, 3.5), (False, False, 0.0)])
 def test_flux(embedded, dynamic, guidance, tmp_path):
     compare(flux(tmp_path, guidance=embedded, dynamic=dynamic), tmp_path, 4, guidance=guidance, steps=3)
+
+
+@pytest.mark.parametrize(
+    ("layers", "dynamic", "guidance", "negative"),
+    [(3, False, 4.0, NEGATIVE), (2, True, 0.5, None), (1, False, 0.0, None)],
+)
+def test_z_image(layers, dynamic, guidance, negative, tmp_path):
+    """Prompts of different lengths; guidance compares from 0 on."""
+    pipeline = z_image(tmp_path, layers=layers, dynamic=dynamic)
+    compare(pipeline, tmp_path, 6, negative=negative, guidance=guidance, steps=3)
 
 
 def compare(pipeline, folder, seed, *, guidance, steps, negative=None):
@@ -223,11 +240,16 @@ def test_pictures_of_pictures(scheduler, strength, tmp_path):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("strength", [0.55, 1.0])
-@pytest.mark.parametrize("kind", ["StableDiffusion3", "Flux"])
+@pytest.mark.parametrize("kind", ["StableDiffusion3", "Flux", "ZImage"])
 def test_pictures_of_pictures_by_flow_matching(kind, strength, masked, tmp_path):
     folder = tmp_path / "model"
     flows = kind == "Flux"
-    pipeline = flux(folder, guidance=True, dynamic=True) if flows else stable_diffusion_3(folder, t5=True)
+    made = {
+        "StableDiffusion3": stable_diffusion_3,
+        "Flux": functools.partial(flux, guidance=True, dynamic=True),
+        "ZImage": z_image,
+    }
+    pipeline = made[kind](folder)
     picture, mask = pictures(tmp_path)
     theirs = getattr(diffusers, f"{kind}{'Inpaint' if masked else 'Img2Img'}Pipeline")(**pipeline.components)
     theirs.set_progress_bar_config(disable=True)
