@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..pipelines.diffusion.folder_model import folder_model
-from ..pipelines.diffusion.prompt_encoder import ALL_STATES
-from ..pipelines.diffusion.text_to_image import Config, Encoded, Inputs, Request, TextEncoder, TextToImage
+from ..pipelines.diffusion.text_to_image import ALL_STATES, Config, Encoded, Inputs, Request, TextEncoder, TextToImage
 
 STATES = "encoder_hidden_states"
 CLIP_L = TextEncoder("text_encoder", "tokenizer")

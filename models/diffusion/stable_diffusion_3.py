@@ -8,8 +8,7 @@ import numpy as np
 
 from ..pipelines.diffusion.dynamic_shift import dynamic_shift
 from ..pipelines.diffusion.folder_model import folder_model
-from ..pipelines.diffusion.prompt_encoder import ALL_STATES
-from ..pipelines.diffusion.text_to_image import Config, Encoded, Inputs, Request, TextEncoder, TextToImage
+from ..pipelines.diffusion.text_to_image import ALL_STATES, Config, Encoded, Inputs, Request, TextEncoder, TextToImage
 
 T5_TOKENS = 256
 

@@ -86,6 +86,9 @@ def launched(chain: Chain, parts: Callable[[int, float], int]) -> Launch:
         )
     count, rows = (inner, 1) if flat else (inner, math.prod(lengths))
     limit = max(1, inner // 1024) if flat else rows
+    made = chain.output
+    same = [item for item in operands if (item.shape, item.dtype) == (made.shape, made.dtype)]
+    alone = [item for item in same if sum(item.allocation is other.allocation for other in operands) == 1]
     return Launch(
         compiled,
         parts(limit, chain.output.count * 1.5 * len(chain.steps)),
@@ -98,7 +101,7 @@ def launched(chain: Chain, parts: Callable[[int, float], int]) -> Launch:
         attributes=[float(item) for step in chain.steps for item in step.attributes],
         lengths=lengths[::-1],
         outer_strides=[step for stride in strides for step in stride[::-1]],
-    )
+    ).changed(in_place=[(item, made) for item in alone])
 
 
 def scalar_function(key: str) -> Callable[..., Any]:

@@ -12,10 +12,10 @@ from ..base.memory_check import check_memory, check_work
 from ..base.units import counted
 from ..ir.graph import Node, Value
 from .arena import aligned, live_bytes, place
-from .concat_in_place import moved, nested, rewritten
 from .kernel_api import Allocation, Buffer, Chain, Launch, parts_for
 from .plan import Mark, Plan, PythonStep, described, size
 from .planner import Planner
+from .shared_memory import moved, nested, overwriting, rewritten
 
 Item: TypeAlias = Launch | PythonStep | Mark
 Location: TypeAlias = Buffer | Value
@@ -115,18 +115,21 @@ def _output_slots(planner: Planner) -> list[Item]:
 
 
 def _nested(planner: Planner, items: list[Item]) -> tuple[list[Item], list[Node | None]]:
-    """Launches after concat in place, and the node of each."""
-    plan = planner.plan
-    inside = nested(
-        items, [*plan.outputs, *plan.live], lambda allocation: planner.locations.sole_occupant(allocation) is not None
-    )
-    if not inside:
-        return items, planner.nodes
-    plan.outputs, plan.live = (
-        [moved(location, inside) for location in locations] for locations in (plan.outputs, plan.live)
-    )
-    pairs = [(rewritten(item, inside), node) for item, node in zip(items, planner.nodes, strict=True)]
-    return [item for item, _ in pairs if item is not None], [node for item, node in pairs if item is not None]
+    """Launches whose results share memory, and the node of each."""
+    plan, nodes = planner.plan, planner.nodes
+
+    def written_once(allocation: Allocation) -> bool:
+        return planner.locations.sole_occupant(allocation) is not None
+
+    for sharing in (functools.partial(nested, written_once=written_once), overwriting):
+        inside = sharing(items, [*plan.outputs, *plan.live])
+        plan.outputs, plan.live = (
+            [moved(location, inside) for location in locations] for locations in (plan.outputs, plan.live)
+        )
+        pairs = [(rewritten(item, inside), node) for item, node in zip(items, nodes, strict=True)]
+        items = [item for item, _ in pairs if item is not None]
+        nodes = [node for item, node in pairs if item is not None]
+    return items, nodes
 
 
 def _locations(item: Item) -> Iterable[Location]:

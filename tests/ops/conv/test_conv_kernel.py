@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from candle_convert.ops.conv import conv_kernel, conv_transpose_kernel
+from candle_convert.ops.kernels.conv.winograd import winograd
+from candle_convert.ops.kernels.conv.winograd.kernel_transform import pack_kernels
 from candle_convert.runtime.ir.op import Example
 from candle_convert.runtime.plan.plan import PythonStep
 from candle_convert.runtime.session import Session
@@ -255,6 +257,20 @@ def test_winograd(sizes, biased):
         )
         inputs = (x, w, rng.normal(size=outputs).astype("f4")) if biased else (x, w)
         natively("Conv", Example(inputs, {"pads": pads}), 22, rtol=1e-4, atol=1e-4, constant=range(1, len(inputs)))
+
+
+@pytest.mark.parametrize("shared", [0, 1 << 30], ids=["streamed", "shared"])
+@pytest.mark.parametrize("sizes", [(6, 9), (20, 20), (9, 130), (40, 50)])
+def test_kernels_transformed_in_each_run(sizes, shared, monkeypatch):
+    """As large ones are for large images: a panel at a time for few tiles, all of them ahead for many."""
+    for name, value in (("LARGE_BYTES", 0), ("MANY_TILES", 1), ("SHARED_CACHE_BYTES", shared), ("STREAMED_TILES", 60)):
+        monkeypatch.setattr(winograd, name, value)
+    packed = []
+    monkeypatch.setattr(winograd, "pack_kernels", lambda w: packed.append(w) or pack_kernels(w))
+    rng = np.random.default_rng(8)
+    x, w = rng.normal(size=(2, 24, *sizes)).astype("f4"), (rng.normal(size=(60, 24, 3, 3)) / 16).astype("f4")
+    natively("Conv", Example((x, w), {"pads": [1] * 4}), 22, rtol=1e-4, atol=1e-4, constant=[1])
+    assert packed
 
 
 @pytest.mark.parametrize("sizes", [(7, 7), (8, 5), (11, 9)])

@@ -21,14 +21,14 @@ from .....runtime.jit.isa import features
 from .....runtime.jit.kernel_arguments import Address
 from .....runtime.jit.range_kernel import inner, range_kernel
 from .....runtime.plan.kernel_api import Buffer, Launch
-from .....runtime.simd.memory import DTYPE_CODES, F32_CODE, load_f32, store_f32
+from .....runtime.simd.memory import DTYPE_CODES, load_f32, store_f32
 from .....runtime.simd.transpose import load_columns, store_columns
 from .....runtime.simd.vector import LANES, splat
 from ...gemm.epilogue import Epilogue, apply_epilogue, prefetch_rows
 from ...gemm.microkernel_f32 import NARROW, PREFETCH_DISTANCE, column_of_tiles
 from ...gemm.register_tile import PANEL
 from ..problem import Convolution, ConvPlan, Problem
-from .half_weights import pack_kernels, panel_transform
+from .kernel_transform import pack_kernels, panel_bytes, panel_transform
 from .transform import F2, F4, VECTOR, TileTransform
 
 MIN_CHANNELS = 16
@@ -43,8 +43,14 @@ SHARED_CACHE_BYTES = 24 << 20
 """Bytes of transformed kernels that are read for each block of tiles."""
 TILES_PER_WEIGHT_READ = 12
 """Tiles multiplied in the time of reading an uncached kernel."""
+LARGE_BYTES, MANY_TILES = 8 << 20, 256
+"""Bytes of transformed kernels and tiles of an image from which on f32 kernels, too, are transformed in each run."""
+TRANSFORMED = -1
+"""In place of the dtype of kernels: they are transformed already."""
 MIN_TILES, MAX_TILES, BLOCK_BYTES = 24, 56, 512 << 10
 """Minimum and maximum number of tiles in a block, and the maximum bytes of its matrices."""
+STREAMED_TILES, STREAMED_BLOCK = 1000, 112
+"""Tiles of an image from which on larger kernels, too, are read for each block, and tiles in such a block."""
 MIN_TILES_ONE_PANEL = 4
 """Minimum number of tiles per thread to multiply a single panel of outputs in blocks."""
 ROW_TILES = 64
@@ -327,8 +333,8 @@ def _kernels(transform: TileTransform) -> Kernels:
 
     @range_kernel(unroll=False)
     def winograd_multiply(conv: Convolution, layout: Layout, part: int, parts: int) -> None:
-        """Products and output transform of pieces of an image per panel of outputs; 16-bit kernels are transformed
-        here, a panel at a time."""
+        """Products and output transform of pieces of an image per panel of outputs; kernels that are not transformed
+        are so here, a panel at a time."""
         pieces, total, pitch, kind = conv.slices, layout.total, layout.pitch, layout.kind
         nbytes = 4 * PANEL * points * conv.channels
         scratch, held = conv.scratch + part * layout.part_bytes, -1
@@ -336,9 +342,9 @@ def _kernels(transform: TileTransform) -> Kernels:
         for unit in range(begin, end):
             image, index = unit // pieces % conv.images, unit // pieces // conv.images
             weights = conv.weights + index * nbytes
-            if kind != F32_CODE:
+            if kind != TRANSFORMED:
                 if index != held:
-                    kernels(kind, conv.weights + 18 * PANEL * conv.channels * index, scratch, conv.channels)
+                    kernels(kind, conv.weights + panel_bytes(kind, conv.channels) * index, scratch, conv.channels)
                 weights, held = scratch, index
             first, last = share(total, unit % pieces, pieces)
             v = layout.matrices + (image * total * points + first) * pitch
@@ -352,19 +358,18 @@ def _kernels(transform: TileTransform) -> Kernels:
                 last,
                 v,
                 total * pitch,
-                scratch if kind == F32_CODE else scratch + nbytes,
+                scratch if kind == TRANSFORMED else scratch + nbytes,
             )
 
     @range_kernel
     def winograd_weights(
         narrow: Address, made: Address, panels: int, channels: int, kind: int, part: int, parts: int
     ) -> None:
-        """Transform `panels` panels of 16-bit kernels to f32."""
+        """Transform `panels` panels of kernels."""
         first, last = share(panels, part, parts)
         for index in range(first, last):
-            kernels(
-                kind, narrow + 18 * PANEL * channels * index, made + 4 * PANEL * points * channels * index, channels
-            )
+            source, target = panel_bytes(kind, channels) * index, 4 * PANEL * points * channels * index
+            kernels(kind, narrow + source, made + target, channels)
 
     return Kernels(transform, winograd_fused, winograd_input, winograd_multiply, winograd_weights)
 
@@ -394,12 +399,13 @@ def choose_transform(w: Buffer, geometry: Sequence[int], groups: int) -> TileTra
 
 
 def _weights(problem: Problem, transform: TileTransform, total: int) -> tuple[Buffer, list[Launch], int]:
-    """Kernels, launches that transform 16-bit kernels ahead, and bytes per panel if they are transformed on use."""
+    """Kernels, launches that transform them ahead, and bytes per panel if they are transformed on use."""
     step, panels, nbytes = problem.step, -(-problem.outputs // PANEL), 4 * PANEL * transform.points * problem.channels
     narrow = step.packed_16bit(1, "winograd kernels", pack_kernels)
-    if narrow is None:
+    if narrow is None and (panels * nbytes < LARGE_BYTES or total < MANY_TILES):
         return step.packed(1, ("winograd", transform.edge), transform.pack_weights), [], 0
-    if total <= MAX_TILES:
+    narrow = narrow or step.packed(1, "winograd kernels", pack_kernels)
+    if total <= (MAX_TILES if panels * nbytes <= SHARED_CACHE_BYTES else STREAMED_TILES):
         return narrow, [], nbytes
     made = step.scratch(panels * nbytes)
     launch = Launch(
@@ -431,15 +437,12 @@ def plan_winograd(problem: Problem) -> ConvPlan | None:
     layouts = {"blocks_in": int(problem.blocks_in), "blocks_out": int(problem.blocks_out)}
     work = problem.work * transform.points / (9 * transform.edge**2) * 1.2
     min_tiles = MIN_TILES_ONE_PANEL if problem.outputs <= PANEL else MIN_TILES // 2
-    if not held and total >= min_tiles * step.threads and weights.nbytes <= SHARED_CACHE_BYTES:
-        blocks = -(
-            -total
-            // (
-                MAX_TILES
-                if weights.nbytes > CORE_CACHE_BYTES
-                else min(MAX_TILES, max(MIN_TILES, BLOCK_BYTES // (transform.points * pitch)))
-            )
-        )
+    shared = weights.nbytes <= SHARED_CACHE_BYTES
+    if not held and total >= min_tiles * step.threads and (shared or total > STREAMED_TILES):
+        most = MAX_TILES if shared else STREAMED_BLOCK
+        if weights.nbytes <= CORE_CACHE_BYTES:
+            most = min(most, max(MIN_TILES, BLOCK_BYTES // (transform.points * pitch)))
+        blocks = -(-total // most)
         blocks = -(-blocks // step.threads) * step.threads
         max_tiles = -(-total // blocks)
         parts = min(2 * step.threads, problem.parts(problem.images * blocks, work))
@@ -450,7 +453,7 @@ def plan_winograd(problem: Problem) -> ConvPlan | None:
 
         def fused(epilogue: Epilogue, result: Buffer) -> Launch:
             head = problem.arguments(problem.x, weights, result, bias, blocks, whole, epilogue)
-            layout = Layout(total, max_tiles, pitch, each, 0, F32_CODE, **layouts)
+            layout = Layout(total, max_tiles, pitch, each, 0, TRANSFORMED, **layouts)
             return Launch(kernels.fused, parts, conv=head, layout=layout)
 
         return before, fused
@@ -461,10 +464,13 @@ def plan_winograd(problem: Problem) -> ConvPlan | None:
     multiply_parts = problem.parts(panels_of * pieces, work)
     head = problem.arguments(problem.x, 0, 0, None, 0, step.scratch(input_parts * lines))
     first = Launch(
-        kernels.input, input_parts, conv=head, layout=Layout(total, total, pitch, lines, matrices, F32_CODE, **layouts)
+        kernels.input,
+        input_parts,
+        conv=head,
+        layout=Layout(total, total, pitch, lines, matrices, TRANSFORMED, **layouts),
     )
     part_bytes = 4 * PANEL * transform.points * -(-total // pieces) + transposed_bytes + held
-    scratch, kind = step.scratch(multiply_parts * part_bytes), DTYPE_CODES[weights.dtype.name] if held else F32_CODE
+    scratch, kind = step.scratch(multiply_parts * part_bytes), DTYPE_CODES[weights.dtype.name] if held else TRANSFORMED
 
     def unfused(epilogue: Epilogue, result: Buffer) -> Launch:
         head = problem.arguments(problem.x, weights, result, bias, pieces, scratch, epilogue)

@@ -1,4 +1,5 @@
-"""Concat in place: a result that is copied into a larger one is computed there directly, and the copy is dropped."""
+"""Results that share memory: one that is copied into a larger one is computed there directly, and the copy is dropped;
+one of an element-wise kernel replaces an operand that nothing reads afterwards."""
 
 from __future__ import annotations
 
@@ -46,6 +47,26 @@ def nested(
             inside[id(own)] = (other, target.offset)
     found = {key: _outermost(inside, key) for key in inside}
     return found if _pays(items, kept, spans, found) else {}
+
+
+def overwriting(items: Sequence[Item], kept: Sequence[Any]) -> dict[int, tuple[Allocation, int]]:
+    """As `nested`, maps ids of allocations that can take the memory of an operand, whose last use it is, to the first
+    allocation with that memory, and 0."""
+    if any(isinstance(item, Mark) for item in items):
+        return {}
+    spans = _spans(items, kept)
+    inside: dict[int, tuple[Allocation, int]] = {}
+    for at, item in enumerate(items):
+        for source, target in item.in_place if isinstance(item, Launch) else ():
+            operand, own = source.allocation, target.allocation
+            whole = (
+                source.offset == target.offset == 0 and operand.nbytes == own.nbytes == source.nbytes == target.nbytes
+            )
+            movable = all(each.constant is None and each.slot is None for each in (operand, own)) and own is not operand
+            if whole and movable and spans[id(operand)][1] == at == spans[id(own)][0]:
+                inside[id(own)] = (operand, 0)
+                break
+    return {key: _outermost(inside, key) for key in inside}
 
 
 def _outermost(inside: dict[int, tuple[Allocation, int]], key: int) -> tuple[Allocation, int]:
@@ -113,4 +134,7 @@ def rewritten(item: Item, inside: dict[int, tuple[Allocation, int]]) -> Item | N
         source, target = (moved(location, inside) for location in item.copied)
         if source.allocation is target.allocation and source.offset == target.offset:
             return None
-    return item.changed(arguments=tuple(moved(argument, inside) for argument in item.arguments))
+    return item.changed(
+        arguments=tuple(moved(argument, inside) for argument in item.arguments),
+        in_place=[(moved(source, inside), moved(target, inside)) for source, target in item.in_place],
+    )

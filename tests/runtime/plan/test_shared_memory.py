@@ -85,3 +85,22 @@ def test_nothing_is_copied():
     assert not [kernel for kernel in kernels if "copy" in kernel]
     assert arena == 0
     assert len([kernel for kernel in launches(DENSE, 2)[0] if "copy" in kernel]) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "buffers"),
+    [
+        ("a = Softmax <axis = 1> (x) b = Exp (a) y = Softmax <axis = 1> (b)", 1),
+        ("a = Softmax <axis = 1> (x) b = Exp (a) c = Softmax <axis = 1> (b) d = Exp (c) y = Softmax <axis = 1> (d)", 2),
+        ("a = Softmax <axis = 1> (x) b = Exp (a) c = Softmax <axis = 1> (b) y = Add (a, c)", 3),
+    ],
+    ids=["last use", "twice", "used afterwards"],
+)
+def test_element_wise_kernels_replace_their_operand(text, buffers):
+    """Results of 120 elements."""
+    assert launches(text)[1] == buffers * -(-120 * 4 // 64) * 64
+    model = made(text, ["y"], 1)
+    feeds = {"x": np.random.default_rng(0).normal(size=(1, 4, 6, 5)).astype("f4")}
+    expected = Session(onnx_graph.graph_of(model), native=False).run(None, feeds)
+    (found,) = Session(onnx_graph.graph_of(model), native=True, threads=2, simplify=False).run(None, feeds)
+    np.testing.assert_allclose(found, expected[0], rtol=1e-5)
