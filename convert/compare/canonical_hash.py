@@ -5,9 +5,8 @@ from __future__ import annotations
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.block_codec import codecs
 from ...runtime.tensor.dtype import F32
-from ...runtime.tensor.stored_tensor import StoredTensor
+from ...runtime.tensor.stored_tensor import StoredTensor, equal_bytes
 from ..inspect.content_hash import combined_hash, tensor_hash
-from ..inspect.tensor_distance import equal_bytes
 from ..translate.named_weights import identify_weights
 from .match_tensors import TIED
 

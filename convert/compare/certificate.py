@@ -23,13 +23,13 @@ from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.select import Select
 from ...runtime.plugin.cluster_handle import handle_of
 from ...runtime.tensor.dtype import BlockType
-from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
+from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor, equal_bytes
 from ..console.output import aligned
 from ..console.progress import NoProgress, Progress, ignored
 from ..console.thread_pool import results
 from ..inspect import tensor_values
 from ..inspect.content_hash import file_sha256
-from ..inspect.tensor_distance import equal_bytes, share
+from ..inspect.tensor_distance import share
 from ..open.detect_format import refuse_unwritten
 from ..open.diffusion.single_file import alike
 from ..open.open_model import open_model

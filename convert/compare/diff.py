@@ -22,7 +22,7 @@ from ...runtime.ir.graph import Graph
 from ...runtime.passes.weights.collect import collect_weights
 from ...runtime.passes.weights.select import Select
 from ...runtime.tensor.storage import Storage
-from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor
+from ...runtime.tensor.stored_tensor import CHUNK, StoredTensor, equal_bytes
 from ..console.output import aligned
 from ..console.progress import NoProgress, Progress
 from ..inspect import tensor_distance
@@ -301,7 +301,7 @@ def _measured(
         known += nbytes
         progress.advance(nbytes)
 
-    if a.dtype == b.dtype and tensor_distance.equal_bytes(a, b, equal):
+    if a.dtype == b.dtype and equal_bytes(a, b, equal):
         return True, tensor_distance.Distance()
 
     def compared(nbytes: int) -> None:

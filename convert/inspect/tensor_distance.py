@@ -111,21 +111,6 @@ def distance(
     return sums.distance()
 
 
-def equal_bytes(a: StoredTensor, b: StoredTensor, advance: Callable[[int], object] = ignored) -> bool:
-    """Whether two tensors of one dtype and shape hold the same bytes; stops at the first difference.
-
-    `advance` is called with the bytes of both sides once they are known to be equal.
-    """
-    step = math.lcm(a.unit, b.unit)
-    step = max(step, CHUNK // step * step)
-    for first in range(0, a.nbytes, step):
-        last = min(a.nbytes, first + step)
-        if a.storage.read(first, last) != b.storage.read(first, last):
-            return False
-        advance(2 * (last - first))
-    return True
-
-
 def share(tensor: StoredTensor, first: int, last: int) -> int:
     """The stored bytes that elements `first` to `last` take, for progress."""
     return tensor.nbytes * last // tensor.count - tensor.nbytes * first // tensor.count

@@ -8,10 +8,20 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError, UsageError
-from ...runtime.contract.architecture import HF, MISSHAPEN, MODEL, Architecture, Config, Task, weight_slots
+from ...runtime.contract.architecture import (
+    HF,
+    MISSHAPEN,
+    MODEL,
+    OWN_HEAD,
+    Architecture,
+    Config,
+    Task,
+    lacks_head,
+    weight_slots,
+)
 from ...runtime.contract.naming import WatchedWeights, check_used
 from ...runtime.contract.part_rows import part_config, part_weights
-from ...runtime.contract.weight_binding import bind
+from ...runtime.contract.weight_binding import HEAD_WEIGHT, bind
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from .canonical_names import canonical_names
@@ -63,6 +73,17 @@ class Model:
         """The weights that files of a convention do not store."""
         slots = weight_slots(self.architecture, self.config)
         return [ours for row, _, ours in slots if ours in self.weights and not row.stored(names)]
+
+    @property
+    def lacks_head(self) -> str | None:
+        """The file's name of the head that predicts tokens, if it is missing, needed and not the embedding."""
+        needed = HEAD_WEIGHT not in self.weights and not HEAD_WEIGHT.startswith(self.task.unneeded)
+        return self.config.values.get(OWN_HEAD) if needed else None
+
+    def require_head(self) -> None:
+        """FormatError for a model that lacks its head."""
+        if self.lacks_head is not None:
+            raise lacks_head(self.source.files[0] if self.source.files else None, self.lacks_head)
 
     def _lacks(self, task: Task) -> list[str]:
         """The file's names of the missing weights of a task's head."""

@@ -42,6 +42,7 @@ def for_ranking(model: Model) -> Model:
     if f"{head}.weight" not in model.weights:
         path = model.source.files[0] if model.source.files else None
         raise UsageError("E-ARCH-TASK", path, "the model has no head whose answers could rank documents")
+    model.require_head()
     ids = answers(model.source, tokenizer_of(model.source))
     weights = {name: tensor for name, tensor in model.weights.items() if not name.startswith("head.")}
     for part in ("weight", "bias"):

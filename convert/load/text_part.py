@@ -15,7 +15,7 @@ from ...models.schema.language_part import HEADS, LANGUAGE_MODEL
 from ...runtime.base.units import counted
 from ...runtime.contract.architecture import Architecture
 from ...runtime.contract.part_binding import inner_names
-from ...runtime.contract.weight_binding import named_model_type
+from ...runtime.contract.weight_binding import TIED, is_tied, named_model_type
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held
 from ..open.prequantized import CONFIG, NESTED, configuration
@@ -56,6 +56,8 @@ def text_part(graph: Graph, *, text_only: bool = False) -> Graph:
         notes=list(graph.notes),
     )
     config = {**_outer(stated), **architecture.completed(nested, nested=True)}
+    if TIED in stated or whole is not None:
+        config[TIED] = is_tied(stated, nested, False if whole is None else whole.tied)
     made.attachments[CONFIG] = Held(json.dumps(config, indent=2, ensure_ascii=False).encode())
     left = [name for name in graph.weights if name not in names]
     if left:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ...runtime.base.errors import UnsupportedError
 from ...runtime.base.units import counted
 from ...runtime.contract.architecture import HF
-from ...runtime.contract.weight_binding import find_architecture, spelled
+from ...runtime.contract.weight_binding import TIED, find_architecture, spelled
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.stored_tensor import StoredTensor
 from .recognise import described, stated
@@ -24,7 +24,6 @@ WHOLE = "model."
 INNER = ("model.model.", "model.lm_head.", "model.transformer.h.")
 """Names that only such a module has."""
 FORMAT = "safetensors"
-TIED = "tie_word_embeddings"
 OWN = ("embed.weight", "head.weight")
 """Architectures' own names of the embedding, and of the head that may share its tensor."""
 

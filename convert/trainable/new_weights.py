@@ -14,7 +14,7 @@ import numpy as np
 from ...runtime.base.errors import FormatError, UnsupportedError, UsageError
 from ...runtime.base.system_error import read_error
 from ...runtime.contract.architecture import HF, Config, Stored, Weight, sizes, weight_slots
-from ...runtime.contract.weight_binding import architectures, config_from, find_architecture
+from ...runtime.contract.weight_binding import TIED, architectures, config_from, find_architecture
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held, Storage
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -65,7 +65,7 @@ def new_model(config: Any, name: ClassName) -> Graph:
     settings.values["task"] = name.task
     biases = [pattern for key, pattern in BIASES.items() if stated.get(key)]
     wanted = "|".join([FAMILIES[architecture.name], *biases, *([POOLER] if name.is_base else [])])
-    has_head = not name.is_base and not stated.get("tie_word_embeddings")
+    has_head = not name.is_base and not stated.get(TIED, architecture.tied)
     deviation = float(stated.get("initializer_range") or INITIAL)
     weights: dict[str, StoredTensor] = {}
     for row, layer, own in weight_slots(architecture, settings):

@@ -21,8 +21,7 @@ from ...runtime.contract.weight_binding import (
 from ...runtime.ir.graph import Graph
 from ...runtime.ir.registry import microsoft
 from ...runtime.passes.weights.collect import collect_weights
-from ...runtime.tensor.stored_tensor import StoredTensor
-from ..inspect.tensor_distance import equal_bytes
+from ...runtime.tensor.stored_tensor import StoredTensor, equal_bytes
 from ..load.canonical_names import canonical_names, origins
 from ..open.prequantized import configuration
 

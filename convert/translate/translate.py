@@ -18,6 +18,7 @@ from ...runtime.base.errors import UnsupportedError
 from ...runtime.base.units import counted
 from ...runtime.contract.architecture import (
     CANDLE,
+    FEATURE_EXTRACTION,
     GGUF,
     HF,
     KEEP_BRANCHES,
@@ -290,6 +291,7 @@ def without_place(graph: Graph, model: Model) -> list[str]:
 
 def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     """Names, parameters and tokenizer; vectors and norms stay f32, as llama.cpp takes nothing else for them."""
+    from ...models.pipelines.sentence_modules import embeds
     from ...runtime.contract.weight_binding import config_keys, unbind
     from .held_files import held_keys, keys_for_gguf
     from .lossy_check import check_expressible
@@ -298,6 +300,9 @@ def _to_gguf(graph: Graph, model: Model, carried: bool) -> Rules:
     from .reranker import ranking_keys
     from .sentence_files import pooling_key
 
+    if model.lacks_head and embeds(graph):
+        model = model.for_task(FEATURE_EXTRACTION)
+    model.require_head()
     model = with_required_weights(graph, model)
     check_expressible(graph, model)
     graph.weights = unbind(model.architecture, model.config, model.weights, GGUF)

@@ -11,7 +11,7 @@ from ...models.schema.weight_layout import Transposed
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import FormatError, UnsupportedError
 from ...runtime.contract.architecture import HF, TEXT_GENERATION, Architecture, Config, Layout
-from ...runtime.contract.weight_binding import gather
+from ...runtime.contract.weight_binding import TIED, gather
 from ...runtime.ir.graph import Graph
 from ...runtime.tensor.storage import Held
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -20,7 +20,7 @@ from ..load.recognise import described, identified
 from ..open.lora_adapter import merge
 from ..open.prequantized import CONFIG, NESTED, configuration
 
-EMBED, HEAD, SWITCH = "embed.weight", "head.weight", "tie_word_embeddings"
+EMBED, HEAD = "embed.weight", "head.weight"
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def merge_adapters(graph: Graph, wanted: Sequence[str], *, offline: bool = False
 def _untied(stated: Mapping[str, Any]) -> dict[str, Any]:
     """A config.json, and that of a text part, that state a head of its own."""
     nested = stated.get(NESTED)
-    inner = {NESTED: {**nested, SWITCH: False}} if isinstance(nested, Mapping) and SWITCH in nested else {}
-    return {**stated, **inner, SWITCH: False}
+    inner = {NESTED: {**nested, TIED: False}} if isinstance(nested, Mapping) and TIED in nested else {}
+    return {**stated, **inner, TIED: False}
 
 
 def _known(graph: Graph) -> KnownModel | None:
@@ -111,7 +111,7 @@ def _known(graph: Graph) -> KnownModel | None:
     stored = {
         ours: (way.layout, [given.get(name, name) for name in present]) for ours, (way, present) in bound.stored.items()
     }
-    return KnownModel(architecture, config, stored, bool(found[1].get(SWITCH)))
+    return KnownModel(architecture, config, stored, bool(found[1].get(TIED, architecture.tied)))
 
 
 def _tied_head(graph: Graph, model: KnownModel) -> TiedHead | None:

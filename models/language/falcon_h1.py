@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.dataclass import dataclass
-from ...runtime.contract.architecture import HF, SAME, Architecture, Config, Key, Stored, Weight, Whole, lacks_weights
+from ...runtime.contract.architecture import (
+    HF,
+    OWN_HEAD,
+    SAME,
+    Architecture,
+    Config,
+    Key,
+    Stored,
+    Weight,
+    Whole,
+    lacks_weights,
+)
 from ...runtime.contract.hyperparameter import COUNT, POSITIVE, Listed, flag
 from ...runtime.tensor.scaled import scaled, scaled_rows
 from ...runtime.tensor.stored_tensor import StoredTensor
@@ -166,7 +177,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
         why = "the mixers' norms of a falcon_h1 model do not match its configuration"
         raise lacks_weights(config.path, why)
     config.values["normed"] = normed
-    if "head.weight" not in weights and config.logits != config.embeddings:
+    if "head.weight" not in weights and config.values[OWN_HEAD] is None and config.logits != config.embeddings:
         weights["head.weight"] = _times(weights["embed.weight"], config.logits / config.embeddings)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...runtime.contract.architecture import GGUF
 from ...runtime.ir.graph import Value
-from .linear import embedding, linear
+from .linear import embedding, head, linear
 from .mlp import ACTIVATIONS, gated, plain
 from .net import Net
 from .norm import layer_norm
@@ -203,8 +203,14 @@ def pooled(net: Encoder, x: Value) -> Value:
 def masked_lm(net: Encoder, x: Value, kind: str | None = None) -> None:
     """Output ``logits`` [batch, length, vocabulary]; `kind`: the activation, None for the model's."""
     y = ACTIVATIONS[kind or net.config.act](net, linear(net, x, "lm.dense"))
-    y = linear(net, net.norm(y, "lm.norm"), "embed")
-    net.output("logits", net.Add(y, net.vector("lm.bias")) if net.has("lm.bias") else y)
+    output_masked(net, net.norm(y, "lm.norm"))
+
+
+def output_masked(net: Encoder, x: Value) -> None:
+    """Output ``logits`` [batch, length, vocabulary] of the last layer before the head."""
+    y = head(net, x, "lm.head")
+    shared = net.has("lm.bias") and not net.has("lm.head.bias")
+    net.output("logits", net.Add(y, net.vector("lm.bias")) if shared else y)
 
 
 def classify_pooled(net: Encoder, x: Value) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...runtime.contract.architecture import OWN_HEAD, lacks_head
 from ...runtime.ir.graph import Value
 from .net import STORAGE_ONLY, Net
 
@@ -23,9 +24,23 @@ def embedding(net: Net, ids: Value, name: str) -> Value:
     return net.Cast(rows, to=1) if weight.dtype is not None and weight.dtype.name in STORAGE_ONLY else rows
 
 
+def own_embedding(net: Net, side: str) -> str:
+    """The name of the token embedding of the encoder or decoder: its own, or that of both."""
+    own = f"{side}.embed"
+    return own if net.has(f"{own}.weight") else "embed"
+
+
 def head(net: Net, x: Value, name: str = "head", tied: str = "embed") -> Value:
-    """Logits: a linear layer, whose weight is the tied embedding if the model has no separate head."""
-    return _linear(net, x, name if net.has(f"{name}.weight") else tied, name)
+    """Logits: a linear layer, whose weight is the tied embedding if the model has no separate head.
+
+    FormatError for a missing head that is not tied.
+    """
+    if net.has(f"{name}.weight"):
+        return linear(net, x, name)
+    own = net.config.values.get(f"{name.removesuffix('head')}{OWN_HEAD}")
+    if own is not None:
+        raise lacks_head(net.config.values.get("path"), own)
+    return _linear(net, x, tied, name)
 
 
 def capped(net: Net, logits: Value) -> Value:

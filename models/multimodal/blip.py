@@ -39,6 +39,7 @@ ARCHITECTURES = (
         accepts=captions,
         prefixes=(),
         ignored=(r"^logit_scale$",),
+        tied=True,
         parts={
             "": Part(DECODER, "text_config", (Below("text_decoder."),)),
             VISION: Part("blip_vision", "vision_config", (Below("vision_model."),)),

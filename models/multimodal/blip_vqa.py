@@ -43,6 +43,7 @@ ARCHITECTURES = (
         accepts=questions,
         prefixes=(),
         ignored=(r"^logit_scale$", r"position_ids$"),
+        tied=True,
         parts={
             "": Part(DECODER, "text_config", (Below("text_decoder."),)),
             VISION: Part("blip_vision", "vision_config", (Below("vision_model."),)),

@@ -86,6 +86,7 @@ ARCHITECTURES = (
         (Task(IMAGE_TO_TEXT, encoder_decoder_graphs(Encoder, encode, POST_NORM.decode), run_image_to_text),),
         prefixes=(),
         ignored=(r"^lm_head\.weight$",),
+        tied=True,
         parts={
             "": Part("bart", "text_config", (Below("model.language_model.", "model."), Below("lm_head.", "lm_head."))),
             VISION: Part("davit", "vision_config", (Below("model.vision_tower."),)),

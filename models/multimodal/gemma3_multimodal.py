@@ -112,6 +112,7 @@ ARCHITECTURES = (
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
         wide_activations=True,
+        tied=True,
         exported_files=ExportedFiles(
             "Gemma3Processor", lambda config: {"image_seq_length": config.tokens}, deviation=CAUSAL
         ),

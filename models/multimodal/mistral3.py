@@ -69,6 +69,7 @@ ARCHITECTURES = (
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
         settle=number_last_layer,
+        tied=True,
         exported_files=PIXTRAL_FILES,
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
         mmproj=(

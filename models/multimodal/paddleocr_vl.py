@@ -84,6 +84,7 @@ ARCHITECTURES = (
         ),
         (multimodal_task({VISION_ENCODER: vision_encoder}, RULES), TEXT_FEATURES),
         accepts=writes_text,
+        tied=True,
         defaults={"paddleocr_vl": {"image_token_id": 100295, "video_token_id": 100296}},
         mmproj=(MMPROJ,),
         parts={VISION: visual("paddleocr_vision"), TEXT: language_model("paddleocr_vl_text")},

@@ -32,6 +32,7 @@ ARCHITECTURES = (
         (multimodal_task({VISION_ENCODER: projected_features}, PALIGEMMA_RULES), TEXT_FEATURES),
         accepts=writes_text,
         wide_activations=True,
+        tied=True,
         exported_files=ExportedFiles("PaliGemmaProcessor", pictures=tokens),
         parts={VISION: vision_tower(), TEXT: LANGUAGE_MODEL},
     ),

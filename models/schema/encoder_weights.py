@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...runtime.contract.architecture import SAME, Layout, Stored, Weight
+from collections.abc import Callable
+
+from ...runtime.contract.architecture import SAME, Config, Layout, Stored, Weight
 from .hyperparameters import matrix
 
 
@@ -72,19 +74,42 @@ def pooler(hf: str, gguf: str | None = None) -> tuple[Weight, ...]:
     return matrix("pooler", hf, gguf, shape=("hidden", "hidden"), optional=True)
 
 
+def own_head(hf: str, width: str = "hidden", when: Callable[[Config, int], bool] | None = None) -> Weight:
+    """Binding of the matrix that predicts masked tokens where it is not the embedding."""
+    shape = ("vocab", width)
+    return Weight("lm.head.weight", hf, shape=shape, optional=True, when=when, repeats="embed.weight")
+
+
 def masked_lm_head(
-    dense: str | tuple[str, ...], norm_name: str | tuple[str, ...], bias: tuple[str, ...], *, width: str = "hidden"
+    dense: str | tuple[str, ...],
+    norm_name: str | tuple[str, ...],
+    bias: tuple[str, ...],
+    own: str,
+    *,
+    width: str = "hidden",
+    when: Callable[[Config, int], bool] | None = None,
 ) -> tuple[Weight, ...]:
-    """Bindings of the head that predicts masked tokens: a dense layer, a norm, and the tied embedding with a bias.
+    """Bindings of the head that predicts masked tokens: a dense layer, a norm, and the embedding, or a matrix of the
+    head's own, with a bias.
 
     Args:
-        dense, norm_name, bias: Hugging Face's names; `bias` in full.
+        dense, norm_name, bias, own: Hugging Face's names; `bias`, and `own` of the matrix, in full.
         width: the hyper-parameter that says how wide embeddings are.
+        when: whether a model may have a matrix of the head's own.
     """
     return (
         *matrix("lm.dense", dense, None, shape=(width, "hidden")),
         *norm("lm.norm", norm_name, shape=width),
+        own_head(own, width, when),
         Weight("lm.bias", bias, shape=("vocab",), optional=True),
+        Weight(
+            "lm.head.bias",
+            f"{own.removesuffix('.weight')}.bias",
+            shape=("vocab",),
+            when=when,
+            optional=True,
+            repeats="lm.bias",
+        ),
     )
 
 

@@ -56,12 +56,35 @@ WEIGHTS = (
     *layer_weights("encoder", "layers", "intermediate"),
     *layer_weights("decoder", "decoder_layers", "decoder_intermediate"),
     Weight(
+        "encoder.embed.weight",
+        f"model.encoder.{TOKENS}",
+        shape=("vocab", "hidden"),
+        optional=True,
+        repeats="embed.weight",
+    ),
+    Weight(
         "decoder.embed.weight",
         f"model.decoder.{TOKENS}",
         shape=("decoder_vocab", "hidden"),
         when=lambda config, i: not config.shared,
     ),
+    Weight(
+        "decoder.embed.weight",
+        f"model.decoder.{TOKENS}",
+        shape=("vocab", "hidden"),
+        when=lambda config, i: bool(config.shared),
+        optional=True,
+        repeats="embed.weight",
+    ),
     Weight("head.weight", "lm_head.weight", shape=("decoder_vocab", "hidden"), when=lambda config, i: not config.tied),
+    Weight(
+        "head.weight",
+        "lm_head.weight",
+        shape=("decoder_vocab", "hidden"),
+        when=lambda config, i: bool(config.tied),
+        optional=True,
+        repeats="embed.weight",
+    ),
     Weight("logits.bias", "final_logits_bias", shape=(1, "decoder_vocab"), optional=True),
 )
 EMBED_NORM = norm_weights("layernorm_embedding", "embed_norm")
@@ -135,6 +158,7 @@ def architecture(
             r"^lm_head\.weight$",
             r"^(model\.)?(en|de)coder\.version$",
         ),
+        tied=True,
         defaults={name: defaults or {}},
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...runtime.contract.architecture import Architecture, Key, Weight
+from ...runtime.contract.architecture import OWN_HEAD, Architecture, Key, Weight
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, SIZE, flag
 from ...runtime.ir.graph import Value
 from ..layers.linear import embedding, linear
@@ -75,7 +75,20 @@ DECODER = Architecture(
         *text_rows("decoder", "embed", "bert."),
         *matrix("lm.dense", "cls.predictions.transform.dense", None, shape=SQUARE),
         *norm("lm.norm", "cls.predictions.transform.LayerNorm"),
+        Weight(
+            "head.weight",
+            "cls.predictions.decoder.weight",
+            shape=("vocab", "hidden"),
+            optional=True,
+            repeats="embed.weight",
+        ),
         Weight("logits.bias", ("cls.predictions.bias", "cls.predictions.decoder.bias"), shape=("vocab",)),
+        Weight(
+            "logits.bias",
+            "cls.predictions.decoder.bias",
+            shape=("vocab",),
+            when=lambda config, i: config.values.get(OWN_HEAD) is not None,
+        ),
     ),
     (),
     ignored=(r"position_ids$", r"^cls\.predictions\.decoder\."),

@@ -9,7 +9,17 @@ from typing import Any
 
 from ...runtime.base.dataclass import dataclass
 from ...runtime.base.errors import UnsupportedError
-from ...runtime.contract.architecture import FEATURE_EXTRACTION, GGUF, HF, Architecture, Config, Key, Row, Weight
+from ...runtime.contract.architecture import (
+    FEATURE_EXTRACTION,
+    GGUF,
+    HF,
+    OWN_HEAD,
+    Architecture,
+    Config,
+    Key,
+    Row,
+    Weight,
+)
 from ...runtime.contract.hyperparameter import (
     COUNT,
     NOT_NEGATIVE,
@@ -26,7 +36,7 @@ from ...runtime.ir.graph import Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.attention import Scores
 from ..layers.encoder import Encoder, hidden_states
-from ..layers.linear import embedding
+from ..layers.linear import embedding, own_embedding
 from ..layers.mlp import gated, plain
 from ..layers.net import Net
 from ..layers.norm import norm
@@ -251,6 +261,12 @@ def feed_forward(name: str, hf: str, gguf: str, layers: str) -> tuple[Weight, ..
     )  # fmt: skip
 
 
+def own_table(side: str) -> Weight:
+    """Binding of the token embedding of the encoder or decoder, where it is not that of both."""
+    hf, shape = f"{side}.embed_tokens.weight", ("vocab", "hidden")
+    return Weight(f"{side}.embed.weight", hf, shape=shape, optional=True, repeats="embed.weight")
+
+
 def norm_weight(name: str, hf: str, gguf: str, layers: str = "layers") -> Weight:
     """Binding of a norm."""
     return Weight(f"{name}.weight", f"{hf}.weight", f"{gguf}.weight", shape=("hidden",), layers=layers)
@@ -266,6 +282,7 @@ ENCODER_WEIGHTS = (
         "token_embd.weight",
         shape=("vocab", "hidden"),
     ),
+    own_table("encoder"),
     *biases(f"{ENCODER_NAME}bias.weight", f"{ENCODER_BLOCK}0.{BIAS}", "enc.blk.{i}.attn_rel_b.weight", "layers"),
     norm_weight(f"{ENCODER_NAME}attn_norm", f"{ENCODER_BLOCK}0.layer_norm", "enc.blk.{i}.attn_norm"),
     *attention(f"{ENCODER_NAME}attn", f"{ENCODER_BLOCK}0.SelfAttention", "enc.blk.{i}.attn", "layers"),
@@ -276,6 +293,7 @@ ENCODER_WEIGHTS = (
 SIDE = "decoder_layers"
 WEIGHTS = (
     *ENCODER_WEIGHTS,
+    own_table("decoder"),
     *biases(f"{DECODER_NAME}bias.weight", f"{DECODER_BLOCK}0.{BIAS}", "dec.blk.{i}.attn_rel_b.weight", SIDE),
     norm_weight(f"{DECODER_NAME}attn_norm", f"{DECODER_BLOCK}0.layer_norm", "dec.blk.{i}.attn_norm", SIDE),
     *attention(f"{DECODER_NAME}attn", f"{DECODER_BLOCK}0.SelfAttention", "dec.blk.{i}.attn", SIDE),
@@ -297,6 +315,7 @@ def settle(config: Config, weights: dict[str, StoredTensor]) -> None:
     """Find in the weights of a GGUF file what it does not state. A head that repeats the embedding, as old files of T5
     have it, is left out."""
     head, embed = weights.get("head.weight"), weights["embed.weight"]
+    config.values[OWN_HEAD] = None  # transformers ties a missing head whatever config.json states
     if config.names == GGUF:
         config.values["feed_forward"] = GATED_GELU if "encoder.layers.0.mlp.gate.weight" in weights else RELU
         if "encoder.layers.1.bias.weight" in weights:
@@ -328,7 +347,7 @@ def mlp(net: Net, x: Value, name: str) -> Value:
 def encode(net: Encoder) -> Value:
     """Embeddings, then pre-norm layers, then a norm."""
     net.begin()
-    x = embedding(net, net.ids, "embed")
+    x = embedding(net, net.ids, own_embedding(net, "encoder"))
     for i in range(net.config.layers):
         name = f"encoder.layers.{i}"
         mask = _encoder_scores(net, bias_of(net, "encoder", i))
@@ -351,7 +370,7 @@ def _encoder_scores(net: Encoder, bias: str) -> Value:
 
 def decode(net: CrossDecoder) -> None:
     """Embeddings, then pre-norm layers, then a norm and the head, which may be the embedding."""
-    x = decoded(net, net.begin())
+    x = decoded(net, net.begin(own_embedding(net, "decoder")))
     net.end(net.Mul(x, net.config.hidden**-0.5) if net.config.scaled else x, None)
 
 
@@ -406,6 +425,7 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=PREFIXES,
         ignored=IGNORED,
+        tied=True,
         wide_activations=True,
     ),
     Architecture(
@@ -420,6 +440,7 @@ ARCHITECTURES = (
         settle=settle,
         prefixes=PREFIXES,
         ignored=IGNORED,
+        tied=True,
         wide_activations=True,
         component=encoder_component(encode, hidden_states),
     ),

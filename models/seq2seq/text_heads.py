@@ -25,7 +25,7 @@ from ...runtime.ir.graph import Graph, Value
 from ...runtime.tensor.stored_tensor import StoredTensor
 from ..layers.attention import PLAIN_SCORES, Scores
 from ..layers.encoder import Encoder, find_answers
-from ..layers.linear import embedding, linear
+from ..layers.linear import embedding, linear, own_embedding
 from ..pipelines.encoder_tasks import run_encoder
 from ..schema.encoder_hyperparameters import QUESTION_ANSWERING, LabelNames, task_of_class
 from ..schema.encoder_weights import SPANS
@@ -133,7 +133,7 @@ def head_tasks(
         def build(graph: Graph, config: Config, weights: Mapping[str, StoredTensor], *, fixed: bool) -> None:
             encoder = Encoder(graph, config, weights)
             net = ShiftedDecoder(encoder, encode(encoder), weights, wraps=wraps)
-            add(net, decode(net, embedding(net, net.ids, "embed")))
+            add(net, decode(net, embedding(net, net.ids, own_embedding(net, "decoder"))))
 
         return {MODEL: build}
 

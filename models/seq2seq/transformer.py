@@ -19,7 +19,7 @@ from ...runtime.contract.architecture import HF, Config, Weight
 from ...runtime.contract.hyperparameter import Integer
 from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder
-from ..layers.linear import embedding
+from ..layers.linear import embedding, own_embedding
 from ..layers.mlp import plain
 from ..layers.net import Net
 from ..layers.norm import layer_norm
@@ -106,7 +106,7 @@ class Family:
     def encode(self, net: Encoder) -> Value:
         """The encoder's hidden states."""
         net.begin()
-        return self.read(net, embedding(net, net.ids, "embed"))
+        return self.read(net, embedding(net, net.ids, own_embedding(net, "encoder")))
 
     def read(self, net: Encoder, x: Value) -> Value:
         """The encoder's hidden states, of token embeddings."""
@@ -122,8 +122,9 @@ class Family:
 
     def decode(self, net: CrossDecoder) -> None:
         """The decoder's logits."""
-        embed = "decoder.embed" if net.has("decoder.embed.weight") else "embed"
-        net.end(self.decoded(net, net.begin(embed)), None, tied=embed, change=added(net))
+        embed = own_embedding(net, "decoder")
+        tied = "embed" if net.config.values.get("shared", True) else embed
+        net.end(self.decoded(net, net.begin(embed)), None, tied=tied, change=added(net))
 
     def decoded(self, net: CrossDecoder | CrossEncoder | ShiftedDecoder, x: Value, side: str = "decoder") -> Value:
         """The hidden states of layers that attend to a source, of token embeddings; `side`: how names of weights

@@ -44,7 +44,9 @@ WEIGHTS = (
     ),
     *matrix("pooler", "albert.pooler", None, shape=SQUARE, optional=True),
 )
-LM_HEAD = masked_lm_head("predictions.dense", "predictions.LayerNorm", ("predictions.bias",), width="width")
+LM_HEAD = masked_lm_head(
+    "predictions.dense", "predictions.LayerNorm", ("predictions.bias",), "predictions.decoder.weight", width="width"
+)
 
 
 def build(net: Encoder) -> Value:
@@ -70,5 +72,6 @@ ARCHITECTURES = (
         ),
         prefixes=("albert.",),
         ignored=(r"position_ids$", r"^predictions\.decoder\.", r"^sop_classifier\."),
+        tied=True,
     ),
 )

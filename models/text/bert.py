@@ -16,6 +16,7 @@ LM_HEAD = masked_lm_head(
     "cls.predictions.transform.dense",
     "cls.predictions.transform.LayerNorm",
     ("cls.predictions.bias", "cls.predictions.decoder.bias"),
+    "cls.predictions.decoder.weight",
 )
 WEIGHTS = (*embeddings("bert."), *bert_layers("bert."), *pooler("bert.pooler.dense", "cls"), *GGUF_CLASSIFIER)
 
@@ -50,5 +51,6 @@ ARCHITECTURES = (
         settle=settle_gguf,
         prefixes=("bert.",),
         ignored=(r"position_ids$", r"^cls\.seq_relationship\.", r"^cls\.predictions\.decoder\."),
+        tied=True,
     ),
 )

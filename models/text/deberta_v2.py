@@ -58,6 +58,7 @@ KEYS = (
     Key("buckets", "position_buckets", (), -1, Integer(-1, 1 << 20)),
     Key("span", (), (), lambda config: config.buckets if config.buckets > 0 else reach(config), COUNT),
     Key("normed", "norm_rel_ebd", (), "none", word),
+    Key("legacy", "legacy", (), True, flag),
     Key("kernel", "conv_kernel_size", (), 0, Integer(0, 255)),
     Key("conv_act", "conv_act", (), "tanh", Choice(("tanh", "gelu", "relu", "silu"))),
     Key("pool_act", "pooler_hidden_act", (), "gelu", activation),
@@ -104,7 +105,10 @@ LM_HEAD = masked_lm_head(
     ("cls.predictions.transform.dense", "lm_predictions.lm_head.dense"),
     ("cls.predictions.transform.LayerNorm", "lm_predictions.lm_head.LayerNorm"),
     ("cls.predictions.bias", "lm_predictions.lm_head.bias"),
+    "cls.predictions.decoder.weight",
+    when=lambda config, i: config.legacy,
 )
+"""The newer class of heads always has the embedding."""
 CONTEXT_CLASSIFIER = (*matrix("classifier_dense", "pooler.dense", None, shape=SQUARE), *CLASSIFIER)
 
 
@@ -203,6 +207,7 @@ ARCHITECTURES = (
         ),
         prefixes=("deberta.",),
         ignored=(r"position_ids$", r"position_embeddings", r"^cls\.", r"^lm_predictions\.", r"^mask_predictions\."),
+        tied=True,
         defaults={"deberta-v2": {"layer_norm_eps": 1e-07}},
     ),
 )

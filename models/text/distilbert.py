@@ -29,7 +29,7 @@ WEIGHTS = (
     *matrix(f"{NAME}mlp.down", f"{HF}ffn.lin2", f"{GGUF}ffn_down", shape=("hidden", "intermediate")),
     *norm(f"{NAME}mlp_norm", f"{HF}output_layer_norm", f"{GGUF}layer_output_norm"),
 )
-LM_HEAD = masked_lm_head("vocab_transform", "vocab_layer_norm", ("vocab_projector.bias",))
+LM_HEAD = masked_lm_head("vocab_transform", "vocab_layer_norm", ("vocab_projector.bias",), "vocab_projector.weight")
 CLASSIFIER = (*matrix("classifier_dense", "pre_classifier", None, shape=SQUARE), *classifier())
 
 
@@ -63,5 +63,6 @@ ARCHITECTURES = (
         accepts=lambda source: "model_type" in source,
         prefixes=("distilbert.",),
         ignored=(r"position_ids$", r"^vocab_projector\.weight$"),
+        tied=True,
     ),
 )

@@ -20,7 +20,11 @@ WEIGHTS = (
     *bert_layers("electra."),
 )
 LM_HEAD = masked_lm_head(
-    "generator_predictions.dense", "generator_predictions.LayerNorm", ("generator_lm_head.bias",), width="width"
+    "generator_predictions.dense",
+    "generator_predictions.LayerNorm",
+    ("generator_lm_head.bias",),
+    "generator_lm_head.weight",
+    width="width",
 )
 
 
@@ -54,6 +58,7 @@ ARCHITECTURES = (
         ),
         prefixes=("electra.",),
         ignored=(r"position_ids$", r"^generator_lm_head\.weight$", r"^discriminator_predictions\."),
+        tied=True,
         defaults={"electra": {"embedding_size": 128}},
     ),
 )

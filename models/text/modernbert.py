@@ -11,14 +11,14 @@ from ...runtime.base.dataclass import dataclass
 from ...runtime.contract.architecture import HF, Architecture, Config, Key, Weight
 from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, Choice, Integer, checked
 from ...runtime.ir.graph import Value
-from ..layers.encoder import Encoder
+from ..layers.encoder import Encoder, output_masked
 from ..layers.linear import embedding, linear
 from ..layers.mlp import ACTIVATIONS, gated_fused
 from ..layers.rope import Scaling, rotaries
 from ..pipelines.encoder_tasks import FEATURES, Head, encoder_tasks, sequence_head
 from ..schema.activation import activation
 from ..schema.encoder_hyperparameters import ENCODER, FILL_MASK, TOKEN_CLASSIFICATION, UNSCALED, of_class, settle_gguf
-from ..schema.encoder_weights import CLASSIFIER, GGUF_CLASSIFIER
+from ..schema.encoder_weights import CLASSIFIER, GGUF_CLASSIFIER, own_head
 from ..schema.hyperparameters import DOUBLE, FREQUENCY_BASE, INTERMEDIATE, PATTERN, TOKENS, act, matrix
 from ..schema.rope.stated_parameters import FULL_LAYERS, FrequencyBase, RopeSection
 
@@ -97,7 +97,7 @@ DENSE = (
     *matrix("lm.dense", "head.dense", None, shape=SQUARE),
     *matrix("lm.norm", "head.norm", None, shape=("hidden",)),
 )
-LM_HEAD = (*DENSE, Weight("lm.bias", "decoder.bias", shape=("vocab",), optional=True))
+LM_HEAD = (*DENSE, own_head("decoder.weight"), Weight("lm.bias", "decoder.bias", shape=("vocab",), optional=True))
 
 
 def build(net: Encoder) -> Value:
@@ -125,8 +125,7 @@ def dense(net: Encoder, x: Value) -> Value:
 
 def predict_masked(net: Encoder, x: Value) -> None:
     """Output ``logits`` [batch, length, vocabulary]."""
-    y = linear(net, dense(net, x), "embed")
-    net.output("logits", net.Add(y, net.vector("lm.bias")) if net.has("lm.bias") else y)
+    output_masked(net, dense(net, x))
 
 
 def classify(net: Encoder, x: Value) -> None:
@@ -159,6 +158,7 @@ ARCHITECTURES = (
         ),
         settle=settle_gguf,
         ignored=(r"inv_freq$", r"^decoder\.weight$"),
+        tied=True,
         defaults={"modernbert": {"max_position_embeddings": 8192}},
     ),
 )

@@ -38,7 +38,7 @@ WEIGHTS = (
     *norm(f"{NAME}mlp_norm", f"{HF}output.LayerNorm"),
     *pooler("mpnet.pooler.dense"),
 )
-LM_HEAD = masked_lm_head("lm_head.dense", "lm_head.layer_norm", ("lm_head.bias",))
+LM_HEAD = masked_lm_head("lm_head.dense", "lm_head.layer_norm", ("lm_head.bias",), "lm_head.decoder.weight")
 
 
 def build(net: Encoder) -> Value:
@@ -71,5 +71,6 @@ ARCHITECTURES = (
         ),
         prefixes=("mpnet.",),
         ignored=(r"position_ids$", r"^lm_head\.decoder\."),
+        tied=True,
     ),
 )

@@ -18,7 +18,9 @@ from ..schema.encoder_weights import DENSE_CLASSIFIER, GGUF_CLASSIFIER, bert_lay
 from ..schema.hyperparameters import matrix
 from ..schema.weight_layout import RowsFrom
 
-LM_HEAD = masked_lm_head("lm_head.dense", "lm_head.layer_norm", ("lm_head.bias", "lm_head.decoder.bias"))
+LM_HEAD = masked_lm_head(
+    "lm_head.dense", "lm_head.layer_norm", ("lm_head.bias", "lm_head.decoder.bias"), "lm_head.decoder.weight"
+)
 PADDING = replace(PAD, default=lambda config: 1 if config.names == GGUF else 0)
 
 
@@ -89,6 +91,7 @@ ARCHITECTURES = (
         settle=settle_gguf,
         prefixes=("roberta.",),
         ignored=(r"position_ids$", r"^lm_head\.decoder\."),
+        tied=True,
         defaults={"camembert": {"pad_token_id": 1}, "roberta": {"pad_token_id": 1}, "xlm-roberta": {"pad_token_id": 1}},
     ),
 )

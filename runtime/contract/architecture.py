@@ -43,6 +43,8 @@ own."""
 UNFOLDED = {KEEP_BRANCHES: True, KEEP_NORMS: True}
 """The hyper-parameters of networks as their files store them."""
 REQUIRED = object()
+OWN_HEAD = "own_head"
+"""In a configuration, next to the name of a head: what files call its weight if it is not the embedding, else None."""
 MISSHAPEN = (ArithmeticError, AttributeError, IndexError, TypeError, ValueError)
 """What functions raise that take sizes from weights of other shapes."""
 
@@ -53,6 +55,13 @@ SHARDS, CONFIGURATION = "Are all shards there?", "Is the configuration this mode
 def lacks_weights(path: str | None, why: str) -> FormatError:
     """The error for weights that are missing."""
     return FormatError("E-ARCH-MISSING", path, why, hint=SHARDS)
+
+
+def lacks_head(path: str | None, name: str) -> FormatError:
+    """The error for a model whose head is missing, and is not the embedding; `name`: what files call its weight."""
+    why = f"missing {name}, the head: the configuration does not tie it to the embedding"
+    hint = 'Are all shards there? Set "tie_word_embeddings": true in config.json only if the model was trained so'
+    return FormatError("E-ARCH-MISSING", path, why, hint=hint)
 
 
 def wrong_shape(path: str | None, why: str) -> FormatError:
@@ -258,6 +267,7 @@ class Weight:
         layers: name of the parameter that holds the number of layers.
         factor: for layer `i`, weight = factor * the tensor in Hugging Face's files.
         others: names in files of further conventions.
+        repeats: the weight that it is in files that lack it; in files that repeat it, it is left out.
     """
 
     name: str
@@ -270,6 +280,7 @@ class Weight:
     layers: str = "layers"
     factor: Callable[[Config, int], float] | None = None
     others: Mapping[str, FileNames] | None = None
+    repeats: str | None = None
 
     def stored(self, names: str) -> tuple[Stored, ...]:
         """The alternatives in which files of these names store it."""

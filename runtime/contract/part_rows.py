@@ -104,6 +104,7 @@ def _weight(part_name: str, part: Part, row: Weight, convention: str) -> Weight:
         compute=None if compute is None else lambda config: compute(inner(config)),
         layers=prefix + row.layers,
         factor=None if factor is None else lambda config, i: factor(inner(config), i),
+        repeats=None if row.repeats is None else prefix + row.repeats,
     )
 
 

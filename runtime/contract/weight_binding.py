@@ -15,11 +15,12 @@ from ..base.units import counted
 from ..ir.graph import Graph
 from ..plugin import discovery
 from ..tensor.scaled import scaled
-from ..tensor.stored_tensor import StoredTensor
+from ..tensor.stored_tensor import StoredTensor, equal_bytes
 from .architecture import (
     GGUF,
     HF,
     MISSHAPEN,
+    OWN_HEAD,
     STATED,
     Architecture,
     Config,
@@ -30,6 +31,7 @@ from .architecture import (
     lacks_weights,
     parameters,
     sizes,
+    value_at,
     weight_slots,
 )
 from .composition import whole
@@ -40,6 +42,8 @@ LAYERS = re.compile(r"\{((?:\w+\.)*layers)\}")
 NUMBER = re.compile(r"\d+")
 MAX_NAME = 100
 """Characters of a name that is compared with those that are known."""
+HEAD_WEIGHT = "head.weight"
+TIED = "tie_word_embeddings"
 UNPREFIXED = ("xielu.",)
 """Prefixes of GGUF keys without the name of the architecture."""
 MAX_LISTED = 12
@@ -136,6 +140,7 @@ def config_from(architecture: Architecture, names: str, source: Mapping[str, Any
     """
     stated = architecture.completed(source) if names == HF else source
     config = architecture.config(names, StatedValues(stated, key_prefix(names, source)), path)
+    _name_heads(architecture, names, stated, config)
     try:
         architecture.task(config.values.get("task"))
     except KeyError as error:
@@ -143,6 +148,30 @@ def config_from(architecture: Architecture, names: str, source: Mapping[str, Any
         why = f"{architecture.title} models are not supported for {error.args[0]}"
         raise UnsupportedError("E-ARCH-TASK", path, why, expected=known) from None
     return config
+
+
+def _name_heads(architecture: Architecture, names: str, stated: Mapping[str, Any], config: Config) -> None:
+    """Add `OWN_HEAD` of each head that may be the embedding, as it is in all files but those of transformers."""
+    rows = (*architecture.weights, *(row for task in architecture.tasks for row in task.weights))
+    for row in rows:
+        prefix, _, rest = row.name.rpartition(HEAD_WEIGHT)
+        if rest or not row.optional or not row.stored(HF):
+            continue
+        own = names == HF and not _is_tied(architecture, stated, prefix)
+        needed = own and (row.when is None or row.when(config, 0))
+        config.values[prefix + OWN_HEAD] = row.stored(HF)[0].names[0] if needed else None
+
+
+def _is_tied(architecture: Architecture, stated: Mapping[str, Any], prefix: str) -> bool:
+    part = architecture.parts.get(prefix.removesuffix("."))
+    inner = value_at(stated, part.place) if part is not None and part.place else None
+    return is_tied(stated, inner if isinstance(inner, Mapping) else {}, architecture.tied)
+
+
+def is_tied(stated: Mapping[str, Any], inner: Mapping[str, Any], default: bool) -> bool:
+    """Whether a config.json ties the head to the embedding, itself or in the object of its language model."""
+    outer = stated.get(TIED)
+    return bool(inner.get(TIED) or (default if outer is None else outer))
 
 
 @dataclass
@@ -219,8 +248,19 @@ def bind(
     if extra:
         raise FormatError("E-ARCH-EXTRA", path, unknown, hint="--exclude RE leaves them out")
     add_computed_weights(architecture, config, found, names, path)
+    _leave_out_repeats(architecture, config, found.weights)
     settle(architecture, config, found.weights, path)
     return found.weights
+
+
+def _leave_out_repeats(architecture: Architecture, config: Config, weights: dict[str, StoredTensor]) -> None:
+    """Delete weights that hold the bytes of the weight that they are where a file lacks them (`Weight.repeats`)."""
+    for row, _, name in weight_slots(architecture, config):
+        one, other = weights.get(name), weights.get(row.repeats or "")
+        if one is None or other is None or (one.dtype, one.shape) != (other.dtype, other.shape):
+            continue
+        if equal_bytes(one, other):
+            del weights[name]
 
 
 def settle(

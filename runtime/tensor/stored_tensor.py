@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import FormatError, UsageError
@@ -198,3 +198,21 @@ class StoredTensor:
         return StoredTensor(F32, self.shape, decoded_storage(self.storage, codec_of(self.qtype), self.shape)).cast(
             dtype
         )
+
+
+def equal_bytes(a: StoredTensor, b: StoredTensor, advance: Callable[[int], object] = lambda nbytes: None) -> bool:
+    """Whether two tensors of one dtype and shape hold the same bytes; stops at the first difference.
+
+    `advance` is called with the bytes of both sides once they are known to be equal.
+    """
+    if a.storage.key == b.storage.key:
+        advance(2 * a.nbytes)
+        return True
+    step = math.lcm(a.unit, b.unit)
+    step = max(step, CHUNK // step * step)
+    for first in range(0, a.nbytes, step):
+        last = min(a.nbytes, first + step)
+        if a.storage.read(first, last) != b.storage.read(first, last):
+            return False
+        advance(2 * (last - first))
+    return True
