@@ -69,13 +69,9 @@ class Conversion(Work):
         """The plan, with a writer for each thread of the worker."""
         options = dataclasses.replace(self.options, threads=threads, resume=False, force=True)
         made = self._plan(options)
-        if made.fingerprint != self.fingerprint:
-            raise FileAccessError(
-                "E-CLUSTER-PLAN",
-                self.inputs[0],
-                "a worker reads other files under the same path than this process, or they changed",
-                hint="All workers have to reach the same files by the same paths",
-            )
+        differing = planning.differing_parts(made.fingerprint, self.fingerprint)
+        if differing:
+            raise _other_plan(self.inputs[0], differing)
         return _Planned(made)
 
     def _plan(self, options: Options) -> planning.Plan:
@@ -104,6 +100,18 @@ class Conversion(Work):
 
     def describe(self, piece: Piece) -> str:
         return f"a piece of {self.output}"
+
+
+def _other_plan(path: str, differing: Sequence[str]) -> FileAccessError:
+    """The error of a worker whose plan differs from the client's in these parts of its fingerprint."""
+    parts = " and ".join(differing)
+    if planning.INPUT_FILES in differing:
+        why = f"a worker reads other files under the same path than this process, or they changed: {parts} differ"
+        return FileAccessError(
+            "E-CLUSTER-PLAN", path, why, hint="All workers have to reach the same files by the same paths"
+        )
+    why = f"a worker plans another output than this process of the same files: {parts} differ"
+    return FileAccessError("E-CLUSTER-PLAN", path, why, hint="Run without --cluster, and please report it")
 
 
 class _Planned:

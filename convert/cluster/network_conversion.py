@@ -40,7 +40,7 @@ class NetworkConversion(Conversion):
             quantize_network.simplified(inner, request)
             quantize_network.quantize(inner, request, ranges)
         made = planning.plan_graph(graph, Path(self.output), options, self.inputs)
-        made.fingerprint = quantize_network.fingerprint(made.fingerprint, self.steps)
+        made.fingerprint = planning.with_settings(made.fingerprint, *quantize_network.settings(self.steps))
         return made
 
 

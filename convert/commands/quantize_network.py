@@ -39,7 +39,7 @@ SHOWN = 10
 def quantize(graph: Graph, source: str, output: str, type_name: str | None, values: dict[str, Any]) -> None:
     """Quantize the network `graph`, opened from `source`, and write it."""
     from ..open.open_model import open_model
-    from ..write.plan import plan_graph
+    from ..write.plan import plan_graph, with_settings
     from ..write.shard import refuse_inputs
 
     request = network_options.request(type_name, values)
@@ -70,7 +70,7 @@ def quantize(graph: Graph, source: str, output: str, type_name: str | None, valu
         steps = [step]
     chosen = shared_options.convert_options({**values, "tensor_type": ()})
     made = plan_graph(graph, Path(output), chosen, [source])
-    made.fingerprint = quantize_network.fingerprint(made.fingerprint, steps)
+    made.fingerprint = with_settings(made.fingerprint, *quantize_network.settings(steps))
     refuse_inputs(made)
     workers = None
     if values["cluster"] is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -168,14 +167,15 @@ def plan(
     pass_.run(graph)
     describe(graph, request, recipe, choices, file_type, to_gguf)
     if request.importance is not None:
-        graph.files.append(request.importance.path)
+        graph.files.append(request.importance.file)
     notes = list(graph.notes)
     made = planning.plan_graph(graph, Path(output), kept, inputs)
     graph.notes[:] = list(dict.fromkeys([*notes, *graph.notes]))
     made.casts.audits += [*casts.audits, *pass_.audits]
     made.blocks = pass_.blocks
-    made.fingerprint = _fingerprint(
-        made.fingerprint, old_names, importance, [options.nan, *map(absolute, options.lora)]
+    observed = (part for name, values in importance.items() for part in (name, values.tobytes()))
+    made.fingerprint = planning.with_settings(
+        made.fingerprint, json.dumps(old_names), options.nan, *map(absolute, options.lora), *observed
     )
     return Quantized(made, recipe, choices, pass_, sources, importance)
 
@@ -192,14 +192,6 @@ def _named(graph: Graph, output: Path, format: Format, options: Options) -> Cast
         graph.mmproj = copied(graph.mmproj)
         casts.audits += planning.cast_mmproj(graph.mmproj, OF_ENCODERS, options).audits
     return casts
-
-
-def _fingerprint(of_files: str, old_names: dict[str, str], importance: dict[str, Any], settings: Sequence[str]) -> str:
-    """A digest of all that decides the bytes, what the layout of the files does not tell included."""
-    digest = hashlib.sha256(json.dumps([of_files, old_names, *settings]).encode())
-    for name, values in importance.items():
-        digest.update(name.encode(errors="surrogatepass") + values.tobytes())
-    return digest.hexdigest()
 
 
 def copied(graph: Graph) -> Graph:

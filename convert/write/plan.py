@@ -47,6 +47,11 @@ from .model_folder import CONFIG, beside_parts, configs, laid_out, merge_whole, 
 from .plan_checks import check_holdable, check_loose, refuse_part
 
 TEMPLATE = "chat_template.jinja"
+INPUT_FILES = "sizes or times of the input files"
+FINGERPRINT_PARTS = (INPUT_FILES, "options", "names, shapes and small values of the output")
+"""What the digests of a fingerprint describe, in their order."""
+DIGEST_DIGITS = 32
+"""Hexadecimal digits of each of them."""
 COPIES = 6
 """Chunks that one thread may hold at once: the source, the widened values, the audit's masks and the result."""
 
@@ -491,8 +496,8 @@ def _attachment_file(name: str, storage: Storage) -> FileLayout:
 
 
 def fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) -> str:
-    """A digest of all that decides the output bytes: the inputs as they are on disk, the layout, the options that
-    change values."""
+    """Digests of all that decides the output bytes, one for each of `FINGERPRINT_PARTS`: the inputs as they are on
+    disk, the options that change values, and the layout."""
     inputs = []
     for path in (*graph.files, *graph.external_files):
         status = os.stat(path)
@@ -504,10 +509,31 @@ def fingerprint(graph: Graph, files: Sequence[FileLayout], options: Options) -> 
         options.nan,
         list(map(absolute, options.lora)),
     ]
-    digest = hashlib.sha256(json.dumps([__version__, inputs, options.dtype, options.tensor_types, reading]).encode())
+    layout = hashlib.sha256()
     for file in files:
-        digest.update(json.dumps([file.name, file.nbytes]).encode())
+        layout.update(json.dumps([file.name, file.nbytes]).encode())
         for piece in file.pieces:
             literal = piece.data if isinstance(piece.data, bytes) else f"{piece.data.dtype} {piece.data.shape}".encode()
-            digest.update(piece.offset.to_bytes(8, "little") + hashlib.sha256(literal).digest())
-    return digest.hexdigest()
+            layout.update(piece.offset.to_bytes(8, "little") + hashlib.sha256(literal).digest())
+    settings = [__version__, options.dtype, options.tensor_types, reading]
+    return "-".join((_digest(json.dumps(inputs)), _digest(json.dumps(settings)), layout.hexdigest()[:DIGEST_DIGITS]))
+
+
+def with_settings(fingerprint: str, *settings: str | bytes) -> str:
+    """A fingerprint that further settings decide too."""
+    files, options, layout = fingerprint.split("-")
+    digest = hashlib.sha256(options.encode())
+    for each in settings:
+        data = each.encode(errors="surrogatepass") if isinstance(each, str) else each
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return "-".join((files, digest.hexdigest()[:DIGEST_DIGITS], layout))
+
+
+def differing_parts(one: str, other: str) -> list[str]:
+    """Those of `FINGERPRINT_PARTS` in which two fingerprints differ."""
+    pairs = zip(FINGERPRINT_PARTS, one.split("-"), other.split("-"), strict=True)
+    return [part for part, first, second in pairs if first != second]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]

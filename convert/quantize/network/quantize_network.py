@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -92,10 +91,13 @@ class Outcome:
         }
 
 
-def fingerprint(of_files: str, steps: Sequence[Step]) -> str:
-    """A digest of all that decides the bytes of quantized networks."""
-    decided = [f"{request!r} {sorted(ranges.items())!r}" for request, ranges in steps]
-    return hashlib.sha256(" ".join([of_files, *decided]).encode()).hexdigest()
+def settings(steps: Sequence[Step]) -> list[str]:
+    """All that decides the bytes of quantized networks besides the graphs, the same text in every process."""
+    found = []
+    for request, ranges in steps:
+        decided = {**vars(request), "wide": sorted(request.wide)}
+        found.append(f"{sorted(decided.items())!r} {sorted(ranges.items())!r}")
+    return found
 
 
 def simplified(graph: Graph, request: Request | None = None) -> Graph:

@@ -8,6 +8,7 @@ set. Source: imatrix-loader.cpp of llama.cpp.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from collections.abc import Iterable, Iterator
@@ -44,6 +45,7 @@ class Importance:
         values: float32, flat, by tensor name.
         datasets: names of what it was computed from; chunks: how much of that.
         notes: what the user should know about it.
+        file: the absolute path, which a worker in another folder has too.
     """
 
     path: str
@@ -51,6 +53,10 @@ class Importance:
     datasets: list[str] = field(default_factory=list)
     chunks: int = 0
     notes: list[Note] = field(default_factory=list)
+    file: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.file = os.path.abspath(self.path)
 
     def limited(self, include: Iterable[str], exclude: Iterable[str]) -> Importance:
         """Only the entries whose name holds one of `include` (all without any), and none of `exclude`."""

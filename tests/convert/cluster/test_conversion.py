@@ -10,6 +10,7 @@ from candle_convert.convert.cli.main import run
 from candle_convert.convert.cluster import cluster as clusters
 from candle_convert.convert.write import write
 from candle_convert.convert.write.plan import plan
+from candle_convert.tests.builders import imatrix_files
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +127,25 @@ def test_other_files(model, cluster, tmp_path):
     from candle_convert.convert.write import pipeline
 
     os.utime(copy, ns=(1, 1))
-    with pytest.raises(cc.FileAccessError, match="E-CLUSTER-PLAN"):
+    with pytest.raises(cc.FileAccessError, match=r"E-CLUSTER-PLAN.*sizes or times of the input files differ"):
         pipeline.execute(made, crew=cluster.crew(made, [copy], out, made.options))
     assert not out.exists()
+    os.utime(copy, ns=(1, 1))
+    made = plan([copy], out, cc.Options(dtype="f16"))
+    described = cc.Options(dtype="bf16")
+    with pytest.raises(cc.FileAccessError, match=r"E-CLUSTER-PLAN.*: options and names, shapes and small values"):
+        pipeline.execute(made, crew=cluster.crew(made, [copy], out, described))
+    assert not out.exists()
+
+
+def test_relative_importance(model, cluster, tmp_path, monkeypatch):
+    """An importance matrix by a path that is relative to the folder of the client, not of the workers."""
+    monkeypatch.chdir(tmp_path)
+    values = np.random.default_rng(1).uniform(1, 9, 512).astype(np.float32)
+    (tmp_path / "importance.dat").write_bytes(imatrix_files.old_bytes(dict.fromkeys(cc.open(model), (1, values))))
+    for name, where in (("alone", None), ("shared", cluster)):
+        cc.quantize(model, tmp_path / f"{name}.gguf", "Q4_K", imatrix="importance.dat", cluster=where)
+    assert (tmp_path / "alone.gguf").read_bytes() == (tmp_path / "shared.gguf").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Networks on two worker processes: metrics, calibration, quantization and comparisons as of one process."""
 
 import json
+import os
+import subprocess
+import sys
 
 import candle_convert as cc
 import numpy as np
@@ -75,6 +78,29 @@ def test_quantize(folder, address, tmp_path, capsys, words):
         shown.append((tmp_path / "out.onnx").read_bytes())
     assert shown[0] == shown[1]
     assert "cluster" in capsys.readouterr().out
+
+
+OVERFLOWS = """
+from candle_convert.convert.quantize.network.quantize_network import settings
+from candle_convert.convert.quantize.network.request import Request
+print(settings([(Request("f16", "half", wide=frozenset(map(str, range(20)))), {"b": (0.0, 1.5), "a": (-1.0, 2.0)})]))
+"""
+
+
+def test_settings():
+    """Workers describe values that overflow, a set, as the client does, whose hashes of text differ."""
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", OVERFLOWS],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(found) == 1
+    assert "1.5" in found.pop()
 
 
 def test_verify(folder, address, tmp_path, capsys):
