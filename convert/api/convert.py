@@ -131,8 +131,9 @@ def convert(
         Error: others, with the file, the byte offset and a hint.
     """
     from ..write import pipeline
-    from ..write.write import crew_of
+    from ..write.write import crew_of, start_early
 
+    start_early(cluster)
     made = plan(inputs, output, options, **changes)
     crew = None if cluster is None else crew_of(cluster, made, made.inputs, output, made.options)
     return pipeline.execute(made, progress, crew)

@@ -90,6 +90,16 @@ def opening(path: str, values: dict[str, Any]) -> Opening:
     return opening(path, shared_options.read_options(values), values)
 
 
+@contextlib.contextmanager
+def converting(values: dict[str, Any]) -> Iterator[Cluster | None]:
+    """As `cluster`, for a conversion that is planned in the block: its workers start meanwhile, unless it is a dry
+    run."""
+    with cluster(values) as workers:
+        if workers is not None and not values["dry_run"]:
+            workers.start_early()
+        yield workers
+
+
 def crew(cluster: Cluster | None, made: Plan, *described: Any, **how: Any) -> ClusterCrew | None:
     """The workers that carry out a plan, by what it was made of (see `on_cluster`); None without a cluster."""
     if cluster is None:

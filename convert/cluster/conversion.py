@@ -8,6 +8,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.base.dataclass import dataclass
@@ -24,7 +25,7 @@ from ..write.read_back import Compared, compared_tensors, equal
 from ..write.staging import Staging
 from ..write.write import COSTLY_SPLIT, SPLIT, Job, Range, fill, jobs_of
 from .cluster import Cluster
-from .grouped import grouped
+from .grouped import tapered
 from .work import Work
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class _Planned:
         self.staging = Staging(plan.folder, plan.name, plan.files, plan.fingerprint)
         self.jobs = jobs_of(plan.files)
         self._lock = threading.Lock()
+        self._syncs = ThreadPoolExecutor(1, "sync")
         self._compared: list[Compared] = []
 
     def write(self, numbers: Sequence[int]) -> Written:
@@ -129,26 +131,31 @@ class _Planned:
         counts = [audit.noted for audit in self.plan.audits]
         buffer = memoryview(bytearray(min(self.plan.chunk, 1 << 20)))
         checksums: Checksums = {}
+        syncing = []
         for number in numbers:
             job = self.jobs[number]
-            self._write(job, buffer)
+            syncing.append(self._syncs.submit(_synced, self._write(job, buffer)))
             storage = _costly(job)
             if storage is not None:
                 inside = {span: value for span, value in storage.checksums.items() if span[0] >= job.start}
                 checksums[number] = {span: value for span, value in inside.items() if span[1] <= job.stop}
+        for each in syncing:
+            each.result()
         changed = [number for number, audit in enumerate(self.plan.audits) if audit.noted != counts[number]]
         return {number: self.plan.audits[number].state() for number in changed}, checksums
 
-    def _write(self, job: Job, buffer: memoryview) -> None:
+    def _write(self, job: Job, buffer: memoryview) -> int:
+        """Write a job; returns the open file."""
         file = self.staging.files[job.file]
         handle = os.open(self.staging.path(file), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             self._refuse_other_run()
             for _ in fill(handle, job, buffer, self.plan.chunk):
                 pass
-            os.fdatasync(handle)
-        finally:
+        except BaseException:
             os.close(handle)
+            raise
+        return handle
 
     def _refuse_other_run(self) -> None:
         """UnsafeFileError where the staged files are not, or no longer, those of this plan: the run that sent the piece
@@ -168,6 +175,14 @@ class _Planned:
         return [part for part in ranges if not equal(self._compared, part)]
 
 
+def _synced(handle: int) -> None:
+    """Wait until what was written into an open file is on the disk, and close it."""
+    try:
+        os.fdatasync(handle)
+    finally:
+        os.close(handle)
+
+
 class ClusterCrew:
     """The workers of a cluster, which write and compare the tensors of a plan.
 
@@ -183,7 +198,7 @@ class ClusterCrew:
     def __str__(self) -> str:
         """The lines that ``--dry-run`` shows."""
         workers = self.cluster.workers
-        pieces = len(list(grouped([(job.number, _cost(job)) for job in jobs_of(self.plan.files)], SPLIT)))
+        pieces = len(self._pieces(jobs_of(self.plan.files)))
         each = dataclasses.replace(self.work.options, threads=max(1, workers.threads // max(1, workers.count)))
         held = human_size(dataclasses.replace(self.plan, options=each).peak_memory)
         written = human_size(self.plan.nbytes / max(1, workers.count))
@@ -191,6 +206,10 @@ class ClusterCrew:
             f" cluster  {workers} at {self.cluster.where}\n"
             f" share    {written} written and {held} held per worker, {counted(pieces, 'piece')} in all"
         )
+
+    def _pieces(self, jobs: Sequence[Job]) -> list[list[int]]:
+        """Numbers of jobs that a worker does in one piece."""
+        return list(tapered([(job.number, _cost(job)) for job in jobs], SPLIT, self.cluster.workers.threads))
 
     def check(self) -> None:
         """Refuse workers that cannot take part.
@@ -205,7 +224,7 @@ class ClusterCrew:
     def write(self, jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
         """Write jobs into the staged files; yields those whose bytes are on the disk."""
         by_number = {job.number: job for job in jobs}
-        pieces = list(grouped([(job.number, _cost(job)) for job in jobs], SPLIT))
+        pieces = self._pieces(jobs)
         for number, (states, checksums) in self.cluster.results(self.work, [(WRITE, piece) for piece in pieces]):
             audits = self.plan.audits
             for index, state in states.items():
@@ -220,7 +239,8 @@ class ClusterCrew:
 
     def compare(self, ranges: Sequence[Range]) -> Iterator[tuple[int, Sequence[Range]]]:
         """Compare written tensors with the plan; yields bytes that were compared, and ranges that differ."""
-        pieces = list(grouped([(part, part.stop - part.start) for part in ranges], SPLIT))
+        sizes = [(part, part.stop - part.start) for part in ranges]
+        pieces = list(tapered(sizes, SPLIT, self.cluster.workers.threads))
         for number, wrong in self.cluster.results(self.work, [(COMPARE, piece) for piece in pieces]):
             yield sum(part.stop - part.start for part in pieces[number]), wrong
         self.cluster.forget()

@@ -30,6 +30,20 @@ def perform(wanted: str, key: str, work: Work, piece: Any, limits: Limits) -> An
         return work.run(_prepared(key, work), piece)
 
 
+def warm_up() -> None:
+    """Import what a conversion is planned with: formats, architectures that weights imply, and quantization."""
+    from ...runtime.contract.weight_binding import implied
+    from ...runtime.ir.graph import Graph
+    from ..open.detect_format import formats
+    from ..quantize import plan
+    from ..translate import translate
+    from . import conversion
+
+    assert conversion, (plan, translate)
+    formats()
+    implied({}, Graph())
+
+
 def forget(keys: tuple[str, ...]) -> None:
     """Free the prepared state of these keys. Takes no lock: this runs in the thread that answers the scheduler."""
     for key in keys:

@@ -63,7 +63,7 @@ def run(inputs: list[str], output: str, values: dict[str, Any]) -> None:
     from ..write.plan import plan
 
     options = shared_options.convert_options(values)
-    with cluster_option.cluster(values) as cluster:
+    with cluster_option.converting(values) as cluster:
         made = plan(inputs, output, options)
         run_plan(made, values, cluster_option.crew(cluster, made, inputs, output, options))
 
@@ -97,8 +97,8 @@ def _quantize(inputs: list[str], output: str, values: dict[str, Any]) -> None:
     noted = len(graph.notes)
     current().warn(graph.notes)
     request = Quantization(type=values["quantize"], wishes=Wishes(wanted), allow_requantize=values["allow_requantize"])
-    made = plan(graph, output, request, options, inputs)
-    with cluster_option.cluster(values) as cluster:
+    with cluster_option.converting(values) as cluster:
+        made = plan(graph, output, request, options, inputs)
         quantize.run_plan(
             made,
             values,

@@ -175,10 +175,10 @@ def COMMAND(source: str, output: str, type_name: str | None, **values: Any) -> N
         )
     noted = len(graph.notes)
     options = shared_options.convert_options({**values, "tensor_type": ()})
-    made = plan(graph, output, request, options, [source])
-    refuse_inputs(made.plan)
-    _save_recipe(made, values)
-    with cluster_option.cluster(values) as cluster:
+    with cluster_option.converting(values) as cluster:
+        made = plan(graph, output, request, options, [source])
+        refuse_inputs(made.plan)
+        _save_recipe(made, values)
         described = [source], output, options, made.explicit(request)
         run_plan(made, values, noted, cluster_option.crew(cluster, made.plan, *described, merged=False))
 

@@ -24,7 +24,7 @@ from ..translate import gguf_file_type
 from ..write import pipeline
 from ..write.conversion_options import Options, changed, takes_options
 from ..write.plan import target_format
-from ..write.write import crew_of
+from ..write.write import crew_of, start_early
 from . import llama_options, table
 from .bits import quantize_network, type_of
 from .compile_encoders import prepare
@@ -296,6 +296,7 @@ def quantize(
         wanted = dataclasses.replace(wanted, device=str(device))
     if settings.allow_requantize:
         wanted = dataclasses.replace(wanted, allow_requantize=True)
+    start_early(cluster)
     plan = QuantizationPlan(model, wanted, settings, measure=measure, output=output)
     return plan.execute(output, progress=progress, cluster=cluster)
 

@@ -91,6 +91,13 @@ def crew_of(cluster: Any, *described: Any, **how: Any) -> Crew:
     return crew
 
 
+def start_early(cluster: Any) -> None:
+    """Let the workers of what ``cluster=`` got, if there are any, import what conversions need; see
+    `Cluster.start_early`."""
+    if cluster is not None:
+        handle_of(cluster).start_early()
+
+
 def write(
     staging: Staging, threads: int, progress: Progress, *, resume: bool, chunk: int = CHUNK, crew: Crew | None = None
 ) -> int:
