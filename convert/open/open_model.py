@@ -105,7 +105,8 @@ def open_model(
         if not offline and hub.is_uri(path):
             fetch_mmproj(graph, os.fspath(path), revision)
         add_mmproj(graph, local, lambda file: read_file(file, options))
-    if dequantized and CONFIG in graph.attachments and not graph.parts:
+    stated = CONFIG in graph.attachments or any(name.endswith(".SCB") for name in graph.weights)
+    if dequantized and stated and not graph.parts:
         from .prequantized import unpack
 
         unpack(graph)

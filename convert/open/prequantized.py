@@ -13,6 +13,7 @@ from ...runtime.base.units import counted
 from ...runtime.base.untrusted.json import parse
 from ...runtime.contract.quantization_scheme import Checkpoint, Unpacked
 from ...runtime.ir.graph import Graph
+from ...runtime.tensor.dtype import I8
 from ...runtime.tensor.storage import Held, Region
 
 CONFIG = "config.json"
@@ -61,12 +62,21 @@ def declared(config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return None
 
 
+def has_scaled_rows(graph: Graph) -> bool:
+    """Whether a file without config.json has a matrix of bitsandbytes' 8 bits, which its names and dtypes show."""
+    for name, scales in graph.weights.items():
+        weight = graph.weights.get(f"{name.removesuffix('.SCB')}.weight") if name.endswith(".SCB") else None
+        if weight is not None and weight.dtype == I8 and weight.shape[:-1] == scales.shape:
+            return True
+    return False
+
+
 def declaration(graph: Graph) -> Mapping[str, Any] | None:
     """What the config.json next to a model, or another file, says of quantization; a config.json without these words
     need not be JSON."""
     storage = graph.attachments.get(CONFIG)
     if storage is None:
-        return None
+        return {"quant_method": "bitsandbytes"} if has_scaled_rows(graph) else None
     if any(key.encode() in bytes(storage.read(0, storage.nbytes)) for key in DECLARED):
         stated = declared(configuration(graph))
         if stated is not None:
@@ -138,7 +148,8 @@ def summary(unpacked: Unpacked) -> str:
 def _remove_configuration(graph: Graph) -> None:
     """Remove the quantization configuration from the attached files of the model."""
     config = configuration(graph)
-    assert config is not None
+    if config is None:
+        return
     for level in (config, config.get(NESTED)):
         if isinstance(level, dict):
             for key in DECLARED:

@@ -263,7 +263,8 @@ def quantize(
     Args:
         output: a file, whose suffix names the format, or a directory; without the suffix of a format it is GGUF.
         recipe: a `Recipe`, or the name of a type, mix or recipe; Q4_K_M by default.
-        bits: 8 or 4, in place of a recipe: Q8_0 or Q4_K_M in GGUF files, int8 or blocks of int4 in ONNX files.
+        bits: 8 or 4, in place of a recipe: Q8_0 or Q4_K_M in GGUF files, int8 or blocks of int4 in ONNX files; 8 in
+            other files, as bitsandbytes stores linear layers: integers with a scale for each row.
         imatrix: path of an importance matrix.
         device: where blocks of GGUF files are encoded, with the same bytes: ``cpu``, ``cuda`` or ``cuda:N``.
         measure: whether the error of every tensor is computed.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ....runtime.base.dataclass import dataclass
 from ....runtime.base.units import counted
 from ....runtime.contract.quantization_scheme import Checkpoint, Scheme, Unpacked, computed
+from ....runtime.tensor.dtype import I8
 from ....runtime.tensor.stored_tensor import StoredTensor
 
 KINDS = ("nf4", "fp4")
@@ -61,6 +62,24 @@ def rows_scaled(checkpoint: Checkpoint, stem: str) -> StoredTensor:
         return values
 
     return computed(weight.shape, rows, (weight, scales))
+
+
+def packed_rows(weight: StoredTensor) -> tuple[StoredTensor, StoredTensor]:
+    """A matrix in 8 bits: integers [out, in], and the largest magnitude of each row [out], as `rows_scaled` reads."""
+
+    def floats(first: int, last: int) -> np.ndarray:
+        return weight[first:last].numpy().astype(np.float32)
+
+    def largest(first: int, last: int) -> np.ndarray:
+        return np.abs(floats(first, last)).max(1, initial=0, keepdims=True)
+
+    def codes(first: int, last: int) -> np.ndarray:
+        values, most = floats(first, last), largest(first, last)
+        values *= np.divide(np.float32(127), most, out=np.zeros_like(most), where=most > 0)
+        return np.rint(values)
+
+    scales = computed((weight.shape[0], 1), largest, (weight,))
+    return computed(weight.shape, codes, (weight,), I8), StoredTensor(scales.dtype, weight.shape[:1], scales.storage)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
 """`cc.quantize(..., bits=)`: the type follows from the output's format; onnxruntime, gguf and cosines are oracles."""
 
+import json
+
 import candle_convert as cc
 import gguf
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import safetensors.torch
+import torch
 from candle_convert import models
 from candle_convert.tests.builders.packaged_models import minilm
 from candle_convert.tests.oracles.exact_onnxruntime import exact_session
@@ -55,6 +59,41 @@ def test_candles_names_write_a_directory_or_a_file(output, vectors, tmp_path):
         assert any(node.op.name == "DynamicQuantizeLinear" for node in cc.open(path).nodes)
     else:
         assert (cosines(path, vectors) > 0.999).all()
+
+
+@pytest.mark.parametrize("output", ["m.safetensors", "m.pt", "m.npz", "folder"])
+def test_other_formats_hold_rows_of_integers_as_bitsandbytes_has_them(output, vectors, tmp_path):
+    path = tmp_path / output
+    cc.quantize(model_path=minilm(), output_path=path, bits=8, **({"to": "safetensors"} if output == "folder" else {}))
+    name = "encoder.layer.0.attention.self.query"
+    if output == "folder":
+        assert (cosines(path, vectors) > 0.998).all()
+        assert json.loads((path / "config.json").read_text())["quantization_config"]["load_in_8bit"] is True
+        path /= "model.safetensors"
+    stored = {
+        ".pt": lambda: torch.load(path, weights_only=True),
+        ".npz": lambda: {
+            key: torch.from_numpy(value) for key, value in np.load(path).items() if name in key or "word" in key
+        },
+    }.get(path.suffix, lambda: safetensors.torch.load_file(path))()
+    weight = torch.from_numpy(cc.open(minilm())[f"{name}.weight"].numpy().astype("float32"))
+    largest = weight.abs().amax(1)
+    assert torch.equal(stored[f"{name}.SCB"], largest)
+    assert torch.equal(stored[f"{name}.weight"], torch.round(weight * (127 / largest[:, None])).to(torch.int8))
+    assert stored["embeddings.word_embeddings.weight"].is_floating_point()
+    read = torch.from_numpy(cc.open(path)[f"{name}.weight"].numpy())
+    torch.testing.assert_close(read, stored[f"{name}.weight"] * largest[:, None] / 127)
+    with pytest.raises(cc.UsageError, match="cannot hold weights of 4 bits"):
+        cc.quantize(minilm(), tmp_path / "m4.safetensors", bits=4)
+
+
+def test_formats_of_rows_refuse_other_sources(tmp_path):
+    cc.quantize(minilm(), tmp_path / "m.gguf", bits=8)
+    with pytest.raises(cc.Error, match="E-QUANT-AGAIN"):
+        cc.quantize(tmp_path / "m.gguf", tmp_path / "m.pt", bits=8)
+    cc.save_file({"a": cc.zeros(3, 4)}, tmp_path / "a.safetensors")
+    with pytest.raises(cc.Error, match="E-QUANT-NOTHING"):
+        cc.quantize(tmp_path / "a.safetensors", tmp_path / "m.pt", bits=8)
 
 
 def test_a_model_and_an_output_are_given_once(tmp_path):
