@@ -93,6 +93,7 @@ from .tensors.core.autocast import autocast as autocast
 from .tensors.core.device import Device as Device
 from .tensors.core.device import Device as device
 from .tensors.core.expression import Size as Size
+from .tensors.core.expression import Size as _Size
 from .tensors.core.grad_mode import enable_grad as enable_grad
 from .tensors.core.grad_mode import inference_mode as inference_mode
 from .tensors.core.grad_mode import is_grad_enabled as is_grad_enabled
@@ -1250,7 +1251,7 @@ def bmm(input: TensorLike, other: TensorLike, *, out: Any = None) -> Tensor:
 
 bool: DType
 
-def broadcast_shapes(*shapes: Any) -> tuple[builtins.int, ...]:
+def broadcast_shapes(*shapes: Any) -> _Size:
     """The shape of an operation on tensors of these shapes."""
 
 def broadcast_tensors(*tensors: TensorLike, out: Any = None) -> tuple[Tensor, ...]:
@@ -3223,6 +3224,9 @@ def repeat_interleave(
 ) -> Tensor: ...
 def reshape(input: TensorLike, *given: Any, shape: Any = None, out: Any = None) -> Tensor:
     """The elements in another shape; one length may be -1."""
+
+def resize_as_(input: TensorLike, the_template: TensorLike, memory_format: Any = None, *, out: Any = None) -> Tensor:
+    """`resize_` to the shape of another tensor."""
 
 def resolve_conj(input: TensorLike, *, out: Any = None) -> Tensor:
     """The tensor itself: conjugates and signs are computed, not marked."""

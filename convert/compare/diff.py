@@ -7,9 +7,10 @@ compared then of metadata and files are the hyper-parameters that both state.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -189,6 +190,23 @@ def _either(a: str | None, b: str | None) -> str:
     return sides[0] if len(set(sides)) == 1 else " → ".join(sides)
 
 
+def _or_of_a_tensor(of_models: Callable[..., Difference]) -> Callable[..., Any]:
+    """The comparison of models, which gives PyTorch's differences of neighbours for a tensor."""
+
+    @functools.wraps(of_models)
+    def chosen(a: Any, *arguments: Any, **options: Any) -> Any:
+        if not isinstance(a, str | os.PathLike | Graph):
+            from ...tensors.core.registry import FUNCTIONS
+            from ...tensors.core.tensor import Tensor
+
+            if isinstance(a, Tensor):
+                return FUNCTIONS["diff"](a, *arguments, **options)
+        return of_models(a, *arguments, **options)
+
+    return chosen
+
+
+@_or_of_a_tensor
 @memory_limited
 def diff(
     a: Model,
@@ -203,7 +221,7 @@ def diff(
     metadata: bool = True,
     progress: Progress | None = None,
 ) -> Difference:
-    """Compare two models, given as paths or graphs, of any formats and dtypes.
+    """Compare two models, given as paths or graphs, of any formats and dtypes. Of a tensor, `x.diff(n, dim)`.
 
     Args:
         atol, rtol: values may differ by ``atol + rtol * |b|``. With a tolerance, equal shapes and close values are

@@ -81,6 +81,7 @@ def ctc_loss(
     started = np.zeros(states.shape, bool)
     started[:, :2] = True
     alpha = where(_constant(started), emitted[0], NEVER)
+    shifts = []  # alpha is kept near 0, where f32 is finest
     jumps = _constant(skips)
     never = [_constant(np.full((batch, width), NEVER, np.float32)).to(logs.dtype) for width in (1, 2)]
     for step in range(1, int(given.max(initial=1))):
@@ -89,12 +90,17 @@ def ctc_loss(
         moved = stack([alpha, one, two]).logsumexp(0) + emitted[step]
         running = given > step
         alpha = moved if running.all() else where(_constant(running[:, None]), moved, alpha)
+        shifts.append(alpha.detach().amax(1, keepdim=True))
+        alpha = alpha - shifts[-1]
     ends = np.stack([2 * wanted, np.maximum(2 * wanted - 1, 0)], 1)
     last = alpha.gather(1, _constant(ends))
     last = where(_constant(np.stack([wanted >= 0, wanted > 0], 1)), last, NEVER)
     valid = _constant(np.arange(steps)[:, None] < given)
     totals = where(valid, where(valid.unsqueeze(2), logs, 0.0).logsumexp(2), 0.0).sum(0)
-    loss = totals - totals.detach() - last.logsumexp(1)  # as in torch, the gradient is that of scores that sum to 1
+    last = last.logsumexp(1)
+    if shifts:
+        last = last + cat(shifts, 1).sum(1)
+    loss = totals - totals.detach() - last  # as in torch, the gradient is that of scores that sum to 1
     impossible = loss > -NEVER / 2
     loss = where(impossible, 0.0 if zero_infinity else float("inf"), loss)
     if reduction == "mean":

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ...runtime.base.errors import UsageError
 from ...tensors.core.tensor import Tensor
-from ...tensors.operations.activation import softmax
 from ...tensors.operations.creation import zeros
-from ...tensors.operations.indexing import where
-from ...tensors.operations.joining import cat
 from .. import init
 from ..core.module import Module
 from ..core.parameter import Parameter
-from ..functional.attention import masked
-from ..functional.conv import pad
-from ..functional.dropout import dropout
-from ..functional.linear import linear
+from ..functional.attention import multi_head_attention_forward
 from .linear import Linear
 
 __all__ = ["MultiheadAttention"]
@@ -92,58 +85,20 @@ class MultiheadAttention(Module):
             attn_mask: [queries, keys] or [N * heads, queries, keys], as `key_padding_mask`.
             is_causal: a hint that `attn_mask` is causal; the mask is needed.
         """
-        if is_causal and attn_mask is None:
-            raise UsageError("E-NN-VALUE", None, "is_causal without attn_mask", hint="Pass the causal mask as well")
-        single = query.ndim == 2
-        if single:
-            query, key, value = (each.unsqueeze(0) for each in (query, key, value))
-            key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
-        elif not self.batch_first:
-            query, key, value = (each.transpose(0, 1) for each in (query, key, value))
-        batch, queries, _ = query.shape
-        q, k, v = self._projected(query, key, value)
-        mask = self._mask(attn_mask, key_padding_mask, batch)
-        if self.bias_k is not None:
-            k = cat([k, self.bias_k.expand(batch, 1, self.embed_dim)], 1)
-            v = cat([v, self.bias_v.expand(batch, 1, self.embed_dim)], 1)
-            mask = None if mask is None else pad(mask, [0, 1])
-        q, k, v = (each.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2) for each in (q, k, v))
-        if self.add_zero_attn:
-            k, v = (pad(each, [0, 0, 0, 1]) for each in (k, v))
-            mask = None if mask is None else pad(mask, [0, 1])
-        weights = softmax(masked((q * (1 / math.sqrt(self.head_dim))) @ k.mT, mask), -1)
-        weights = dropout(weights, self.dropout, self.training)
-        found = (weights @ v).transpose(1, 2).reshape(batch, queries, self.embed_dim)
-        result = self.out_proj(found)
-        shown = (weights.mean(1) if average_attn_weights else weights) if need_weights else None
-        if single:
-            return result.squeeze(0), None if shown is None else shown.squeeze(0)
-        return result if self.batch_first else result.transpose(0, 1), shown
-
-    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        if self.in_proj_weight is None:
-            weights: Any = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        elif query.expression is key.expression and key.expression is value.expression:
-            return tuple(linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1))
-        else:
-            weights = self.in_proj_weight.chunk(3)
-        given = zip((query, key, value), weights, biases, strict=True)
-        return tuple(linear(x, weight, bias) for x, weight, bias in given)
-
-    def _mask(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, batch: int) -> Tensor | None:
-        """Both masks as floats that are added to scores [N, heads, queries, keys]."""
-        found: Tensor | None = None
-        if attn_mask is not None:
-            found = _added(attn_mask)
-            if found.ndim == 3:
-                found = found.unflatten(0, (batch, self.num_heads))
-        if key_padding_mask is not None:
-            padding = _added(key_padding_mask).unsqueeze(1).unsqueeze(1)
-            found = padding if found is None else found + padding
-        return found
+        batch_first = query.ndim == 3 and self.batch_first
+        if batch_first:
+            query, key, value = _lengths_first(query, key, value)
+        result, weights = multi_head_attention_forward(
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k,
+            self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, self.training,
+            key_padding_mask, need_weights, attn_mask, self.in_proj_weight is None, self.q_proj_weight,
+            self.k_proj_weight, self.v_proj_weight, average_attn_weights=average_attn_weights, is_causal=is_causal,
+        )  # fmt: skip
+        return result.transpose(0, 1) if batch_first else result, weights
 
 
-def _added(mask: Tensor) -> Tensor:
-    """-inf where a mask of booleans is true; floats as they are."""
-    return where(mask, -math.inf, 0.0) if mask.dtype.kind == "bool" else mask
+def _lengths_first(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+    """The lengths before the batch; what is one tensor stays one."""
+    first = query.transpose(0, 1)
+    second = first if key is query else key.transpose(0, 1)
+    return first, second, first if value is query else second if value is key else value.transpose(0, 1)

@@ -1765,6 +1765,14 @@ class TensorMethods:
     def reshape_as(self, other: Tensor) -> Tensor:
         """The elements in the shape of another tensor."""
 
+    def resize_(self, *sizes: Any, memory_format: Any = None) -> Tensor:
+        """Give the tensor another shape; elements stay in their order, and those that are added are 0.
+
+        Raises UsageError for views and tensors that require gradients."""
+
+    def resize_as_(self, the_template: Tensor, memory_format: Any = None) -> Tensor:
+        """`resize_` to the shape of another tensor."""
+
     def resolve_conj(self) -> Tensor:
         """The tensor itself: conjugates and signs are computed, not marked."""
 

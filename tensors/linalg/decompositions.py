@@ -386,7 +386,12 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803 (torch's name)
     """X of which the matrix with the factor L times X is `input`."""
     factor = L.mH if upper else L
-    return solve_triangular(factor.mH, solve_triangular(factor, input, upper=False), upper=True)
+    found = solve_triangular(factor.mH, solve_triangular(factor, input, upper=False), upper=True)
+    if not L.requires_grad:
+        return found
+    factor = factor + (factor.tril() - factor).detach()  # as in torch, the other triangle has gradients as well
+    by_matrix = solve(factor @ factor.mH, input)
+    return found.detach() + (by_matrix - by_matrix.detach())
 
 
 @operation()
@@ -513,11 +518,26 @@ def pinv_of(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:  # noqa: N803
-    """The least squares solutions of A @ X = B; `driver` is PyTorch's choice of an algorithm, without effect."""
+    """The least squares solutions of A @ X = B.
+
+    Args:
+        rcond: singular values below it times the largest one count as 0.
+        driver: LAPACK's algorithm as PyTorch names it, which decides about the results besides the solution: "gelsy"
+            (the default) has no residuals, "gels" no rank, and singular values are those of "gelsd" and "gelss".
+
+    Raises UsageError for other drivers.
+    """
+    driver = driver or "gelsy"
+    if driver not in ("gels", "gelsy", "gelsd", "gelss"):
+        raise UsageError("E-TENSOR-VALUE", None, f"lstsq by {driver!r}", expected="gels, gelsy, gelsd or gelss")
     solution = pinv(A, rcond) @ B
-    s = svdvals(A)
-    rest = squared_size(A @ solution - B).sum(-2) if A.shape[-2] > A.shape[-1] else A.real.new_zeros(0)
-    return LeastSquares(solution, rest, matrix_rank(A), s)
+    rank = matrix_rank(A, rtol=rcond)
+    rest = s = A.detach().real.new_zeros(0)
+    if driver != "gelsy" and A.shape[-2] > A.shape[-1] and (driver == "gels" or bool((rank == A.shape[-1]).all())):
+        rest = squared_size(A @ solution - B).sum(-2)
+    if driver in ("gelsd", "gelss"):
+        s = svdvals(A.detach())
+    return LeastSquares(solution, rest, rank.new_zeros(0) if driver == "gels" else rank, s)
 
 
 def matrix_rank(

@@ -114,3 +114,28 @@ def copy_(self: Tensor, src: Any) -> Tensor:
     """Write the elements of another tensor, which broadcasts."""
     source = src if isinstance(src, Tensor) else Tensor(leaf(array_of(src)))
     return self.become(source.broadcast_to(self.shape))
+
+
+@method()
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Give the tensor another shape; elements stay in their order, and those that are added are 0.
+
+    Raises UsageError for views and tensors that require gradients.
+    """
+    shape = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], list | tuple) else sizes
+    if hasattr(self, "origin") or self.requires_grad:
+        why = f"resize_ of a {'view' if hasattr(self, 'origin') else 'tensor that requires gradients'}"
+        raise UsageError("E-TENSOR-VALUE", None, why, hint="Use detach().clone() first")
+    flat, count = self.reshape(-1), math.prod(shape)
+    if count > len(flat):
+        flat = FUNCTIONS["cat"]([flat, flat.new_zeros(count - len(flat))], 0)
+    self.move_to(flat[:count].reshape(shape).expression)
+    return self
+
+
+@function()
+@method()
+def resize_as_(input: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+    """`resize_` to the shape of another tensor."""
+    found: Tensor = resize_(input, *the_template.shape)
+    return found

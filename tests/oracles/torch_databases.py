@@ -3,6 +3,7 @@ compared, what only f32 makes differ judged against f64."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import importlib
@@ -36,18 +37,14 @@ OUTSIDE = {
 DRAWN = (
     "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "nn.functional.alpha_dropout",
     "nn.functional.dropout", "nn.functional.feature_alpha_dropout", "nn.functional.fractional_max_pool",
-    "nn.functional.rrelu", "normal", "pca_lowrank", "rand", "svd_lowrank", "uniform",
+    "nn.functional.multi_head_attention_forward", "nn.functional.rrelu", "normal", "pca_lowrank", "rand", "svd_lowrank",
+    "uniform",
 )  # fmt: skip
 """Operators whose elements are random: dtypes and shapes are compared."""
 UNSET = ("empty", "new_empty", "resize_", "resize_as_")
 """Operators whose elements are not set."""
 WRONG_GRADIENTS = ("as_strided_scatter", "cholesky_inverse", "nn.LPPool1d", "nn.LPPool2d", "nn.LPPool3d")
 """Names whose gradients in torch are not those of finite differences, or NaN where those are 0."""
-KNOWN = frozenset((
-    "broadcast_shapes", "cholesky_solve", "diff", "linalg.lstsq", "logcumsumexp", "nn.CTCLoss", "nn.TransformerEncoder",
-    "resize_as_", "to",
-))  # fmt: skip
-"""Names that differ or raise for a reason that docs/TRAINING.md gives."""
 TIES = ("argsort", "kthvalue", "median", "mode", "nanmedian", "sort", "topk")
 """Operators that may return any index of equal elements."""
 RTOL, ATOL = 1e-4, 1e-5
@@ -157,6 +154,7 @@ def converted_module(module: torch.nn.Module) -> Any:
     attention: Any = module.self_attn
     settings = {"dim_feedforward": module.linear1.out_features, "dropout": module.dropout.p}
     settings |= {"batch_first": attention.batch_first, "norm_first": module.norm_first}
+    settings["bias"] = module.linear1.bias is not None
     return kind(attention.embed_dim, attention.num_heads, activation=module.activation.__name__, **settings)
 
 
@@ -244,9 +242,10 @@ def flat(result: Any) -> list[Any]:
     """The items of nested tuples, lists and dictionaries."""
     if isinstance(result, dict):
         return [item for value in result.values() for item in flat(value)]
-    if isinstance(result, list | tuple) and not isinstance(result, torch.Size):
+    shape = type(result).__name__ == "Size"
+    if isinstance(result, list | tuple) and not shape:
         return [item for value in result for item in flat(value)]
-    return [tuple(result) if isinstance(result, torch.Size) else result]
+    return [tuple(result) if shape else result]
 
 
 def _weights(shape: tuple[int, ...], is_complex: bool) -> np.ndarray:
@@ -541,6 +540,7 @@ def _checked_layer(entry: Any, inputs: Any, training: bool) -> tuple[str, str] |
     try:
         theirs_module = entry.module_cls(*build.args, **build.kwargs)
         theirs_module.train(training)
+        exact_module = copy.deepcopy(theirs_module).double()
         given = _copied(tuple(call.args)), _copied(dict(call.kwargs))
         torch.manual_seed(SEED)
         theirs = flat(theirs_module(*given[0], **given[1]))
@@ -564,7 +564,15 @@ def _checked_layer(entry: Any, inputs: Any, training: bool) -> tuple[str, str] |
     except Exception as error:
         return "raises", error_text(error)
     values = "FractionalMaxPool" not in entry.name and not any("dropout" in str(key) for key in build.kwargs)
-    why = compared(theirs, ours, lambda: None, values=values)
+
+    def again() -> tuple[Any, list[Any]]:
+        arguments, options = doubled(tuple(call.args)), doubled(dict(call.kwargs))
+        for each, before in zip(exact_module.parameters(), theirs_module.parameters(), strict=True):
+            each.requires_grad_(before.requires_grad)
+        found = flat(exact_module(*arguments, **options))
+        return found, [*gradients_wanted((arguments, options)), *exact_module.parameters()]
+
+    why = compared(theirs, ours, lambda: _silent(lambda: again()[0]), values=values)
     if why:
         return "differs", why
     wanted = [*gradients_wanted(given), *theirs_module.parameters()]
@@ -575,7 +583,7 @@ def _checked_layer(entry: Any, inputs: Any, training: bool) -> tuple[str, str] |
         found = our_gradients(ours, [*leaves, *module.parameters()])
     except Exception as error:
         return "raises", f"gradient: {error_text(error)}"
-    why = compared(*_zeroed(expected, found, wanted), lambda: None)
+    why = compared(*_zeroed(expected, found, wanted), lambda: _silent(lambda: gradients_of_torch(*again())))
     return ("differs", f"gradient: {why}") if why else ("equal", "")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....runtime.base.errors import UsageError
 from ....runtime.tensor.dtype import DType
-from ...core.expression import leaf, op_named
+from ...core.expression import Size, leaf, op_named
 from ...core.promotion import category, dtype_of_scalar
 from ...core.promotion import result_type as promoted_type
 from ...core.registry import function, in_place, method, operation
@@ -133,6 +133,6 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 
 
 @function()
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Any) -> Size:
     """The shape of an operation on tensors of these shapes."""
-    return np.broadcast_shapes(*[(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes])
+    return Size(np.broadcast_shapes(*[(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]))

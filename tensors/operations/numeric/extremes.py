@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 from ....runtime.base.errors import UsageError
@@ -67,9 +69,19 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     axis = dim_of(dim, input.ndim)
     if not input.ndim or not input.numel():
         return input.clone()
+    if input.dtype.kind == "complex":
+        return FUNCTIONS["stack"](list(itertools.accumulate(input.unbind(axis), _log_of_sum)), axis)
     most = input.detach().real.amax(axis, True)
     most = where(most.isfinite(), most, 0.0)
     return (input - most).exp().cumsum(axis).log() + most
+
+
+def _log_of_sum(one: Tensor, two: Tensor) -> Tensor:
+    """log(exp(one) + exp(two)) of complex numbers, whose angle goes on from the number with the larger real part."""
+    first = two.real < one.real
+    large, small = where(first, one, two), where(first, two, one)
+    nothing = large.real == -math.inf
+    return where(nothing, large, (1 + where(nothing, large.new_zeros(()), small - large).exp()).log() + large)
 
 
 @operation()
@@ -81,9 +93,11 @@ def diff(
         why = f"diff of {n} times of a tensor of shape {list(input.shape)}"
         raise UsageError("E-TENSOR-VALUE", None, why, expected="at least one dim, and a number of at least 0")
     axis = dim_of(dim, input.ndim)
+    if not n:
+        return input.clone()
     found = FUNCTIONS["cat"]([each for each in (prepend, input, append) if each is not None], axis)
     for _ in range(n):
         length = max(found.shape[axis] - 1, 0)
         later, before = (found.narrow(axis, min(start, found.shape[axis]), length) for start in (1, 0))
         found = later ^ before if found.dtype is BOOL else later - before
-    return found if n else found.clone()
+    return found

@@ -169,3 +169,23 @@ def test_errors_are_one_line(call):
     with pytest.raises(cc.UsageError) as caught:
         call(cc.nn.functional)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_multi_head_attention_by_its_weights(separate):
+    rng = np.random.default_rng(4)
+    query, key, in_weight, out_weight, bias = (
+        rng.normal(size=shape).astype("float32") for shape in ((3, 2, 4), (5, 2, 4), (12, 4), (4, 4), (4,))
+    )
+
+    def attended(t):
+        x, y, w, out, b = map(t.tensor, (query, key, in_weight, out_weight, bias))
+        parts = dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), w.chunk(3), strict=True))
+        return t.nn.functional.multi_head_attention_forward(
+            x, y, y, 4, 2, None if separate else w, None, b.reshape(1, 1, 4), b.reshape(1, 1, 4), True, 0.0, out, b,
+            key_padding_mask=t.tensor([[False] * 4 + [True], [True] + [False] * 4]),
+            use_separate_proj_weight=separate, average_attn_weights=False, **(parts if separate else {}),
+        )  # fmt: skip
+
+    for wanted, found in zip(attended(torch), attended(cc), strict=True):
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
