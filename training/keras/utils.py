@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ...runtime.base.errors import UsageError
@@ -9,7 +12,7 @@ from ...tensors.core.conversion import array_of
 from ..loop.random_state import seed_everything
 from .core.layer import clear_session
 
-__all__ = ["clear_session", "normalize", "set_random_seed", "to_categorical"]
+__all__ = ["clear_session", "normalize", "pad_sequences", "set_random_seed", "to_categorical"]
 
 
 def to_categorical(x: object, num_classes: int | None = None) -> np.ndarray:
@@ -36,6 +39,32 @@ def normalize(x: object, axis: int = -1, order: int = 2) -> np.ndarray:
     norms = np.atleast_1d(np.linalg.norm(array, order, axis))
     norms[norms == 0] = 1
     found: np.ndarray = array / np.expand_dims(norms, axis)
+    return found
+
+
+def pad_sequences(
+    sequences: Sequence[Any], maxlen: int | None = None, dtype: Any = "int32", padding: str = "pre",
+    truncating: str = "pre", value: Any = 0.0,
+) -> np.ndarray:  # fmt: skip
+    """Sequences of different lengths as one array [sequences, maxlen, ...].
+
+    Args:
+        maxlen: the length of the longest sequence, if it is None.
+        padding, truncating: "pre" or "post": the end at which values are added or removed.
+
+    Raises UsageError for other ends.
+    """
+    for name, end in (("padding", padding), ("truncating", truncating)):
+        if end not in ("pre", "post"):
+            raise UsageError("E-OPTION", None, f"{name} is {end!r}", expected="pre or post")
+    items = [np.asarray(each) for each in sequences]
+    length = max(map(len, items), default=0) if maxlen is None else maxlen
+    inner = next((each.shape[1:] for each in items if len(each)), ())
+    found = np.full((len(items), length, *inner), value, dtype)
+    for row, each in zip(found, items, strict=True):
+        kept = each[len(each) - min(length, len(each)) :] if truncating == "pre" else each[:length]
+        if len(kept):
+            row[length - len(kept) if padding == "pre" else 0 :][: len(kept)] = kept
     return found
 
 

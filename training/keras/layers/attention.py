@@ -8,11 +8,13 @@ from typing import Any
 from ....nn.functional.attention import causal, masked
 from ....nn.functional.dropout import dropout
 from ....tensors.core.tensor import Tensor
+from ....tensors.operations.creation import as_tensor
+from ....tensors.operations.indexing import where
 from ..core import activations
 from ..core.layer import Layer
 from .basic import EinsumDense
 
-__all__ = ["MultiHeadAttention"]
+__all__ = ["AdditiveAttention", "Attention", "MultiHeadAttention"]
 
 
 class MultiHeadAttention(Layer):
@@ -91,3 +93,70 @@ class MultiHeadAttention(Layer):
         shares = dropout(weights, self.dropout) if self.training and self.dropout else weights
         found = self.output_dense((shares @ v).transpose(1, 2))
         return (found, weights) if return_attention_scores else found
+
+
+class Attention(Layer):
+    """Attention without projections: ``layer([query, value])`` or ``layer([query, value, key])``, [N, T, width].
+
+    Args:
+        use_scale: a learned factor of the scores.
+        score_mode: "dot" (Luong et al. 2015), or "concat" for the sum of tanh(query + key).
+    """
+
+    def __init__(
+        self, use_scale: bool = False, score_mode: str = "dot", dropout: float = 0.0, seed: int | None = None,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**options)
+        self.require("score_mode", score_mode, ("dot", "concat"))
+        self.use_scale, self.score_mode, self.dropout = use_scale, score_mode, dropout
+
+    def build(self, input_shape: Any) -> None:
+        self.scale = self.add_weight((), "ones") if self.use_scale else None
+        self.concat_score_weight = self.add_weight((), "ones") if self.score_mode == "concat" else None
+
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        """How well keys fit queries, [N, T, S]."""
+        if self.concat_score_weight is None:
+            found = query @ key.transpose(-1, -2)
+            return found if self.scale is None else found * self.scale
+        added = query.unsqueeze(-2) + key.unsqueeze(-3)
+        return self.concat_score_weight * (added if self.scale is None else added * self.scale).tanh().sum(-1)
+
+    def call(
+        self, inputs: Any, mask: Any = None, return_attention_scores: bool = False, use_causal_mask: bool = False
+    ) -> Any:
+        """The output [N, T, width], with the weights [N, T, S] if they are asked for.
+
+        Args:
+            mask: true where a query, and where a value, counts: [N, T] and [N, S]; each may be None.
+            use_causal_mask: each query counts keys up to its own position.
+        """
+        query, value = inputs[:2]
+        scores = self.scores(query, inputs[2] if len(inputs) > 2 else value)
+        of_queries, of_values = (None if each is None else as_tensor(each).bool() for each in mask or (None, None))
+        shown = None if of_values is None else of_values.unsqueeze(-2)
+        if use_causal_mask:
+            order = causal(scores.shape[-2], scores.shape[-1])
+            shown = order if shown is None else shown & order
+        weights = activations.softmax(scores if shown is None else where(shown, scores, scores - 1e9))
+        shares = dropout(weights, self.dropout) if self.training and self.dropout else weights
+        found = shares @ value
+        if of_queries is not None:
+            found = found * of_queries.unsqueeze(-1).to(found.dtype)
+        return (found, weights) if return_attention_scores else found
+
+
+class AdditiveAttention(Attention):
+    """Attention by the weighted sum of tanh(query + key) (Bahdanau et al. 2015)."""
+
+    def __init__(self, use_scale: bool = True, dropout: float = 0.0, **options: Any) -> None:
+        super().__init__(use_scale, "dot", dropout, **options)
+
+    def build(self, input_shape: Any) -> None:
+        self.scale = self.add_weight((input_shape[0][-1],), "glorot_uniform") if self.use_scale else None
+
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        """How well keys fit queries, [N, T, S]."""
+        found = (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()
+        return (found if self.scale is None else found * self.scale).sum(-1)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ....nn import functional
+from ....runtime.base.errors import UsageError
+from ....tensors.core.conversion import array_of
 from ....tensors.core.grad_mode import no_grad
 from ....tensors.core.tensor import Tensor
-from ....tensors.operations.creation import zeros
+from ....tensors.operations.creation import as_tensor, zeros
 from ..core import initializers, regularizers
 from ..core.layer import Layer
 from .basic import as_float
 
-__all__ = ["BatchNormalization", "GroupNormalization", "LayerNormalization", "UnitNormalization"]
+__all__ = [
+    "BatchNormalization", "GroupNormalization", "LayerNormalization", "Normalization", "RMSNormalization",
+    "UnitNormalization",
+]  # fmt: skip
 
 
 class BatchNormalization(Layer):
@@ -134,3 +141,66 @@ class UnitNormalization(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         return inputs / inputs.square().sum(self.axis, True).clamp(min=1e-12).sqrt()
+
+
+class RMSNormalization(Layer):
+    """A mean square of 1 along the axes, then a scale (Zhang and Sennrich 2019)."""
+
+    def __init__(self, axis: Any = -1, epsilon: float = 1e-6, **options: Any) -> None:
+        super().__init__(**options)
+        self.axis = sorted(axis) if isinstance(axis, list | tuple) else [axis]
+        self.epsilon = epsilon
+
+    def build(self, input_shape: Any) -> None:
+        self.scale = self.add_weight([input_shape[each] for each in self.axis], "ones")
+
+    def call(self, inputs: Tensor) -> Tensor:
+        axes = [each % inputs.ndim for each in self.axis]
+        scale = self.scale.reshape([length if dim in axes else 1 for dim, length in enumerate(inputs.shape)])
+        return inputs * (inputs.square().mean(axes, True) + self.epsilon).rsqrt() * scale
+
+
+class Normalization(Layer):
+    """Zero mean and unit variance by statistics that are given, or those of the data that `adapt` takes.
+
+    Args:
+        axis: dims with statistics of their own; None for one mean and variance of all elements.
+        invert: undo the normalization.
+    """
+
+    def __init__(
+        self, axis: Any = -1, mean: Any = None, variance: Any = None, invert: bool = False, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        if (mean is None) != (variance is None):
+            raise UsageError("E-OPTION", None, "Normalization takes both mean and variance, or neither")
+        self.axis = () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+        self.given, self.invert = (mean, variance), invert
+
+    def build(self, input_shape: Any) -> None:
+        self.kept = sorted(each % len(input_shape) for each in self.axis)
+        shape = [input_shape[each] for each in self.kept]
+        if self.given[0] is None:
+            names = ("adapt_mean", "adapt_variance", "count")
+            made = [self.add_weight(() if name == "count" else shape, "zeros", trainable=False) for name in names]
+            self.adapt_mean, self.adapt_variance, self.count = made
+        else:
+            self.adapt_mean, self.adapt_variance = (
+                as_tensor(np.broadcast_to(np.asarray(each, np.float32), shape).copy()) for each in self.given
+            )
+
+    def adapt(self, data: Any) -> None:
+        """Take the mean and variance of an array."""
+        array = np.asarray(array_of(data), np.float64)
+        if not self.built:
+            self.build(array.shape)
+        axes = tuple(dim for dim in range(array.ndim) if dim not in self.kept)
+        self.adapt_mean.become(as_tensor(array.mean(axes).astype(np.float32)))
+        self.adapt_variance.become(as_tensor(array.var(axes).astype(np.float32)))
+
+    def call(self, inputs: Tensor) -> Tensor:
+        x = as_float(inputs, self.adapt_mean)
+        shape = [length if dim in self.kept else 1 for dim, length in enumerate(x.shape)]
+        mean = self.adapt_mean.reshape(shape)
+        deviation = self.adapt_variance.reshape(shape).sqrt().clamp(min=1e-7)
+        return mean + x * deviation if self.invert else (x - mean) / deviation

@@ -8,9 +8,12 @@ from typing import Any
 from ....nn import functional
 from ....tensors.core.tensor import Tensor
 from ....tensors.operations.creation import ones
+from ....tensors.operations.random import rand, randn
 from ..core.layer import Layer
 
-__all__ = ["Dropout", "SpatialDropout1D", "SpatialDropout2D"]
+__all__ = ["AlphaDropout", "Dropout", "GaussianDropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"]
+SELU_FLOOR = -1.7580993408473766
+"""What SELU approaches for low inputs: -alpha * scale of Klambauer et al. 2017."""
 
 
 def dropped(x: Tensor, rate: float, shape: Sequence[int]) -> Tensor:
@@ -53,3 +56,42 @@ class SpatialDropout1D(Layer):
 
 class SpatialDropout2D(SpatialDropout1D):
     """Channels of [N, height, width, C] become 0 in training."""
+
+
+class SpatialDropout3D(SpatialDropout1D):
+    """Channels of [N, depth, height, width, C] become 0 in training."""
+
+
+class AlphaDropout(Layer):
+    """Elements become SELU's lowest value in training, and all are scaled to keep mean and variance (Klambauer et al.
+    2017).
+
+    Args:
+        noise_shape: the shape of the mask, None for the length of the input.
+    """
+
+    def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.rate, self.noise_shape = rate, noise_shape
+
+    def call(self, inputs: Tensor) -> Tensor:
+        if not self.training or not self.rate:
+            return inputs
+        given = self.noise_shape or [None] * inputs.ndim
+        shape = [length if wanted is None else wanted for wanted, length in zip(given, inputs.shape, strict=True)]
+        kept = (rand(*shape) >= self.rate).to(inputs.dtype)
+        scale = ((1 - self.rate) * (1 + self.rate * SELU_FLOOR**2)) ** -0.5
+        return (inputs * kept + SELU_FLOOR * (1 - kept)) * scale - scale * SELU_FLOOR * self.rate
+
+
+class GaussianDropout(Layer):
+    """Elements times normal numbers of mean 1 and variance rate / (1 - rate) in training."""
+
+    def __init__(self, rate: float, seed: int | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.rate = rate
+
+    def call(self, inputs: Tensor) -> Tensor:
+        if not self.training or not self.rate:
+            return inputs
+        return inputs * (1 + randn(*inputs.shape) * (self.rate / (1 - self.rate)) ** 0.5)

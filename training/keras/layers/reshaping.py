@@ -13,8 +13,8 @@ from ..core.layer import Layer
 from .windows import channels_first, channels_last, sizes
 
 __all__ = [
-    "Cropping1D", "Cropping2D", "Flatten", "Permute", "RepeatVector", "Reshape", "UpSampling1D", "UpSampling2D",
-    "ZeroPadding1D", "ZeroPadding2D",
+    "Cropping1D", "Cropping2D", "Cropping3D", "Flatten", "Permute", "RepeatVector", "Reshape", "UpSampling1D",
+    "UpSampling2D", "UpSampling3D", "ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D",
 ]  # fmt: skip
 
 
@@ -103,6 +103,18 @@ class ZeroPadding2D(Layer):
         return _padded(inputs, self.padding, 1)
 
 
+class ZeroPadding3D(Layer):
+    """Zeros around volumes [N, depth, height, width, C]."""
+
+    def __init__(self, padding: Any = ((1, 1), (1, 1), (1, 1)), data_format: str | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.require("data_format", data_format, (None, "channels_last"))
+        self.padding = pairs(padding, 3)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return _padded(inputs, self.padding, 1)
+
+
 class Cropping1D(Layer):
     """Without the first and last elements of [N, length, C]."""
 
@@ -121,6 +133,20 @@ class Cropping2D(Layer):
         super().__init__(**options)
         self.require("data_format", data_format, (None, "channels_last"))
         self.cropping = pairs(cropping, 2)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return _padded(inputs, self.cropping, -1)
+
+
+class Cropping3D(Layer):
+    """Without the edges of volumes [N, depth, height, width, C]."""
+
+    def __init__(
+        self, cropping: Any = ((1, 1), (1, 1), (1, 1)), data_format: str | None = None, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.require("data_format", data_format, (None, "channels_last"))
+        self.cropping = pairs(cropping, 3)
 
     def call(self, inputs: Tensor) -> Tensor:
         return _padded(inputs, self.cropping, -1)
@@ -152,3 +178,17 @@ class UpSampling2D(Layer):
         x = channels_first(inputs)
         lengths = [length * factor for length, factor in zip(x.shape[2:], self.size, strict=True)]
         return channels_last(functional.interpolate(x, lengths, mode=self.interpolation))
+
+
+class UpSampling3D(Layer):
+    """Each element of volumes [N, depth, height, width, C] several times along each dim."""
+
+    def __init__(self, size: Any = (2, 2, 2), data_format: str | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.require("data_format", data_format, (None, "channels_last"))
+        self.size = sizes(size, 3, "size")
+
+    def call(self, inputs: Tensor) -> Tensor:
+        for dim, count in enumerate(self.size, 1):
+            inputs = inputs.repeat_interleave(count, dim)
+        return inputs

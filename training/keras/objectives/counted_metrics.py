@@ -43,6 +43,50 @@ class Recall(_Counted):
         return share(sums[0], sums[2])
 
 
+class _Count(_Counted):
+    """One of the counts of outputs by their side of the threshold and their targets."""
+
+    def sums(self, y_true: Any, y_pred: Any, weight: Tensor | None) -> Sequence[Tensor]:
+        target, output = in_one_form(y_true, y_pred)
+        target, chosen = (each.to(output.dtype) for each in (target != 0, output > self.threshold))
+        return [_total(self.counted(target, chosen), weight)]
+
+    def counted(self, target: Tensor, chosen: Tensor) -> Tensor:
+        """1 for elements that count."""
+        raise NotImplementedError
+
+    def ratio(self, sums: Sequence[Any]) -> Any:
+        return sums[0]
+
+
+class TruePositives(_Count):
+    """How many outputs above the threshold have targets of 1."""
+
+    def counted(self, target: Tensor, chosen: Tensor) -> Tensor:
+        return chosen * target
+
+
+class TrueNegatives(_Count):
+    """How many outputs up to the threshold have targets of 0."""
+
+    def counted(self, target: Tensor, chosen: Tensor) -> Tensor:
+        return (1 - chosen) * (1 - target)
+
+
+class FalsePositives(_Count):
+    """How many outputs above the threshold have targets of 0."""
+
+    def counted(self, target: Tensor, chosen: Tensor) -> Tensor:
+        return chosen * (1 - target)
+
+
+class FalseNegatives(_Count):
+    """How many outputs up to the threshold have targets of 1."""
+
+    def counted(self, target: Tensor, chosen: Tensor) -> Tensor:
+        return (1 - chosen) * target
+
+
 class FBetaScore(Metric):
     """The harmonic mean of precision and recall, where recall counts `beta` times as much, of outputs [N, classes].
 

@@ -15,12 +15,14 @@ from ....tensors.operations.creation import as_tensor
 from ..core.settings import Configured, by_name, snake_case
 
 __all__ = [
-    "BinaryCrossentropy", "CategoricalCrossentropy", "CategoricalHinge", "CosineSimilarity", "Hinge", "Huber",
-    "KLDivergence", "LogCosh", "Loss", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
-    "MeanSquaredLogarithmicError", "Poisson", "SparseCategoricalCrossentropy", "SquaredHinge", "binary_crossentropy",
-    "categorical_crossentropy", "categorical_hinge", "cosine_similarity", "get", "hinge", "huber", "kl_divergence",
-    "log_cosh", "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_error",
-    "mean_squared_logarithmic_error", "poisson", "sparse_categorical_crossentropy", "squared_hinge",
+    "BinaryCrossentropy", "BinaryFocalCrossentropy", "CategoricalCrossentropy", "CategoricalFocalCrossentropy",
+    "CategoricalHinge", "CosineSimilarity", "Dice", "Hinge", "Huber", "KLDivergence", "LogCosh", "Loss",
+    "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError", "MeanSquaredLogarithmicError", "Poisson",
+    "SparseCategoricalCrossentropy", "SquaredHinge", "Tversky", "binary_crossentropy", "binary_focal_crossentropy",
+    "categorical_crossentropy", "categorical_focal_crossentropy", "categorical_hinge", "cosine_similarity", "dice",
+    "get", "hinge", "huber", "kl_divergence", "log_cosh", "mean_absolute_error", "mean_absolute_percentage_error",
+    "mean_squared_error", "mean_squared_logarithmic_error", "poisson", "sparse_categorical_crossentropy",
+    "squared_hinge", "tversky",
 ]  # fmt: skip
 EPSILON = 1e-7
 REDUCTIONS = ("sum_over_batch_size", "mean", "sum", "mean_with_sample_weight", "none", None)
@@ -124,6 +126,56 @@ def binary_crossentropy(
         chance = output.clamp(EPSILON, 1 - EPSILON)
         each = -(target * chance.log() + (1 - target) * (1 - chance).log())
     return each.mean(axis)
+
+
+def binary_focal_crossentropy(
+    y_true: Any, y_pred: Any, apply_class_balancing: bool = False, alpha: float = 0.25, gamma: float = 2.0,
+    from_logits: bool = False, label_smoothing: float = 0.0, axis: int = -1,
+) -> Tensor:  # fmt: skip
+    """The binary cross-entropy times a power of the distance from the right answer."""
+    target, output = in_one_form(y_true, y_pred)
+    target = target * (1 - label_smoothing) + 0.5 * label_smoothing if label_smoothing else target
+    chance = output.sigmoid() if from_logits else output
+    kept = chance.clamp(EPSILON, 1 - EPSILON)
+    entropy = -(target * kept.log() + (1 - target) * (1 - kept).log())
+    found = (1 - target * chance - (1 - target) * (1 - chance)) ** gamma * entropy
+    if apply_class_balancing:
+        found = found * (target * alpha + (1 - target) * (1 - alpha))
+    return found.mean(axis)
+
+
+def categorical_focal_crossentropy(
+    y_true: Any, y_pred: Any, alpha: Any = 0.25, gamma: float = 2.0, from_logits: bool = False,
+    label_smoothing: float = 0.0, axis: int = -1,
+) -> Tensor:  # fmt: skip
+    """The cross-entropy of classes, each times a power of the distance from 1; `alpha` may be a list of weights."""
+    target, output = in_one_form(y_true, y_pred)
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / target.shape[-1]
+    chance = output.softmax(axis) if from_logits else output / output.sum(axis, True)
+    chance = chance.clamp(EPSILON, 1 - EPSILON)
+    weight = as_tensor(alpha).to(chance.dtype) if isinstance(alpha, list | tuple) else alpha
+    return ((1 - chance) ** gamma * weight * (-target * chance.log())).sum(axis)
+
+
+def dice(y_true: Any, y_pred: Any, axis: Any = None) -> Tensor:
+    """1 minus twice the overlap of targets and outputs over their sum."""
+    target, output = in_one_form(y_true, y_pred)
+    both, one, other = (_along(each, axis) for each in (target * output, target, output))
+    return 1 - 2 * both / (one + other + EPSILON)
+
+
+def tversky(y_true: Any, y_pred: Any, alpha: float = 0.5, beta: float = 0.5, axis: Any = None) -> Tensor:
+    """1 minus the overlap over itself, `alpha` times what outputs miss, and `beta` times what they add."""
+    target, output = in_one_form(y_true, y_pred)
+    both, missed, added = (_along(x, axis) for x in (target * output, (1 - output) * target, output * (1 - target)))
+    return 1 - both / (both + missed * alpha + added * beta + EPSILON)
+
+
+def _along(x: Tensor, axis: Any) -> Tensor:
+    """The sum along axes, None for all."""
+    found: Tensor = x.sum() if axis is None else x.sum(axis)
+    return found
 
 
 def _log_probabilities(output: Tensor, from_logits: bool, axis: int) -> Tensor:
@@ -289,6 +341,28 @@ class CosineSimilarity(FunctionLoss, function=cosine_similarity):
         self.options = {"axis": axis}
 
 
+class Dice(FunctionLoss, function=dice):
+    """1 minus twice the overlap of targets and outputs over their sum."""
+
+    def __init__(
+        self, reduction: str | None = "sum_over_batch_size", name: str | None = None, axis: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(reduction, name)
+        self.options = {"axis": axis}
+
+
+class Tversky(FunctionLoss, function=tversky):
+    """1 minus the overlap over itself and weighted wrong and missed outputs (Salehi et al. 2017)."""
+
+    def __init__(
+        self, alpha: float = 0.5, beta: float = 0.5, reduction: str | None = "sum_over_batch_size",
+        name: str | None = None, axis: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(reduction, name)
+        self.options = {"alpha": alpha, "beta": beta, "axis": axis}
+
+
 class _OfClasses(FunctionLoss):
     """A loss of probabilities, or of logits.
 
@@ -317,6 +391,42 @@ class BinaryCrossentropy(_Smoothed, function=binary_crossentropy):
 
 class CategoricalCrossentropy(_Smoothed, function=categorical_crossentropy):
     """The cross-entropy of classes whose targets are one-hot."""
+
+
+class BinaryFocalCrossentropy(_OfClasses, function=binary_focal_crossentropy):
+    """The binary cross-entropy, in which outputs that are right count less (Lin et al. 2018).
+
+    Args:
+        apply_class_balancing: weights of `alpha` for targets of 1, and of 1 - `alpha` for 0.
+        gamma: exponent of the distance from the right answer.
+    """
+
+    def __init__(
+        self, apply_class_balancing: bool = False, alpha: float = 0.25, gamma: float = 2.0, from_logits: bool = False,
+        label_smoothing: float = 0.0, axis: int = -1, reduction: str | None = "sum_over_batch_size",
+        name: str | None = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(reduction, name)
+        self.from_logits = from_logits
+        self.options = {
+            "apply_class_balancing": apply_class_balancing, "alpha": alpha, "gamma": gamma, "from_logits": from_logits,
+            "label_smoothing": label_smoothing, "axis": axis,
+        }  # fmt: skip
+
+
+class CategoricalFocalCrossentropy(_OfClasses, function=categorical_focal_crossentropy):
+    """The cross-entropy of one-hot classes, in which outputs that are right count less (Lin et al. 2018)."""
+
+    def __init__(
+        self, alpha: Any = 0.25, gamma: float = 2.0, from_logits: bool = False, label_smoothing: float = 0.0,
+        axis: int = -1, reduction: str | None = "sum_over_batch_size", name: str | None = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(reduction, name)
+        self.from_logits = from_logits
+        self.options = {
+            "alpha": alpha, "gamma": gamma, "from_logits": from_logits, "label_smoothing": label_smoothing,
+            "axis": axis,
+        }  # fmt: skip
 
 
 class SparseCategoricalCrossentropy(_OfClasses, function=sparse_categorical_crossentropy):

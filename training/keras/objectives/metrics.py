@@ -11,16 +11,26 @@ from ....tensors.core.tensor import Tensor
 from ....tensors.operations.creation import as_tensor
 from ..core.settings import by_name
 from . import losses
-from .counted_metrics import F1Score, FBetaScore, Precision, Recall
+from .counted_metrics import (
+    F1Score,
+    FalseNegatives,
+    FalsePositives,
+    FBetaScore,
+    Precision,
+    Recall,
+    TrueNegatives,
+    TruePositives,
+)  # fmt: skip
 from .losses import in_one_form
 from .metric import Mean, Metric, Sum
 
 __all__ = [
     "Accuracy", "BinaryAccuracy", "BinaryCrossentropy", "CategoricalAccuracy", "CategoricalCrossentropy",
-    "F1Score", "FBetaScore", "KLDivergence", "Mean", "MeanAbsoluteError", "MeanAbsolutePercentageError",
-    "MeanSquaredError", "MeanSquaredLogarithmicError", "Metric", "Poisson", "Precision", "Recall",
-    "RootMeanSquaredError", "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy",
-    "SparseTopKCategoricalAccuracy", "Sum", "TopKCategoricalAccuracy", "get",
+    "CategoricalHinge", "CosineSimilarity", "F1Score", "FBetaScore", "FalseNegatives", "FalsePositives", "Hinge",
+    "KLDivergence", "LogCoshError", "Mean", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredError",
+    "MeanSquaredLogarithmicError", "Metric", "Poisson", "Precision", "R2Score", "Recall", "RootMeanSquaredError",
+    "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "SparseTopKCategoricalAccuracy", "SquaredHinge",
+    "Sum", "TopKCategoricalAccuracy", "TrueNegatives", "TruePositives", "get",
 ]  # fmt: skip
 
 
@@ -147,6 +157,79 @@ class KLDivergence(_OfLoss, loss=losses.KLDivergence):
 
 class Poisson(_OfLoss, loss=losses.Poisson):
     """The mean of `losses.Poisson`."""
+
+
+class Hinge(_OfLoss, loss=losses.Hinge):
+    """The mean of `losses.Hinge`."""
+
+
+class SquaredHinge(_OfLoss, loss=losses.SquaredHinge):
+    """The mean of `losses.SquaredHinge`."""
+
+
+class CategoricalHinge(_OfLoss, loss=losses.CategoricalHinge):
+    """The mean of `losses.CategoricalHinge`."""
+
+
+class LogCoshError(_OfLoss, loss=losses.LogCosh):
+    """The mean of ``log(cosh(difference))``."""
+
+    def __init__(self, name: str | None = "logcosh", dtype: Any = None) -> None:
+        super().__init__(name)
+
+
+class CosineSimilarity(_OfLoss, loss=losses.CosineSimilarity):
+    """The mean cosine of the angle between targets and outputs."""
+
+    def __init__(self, name: str | None = "cosine_similarity", dtype: Any = None, axis: int = -1) -> None:
+        super().__init__(name, axis=axis)
+
+    def values(self, y_true: Any, y_pred: Any) -> Tensor:
+        return -super().values(y_true, y_pred)
+
+
+class R2Score(Metric):
+    """The share of the targets' variance that outputs [N, columns] account for, by the mean over columns.
+
+    Args:
+        class_aggregation: "uniform_average", or "variance_weighted_average" by the columns' variances.
+        num_regressors: inputs of the model, for the adjusted score; 0 for the plain one.
+    """
+
+    def __init__(
+        self, class_aggregation: str | None = "uniform_average", num_regressors: int = 0,
+        name: str | None = "r2_score", dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(name)
+        known = ("uniform_average", "variance_weighted_average")
+        if class_aggregation not in known:
+            raise UsageError(
+                "E-OPTION", None, f"class_aggregation is {class_aggregation!r}", expected=" or ".join(known)
+            )
+        self.class_aggregation, self.num_regressors = class_aggregation, num_regressors
+
+    def sums(self, y_true: Any, y_pred: Any, weight: Tensor | None) -> Sequence[Tensor]:
+        target, output = in_one_form(y_true, y_pred)
+        if target.ndim == 1:
+            target, output = target.unsqueeze(-1), output.unsqueeze(-1)
+        rows = target.new_ones(len(target), 1) if weight is None else weight.reshape(-1, 1)
+        columns = [(each * rows).sum(0) for each in (target, target.square(), (target - output).square())]
+        count = target.new_ones(()) * target.numel()  # elements, as Keras counts them
+        return [rows.sum(), count, *(each[number] for each in columns for number in range(target.shape[-1]))]
+
+    def ratio(self, sums: Sequence[Any]) -> Any:
+        weights, count, *rest = sums
+        width = len(rest) // 3
+        columns = zip(rest[:width], rest[width : 2 * width], rest[2 * width :], strict=True)
+        parts = [(squares - total * total / weights, residual) for total, squares, residual in columns]
+        scores = [1 - residual / spread if spread else 0.0 for spread, residual in parts]
+        if self.class_aggregation == "uniform_average":
+            score = sum(scores) / width
+        else:
+            score = sum(s * spread for s, (spread, _) in zip(scores, parts, strict=True)) / sum(p[0] for p in parts)
+        if self.num_regressors:
+            score = 1 - (1 - score) * (count - 1) / (count - self.num_regressors - 1)
+        return score
 
 
 class _Wrapped(Metric):

@@ -9,6 +9,7 @@ from candle_convert.tests.oracles.real_keras import copy_weights, keras
 RNG = np.random.default_rng(0)
 IMAGES = RNG.normal(size=(3, 9, 8, 4)).astype(np.float32)
 SEQUENCES = RNG.normal(size=(3, 7, 4)).astype(np.float32)
+VOLUMES = RNG.normal(size=(2, 5, 6, 4, 2)).astype(np.float32)
 ROWS = RNG.normal(size=(5, 6)).astype(np.float32)
 LAYERS = {
     "Dense": (lambda k: k.Dense(5, activation="tanh"), ROWS),
@@ -47,6 +48,10 @@ LAYERS = {
     "LayerNormalization": (lambda k: k.LayerNormalization(), SEQUENCES),
     "LayerNormalization axes": (lambda k: k.LayerNormalization(axis=[1, 2], center=False), SEQUENCES),
     "GroupNormalization": (lambda k: k.GroupNormalization(2), IMAGES),
+    "RMSNormalization": (lambda k: k.RMSNormalization(), SEQUENCES),
+    "RMSNormalization axes": (lambda k: k.RMSNormalization(axis=[1, 2], epsilon=1e-3), SEQUENCES),
+    "Normalization": (lambda k: k.Normalization(mean=[1.0, 2.0, 3.0, 4.0], variance=[1.0, 0.0, 2.0, 4.0]), SEQUENCES),
+    "Normalization inverse": (lambda k: k.Normalization(axis=None, mean=2.0, variance=3.0, invert=True), SEQUENCES),
     "UnitNormalization": (lambda k: k.UnitNormalization(), ROWS),
     "LSTM": (lambda k: k.LSTM(5), SEQUENCES),
     "LSTM sequences": (lambda k: k.LSTM(5, return_sequences=True, go_backwards=True), SEQUENCES),
@@ -74,6 +79,12 @@ LAYERS = {
     "UpSampling1D": (lambda k: k.UpSampling1D(3), SEQUENCES),
     "UpSampling2D": (lambda k: k.UpSampling2D((2, 3)), IMAGES),
     "UpSampling2D bilinear": (lambda k: k.UpSampling2D(2, interpolation="bilinear"), IMAGES),
+    "ZeroPadding3D": (lambda k: k.ZeroPadding3D(((1, 2), (0, 3), (1, 1))), VOLUMES),
+    "Cropping3D": (lambda k: k.Cropping3D(((1, 2), (0, 3), (1, 0))), VOLUMES),
+    "UpSampling3D": (lambda k: k.UpSampling3D((2, 3, 1)), VOLUMES),
+    "AlphaDropout": (lambda k: k.AlphaDropout(0.4), ROWS),
+    "GaussianDropout": (lambda k: k.GaussianDropout(0.4), ROWS),
+    "SpatialDropout3D": (lambda k: k.SpatialDropout3D(0.4), VOLUMES),
     "Rescaling": (lambda k: k.Rescaling(1 / 255, offset=0.5), RNG.integers(0, 255, (2, 3)).astype(np.uint8)),
     "Dropout": (lambda k: k.Dropout(0.4), ROWS),
     "SpatialDropout2D": (lambda k: k.SpatialDropout2D(0.4), IMAGES),
@@ -177,3 +188,49 @@ def test_products_along_an_axis(axes):
         expected = keras.layers.Dot(axes, normalize=normalize)(items)
         found = ours.layers.Dot(axes, normalize=normalize)(items)
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", [None, (None, RNG.random((3, 5)) > 0.3), (RNG.random((3, 7)) > 0.3, None)])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda k: k.Attention(),
+        lambda k: k.Attention(use_scale=True),
+        lambda k: k.Attention(use_scale=True, score_mode="concat"),
+        lambda k: k.AdditiveAttention(),
+        lambda k: k.AdditiveAttention(use_scale=False),
+    ],
+)
+def test_attention_without_projections(build, causal, mask):
+    theirs, mine = build(keras.layers), build(ours.layers)
+    inputs = [SEQUENCES, SEQUENCES[:, :5], SEQUENCES[:, 2:]]
+    theirs([torch.tensor(each) for each in inputs])
+    mine(inputs)
+    copy_weights(theirs, mine)
+    options = {"return_attention_scores": True, "use_causal_mask": causal}
+    given = None if mask is None else [None if each is None else torch.tensor(each) for each in mask]
+    expected = theirs([torch.tensor(each) for each in inputs], mask=given, **options)
+    for one, other in zip(mine(inputs, mask=mask, **options), expected, strict=True):
+        np.testing.assert_allclose(one.detach().numpy(), other.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [-1, (1, 2), None])
+def test_statistics_of_data(axis):
+    theirs, mine = (k.layers.Normalization(axis=axis) for k in (keras, ours))
+    for layer in (theirs, mine):
+        layer.adapt(SEQUENCES)
+    np.testing.assert_allclose(mine(SEQUENCES).numpy(), theirs(SEQUENCES).numpy(), rtol=1e-4, atol=1e-5)
+    for one, other in zip(mine.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["AlphaDropout", "GaussianDropout", "SpatialDropout3D"])
+def test_mean_and_deviation_of_noise(name):
+    """Random elements are others than Keras'; mean, deviation and the share of the most frequent value are Keras'."""
+    x = np.random.default_rng(1).normal(size=(40, 6, 5, 4, 50)).astype(np.float32)
+    found = []
+    for k in (keras, ours):
+        y = getattr(k.layers, name)(0.3)(x, training=True).numpy()
+        found.append((y.mean(), y.std(), np.unique(y, return_counts=True)[1].max() / y.size))
+    np.testing.assert_allclose(found[1], found[0], rtol=0.03, atol=0.01)

@@ -214,3 +214,16 @@ def test_modules_of_pytorch_among_layers():
     model.compile("adam", "sparse_categorical_crossentropy")
     model.fit(X, CLASSES, verbose=0)
     assert model.count_params() == 21
+
+
+@pytest.mark.parametrize("padding", ["pre", "post"])
+@pytest.mark.parametrize("truncating", ["pre", "post"])
+@pytest.mark.parametrize("maxlen", [None, 2, 5])
+def test_padded_sequences(maxlen, truncating, padding):
+    options = {"maxlen": maxlen, "padding": padding, "truncating": truncating, "value": -1.0, "dtype": "float32"}
+    for rows in ([[1], [2, 3, 4], []], [[[1, 2]], [[3, 4], [5, 6], [7, 8]]]):
+        wanted, found = (k.utils.pad_sequences(rows, **options) for k in (keras, ours))
+        np.testing.assert_array_equal(found, wanted)
+        assert found.dtype == wanted.dtype
+    with pytest.raises(cc.UsageError, match="padding is 'both'"):
+        ours.utils.pad_sequences([[1]], padding="both")

@@ -21,7 +21,8 @@ def same(theirs, mine):
 @pytest.mark.parametrize(
     "name",
     ["BinaryAccuracy", "CategoricalAccuracy", "CategoricalCrossentropy", "MeanAbsoluteError", "Precision", "Recall",
-     "RootMeanSquaredError"],
+     "RootMeanSquaredError", "CosineSimilarity", "FalseNegatives", "FalsePositives", "Hinge", "LogCoshError",
+     "SquaredHinge", "CategoricalHinge", "TrueNegatives", "TruePositives"],
 )  # fmt: skip
 def test_weights_of_items(name, shape):
     theirs, mine = (getattr(k.metrics, name)(name="metric") for k in (keras, ours))
@@ -111,3 +112,14 @@ def test_metrics_that_cannot_be_reported():
         model.compile("sgd", "mse", metrics=[metric])
         with pytest.raises(UsageError, match=why):
             model.fit(CHANCES, ONE_HOT, verbose=0)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_regressors": 2}, {"class_aggregation": "variance_weighted_average"}])
+def test_accounted_variance(options):
+    theirs, mine = (k.metrics.R2Score(**options) for k in (keras, ours))
+    target = RNG.normal(size=(24, 3)).astype(np.float32) * [1, 2, 3]
+    for part in PARTS:
+        for weights in (None, WEIGHTS[part]):
+            for each in (theirs, mine):
+                each.update_state(target[part].astype(np.float32), CHANCES[part], sample_weight=weights)
+            np.testing.assert_allclose(mine.result(), np.asarray(theirs.result()), rtol=1e-4)

@@ -30,6 +30,10 @@ LOSSES = {
     "BinaryCrossentropy": (ONE_HOT, CHANCES),
     "CategoricalCrossentropy": (ONE_HOT, CHANCES),
     "SparseCategoricalCrossentropy": (CLASSES, CHANCES),
+    "BinaryFocalCrossentropy": (ONE_HOT, CHANCES),
+    "CategoricalFocalCrossentropy": (ONE_HOT, CHANCES),
+    "Tversky": (ONE_HOT, CHANCES),
+    "Dice": (ONE_HOT, CHANCES),
 }
 OPTIMIZERS = {
     "SGD": lambda o: o.SGD(0.05),
@@ -64,7 +68,11 @@ def test_losses(name):
     assert ours.losses.get(name).name == keras.losses.get(name).name
 
 
-@pytest.mark.parametrize("name", ["BinaryCrossentropy", "CategoricalCrossentropy", "SparseCategoricalCrossentropy"])
+@pytest.mark.parametrize(
+    "name",
+    ["BinaryCrossentropy", "BinaryFocalCrossentropy", "CategoricalCrossentropy", "CategoricalFocalCrossentropy",
+     "SparseCategoricalCrossentropy"],
+)  # fmt: skip
 def test_losses_of_logits(name):
     target = CLASSES if name.startswith("Sparse") else ONE_HOT
     options = {"from_logits": True, **({} if name.startswith("Sparse") else {"label_smoothing": 0.1})}
@@ -191,3 +199,17 @@ def test_copied_weights_are_the_same():
     mine, theirs = (dense(lambda _: "sgd")(k) for k in (ours, keras))
     copy_weights(theirs, mine)
     np.testing.assert_allclose(mine.predict(X), theirs.predict(X, verbose=0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda k: k.BinaryFocalCrossentropy(apply_class_balancing=True, alpha=0.3, gamma=1.5),
+        lambda k: k.CategoricalFocalCrossentropy(alpha=[0.2, 0.3, 0.5], gamma=3.0),
+        lambda k: k.Dice(axis=-1),
+        lambda k: k.Tversky(alpha=0.3, beta=0.7, axis=(0, 1)),
+    ],
+)
+def test_settings_of_losses(build):
+    expected, found = (build(k.losses)(ONE_HOT, CHANCES) for k in (keras, ours))
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
