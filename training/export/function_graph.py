@@ -13,7 +13,7 @@ import numpy as np
 from ...nn.core.module import Module
 from ...runtime.base.errors import UnsupportedError, UsageError
 from ...runtime.ir.builder import Builder
-from ...runtime.ir.domain import CANDLE
+from ...runtime.ir.domain import CANDLE, COMPLEX
 from ...runtime.ir.graph import Graph, Node, Value
 from ...runtime.ir.shape_inference import infer
 from ...runtime.passes.lower.decomposition import decomposed
@@ -25,6 +25,7 @@ from ...tensors.core.grad_mode import no_grad
 from ...tensors.core.nested import flattened
 from ...tensors.core.tensor import Tensor
 from ...tensors.jit import Source, Trace
+from .complex_parts import into_parts
 from .symbolic_batch import with_symbolic_batch
 
 BATCH = "batch"
@@ -54,8 +55,13 @@ class Recorded:
         self.graph = trace.graph()
         infer(self.graph)
         rewrite(self.graph, _in_onnx)
-        _require_real(self.graph)
-        order = sorted(range(len(trace.sources)), key=lambda place: _argument_first(trace.sources[place]))
+        constants = _complex_constants(trace, self.graph)
+        if constants or any(node.op.domain == COMPLEX for node in self.graph.nodes):
+            into_parts(self.graph, constants)
+            infer(self.graph)
+        _require_real(self.graph, constants)
+        order = [place for place, value in enumerate(self.graph.inputs) if value not in constants]
+        order.sort(key=lambda place: _argument_first(trace.sources[place]))
         self.sources = [trace.sources[place] for place in order]
         self.graph.inputs = [self.graph.inputs[place] for place in order]
         self.changed: list[Tensor] = trace.changed
@@ -106,12 +112,30 @@ class Recorded:
         self.sources = [source for index, source in enumerate(self.sources) if index not in places]
 
 
-def _require_real(graph: Graph) -> None:
+def _complex_constants(trace: Trace, graph: Graph) -> dict[Value, np.ndarray]:
+    """The complex inputs that are neither arguments nor drawn nor changed, and their elements."""
+    found: dict[Value, np.ndarray] = {}
+    changed = set(map(id, trace.changed))
+    for source, value in zip(trace.sources, graph.inputs, strict=True):
+        fixed = source.place is None and source.draw is None and id(source.tensor) not in changed
+        if fixed and value.dtype is not None and value.dtype.is_complex:
+            found[value] = source.array(())
+    return found
+
+
+def _require_real(graph: Graph, constants: Mapping[Value, np.ndarray]) -> None:
     """Raise UnsupportedError for a graph in which elements are complex: ONNX has no operators of complex numbers."""
-    values = [*graph.inputs, *graph.outputs, *(each for node in graph.nodes for each in (*node.inputs, *node.outputs))]
-    if any(value is not None and value.dtype is not None and value.dtype.is_complex for value in values):
-        why = "the function computes with complex numbers, for which ONNX has no operators"
-        raise UnsupportedError("E-EXPORT", None, why, hint="Compute with .real and .imag of the arguments instead")
+
+    def has_complex(values: Sequence[Value | None]) -> bool:
+        return any(each is not None and each.dtype is not None and each.dtype.is_complex for each in values)
+
+    if has_complex([each for each in (*graph.inputs, *graph.outputs) if each not in constants]):
+        why = "the function takes or returns complex numbers, which ONNX cannot express"
+        raise UnsupportedError("E-EXPORT", None, why, hint="Pass and return .real and .imag")
+    for node in graph.nodes:
+        if has_complex([*node.inputs, *node.outputs]):
+            why = f"the function computes {node.op.name.removeprefix('Complex')} of complex numbers"
+            raise UnsupportedError("E-EXPORT", None, f"{why}, which ONNX cannot express", hint="Use .real and .imag")
 
 
 def _in_onnx(node: Node, build: Builder) -> bool:
