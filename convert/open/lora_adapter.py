@@ -51,6 +51,7 @@ _PART = re.compile(
 _AROUND = re.compile(r"\.(?:base_layer|modules_to_save(?:\.(?!weight$|bias$)[^.]+)?)(?=\.)")
 ORIGINAL = ".original_module."
 """In names of tensors in whose place others are at work, where there are any (``modules_to_save``)."""
+ALL_LINEAR = "all-linear"
 SHOWN = 12
 
 
@@ -108,6 +109,37 @@ class Adapter:
             raise FormatError("E-LORA-SHAPE", self.file, why, expected=said, found=rank)
         return self.strength * alpha / (math.sqrt(rank) if self.setting("use_rslora", False, bool) else rank)
 
+    def targets(self, module: str) -> bool:
+        """Whether PEFT gives a module an update of this adapter; it leaves out others that the file has. UsageError for
+        a pattern with look-around."""
+        if self._selects("exclude_modules", module):
+            return False
+        stated = self.setting("target_modules", ALL_LINEAR, (str, list))
+        if stated == ALL_LINEAR:
+            return True
+        if not self._selects("target_modules", module):
+            return False
+        return isinstance(stated, str) or module in stated or self._in_layers(module)
+
+    def _selects(self, name: str, module: str) -> bool:
+        """Whether a module is in a list of names or ends of names, or matches a pattern."""
+        stated = self.setting(name, [], (str, list))
+        if isinstance(stated, list):
+            return any(module == end or module.endswith(f".{end}") for end in stated)
+        return bool(compiled(rf"^(?:{stated})$", linear=True).search(module))
+
+    def _in_layers(self, module: str) -> bool:
+        """Whether the number of a module's layer is among ``layers_to_transform``, or there are none."""
+        stated = self.setting("layers_to_transform", [], (int, list))
+        wanted = stated if isinstance(stated, list) else [stated]
+        if not wanted:
+            return True
+        lists = self.setting("layers_pattern", [], (str, list))
+        before = [re.escape(str(each)) for each in ([lists] if isinstance(lists, str) else lists)] or ["[^.]*"]
+        found = (re.match(rf".*\.{each}\.(\d{{1,9}})\.", module) for each in before)
+        number = next((int(match[1]) for match in found if match is not None), None)
+        return number in wanted
+
     def _patterned(self, name: str, module: str, usual: Any) -> Any:
         for pattern, value in self._patterns(name):
             if pattern.search(module):
@@ -161,6 +193,7 @@ def merge(
     """
     adapters = [opened(text, offline) for text in wanted]
     for adapter in adapters:
+        _leave_out(graph, adapter)
         places = _places(graph, adapter)
         for name, tensor in adapter.replaced.items():
             graph.weights[places[name]] = tensor
@@ -175,6 +208,24 @@ def merge(
             f"{adapter.path}: {done}" + (f", with strength {adapter.strength:g}" if adapter.strength != 1 else ""),
         )
     return adapters
+
+
+def _leave_out(graph: Graph, adapter: Adapter) -> None:
+    """Drop updates of modules that the configuration does not name, as PEFT does, with a note."""
+    try:
+        others = [module for module in adapter.updates if not adapter.targets(module)]
+    except UsageError as error:
+        graph.note(
+            "W-LORA-TARGET", f"{adapter.path}: all updates are merged, as target_modules is not read: {error.why}"
+        )
+        return
+    for module in others:
+        del adapter.updates[module]
+    if others:
+        more = f" and {len(others) - SHOWN:,} more" if len(others) > SHOWN else ""
+        updates = counted(len(others), "update", verb="is")
+        why = f"{updates} left out, as in PEFT: target_modules does not name {', '.join(others[:SHOWN])}{more}"
+        graph.note("W-LORA-TARGET", f"{adapter.path}: {why}")
 
 
 def opened(text: str, offline: bool = False) -> Adapter:

@@ -418,3 +418,47 @@ def test_networks_have_no_adapters(base, tmp_path, capsys):
             == 2
         )
         assert json.loads(capsys.readouterr().out)["error"]["code"] == "E-OPTION-NODES"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"target_modules": ["q_proj"]},
+        {"target_modules": r".*\.self_attn\.(?:q|x)_proj"},
+        {"target_modules": ["q_proj", "v_proj"], "exclude_modules": r".*layers\.1\..*"},
+        {"target_modules": ["q_proj", "v_proj"], "exclude_modules": ["self_attn.v_proj"]},
+        {"target_modules": ["q_proj", "v_proj"], "layers_to_transform": [0, 2]},
+        {"target_modules": ["q_proj", "v_proj"], "layers_to_transform": 1, "layers_pattern": ["h", "layers"]},
+        {"target_modules": ["model.layers.0.self_attn.v_proj"], "layers_to_transform": [1]},
+    ],
+    ids=str,
+)
+def test_modules_that_the_configuration_does_not_name_are_left_out(config, tmp_path):
+    peft = pytest.importorskip("peft")
+    model = made(LLAMA, 0, tmp_path / "base")
+    settings = {"r": 4, "init_lora_weights": False, "target_modules": ["q_proj", "v_proj"]}
+    peft.get_peft_model(model, peft.LoraConfig(**settings)).save_pretrained(tmp_path / "lora")
+    path = tmp_path / "lora/adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
+    base = transformers().LlamaForCausalLM.from_pretrained(tmp_path / "base", dtype=torch.float32)
+    before = {name: tensor.clone().numpy() for name, tensor in base.state_dict().items()}
+    theirs = peft.PeftModel.from_pretrained(base, tmp_path / "lora").merge_and_unload().state_dict()
+    report = cc.convert(tmp_path / "base", tmp_path / "out.safetensors", lora=(str(tmp_path / "lora"),))
+    found = cc.load_file(tmp_path / "out.safetensors")
+    for name in found:
+        close(found[name], theirs[name].numpy())
+    kept = sum(not np.array_equal(found[name], before[name]) for name in found)
+    assert 0 < kept < 6
+    note = next(note.message for note in report.notes if note.code == "W-LORA-TARGET")
+    assert f"{6 - kept} update" in note
+    assert "target_modules" in note
+
+
+def test_modules_by_a_pattern_with_look_around_are_all_merged(base, tmp_path):
+    up, down = pair(64, 64)
+    tensors = {f"{Q}.lora_A.weight": down, f"{Q}.lora_B.weight": up}
+    folder = adapter(tmp_path / "lora", tensors, target_modules="(?!.*vision).*q_proj")
+    before = cc.load_file(base / "model.safetensors")[f"{Q}.weight"]
+    report = cc.convert(base, tmp_path / "out.safetensors", lora=(str(folder),))
+    close(cc.load_file(tmp_path / "out.safetensors")[f"{Q}.weight"], before + 2 * (up @ down).numpy())
+    assert "W-LORA-TARGET" in {note.code for note in report.notes}
