@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.contract.architecture import HF, Architecture, Config, Key
-from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE
+from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, Only
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import Scores, self_attention
 from ..layers.decoder import Decoder
@@ -51,6 +51,7 @@ GEMMA3_KEYS = (
     Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6, usual=4096),
     *TWO_ROPES,
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), _integral),
+    Key("both_ways", "use_bidirectional_attention", (), False, Only(False)),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, NOT_NEGATIVE),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", None, NOT_NEGATIVE),
 )
@@ -162,6 +163,7 @@ ARCHITECTURES = (
         GEMMA2_WEIGHTS,
         decoder_tasks(build_gemma2),
         tied=True,
+        deviations=(Unread(BIAS), Unread(OUTPUT)),
         wide_activations=True,
         defaults={
             "gemma2": {"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 8192, "pad_token_id": 0}
@@ -176,6 +178,7 @@ ARCHITECTURES = (
         GEMMA3_WEIGHTS,
         decoder_tasks(build_gemma2),
         tied=True,
+        deviations=(Unread(BIAS),),
         wide_activations=True,
         nested_defaults=GEMMA3_DEFAULTS,
         defaults={

@@ -12,6 +12,7 @@ from ..layers.moe import softmax_mixture
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
 from ..schema.decoder_weights import ATTN_NORM, EMBED, HEAD, MLP_NORM, NORM, QK_NORM, attention
+from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
 from ..schema.gguf.required import OWN_HEAD
 from ..schema.hyperparameters import (
     DECODER,
@@ -93,6 +94,7 @@ ARCHITECTURES = (
         QWEN3_KEYS,
         (*WEIGHTS, *QK_NORM),
         decoder_tasks(build),
+        deviations=(Unread(PROJECTION_BIAS),),
         defaults={"qwen3_moe": {"intermediate_size": 6144, "num_key_value_heads": 4, "max_position_embeddings": 32768}},
     ),
 )

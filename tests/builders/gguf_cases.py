@@ -15,8 +15,17 @@ IGNORED_WINDOWS = ("mistral", "starcoder2")
 ELSEWHERE = ("deepseek_v2", "gptj")
 """Models that libllama runs with the published number of layers only, or not at all."""
 GRANITE = {"attention_multiplier": 0.3, "embedding_multiplier": 1.5, "residual_multiplier": 0.8, "logits_scaling": 2.0}
-TELLING = {"granite": GRANITE, "granitemoe": GRANITE}
-"""Settings of models with whose published multipliers attention hardly shows."""
+TELLING = {
+    "granite": GRANITE, "granitemoe": GRANITE,
+    "gemma2": {"head_dim": 16, "query_pre_attn_scalar": 16},
+    "gemma3_text": {
+        "head_dim": 16, "query_pre_attn_scalar": 16, "num_hidden_layers": 6, "sliding_window_pattern": 6,
+    },
+    "smollm3": {"num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]},
+    "qwen3_moe": {"mlp_only_layers": [], "decoder_sparse_step": 1, "norm_topk_prob": True},
+    "falcon_mamba": {"mixer_rms_eps": 1e-5},
+}  # fmt: skip
+"""Settings of models with whose published multipliers attention hardly shows, and settings that GGUF has keys for."""
 LENGTH = 30
 
 

@@ -1,12 +1,14 @@
 """Embedding models made from decoders, whose tokens attend to all others: `is_causal` is false in config.json."""
 
 import json
+from dataclasses import replace
 
 import candle_convert as cc
 import numpy as np
 import pytest
 from candle_convert import models
 from candle_convert.runtime.base.errors import FormatError
+from candle_convert.tests.builders.decoder_cases import decoder
 from candle_convert.tests.oracles.transformers import cases, made
 
 torch = pytest.importorskip("torch")
@@ -46,3 +48,11 @@ def test_sliding_windows_without_causality_are_refused(tmp_path):
     bidirectional(case, tmp_path, sliding_window=4)
     with pytest.raises(FormatError, match="E-ARCH-CAUSAL"):
         models.load(tmp_path, threads=1)
+
+
+def test_gemma_3_with_attention_both_ways_is_refused(tmp_path):
+    """As EmbeddingGemma states it; its windows reach half as far to each side."""
+    case = decoder("gemma3")
+    made(replace(case, config={**case.config, "use_bidirectional_attention": True}), 0, tmp_path)
+    with pytest.raises(cc.FormatError, match=r"E-ARCH-KEY.*use_bidirectional_attention"):
+        models.load(tmp_path)
