@@ -66,11 +66,12 @@ def COMMAND(paths: tuple[str, ...], strict: bool, **values: Any) -> int:  # noqa
 
 
 def _models(path: str, values: dict[str, Any]) -> Iterator[str]:
-    """The path, or the models of a directory that holds several."""
+    """The path, or the models of a directory that holds several. A file next to an index that does not name it is an
+    error, as it is where the directory is opened."""
     if not os.path.isdir(path) or values["source_format"] is not None:
         yield path
         return
-    from ..open.model_directory import weights
+    from ..open.model_directory import INDEX, weights
     from ..open.open_model import open_model
 
     try:
@@ -78,8 +79,10 @@ def _models(path: str, values: dict[str, Any]) -> Iterator[str]:
     except UsageError as error:
         if error.code != "E-DIR-CHOICE":
             raise
-        yield from (os.path.join(path, name) for name in weights(Path(path)))
-        return
+        names = weights(Path(path))
+        if not any(name.endswith(INDEX) for name in names):
+            yield from (os.path.join(path, name) for name in names)
+            return
     except Error:
         pass  # checking says so
     yield path

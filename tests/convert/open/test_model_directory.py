@@ -124,3 +124,19 @@ def test_folders_below_are_named(tmp_path):
     (folder / "model_index.json").write_text("{}")
     with pytest.raises(cc.FormatError, match=r"E-DIR-EMPTY.*Use one of its folders: unet, vae"):
         cc.open(folder)
+
+
+def test_a_stray_file_next_to_an_index_is_refused_by_all_commands(tmp_path, capsys):
+    folder = saved(sharded(tmp_path / "model"), "unrelated.safetensors")
+    codes = []
+    for words in (["check", str(folder)], [str(folder), str(tmp_path / "out.safetensors")]):
+        codes.append(run(words))
+        assert "E-DIR-CHOICE" in "".join(capsys.readouterr())
+    assert codes[0]
+    assert codes[0] == codes[1]
+    (folder / "model.safetensors.index.json").unlink()
+    for name in os.listdir(folder):
+        if "-of-" in name:
+            (folder / name).unlink()
+    saved(folder, "other.safetensors")
+    assert run(["check", str(folder)]) == 0  # several models are checked one by one
