@@ -77,8 +77,9 @@ class Model:
     @property
     def lacks_head(self) -> str | None:
         """The file's name of the head that predicts tokens, if it is missing, needed and not the embedding."""
-        needed = HEAD_WEIGHT not in self.weights and not HEAD_WEIGHT.startswith(self.task.unneeded)
-        return self.config.values.get(OWN_HEAD) if needed else None
+        rows = (*self.architecture.weights, *self.task.weights)
+        used = any(row.name == HEAD_WEIGHT for row in rows) and not HEAD_WEIGHT.startswith(self.task.unneeded)
+        return self.config.values.get(OWN_HEAD) if used and HEAD_WEIGHT not in self.weights else None
 
     def require_head(self) -> None:
         """FormatError for a model that lacks its head."""

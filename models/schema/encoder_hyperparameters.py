@@ -37,6 +37,9 @@ CLASSES_OF_TASKS = (
 )
 """What an encoder is used for, by the end of its class in config.json."""
 
+BERT_BASE = {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "num_hidden_layers": 12}
+"""Sizes that transformers gives a config.json of BERT and RoBERTa without them."""
+
 
 def task_of_class(name: str) -> str | None:
     """The task of a class of transformers; None for classes without a head, and of decoders."""

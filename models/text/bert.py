@@ -9,7 +9,7 @@ from ...runtime.contract.architecture import Architecture
 from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, bert_embeddings, classify_pooled, masked_lm, post_norm_layer
 from ..pipelines.encoder_tasks import ANSWERS, FEATURES, TOKENS, Head, encoder_tasks, sequence_head
-from ..schema.encoder_hyperparameters import BERT, FILL_MASK, of_class, settle_gguf
+from ..schema.encoder_hyperparameters import BERT, BERT_BASE, FILL_MASK, of_class, settle_gguf
 from ..schema.encoder_weights import GGUF_CLASSIFIER, bert_layers, embeddings, masked_lm_head, pooler
 
 LM_HEAD = masked_lm_head(
@@ -52,5 +52,6 @@ ARCHITECTURES = (
         prefixes=("bert.",),
         ignored=(r"position_ids$", r"^cls\.seq_relationship\.", r"^cls\.predictions\.decoder\."),
         tied=True,
+        defaults={"bert": BERT_BASE},
     ),
 )

@@ -59,6 +59,14 @@ ARCHITECTURES = (
         prefixes=("electra.",),
         ignored=(r"position_ids$", r"^generator_lm_head\.weight$", r"^discriminator_predictions\."),
         tied=True,
-        defaults={"electra": {"embedding_size": 128}},
+        defaults={
+            "electra": {
+                "embedding_size": 128,
+                "hidden_size": 256,
+                "intermediate_size": 1024,
+                "num_attention_heads": 4,
+                "num_hidden_layers": 12,
+            }
+        },
     ),
 )

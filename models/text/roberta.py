@@ -13,7 +13,7 @@ from ...runtime.contract.hyperparameter import COUNT
 from ...runtime.ir.graph import Value
 from ..layers.encoder import Encoder, bert_embeddings, classify_first, masked_lm, post_norm_layer
 from ..pipelines.encoder_tasks import ANSWERS, FEATURES, TOKENS, Head, encoder_tasks, sequence_head
-from ..schema.encoder_hyperparameters import BERT, CONTEXT, FILL_MASK, PAD, of_class, settle_gguf
+from ..schema.encoder_hyperparameters import BERT, BERT_BASE, CONTEXT, FILL_MASK, PAD, of_class, settle_gguf
 from ..schema.encoder_weights import DENSE_CLASSIFIER, GGUF_CLASSIFIER, bert_layers, embeddings, masked_lm_head, pooler
 from ..schema.hyperparameters import matrix
 from ..schema.weight_layout import RowsFrom
@@ -92,6 +92,6 @@ ARCHITECTURES = (
         prefixes=("roberta.",),
         ignored=(r"position_ids$", r"^lm_head\.decoder\."),
         tied=True,
-        defaults={"camembert": {"pad_token_id": 1}, "roberta": {"pad_token_id": 1}, "xlm-roberta": {"pad_token_id": 1}},
+        defaults={kind: {**BERT_BASE, "pad_token_id": 1} for kind in ("camembert", "roberta", "xlm-roberta")},
     ),
 )

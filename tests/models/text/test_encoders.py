@@ -143,3 +143,22 @@ def test_commands_show_its_tasks(tmp_path, capsys):
     made(next(case for case in ENCODERS if case.name == "BertModel"), 0, tmp_path)
     assert run(["models", "show", str(tmp_path)]) == 0
     assert "feature-extraction, fill-mask, text-classification" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["ElectraModel", "BertModel", "RobertaModel"])
+def test_sizes_that_the_configuration_leaves_out(name, tmp_path):
+    """As of published ELECTRA files without the number of heads: transformers' defaults."""
+    import transformers
+
+    cls = getattr(transformers, name)
+    kept = {"vocab_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "max_position_embeddings": 64}
+    reference = cls(cls.config_class(**kept)).eval()
+    reference.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    stated = json.loads(path.read_text())
+    for key in ("num_attention_heads", "hidden_size"):
+        del stated[key]
+    path.write_text(json.dumps(stated))
+    arrays = {"input_ids": np.arange(3, 30)[None], "attention_mask": np.ones((1, 27), np.int64)}
+    want = expected(reference, arrays)["last_hidden_state"]
+    assert difference(models.load(tmp_path, threads=1)(**arrays)["last_hidden_state"], want) <= 3e-5
