@@ -21,7 +21,6 @@ class Server:
     Attributes:
         models: by name, in the order of the command line.
         jobs: runs everything but the text of engines.
-        readers: threads that wait for the tokens of engines.
         prompts: one thread for templates and tokenizers, so that the loop of the server goes on.
         active: requests for models that wait or run.
     """
@@ -30,7 +29,6 @@ class Server:
         self.models = {model.name: model for model in models}
         self.settings = settings
         self.jobs = JobQueue()
-        self.readers = ThreadPoolExecutor(self.capacity, thread_name_prefix="tokens")
         self.prompts = ThreadPoolExecutor(1, thread_name_prefix="prompts")
         self.active = 0
         self.metrics = Metrics()
@@ -86,5 +84,4 @@ class Server:
         for model in self.models.values():
             model.close(grace)
         self.jobs.close()
-        self.readers.shutdown(wait=False, cancel_futures=True)
         self.prompts.shutdown(wait=False, cancel_futures=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -20,6 +21,9 @@ from .served_model import ServedModel
 
 Prompt = list[int] | Prompted
 """Token ids, with pictures and sounds for models that take them."""
+
+LATE = -1
+"""In place of the index of a handle: the time of the call is over."""
 
 
 class TextRun:
@@ -57,19 +61,19 @@ class TextRun:
         begun: float | None = loop.time()
         arrived: asyncio.Queue[tuple[int, Event | None]] = asyncio.Queue()
 
-        def pump(index: int, handle: Handle) -> None:
+        def arrive(index: int, event: Event | None) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                for event in handle:
-                    loop.call_soon_threadsafe(arrived.put_nowait, (index, event))
-                loop.call_soon_threadsafe(arrived.put_nowait, (index, None))
+                loop.call_soon_threadsafe(arrived.put_nowait, (index, event))
 
         for index, handle in enumerate(self.handles):
-            call.server.readers.submit(pump, index, handle)
+            handle.listen(functools.partial(arrive, index))
+        timer = loop.call_at(call.deadline, arrived.put_nowait, (LATE, None))
         left = len(self.handles)
         try:
             while left:
-                async with asyncio.timeout_at(call.deadline):
-                    index, event = await arrived.get()
+                index, event = await arrived.get()
+                if index == LATE:
+                    raise call.too_late()
                 if begun is not None:
                     call.server.metrics.first_token.observe(loop.time() - begun)
                     begun = None
@@ -77,9 +81,8 @@ class TextRun:
                     left -= 1
                     _check_end(self.handles[index])
                 yield index, event
-        except TimeoutError as error:
-            raise call.too_late() from error
         finally:
+            timer.cancel()
             self.close()
 
     async def collected(self) -> list[list[Event]]:

@@ -204,7 +204,8 @@ class BatchedRows:
         logits = self._run(0, ids)
         for index, token in zip(order, tokens, strict=True):
             self._slots[index].tokens.append(token)
-        return logits[order, -1]
+        last = logits[:, -1]
+        return last if order == list(range(len(order))) else last[order]
 
     def verify(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> list[np.ndarray]:
         """One run of all rows, moved to the first slots. Shorter rows are padded with tokens whose states later ones

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
@@ -111,6 +112,8 @@ class Handle:
         self.cancelled = False
         self._wake = wake
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._listener: Callable[[Event | None], object] | None = None
+        self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[Event]:
         while True:
@@ -125,14 +128,26 @@ class Handle:
         self.cancelled = True
         self._wake()
 
+    def listen(self, listener: Callable[[Event | None], object]) -> None:
+        """Call `listener` with each event instead of iterating, those so far at once, and with None at the end. Later
+        calls come from the thread of the engine, which a listener must not hold up."""
+        with self._lock:
+            while not self._events.empty():
+                listener(self._events.get())
+            self._listener = listener
+
     def push(self, event: Event) -> None:
         """Append an event; called by the engine."""
-        self._events.put(event)
+        self._put(event)
+
+    def _put(self, event: Event | None) -> None:
+        with self._lock:
+            (self._listener or self._events.put)(event)
 
     def finish(self, reason: str, error: Exception | None = None) -> None:
         """End the events; called by the engine."""
         self.finish_reason, self.error = reason, error
-        self._events.put(None)
+        self._put(None)
 
     def text(self) -> str:
         """The text of all events that are still to come. Raises `error` if the request fails."""

@@ -44,6 +44,35 @@ def test_more_requests_than_rows_get_the_tokens_of_a_lone_run(model, engine):
     assert engine.queued == engine.running == 0
 
 
+def test_listening(model, engine):
+    """Listeners get every event in order, also those before they listened, and the end, without a thread of theirs."""
+    before = threading.active_count()
+    late, early = (engine.submit(asked(model, "Hello")) for _ in range(2))
+    heard, ended = {late: [], early: []}, {late: threading.Event(), early: threading.Event()}
+
+    def listener(handle):
+        def hear(event):
+            heard[handle].append((event, threading.current_thread()))
+            if event is None:
+                ended[handle].set()
+
+        return hear
+
+    early.listen(listener(early))
+    assert ended[early].wait(60)
+    while late.finish_reason is None:
+        ended[late].wait(0.01)
+    late.listen(listener(late))
+    assert ended[late].wait(60)
+    tokens = [event.token for event in engine.submit(asked(model, "Hello"))]
+    for handle in (late, early):
+        *events, (last, _) = heard[handle]
+        assert [event.token for event, _ in events] == tokens
+        assert last is None
+    assert threading.active_count() == before
+    assert {thread for _, thread in heard[late]} == {threading.current_thread()}
+
+
 def test_settings_belong_to_a_request(model, engine):
     ids = model.tokenizer.encode("Hello")
     hot = Sampling(temperature=1.5)
