@@ -46,6 +46,10 @@ class LayerStage:
         """Drop caches."""
         self._model.forget(labels)
 
+    def store_cache_as(self, kv_type: str | None) -> None:
+        """Store keys and values of later caches as this type; see `LanguageModel.store_cache_as`."""
+        self._model.store_cache_as(kv_type)
+
     def run(self, run: tuple[Any, ...], received: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """What the stage computes of a run."""
         return self._model.compute(run, received)

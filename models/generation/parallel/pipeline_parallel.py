@@ -36,6 +36,10 @@ class Stage(Protocol):
         """Drop caches."""
         ...
 
+    def store_cache_as(self, kv_type: str | None) -> None:
+        """As of `LanguageModel`, for the caches of the stage."""
+        ...
+
     def run(self, run: tuple[Any, ...], received: Arrays) -> dict[str, np.ndarray]:
         """What the stage computes of a run: the arguments of `LanguageModel._run` with the label of a cache, and the
         values of earlier stages."""
@@ -87,6 +91,10 @@ class PipelineModel(LanguageModel):
     def can_batch(self) -> bool:
         """Stages have caches of equal lengths."""
         return False
+
+    def store_cache_as(self, kv_type: str | None) -> None:
+        for stage in self._stages:
+            stage.store_cache_as(kv_type)
 
     def prepare(self) -> None:
         """Nothing: stages compile their kernels in their first runs."""

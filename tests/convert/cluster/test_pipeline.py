@@ -41,6 +41,21 @@ def test_tokens(model, cluster, name):
         np.testing.assert_allclose(staged.step([80], ours)[0], whole.step([80], theirs)[0], rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("kv_type", ["f32", "f16", "q8_0"])
+def test_kv_types(cluster, tmp_path, kv_type):
+    """Each stage stores keys and values in the type that is asked for, with the tokens of one process."""
+    heads = {f"llama.attention.{key}": np.uint32(2) for key in ("head_count", "head_count_kv")}
+    path = tiny_llama.written(tmp_path / "wide.gguf", **heads)
+    whole = cc.models.load(path)
+    staged = pipelined_model(cluster, Opening(str(path), ReadOptions()), 2, None)
+    for each in (whole, staged):
+        each.store_cache_as(kv_type)
+    ids = list(range(70, 100))
+    assert staged.greedy(ids, 24) == whole.greedy(ids, 24)
+    with pytest.raises(cc.UsageError, match="E-LM-KV-TYPE.*unknown type"):
+        staged.store_cache_as("q3_0")
+
+
 def test_weights_stay_with_their_layers(model, cluster):
     """Each worker reads the weights of its layers alone."""
     staged = pipelined_model(cluster, Opening(str(model / "llama.gguf"), ReadOptions()), 2, None)
