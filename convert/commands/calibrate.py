@@ -44,7 +44,9 @@ Examples
 )
 @click.option("--resume", is_flag=True, help="Add to the histograms that the output already holds.")
 @shared_options.FORCE
-@shared_options.options(image_options.IMAGES, shared_options.DEVICE, cluster_option.CLUSTER, shared_options.READING)
+@shared_options.options(
+    image_options.IMAGES, shared_options.PROGRESS, shared_options.DEVICE, cluster_option.CLUSTER, shared_options.READING
+)
 @cluster_option.connected
 def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **values: Any) -> None:  # noqa: N802
     """Run MODEL on data and save the ranges of its activations.
@@ -67,14 +69,27 @@ def COMMAND(model: str, data: str, output: str, *, resume: bool, force: bool, **
     before = calibrate.read(output) if resume else None
     kept = None if before is None else before.samples
     look = image_options.look(values)
-    if values["cluster"] is None:
-        found = calibrate.calibrate(graph, calibrate.samples(data, graph, look), before, placed=placed)
-    else:
-        from ..cluster.network_runs import Ranges, calibrated_on
+    progress = shared_options.progress(values)
+    progress.phase("calibrating")
+    progress.start(sum(1 for _ in calibrate.sample_readers(data, graph, look)), unit="samples")
+    seen = kept or 0
 
-        cluster_option.check(values["cluster"], [model, data])
-        work = Ranges(cluster_option.opening(model, values), os.path.abspath(data), look, placed)
-        found = calibrated_on(values["cluster"], work, graph, before)
+    def told(count: int) -> None:
+        nonlocal seen
+        progress.advance(count - seen)
+        seen = count
+
+    try:
+        if values["cluster"] is None:
+            found = calibrate.calibrate(graph, calibrate.samples(data, graph, look), before, told, placed=placed)
+        else:
+            from ..cluster.network_runs import Ranges, calibrated_on
+
+            cluster_option.check(values["cluster"], [model, data])
+            work = Ranges(cluster_option.opening(model, values), os.path.abspath(data), look, placed)
+            found = calibrated_on(values["cluster"], work, graph, before, told)
+    finally:
+        progress.finish()
     with replacing(output, force=force or resume) as file:
         file.write(calibrate.dump(found))
     odd = {name: one.odd for name, one in found.seen.items() if one.odd}

@@ -9,7 +9,9 @@ import candle_convert as cc
 import numpy as np
 import onnx
 import pytest
+from candle_convert.convert.cli import shared_options
 from candle_convert.convert.cli.main import run
+from candle_convert.convert.console import progress
 from candle_convert.tests.builders import networks, tiny_llama
 
 
@@ -66,6 +68,29 @@ def test_calibrate(folder, address, tmp_path, capsys):
             assert run([*words, "-o", str(tmp_path / f"{name}.json"), *resumed, *where]) == 0
         assert (tmp_path / "alone.json").read_bytes() == (tmp_path / "shared.json").read_bytes()
     assert json.loads((tmp_path / "shared.json").read_bytes())["samples"] == 80
+
+
+def test_progress_of_calibrate(folder, address, tmp_path, monkeypatch):
+    """Every sample advances the progress, in this process and on workers."""
+    seen = []
+
+    class Recorded(progress.NoProgress):
+        def start(self, total, skipped=0, unit=progress.BYTES):
+            seen.append((total, unit))
+
+        def advance(self, count):
+            seen.append(count)
+
+    monkeypatch.setattr(shared_options, "progress", lambda values: Recorded())
+    for where in ([], ["--cluster", address]):
+        seen.clear()
+        words = ["calibrate", str(folder / "model.onnx"), "-d", str(folder / "samples")]
+        for resumed in ([], ["--resume"]):
+            assert run([*words, "-o", str(tmp_path / "ranges.json"), "--force", *resumed, *where]) == 0
+            start, *steps = seen[-seen[::-1].index((40, "samples")) - 1 :]
+            assert start == (40, "samples")
+            assert sum(steps) == 40
+            assert min(steps) > 0
 
 
 @pytest.mark.parametrize("words", [["int8"], ["int4"], ["fp16"], ["int8", "--calib"]])

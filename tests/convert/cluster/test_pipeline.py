@@ -52,7 +52,7 @@ def test_kv_types(cluster, tmp_path, kv_type):
         each.store_cache_as(kv_type)
     ids = list(range(70, 100))
     assert staged.greedy(ids, 24) == whole.greedy(ids, 24)
-    with pytest.raises(cc.UsageError, match="E-LM-KV-TYPE.*unknown type"):
+    with pytest.raises(cc.UsageError, match=r"E-LM-KV-TYPE.*unknown type"):
         staged.store_cache_as("q3_0")
 
 
