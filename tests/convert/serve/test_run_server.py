@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 pytest.importorskip("uvicorn", reason="the server needs uvicorn, of the extra serve")
+from candle_convert import models
+from candle_convert.models.generation.batching.model_rows import decoding_rows
 from candle_convert.tests.builders.model_server import request, serving
 from candle_convert.tests.builders.paths import EXAMPLES
 
@@ -60,6 +62,22 @@ def test_a_client_that_hangs_up_frees_its_row(small):
     assert metric(small, 'tokens_total{kind="completion"}') < 480
     two.close()
     assert eventually(lambda: metric(small, "active_requests") == 0)
+
+
+def test_max_memory():
+    """KV caches take half of what --max-memory leaves beyond the weights: of four long requests two run, none is
+    lost."""
+    model = models.load(MODEL)
+    weights = sum(tensor.nbytes for tensor in model.graph.weights.values())
+    whole = 512 * decoding_rows(model, 1, 512, None).states.token_nbytes
+    words = [MODEL, "--parallel", "4", "--max-memory", str(weights + 2 * (2 * whole + 1)), "--threads", "1"]
+    with serving(words) as server, ThreadPoolExecutor(4) as clients:
+        answers = [clients.submit(request, server, "/v1/completions", LONG) for _ in range(4)]
+        running = []
+        while not all(answer.done() for answer in answers):
+            running.append(metric(server, "running_texts"))
+        assert [json.loads(answer.result()[2])["usage"]["completion_tokens"] for answer in answers] == [480] * 4
+    assert max(running) == 2
 
 
 def test_seconds_of_streams_count_until_their_end(small):
