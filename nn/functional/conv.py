@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.base.errors import UsageError
+from ...runtime.base.units import counted
 from ...tensors.core.expression import leaf, op_named, shape_error
 from ...tensors.core.registry import FUNCTIONS
 from ...tensors.core.tensor import Tensor
@@ -94,7 +95,7 @@ def convolve(
     x, added = batched(input, dims, f"conv{dims}d")
     if x.shape[1] != weight.shape[1] * groups:
         why = f"{x.shape[1]} channels of {list(input.shape)} for a weight of shape {list(weight.shape)}"
-        raise shape_error(f"conv{dims}d: {why} with {groups} groups")
+        raise shape_error(f"conv{dims}d: {why} with {counted(groups, 'group')}")
     steps, spread = per_dim(stride, dims, "stride"), per_dim(dilation, dims, "dilation")
     options = {
         "strides": steps,

@@ -253,8 +253,10 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
 
 def _numbers(index: Tensor, what: str) -> Expression:
-    """An index as i64. IndexError where it is known to have negative numbers, which count from the end nowhere but in
-    brackets."""
+    """An index as i64. UsageError for one that is not of integers; IndexError where it is known to have negative
+    numbers, which count from the end nowhere but in brackets."""
+    if index.dtype.kind not in ("int", "uint"):
+        raise UsageError("E-TENSOR-DTYPE", None, f"{what}: an index of {index.dtype}", hint="Use long()")
     known = index.expression.data
     if known is not None and known.size and known.min() < 0:
         raise IndexError(f"{what}: an index is {known.min()}, and dims are counted from 0")

@@ -16,6 +16,8 @@ t.ones(2, 3).transpose(0, 3)
 t.ones(3)[[0, 5]].tolist()
 t.ones(2, 3).index_select(0, t.tensor([3])).tolist()
 t.ones(2, 3).index_select(0, t.tensor([[0]]))
+t.ones(2).gather(0, t.tensor([0.0]))
+t.ones(2).scatter(0, t.tensor([0.5]), 1.0)
 t.ones(2, 3)["a"]
 t.ones(2) + None
 t.tensor("a")
