@@ -35,7 +35,7 @@ SYSTEM_MEMBER = "sys_info"
 PICKLE_SUFFIXES = (".pkl", ".pickle")
 WIDE = 1 << 40
 STEM = "pytorch_model"
-"""What transformers' and diffusers' names of files end with, but for their suffix."""
+"""Ending of weight file names in transformers and diffusers, before the suffix."""
 
 
 def sniff(source: Source) -> bool:

@@ -22,7 +22,7 @@ RESULTS = re.compile(rf"{TENSOR}|\b(Extremes|QR|SlogDet|Sorted)\b")
 OPERANDS = ("condition", "elements", "input", "other", "tensor1", "tensor2")
 """Parameters that are tensors where their annotation leaves that open."""
 LIKE = "TensorLike"
-"""What signatures call a tensor, array, list or number."""
+"""Annotation of a tensor, array, list or number in signatures."""
 
 
 def public_function(compute: Any, name: str, module: str) -> Any:
@@ -83,7 +83,7 @@ CONVERTERS = {
     f"{TENSOR} | float | None": _operand,
     f"Sequence[{TENSOR}]": _tensors,
 }
-"""What makes tensors of arguments, by the annotation of the parameter."""
+"""Converters of arguments to tensors, by the parameter's annotation."""
 
 
 def _varargs(code: Any) -> int:

@@ -29,7 +29,7 @@ OUTSIDE = frozenset(("tests", "benchmarks", "docs", "examples"))
 DATA = ("*.txt", "*.gz")
 """Files that modules read."""
 DISTRIBUTIONS = {"PIL": "pillow", "re2": "google-re2"}
-"""What packages are installed as, where their name is another one."""
+"""Import name -> distribution name, where they differ."""
 MAIN = '''"""Runs the model of this folder: JSON lines on standard input, or --http PORT."""
 
 import os

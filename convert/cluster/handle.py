@@ -42,7 +42,7 @@ class ClusterHandle(Cluster):
         return combined_hash(hashes)
 
     def comparison(self, source: str, made: str, level: str, select: Select) -> Crew:
-        """What compares the tensors of two models on the workers; see `verify`."""
+        """Comparison of two models' tensors on the workers; see `verify`."""
         self.check([*_local(source), *_local(made)])
         before, after = (Opening(absolute(path), ReadOptions()) for path in (source, made))
         return checks_on(self, Comparison(before, after, level, select))

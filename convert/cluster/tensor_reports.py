@@ -82,7 +82,7 @@ def hashes_on(
 
 
 def checks_on(cluster: Cluster, work: Comparison) -> Callable[[Paired], Iterator[tuple[int, list[Checked]]]]:
-    """What compares pairs by workers: yields bytes that were compared, and the results of the next pairs."""
+    """Comparison by workers: yields bytes compared, and the results of the next pairs."""
 
     def compare(found: Paired) -> Iterator[tuple[int, list[Checked]]]:
         sizes = [compared_bytes(pair, work.level) for pair in found.pairs]

@@ -17,7 +17,7 @@ class Work(ABC):
     resumes = False
     """Whether ``--resume`` continues an interrupted run."""
     run_key = ""
-    """What names the preparation that several runs of a work share; empty where each run has its own."""
+    """Name of the preparation that runs of a work share; empty if each run has its own."""
 
     @abstractmethod
     def prepare(self, threads: int) -> Any:

@@ -98,7 +98,7 @@ def threads() -> int:
 
 
 def _prepared(key: str, work: Work) -> Any:
-    """What `work` prepares, once per process; that of the latest work alone is kept."""
+    """The preparation of `work`, made once per process; only the latest is kept."""
     with _LOCK:
         found = _KEPT.get(key, _KEPT)
         if found is _KEPT:

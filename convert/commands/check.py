@@ -89,7 +89,7 @@ def _models(path: str, values: dict[str, Any]) -> Iterator[str]:
 
 
 def _report(path: str, strict: bool, values: dict[str, Any], *, alone: bool) -> dict[str, Any]:
-    """What was found in a model, shown to people; an error that ends its reading is raised where it is the only one."""
+    """Print the findings of a model; an error that ends its reading is raised if it is the only one."""
     from ..check.check import check
     from ..check.finding import Located, counts
 

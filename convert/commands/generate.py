@@ -273,7 +273,7 @@ def COMMAND(model: str, **values: Any) -> None:  # noqa: N802
 
 
 def _launch(path: str, values: dict[str, Any]) -> Any:
-    """What starts tensor-parallel ranks on the workers of a cluster; None for processes of this machine."""
+    """Launcher of tensor-parallel ranks on a cluster's workers; None for processes of this machine."""
     if values["cluster"] is None:
         return None
     from ..cluster.parallel.model_ranks import launch_on

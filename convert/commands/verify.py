@@ -131,7 +131,7 @@ def COMMAND(source: str, made: str, **values: Any) -> int:  # noqa: N802
 
 
 def _crew(source: str, made: str, values: dict[str, Any]) -> Any:
-    """What compares tensors on the workers of a cluster; None without one."""
+    """Comparison on the workers of a cluster; None without one."""
     if values["cluster"] is None:
         return None
     from ..cluster.tensor_reports import Comparison, checks_on

@@ -187,7 +187,7 @@ def paired(source: Graph, made: Graph, select: Select) -> Paired:
 
 
 Crew = Callable[[Paired], Iterator[tuple[int, list[Checked]]]]
-"""What compares pairs in other processes: yields bytes that were compared, and the results of the next pairs."""
+"""Comparison in other processes: yields bytes compared, and the results of the next pairs."""
 
 
 @memory_limited

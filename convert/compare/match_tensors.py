@@ -33,7 +33,7 @@ TIED = {"head.weight": "embed.weight"}
 """Weights that models may lack, by what they use then."""
 GGUF_NAME = re.compile(r"(blk\.\d+|token_embd|output_norm|rope_freqs)\.")
 MISFIT = (ValueError, AssertionError)
-"""What layouts raise for tensors of another shape than theirs."""
+"""Exceptions of layouts for tensors of another shape."""
 
 Canonical = Callable[[], tuple[StoredTensor, StoredTensor] | None]
 SHOWN = 60

@@ -63,7 +63,7 @@ def read(source: Source, graph: Graph) -> Iterator[Batch]:
 
 
 def readers(source: Source, graph: Graph) -> Iterator[Callable[[], Batch]]:
-    """What reads each batch: files are opened, and their arrays and pictures are not read yet."""
+    """Readers of the batches: files are opened, their arrays and pictures not yet read."""
     inputs = [value for value in graph.inputs if value.name not in graph.weights]
     size = _batch(source, inputs)
     left = source.most

@@ -105,7 +105,7 @@ class Models:
 
 
 Contribution = tuple[list[Any], list[Any]]
-"""What the samples of a batch contribute to a metric, of the model and of the other one."""
+"""Contributions of a batch's samples to a metric, for both models."""
 
 
 def contributions(

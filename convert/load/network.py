@@ -48,7 +48,7 @@ SOURCES: Mapping[frozenset[str], tuple[str, Callable[..., Any]]] = {
 RUNNERS: Mapping[str, Callable[..., Any]] = {
     CODEC: run_codec, IMAGE: run_image_model, AUDIO: run_audio_model, TEXT: run_encoder,
 }  # fmt: skip
-"""What runs the graphs of other models, by kind."""
+"""Runners of the graphs of other models, by kind."""
 ALIASES = {AUDIO_CODEC: ("codec",)}
 """Other names of tasks."""
 

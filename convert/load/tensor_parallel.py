@@ -49,7 +49,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class RankTask:
-    """What a rank besides 0 computes.
+    """The computation of a rank other than 0.
 
     Attributes:
         identity: what ranks with a card each find each other by; None on the CPU.

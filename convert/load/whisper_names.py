@@ -28,7 +28,7 @@ FILTERS = "mel_filters"
 CONFIG, TOKENIZER, TIKTOKEN = "config.json", "tokenizer_config.json", "whisper.tiktoken"
 OPENAI = "dims."
 PREFIXES = ("whisper.", OPENAI)
-"""What sizes begin with in files of whisper.cpp and of OpenAI, and in files that these were converted to."""
+"""Prefixes of sizes in files of whisper.cpp and OpenAI, and in conversions of them."""
 SIZES = (
     "n_vocab", "n_mels", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer", "n_text_ctx", "n_text_state",
     "n_text_head", "n_text_layer",

@@ -18,9 +18,9 @@ from .recognise import described, stated
 WRAPPERS = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"))
 """Parts of names by torch.compile, FSDP, activation checkpointing and Lightning; no model has them itself."""
 AROUND = "module."
-"""What DataParallel and DeepSpeed put in front of all names."""
+"""Prefix of all names under DataParallel and DeepSpeed."""
 WHOLE = "model."
-"""What a module that holds a model as `model` puts in front of all names; models have it themselves too."""
+"""Prefix of names in a module that holds a model as `model`; models use it themselves too."""
 INNER = ("model.model.", "model.lm_head.", "model.transformer.h.")
 """Names that only such a module has."""
 FORMAT = "safetensors"

@@ -212,4 +212,4 @@ DETAILS: dict[str, Callable[[bytes], str | None]] = {
     "E-FILE-ZIP": _first_member,
     "E-FILE-TEXT": _first_line,
 }
-"""What else the first bytes of a kind of file say."""
+"""Descriptions of a file's content from its first bytes, by error code."""

@@ -27,7 +27,7 @@ STEMS = {
 GRAPH = ".onnx"
 """The suffix of files of graphs."""
 MERGED = "_merged"
-"""What Optimum appends to the name of a decoder that computes with and without a cache."""
+"""Suffix in Optimum's names of decoders that compute with and without a cache."""
 DECODERS = (STEMS[DECODER] + MERGED, STEMS[DECODER])
 """The names, without suffix, of the decoders that run, the preferred one first."""
 ENCODER_DECODER = (STEMS[ENCODER], *DECODERS, STEMS[WITH_PAST])

@@ -17,7 +17,7 @@ from .repository_owner import repository_hint
 LINK = re.compile(r"(?:https?:)?/*(?P<host>[\w.-]+\.[a-z]{2,})(?::\d+)?(?P<path>/[^?#]*)?(?:[?#].*)?", re.IGNORECASE)
 HOSTS = frozenset(("huggingface.co", "www.huggingface.co", "hf.co", "hf-mirror.com"))
 PAGES = frozenset(("resolve", "blob", "tree", "raw"))
-"""What stands before the revision in the address of a file or folder."""
+"""Words before the revision in the address of a file or folder."""
 OTHER_REPOSITORIES = {"datasets": "data sets", "spaces": "Spaces"}
 REPOSITORY = re.compile(
     r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?::(?P<tag>[\w.-]+))?(?:@(?P<revision>[\w.-]+))?"

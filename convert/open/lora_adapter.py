@@ -29,7 +29,7 @@ PREFIXES = ("base_model.model.", "base_model.")
 PATTERNS = 1_000_000
 """Instructions of all compiled patterns of a parameter; a name of a module has about 100."""
 OTHERS = ("model.", "transformer.")
-"""What names in an adapter may have in front where the model's have nothing, or lack."""
+"""Prefixes of names that an adapter may have, or lack, next to the model's names."""
 CHANGES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 """Ways of initializing whose updates are to other weights than the model's own."""
 UNKNOWN = (

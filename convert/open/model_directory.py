@@ -30,7 +30,7 @@ WEIGHTS = (
     "*.onnx",
     "*.weights",
 )
-"""What counts as the weights of a directory; of copies of one model those of the first pattern are read."""
+"""Patterns of weight files; of copies of one model the first pattern is read."""
 TRAINING = ("training_args*.bin", "optimizer*", "scheduler*", "rng_state*", "random_states*", "imatrix*")
 """Files of a training run, or about a model, that have the suffix of weights."""
 _COPY = re.compile(

@@ -36,7 +36,7 @@ MODEL_KEYS = (
     "model_type", "architectures", "architecture", "vocab_size", "prompt_embed_dim", "encoder_rates", "_class_name",
     "axes_dim",
 )  # fmt: skip
-"""What the config.json of a model has, one of them at least."""
+"""Keys of a model's config.json, at least one of which is present."""
 CTRANSLATE2_KEY = "suppress_ids"
 """A key of the config.json next to a Whisper of CTranslate2."""
 DESCRIBING = {CONFIG: (*MODEL_KEYS, CTRANSLATE2_KEY), OPEN_CLIP_CONFIG: ("model_cfg",)}

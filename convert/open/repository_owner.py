@@ -6,7 +6,7 @@ import os
 import re
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{1,95}")
-"""What a repository may be called."""
+"""Pattern of repository names."""
 FILES = re.compile(r"\.(safetensors|gguf|onnx|npz|npy|pth?|bin|ckpt|json|txt|ggml|zip|pb|h5|keras|cfg|weights)$", re.I)
 OWNERS = (
     (r"distilgpt2|distil(bert|roberta)-.*", "distilbert"),

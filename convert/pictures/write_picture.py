@@ -21,7 +21,7 @@ USER_COMMENT = 0x9286
 EXIF = 0x8769
 """... in the directory of this tag."""
 UNICODE = b"UNICODE\0"
-"""What begins such a text in UTF-16."""
+"""Prefix of such a text in UTF-16."""
 
 
 def check_picture_suffix(path: str) -> None:

@@ -56,7 +56,7 @@ def over_rows(
     read: Callable[[str], Any] = str,
     progress: Progress | None = None,
 ) -> Readable:
-    """What a method of a model makes of files, as `over_readable`; a model on a cluster spreads them.
+    """Results of a model's method for files, as `over_readable`; a model on a cluster spreads them.
 
     Args:
         verb: name of the method, which takes a list of inputs and `options`.

@@ -51,7 +51,7 @@ class ServedModel:
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What it can do, by the names of the model's methods; it can chat if it has a chat template."""
+        """Capabilities, by names of the model's methods; chat needs a chat template."""
         chats = GENERATE in self.model.verbs and bool(self.model.tokenizer.templates)
         return (*self.model.verbs, *((CHAT,) if chats else ()))
 

@@ -33,7 +33,7 @@ from .pretrained_weights import Pretrained
 from .weight_moves import Move, taken
 
 PREFIX = "base_model.model."
-"""What names in PEFT's files begin with."""
+"""Prefix of names in PEFT's files."""
 LAYERS = ("layers.", "blocks.")
 """How own names of weights in layers begin."""
 TASKS = {TEXT_GENERATION: "CAUSAL_LM", TEXT_CLASSIFICATION: "SEQ_CLS"}

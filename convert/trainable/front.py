@@ -36,7 +36,7 @@ M = TypeVar("M", bound="PretrainedModel")
 LABELS = ("labels", "start_positions", "end_positions")
 """Inputs that make a loss."""
 STATISTICS = (".running_mean", ".running_var")
-"""What batch norms know of their inputs; it stays as it is in the checkpoint."""
+"""Running statistics of batch norms, kept as in the checkpoint."""
 MAX_LISTED = 4
 MAX_COMPARED = 1 << 16
 """Elements of weights that are compared with what the graph has under their name."""

@@ -36,7 +36,7 @@ FAMILIES = {
 }
 """Architectures that a configuration tells all weights of, with those that checkpoints of others may lack."""
 POOLER = r"pooler\..*"
-"""What classes without a head have; others get it with their head, where they have one."""
+"""Parts of classes without a head; other classes get them with their head."""
 BIASES = {"attention_bias": r"layers\..*\.attn\..*\.bias", "mlp_bias": r"layers\..*\.mlp\..*\.bias"}
 """Keys of config.json that say which biases there are."""
 

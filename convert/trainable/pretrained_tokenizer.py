@@ -22,7 +22,7 @@ from .tokenizer_names import AUTO, FAST, WITH_SEGMENTS, WITHOUT_SEGMENTS, gives_
 
 T = TypeVar("T", bound="PretrainedTokenizer")
 TENSORS = {"pt": as_tensor, "np": lambda array: array}
-"""What `return_tensors` may ask for: tensors, or arrays."""
+"""Values of `return_tensors`: tensors or arrays."""
 SIDES = ("left", "right")
 LONGEST, TO_LIMIT, NO_PADDING = "longest", "max_length", "do_not_pad"
 PADDINGS: Mapping[Any, str] = {True: LONGEST, False: NO_PADDING, LONGEST: LONGEST, TO_LIMIT: TO_LIMIT,

@@ -134,7 +134,7 @@ def _stretched(ours: Any, theirs: Any, config: Config) -> str | None:
 
 
 def _rounded(ours: Any, theirs: Any, config: Config) -> str | None:
-    """What rounding the range of YaRN's frequencies amounts to; None if the scalings differ in more than that."""
+    """The effect of rounding the range of YaRN's frequencies; None if the scalings differ otherwise."""
     from ...models.layers.rope import yarn_frequencies
     from ...models.schema.rope.yarn import attention_factor
 
@@ -169,7 +169,7 @@ LITTLE: dict[str, Callable[[Any, Any, Config], str | None]] = {
 
 
 def _difference(row: Row, ours: Any, theirs: Any) -> str:
-    """What differs, of objects of one type by their keys."""
+    """The differing keys of two objects of one type."""
     title = _title(row)
     if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
         return f"{title} is {_text(ours)}, but files imply {_text(theirs)}"

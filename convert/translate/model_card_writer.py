@@ -24,7 +24,7 @@ GENERAL = "general."
 COMPUTED = ("architecture", "type", "file_type", "quantization_version", "alignment")
 """Keys below ``general.`` that are said anew of every file."""
 OTHERS = ("tokenizer.", "split.", "quantize.")
-"""What keys of other parts of a file begin with, besides the name of the architecture."""
+"""Prefixes of keys outside the architecture's own."""
 FIELDS = {
     "license": "license", "license.name": "license_name", "license.link": "license_link", "languages": "language",
     "tags": "tags", "name": "model_name", "author": "model_author", "organization": "model_organization",
@@ -140,7 +140,7 @@ def _ids(keys: Mapping[str, Any], source: str) -> Iterator[str]:
 
 
 def _rest(graph: Graph, keys: Mapping[str, Any], said: Mapping[str, Any], size: int) -> Iterator[tuple[str, Any]]:
-    """What of the keys does not come back from a card's fields, as its block has it."""
+    """Keys that a card's fields do not restore, as its block stores them."""
     groups = tuple(
         f"{GENERAL}{source}."
         for source in SOURCES

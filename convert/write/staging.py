@@ -47,7 +47,7 @@ class Staging:
         self.state: Callable[[], object] = dict
         """What else a run that goes on needs to know of the jobs on record, as JSON; nothing unless it is set."""
         self.restored: object = {}
-        """What it was when the last job of the earlier run was recorded."""
+        """Its value when the last job of the earlier run was recorded."""
         self._journal: IO[str] | None = None
         self._made = False
 

@@ -206,7 +206,7 @@ TASKS = (
     ),
 )
 BUFFERS = (r"codebook\.(cluster_size|embed_avg|inited)$",)
-"""What training keeps of codebooks."""
+"""Names of codebook statistics that only training uses."""
 
 
 def architecture(name: str, title: str, norm: str, normed: tuple[str, ...]) -> Architecture:

@@ -33,7 +33,7 @@ from ..schema.network_hyperparameters import LABELS, ClassTask, count_of, image_
 from ..schema.weight_norm import NormedModule, WeightNorm
 
 CHANNELS, FRAMES = "group", "layer"
-"""What the norms of the convolutions normalize: each channel over time, or the channels of each frame."""
+"""Axis of the convolutions' norms: each channel over time, or the channels of each frame."""
 CONV_EPS = 1e-5
 """Epsilon of these norms."""
 CLASSES = (

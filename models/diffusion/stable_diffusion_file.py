@@ -88,12 +88,12 @@ def implied_config(weights: Any) -> dict[str, Any]:
 
 
 def sd3_settings(config: Any) -> dict[str, Any]:
-    """What weights of Stable Diffusion 3's transformer do not show, by the keys of config.json."""
+    """Hyper-parameters that Stable Diffusion 3's weights do not show, by the keys of config.json."""
     return {"attention_head_dim": config.head_dim}
 
 
 def flux_settings(config: Any) -> dict[str, Any]:
-    """What weights of FLUX.1's transformer do not show, by the keys of config.json."""
+    """Hyper-parameters that FLUX.1's weights do not show, by the keys of config.json."""
     return {"axes_dims_rope": config.axes, "patch_size": config.patch}
 
 

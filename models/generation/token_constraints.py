@@ -26,7 +26,7 @@ class Constraint(Protocol):
 
 
 class Grammar(Protocol):
-    """What texts follow."""
+    """Grammar of texts, which makes a constraint for each."""
 
     def constraint(self) -> Constraint:
         """The constraint of one text."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 ABSENT = {"attention_mask": 1, "token_type_ids": 0}
-"""What inputs are everywhere that a call leaves out."""
+"""Default values of inputs that a call leaves out."""
 
 
 class EncoderModel(TextModel):

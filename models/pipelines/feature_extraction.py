@@ -113,7 +113,7 @@ class FeatureExtraction(TextPipeline):
     def _computations(
         self, before: str, pooling: str | Sequence[str] | None, normalize: bool | None, dim: int | None
     ) -> tuple[Callable[[np.ndarray, np.ndarray | None], np.ndarray], Callable[[dict[str, np.ndarray]], np.ndarray]]:
-        """What makes vectors of hidden states and their mask, and of the feeds of padded texts."""
+        """Pooling of hidden states to vectors, from states, mask and feeds of padded texts."""
         modes, skipped, kept = self._modes(pooling), self._skipped(before), self._kept(dim)
 
         def vectors(hidden: np.ndarray, mask: np.ndarray | None) -> np.ndarray:

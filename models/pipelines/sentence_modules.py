@@ -277,4 +277,4 @@ STAGES: Mapping[str, Callable[[Graph, RunOptions, str], Stage]] = {
     "LayerNorm": _norm,
     "Normalize": _normalize,
 }
-"""What reads each kind of module after the pooling."""
+"""Readers of the modules after the pooling, by kind."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PIPELINES = below(__package__, "PIPELINE")
 """The class that uses a model for a task, by the task's name with underscores."""
 VERBS = ("embed", "predict", "rerank", "generate", "transcribe", "speak", "draw")
-"""What a model may be able to do, by the names of methods."""
+"""Capabilities of models, by names of methods."""
 TEXTS = "texts"
 Progress = Callable[[int, int], None]
 """Called with how many inputs are done, and of how many."""

@@ -24,7 +24,7 @@ FUNCTIONS = {
     "multi_label_classification": sigmoid,
     "single_label_classification": softmax,
 }
-"""What makes scores of logits, by config.json's `problem_type`."""
+"""Functions from logits to scores, by config.json's `problem_type`."""
 
 
 class TextClassification(TextPipeline):

@@ -15,7 +15,7 @@ from .schedule.option_kinds import Array as Array
 from .schedule.option_kinds import Config as Config
 
 History: TypeAlias = tuple[Array, ...]
-"""What a multistep solver keeps of the steps before; () at the first step."""
+"""History that a multistep solver keeps; () at the first step."""
 Step: TypeAlias = Callable[[Array, int, Array, Array | None, History], tuple[Array, History]]
 SHOWN = 60
 """Characters of a value that a message repeats."""

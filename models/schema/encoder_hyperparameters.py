@@ -35,7 +35,7 @@ CLASSES_OF_TASKS = (
     ("ForTokenClassification", TOKEN_CLASSIFICATION),
     ("ForQuestionAnswering", QUESTION_ANSWERING),
 )
-"""What an encoder is used for, by the end of its class in config.json."""
+"""Task of an encoder, by the ending of its class in config.json."""
 
 BERT_BASE = {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "num_hidden_layers": 12}
 """Sizes that transformers gives a config.json of BERT and RoBERTa without them."""

@@ -60,7 +60,7 @@ TASKS = (
     ("LMHeadModel", TEXT_GENERATION),
     ("Model", FEATURE_EXTRACTION),
 )
-"""What a model is used for, by the end of its class in config.json; decoders are refused for tasks that they lack."""
+"""Task of a model, by the ending of its class in config.json; decoders are refused for other tasks."""
 
 
 @dataclass(frozen=True)

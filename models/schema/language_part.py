@@ -10,11 +10,11 @@ from .hyperparameters import matrix
 PREFIXES = (
     "model.language_model.", "model.text_model.", "language_model.model.", "language_model.", "embedding_model.",
 )  # fmt: skip
-"""What names of its weights begin with in place of ``model.``; files of transformers 5 have the first one."""
+"""Prefixes of its weights in place of ``model.``; files of transformers 5 have the first one."""
 PLAIN = ("model.embed_tokens.", "model.layers.", "model.norm.")
-"""What names begin with where the language model's weights have their own names, as in Qwen2-VL."""
+"""Prefixes of other weights where the language model keeps its own names, as in Qwen2-VL."""
 HEADS = ("lm_head.", "score.", "latent_attention_model.")
-"""What names of weights begin with that stand outside ``model.``."""
+"""Prefixes of weights outside ``model.``."""
 PROJECTORS = ("multi_modal_projector", "model.multi_modal_projector")
 """Prefixes of its weights in files of transformers."""
 HIDDEN = "text.hidden"

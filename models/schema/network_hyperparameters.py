@@ -24,7 +24,7 @@ TEXT_RECOGNITION, IMAGE_TO_TEXT = "text-recognition", "image-to-text"
 VISUAL_QUESTION_ANSWERING = "visual-question-answering"
 """Names of tasks, as Hugging Face's pipelines have them where they do the task."""
 TASKS_OF_CLASSES = (("ForImageClassification", IMAGE_CLASSIFICATION), ("Model", IMAGE_FEATURES))
-"""What an image model is used for, by the end of its class in config.json."""
+"""Task of an image model, by the ending of its class in config.json."""
 IMAGE_ACTIVATIONS = ("relu6", "hard_swish", "leaky_relu")
 """Activations that only image models have."""
 STAGES = Listed(Integer(1, 1024), 1, 16)

@@ -15,7 +15,7 @@ from .weight_layout import changed
 
 WEIGHT = ".weight"
 SPELLINGS = ((".weight_g", ".weight_v"), (".parametrizations.weight.original0", ".parametrizations.weight.original1"))
-"""What torch calls lengths and directions, by ``torch.nn.utils.weight_norm`` and by its successor."""
+"""torch's names of lengths and directions, of ``torch.nn.utils.weight_norm`` and its successor."""
 
 
 @dataclass(frozen=True)

@@ -406,7 +406,7 @@ def accepts_encoder(source: Mapping[str, Any]) -> bool:
 
 
 PREFIXES = ("transformer.",)
-"""What the names of classifiers' weights begin with."""
+"""Prefix of classifiers' weights."""
 IGNORED = (r"embed_tokens\.weight$", r"EncDecAttention\.relative_attention_bias\.weight$", r"cross_attn_rel_b\.weight$")
 ARCHITECTURES = (
     Architecture(

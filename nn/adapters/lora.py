@@ -72,7 +72,7 @@ class LoRALayer(Module):
         raise NotImplementedError
 
     def delta(self) -> Tensor:
-        """What the adapter adds to the weight of the layer."""
+        """The product of the factors, which is added to the layer's weight."""
         raise NotImplementedError
 
     def merged(self) -> Module:

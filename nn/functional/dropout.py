@@ -12,7 +12,7 @@ __all__ = [
     "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
 ]  # fmt: skip
 ALPHA = -1.7580993408473766
-"""What selu tends to for small x."""
+"""Limit of SELU for x towards minus infinity."""
 
 
 def _kept(shape: Sequence[int], p: float, like: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class _Lazy(Module):
         self.given, self.options = given, options
 
     def forward(self, input: Tensor, *others: Any) -> Any:
-        """What the layer computes that this one is from now on."""
+        """Compute the output of the layer that this one has become."""
         if input.ndim <= self.trailing:
             why = f"{type(self).__name__} of a tensor of shape {list(input.shape)}"
             raise UsageError("E-NN-SHAPE", None, why, expected=f"at least {counted(self.trailing + 1, 'dim')}")
@@ -88,6 +88,6 @@ class LazyBatchNorm1d(_Lazy):
     becomes = BatchNorm1d
 
     def forward(self, input: Tensor, *others: Any) -> Any:
-        """What the layer computes that this one is from now on."""
+        """Compute the output of the layer that this one has become."""
         self.trailing = max(input.ndim - 2, 0)
         return super().forward(input, *others)

@@ -339,7 +339,7 @@ def _scattered(input: Tensor, dim: int, index: Tensor, source: Any, reduction: s
 
 
 REDUCTIONS = {None: "none", "add": "add", "multiply": "mul"}
-"""What `scatter` does with what was there."""
+"""Reductions of `scatter`: how new and old elements are joined."""
 
 
 @operation()

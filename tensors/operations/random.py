@@ -273,7 +273,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, generator: Genera
 
 
 def _center(mean: Any, dtype: DType) -> Any:
-    """What is added to normal numbers of mean 0: of complex ones the mean of both parts, as PyTorch does."""
+    """The mean that is added to normal numbers; of complex ones to both parts, as in PyTorch."""
     return mean * (1 + 1j) if dtype.is_complex and not isinstance(mean, complex | Tensor) else mean
 
 

@@ -23,7 +23,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
 }
-"""What PyTorch's profiles of printing stand for."""
+"""Settings of PyTorch's printing profiles."""
 
 
 @function()

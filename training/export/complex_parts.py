@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.domain import COMPLEX
 from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.ir.registry import operator
 from ...runtime.passes.pattern.replace_nodes import rewrite
 from ...runtime.tensor.dtype import DType
 
@@ -30,51 +31,53 @@ def into_parts(graph: Graph, constants: Mapping[Value, np.ndarray]) -> None:
         constants: complex inputs of the graph that have these elements.
     """
     build = Builder(graph)
-    pairs: dict[Value, Pair] = {}
+    lowering = _Lowering()
     for value, array in constants.items():
         real, imaginary = (np.ascontiguousarray(each) for each in (array.real, array.imag))
-        pairs[value] = build.constant(real), build.constant(imaginary)
-    rewrite(graph, functools.partial(_replaced, pairs))
+        lowering.pairs[value] = build.constant(real), build.constant(imaginary)
+    rewrite(graph, lowering.replaced)
 
 
-def _replaced(pairs: dict[Value, Pair], node: Node, build: Builder) -> bool:
-    given = [value for value in node.inputs if value is not None]
-    if any(_is_complex(value) and value not in pairs for value in given):
-        return False
-    if node.op.domain == COMPLEX:
-        name = node.op.name.removeprefix("Complex")
-        if name in BY_PART:
-            pairs[node.outputs[0]] = _by_part(pairs, name, node, build)
+class _Lowering:
+    """The rules by operator, and the parts of the values that were replaced."""
+
+    def __init__(self) -> None:
+        self.pairs: dict[Value, Pair] = {}
+        self.rules = {operator(name, COMPLEX): rule for name, rule in RULES.items()}
+        self.by_part = {operator(f"Complex{name}", COMPLEX): operator(name) for name in BY_PART}
+        self.moving = {operator(name) for name in MOVING}
+
+    def replaced(self, node: Node, build: Builder) -> bool:
+        """Build what stands for a node; whether a rule is known."""
+        pairs, given = self.pairs, [value for value in node.inputs if value is not None]
+        if any(_is_complex(value) and value not in pairs for value in given):
+            return False
+        moving = node.op in self.moving and any(value in pairs for value in given)
+        if moving or node.op in self.by_part:
+            op = self.by_part.get(node.op, node.op)
+            parts = [
+                build.node(op, self._part(node, number), node.attributes, outputs=len(node.outputs)).outputs
+                for number in (0, 1)
+            ]
+            pairs.update(zip(node.outputs, zip(*parts, strict=True), strict=True))
             return True
-        rule = RULES.get(node.op.name)
+        rule = self.rules.get(node.op)
         made = None if rule is None else rule(node, build, [pairs.get(each, (each, each)) for each in given])
         if isinstance(made, Value):
             build.add("Identity", [made], outputs=node.outputs)
         elif made is not None:
             pairs[node.outputs[0]] = made
         return made is not None
-    if node.op.domain or node.op.name not in MOVING or not any(value in pairs for value in given):
-        return False
-    parts = [
-        build.node(node.op, _part(pairs, node, number), node.attributes, outputs=len(node.outputs)).outputs
-        for number in (0, 1)
-    ]
-    pairs.update(zip(node.outputs, zip(*parts, strict=True), strict=True))
-    return True
+
+    def _part(self, node: Node, number: int) -> list[Value | None]:
+        """The inputs of a node, complex ones by one of their parts."""
+        return [
+            value if value is None or value not in self.pairs else self.pairs[value][number] for value in node.inputs
+        ]
 
 
 def _is_complex(value: Value) -> bool:
     return value.dtype is not None and value.dtype.is_complex
-
-
-def _part(pairs: Mapping[Value, Pair], node: Node, number: int) -> list[Value | None]:
-    """The inputs of a node, complex ones by one of their parts."""
-    return [value if value is None or value not in pairs else pairs[value][number] for value in node.inputs]
-
-
-def _by_part(pairs: Mapping[Value, Pair], name: str, node: Node, build: Builder) -> Pair:
-    real, imaginary = (build.add(name, _part(pairs, node, number), node.attributes) for number in (0, 1))
-    return real, imaginary
 
 
 # -- rules: nodes by parts of their inputs ----------------------------------------------------------------------------

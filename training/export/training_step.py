@@ -16,7 +16,7 @@ from ...tensors.core.tensor import Tensor
 from .function_graph import Recorded, names_of, unique
 
 NEXT = ".next"
-"""What the name of an output has after the name of the input whose next value it is."""
+"""Suffix of an output that is the next value of an input, after the input's name."""
 
 
 class TrainingStep:

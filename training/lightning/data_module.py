@@ -57,7 +57,7 @@ class LightningDataModule:
 
 
 def loaders_of(name: str, given: Any, *owners: Any) -> Any:
-    """What is given, or what the first owner with a method of this name makes."""
+    """The given loaders, or those of the first owner with a method of this name."""
     for owner in owners:
         if given is None and hasattr(owner, name):
             given = getattr(owner, name)()

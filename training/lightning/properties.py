@@ -23,7 +23,7 @@ OF_SETTINGS = (
 ONE_PROCESS = {
     "node_rank": 0, "num_nodes": 1,
 }  # fmt: skip
-"""What Lightning says of one process on one device."""
+"""Lightning's values for one process on one device."""
 
 
 class SingleDeviceStrategy:
@@ -38,7 +38,7 @@ class SingleDeviceStrategy:
         """Wait for all processes, of which this is the only one."""
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
-        """What process `src` has: the object."""
+        """The object of process `src`: the object itself."""
         return obj
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: str | None = "mean") -> Any:

@@ -14,9 +14,9 @@ from ...runtime.base.nearest_name import did_you_mean
 DTYPES = {
     "32": None, "32-true": None, "64": "f64", "64-true": "f64", "16-true": "f16", "bf16-true": "bf16",
 }  # fmt: skip
-"""What parameters are converted to for each precision."""
+"""Dtype of the parameters, by precision."""
 MIXED = {"bf16": "bf16", "bf16-mixed": "bf16"}
-"""What products compute in, with f32 parameters."""
+"""Dtype of matrix products with f32 parameters, by precision."""
 NOT_HERE = ("16", "16-mixed", "transformer-engine", "transformer-engine-float16")
 HERE = ("auto", "cpu")
 STRATEGIES = ("auto", "ddp")

@@ -19,7 +19,7 @@ from .logger import FolderLogger
 POLYNOMIAL = 0x82F63B78
 """Of CRC-32C (Castagnoli), bits reversed."""
 MASK_DELTA = 0xA282EAD8
-"""What TFRecord adds to a check sum after it is rotated by 15 bits."""
+"""Constant that TFRecord adds to a checksum after a rotation by 15 bits."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types of protocol buffers."""
 _files = itertools.count()

@@ -128,7 +128,7 @@ class Ranks:
 
 
 def _command() -> list[str]:
-    """What runs the script of this process once more."""
+    """Command that runs this process's script again."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     script = ["-m", spec.name] if spec is not None else [os.path.abspath(sys.argv[0])]
     if spec is None and not os.path.isfile(script[0]):

@@ -19,7 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 80, 220, 30, 50
 COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf")
 TICKS = 5
 LOSS = "loss"
-"""What names of losses have in them."""
+"""Part of the names of losses."""
 
 
 def plot(curves: Mapping[str, Sequence[float]], path: str | os.PathLike[str], first: int = 1) -> None:

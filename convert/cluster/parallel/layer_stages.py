@@ -51,7 +51,7 @@ class LayerStage:
         self._model.store_cache_as(kv_type)
 
     def run(self, run: tuple[Any, ...], received: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What the stage computes of a run."""
+        """The stage's share of a run."""
         return self._model.compute(run, received)
 
 

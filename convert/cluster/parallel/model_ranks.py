@@ -15,7 +15,7 @@ from ..cluster import Cluster
 
 
 def launch_on(cluster: Cluster) -> Launch:
-    """What starts ranks on workers of their own, which connect to this process."""
+    """A function that starts ranks on their own workers, which connect to this process."""
 
     def launch(tasks: Sequence[RankTask]) -> Pipes:
         from distributed.utils import get_ip

@@ -19,7 +19,7 @@ KINDS = Plugins("models.diffusion", "PICTURE_GGUF")
 CONFIG = "config.json"
 MOST_DIMS = 8
 LONGEST_NAME = 127
-"""What stable-diffusion.cpp builds ggml for; ComfyUI-GGUF has no limit."""
+"""Maximum name length in stable-diffusion.cpp's ggml; ComfyUI-GGUF has no limit."""
 
 
 def kinds(word: str) -> list[PictureGguf]:

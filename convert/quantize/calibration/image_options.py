@@ -34,7 +34,7 @@ IMAGES = (
     ),
 )
 DEFAULTS = {"size": None, "resize": None, "mean": "0", "std": "1", "order": "rgb", "layout": None}
-"""What `IMAGES` are where they are not given."""
+"""Default values of `IMAGES`."""
 
 
 def refuse_image_options(values: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .request import Request
 
 TYPES = {"int8": "int8", "uint8": "uint8", "int4": "int4", "fp8": "fp8", "fp16": "f16", "f16": "f16", "bf16": "bf16"}
-"""What the command takes as a type for networks."""
+"""Types that the command accepts for networks."""
 METHODS = ("minmax", "entropy", "percentile", "mse")
 BLOCKS = ("16", "32", "64", "128", "256")
 OPTIONS = (
@@ -68,7 +68,7 @@ DEFAULTS = {
     "nodes": (),
     "exclude_nodes": (),
 }
-"""What `OPTIONS` are where they are not given."""
+"""Default values of `OPTIONS`."""
 WEIGHTS_ONLY = (
     "tensor_type",
     "tensor_type_file",

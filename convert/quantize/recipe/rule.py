@@ -35,7 +35,7 @@ NAMES = frozenset(
         "dtype",
     )
 )
-"""What conditions can ask; see `facts`."""
+"""Names that conditions can use; see `facts`."""
 KEEP = "keep"
 """The type of a rule whose tensors stay as they are."""
 

@@ -38,7 +38,7 @@ TORCH_PICKLES = 5
 """Pickles at the start of torch's stream format, before the storages."""
 HEAD = 512
 TRIAL_ENTRIES, TRIAL_BYTES = 50_000, 1 << 24
-"""What finding out whether a file is a pickle may cost."""
+"""Limit of the work to find out whether a file is a pickle."""
 
 
 @dataclass(frozen=True)

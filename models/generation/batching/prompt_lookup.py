@@ -23,7 +23,7 @@ class PromptLookup:
         self._texts[row] = _Text()
 
     def propose(self, wanted: Sequence[Wanted]) -> list[list[Drafted]]:
-        """What followed the last occurrence of each text's last n-gram."""
+        """The tokens after the last occurrence of each text's last n-gram."""
         return [[Drafted(token) for token in self._texts[one.row].following(one.tokens, one.count)] for one in wanted]
 
     def end(self, row: int) -> None:

@@ -26,7 +26,7 @@ MAX_TARGET = 1024
 
 
 class Settings(Protocol):
-    """What a checkpoint states; see `GenerationSettings`."""
+    """Settings of the checkpoint; see `GenerationSettings`."""
 
     @property
     def start(self) -> int: ...

@@ -56,7 +56,7 @@ def speculation_of(draft: RowModel | None, tokens: int | None) -> Speculation | 
 
 
 def speculator_of(model: BatchModel, rows: Rows, count: int, speculation: Speculation) -> Speculator:
-    """What proposes tokens for the rows of a model.
+    """Draft model or lookup that proposes tokens for the rows of a model.
 
     Raises UsageError for an encoder-decoder, rotary frequencies that depend on the length of a run, states that cannot
     be cut back, and a draft that is not a language model or has another vocabulary.

@@ -145,7 +145,7 @@ class StageModel(LanguageModel):
         return super()._has_narrow_weights(self._whole)
 
     def _wanted(self, output: str) -> list[str]:
-        """What the stage computes in a run: values for later stages, and the model's output."""
+        """The stage's results in a run: values for later stages, and the model's output."""
         name = self._name(output)
         return [*self._plan.sent, *([name] if name in self._plan.outputs else [])]
 

@@ -16,7 +16,7 @@ from ..recurrent.lstm import lstm, lstm_cell
 from .conv1d import conv1d, kernel, transposed_conv1d
 
 MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
-"""What ONNX calls the ways of padding."""
+"""Padding mode -> its name in ONNX."""
 NORM_EPS = 1e-5
 Recurred = tuple[Value, list[Value]]
 """A result, and the states after it."""

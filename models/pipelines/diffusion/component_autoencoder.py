@@ -21,7 +21,7 @@ COMPONENT_ENCODER, COMPONENT_DECODER = f"{COMPONENT}_{ENCODER}", f"{COMPONENT}_{
 SAMPLE, LATENT_PARAMETERS, LATENT_SAMPLE = "sample", "latent_parameters", "latent_sample"
 """Pictures; mean and logarithm of the variance in one array; latents: Optimum's names."""
 LOGVAR_RANGE = (-30.0, 20.0)
-"""What the logarithm of the variance is limited to."""
+"""Bounds of the logarithm of the variance."""
 
 
 class ComponentAutoencoder(AutoencoderModel):

@@ -17,7 +17,7 @@ from .text_to_image import AUTOENCODER, Config, Floats, TextToImage
 
 
 class Drawing(Protocol):
-    """What image-to-image needs of a text-to-image model: its data, parts and hyper-parameters."""
+    """A text-to-image model's data, parts and hyper-parameters, as image-to-image needs them."""
 
     pipeline: TextToImage
     parts: LoadedParts

@@ -330,7 +330,7 @@ class TextToImageModel(TaskModel):
             yield latents
 
     def _control(self, picture: Any, network: Any, strength: float, size: tuple[int, int]) -> Control | None:
-        """What follows a picture. UsageError for a picture without a ControlNet, or the reverse."""
+        """The control of a picture by a ControlNet. UsageError for a picture without a ControlNet, or the reverse."""
         if network is None and CONTROLNET in self.parts:
             network = self.parts[CONTROLNET] if picture is not None else None
         if picture is None and network is None:

@@ -38,7 +38,7 @@ QWEN3_NAME = "qwen3-reranker"
 _ROLES = re.compile(r"['\"]query['\"].*['\"]document['\"]", re.DOTALL)
 _PLACES = re.compile(r"\{(query|document)\}")
 _MARKS = ("2f8c51QUERY", "7d0b93DOCUMENT")
-"""What stands for the two texts, between tabs that show whether a template strips them."""
+"""Placeholders of the two texts, between tabs that show whether a template strips them."""
 
 
 def ranks(source: Graph) -> bool:

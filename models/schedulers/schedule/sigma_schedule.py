@@ -20,7 +20,7 @@ SIGMA_DEFAULTS: dict[str, Any] = DEFAULTS | {
 """Options of schedulers along sigmas."""
 KARRAS_RHO = 7.0
 LEAST_PRODUCT = 2.0**-24
-"""What stands for a last cumulative alpha of 0, whose sigma would be infinite."""
+"""Last cumulative alpha in place of 0, whose sigma would be infinite."""
 BETA = 0.6
 """Both parameters of the beta distribution."""
 TERMS = 64

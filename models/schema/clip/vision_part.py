@@ -7,7 +7,7 @@ from ....runtime.contract.architecture import Below, Part
 VISION = "vision"
 """The name of the part."""
 INSIDE = "vision_model."
-"""What names begin with in the own files of CLIP's and SigLIP's towers."""
+"""Prefix of names in files of CLIP's and SigLIP's vision towers."""
 
 
 def vision_tower(name: str = "vision_tower.", place: str = "vision_config") -> Part:

@@ -11,7 +11,7 @@ VOCABULARY = 49408
 MERGES = "clip_merges.txt.gz"
 BEGIN, END = "<|startoftext|>", "<|endoftext|>"
 OPEN_CLIP_PAD = "!"
-"""What OpenCLIP's encoders take after the end of a text; OpenAI's take the end again."""
+"""Padding of OpenCLIP's encoders after the end of a text; OpenAI's repeat the end."""
 WORD_END = "</w>"
 CONTEXT = 77
 

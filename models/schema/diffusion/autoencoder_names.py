@@ -17,7 +17,7 @@ FIRST_ATTENTION = (("q", "query"), ("k", "key"), ("v", "value"), ("proj_out", "p
 SHORTCUT = (("nin_shortcut", "conv_shortcut"),)
 """Modules of a block that have other names; ``norm1``, ``conv1``, ``norm2`` and ``conv2`` have the same."""
 ATTENDED = (".attn_1.q.", ".attn_1.k.", ".attn_1.v.", ".attn_1.proj_out.")
-"""What names of weights contain that are 1 x 1 convolutions in the original and matrices in diffusers."""
+"""Parts of names of weights that are 1 x 1 convolutions in the original, matrices in diffusers."""
 
 SETTINGS = {
     "act_fn": "act",
@@ -78,7 +78,7 @@ def bound_modules(config: Config) -> list[Pair]:
 
 
 def autoencoder_settings(config: Config) -> dict[str, Any]:
-    """What decides what an autoencoder computes, by the keys of config.json."""
+    """Hyper-parameters of an autoencoder, by the keys of config.json."""
     return {key: config.values[name] for key, name in SETTINGS.items()}
 
 

@@ -74,7 +74,7 @@ def _layers(weights: Mapping[str, StoredTensor], prefix: str) -> int:
 
 
 def clip_settings(config: Config) -> dict[str, Any]:
-    """What weights of a text encoder do not show, by the keys of config.json."""
+    """Hyper-parameters that a text encoder's weights do not show, by the keys of config.json."""
     return {
         "num_attention_heads": config.heads,
         "hidden_act": config.act,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 Pair = tuple[str, str]
-"""What the names of a module's weights begin with: in the original, and in diffusers."""
+"""Prefixes of a module's weights in the original and in diffusers."""
 
 
 def renamed(name: str, modules: Mapping[str, str]) -> str | None:

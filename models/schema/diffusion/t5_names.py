@@ -32,7 +32,7 @@ def t5_config(weights: Mapping[str, StoredTensor]) -> dict[str, Any]:
 
 
 def t5_settings(config: Config) -> dict[str, Any]:
-    """What weights of the encoder do not show, by the keys of config.json."""
+    """Hyper-parameters that the encoder's weights do not show, by the keys of config.json."""
     return {
         "model_type": config.model_type,
         "layer_norm_epsilon": config.eps,

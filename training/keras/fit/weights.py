@@ -153,4 +153,4 @@ OF_KERAS: dict[str, Callable[[nn.Module], Any]] = {
     "non_trainable_variables": _not_trained,
     "trainable": lambda model: True,
 }
-"""What a model has under these names, if it does not have modules or tensors of its own under them."""
+"""Attributes that a model provides unless it has modules or tensors of these names."""

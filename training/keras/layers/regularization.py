@@ -13,7 +13,7 @@ from ..core.layer import Layer
 
 __all__ = ["AlphaDropout", "Dropout", "GaussianDropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"]
 SELU_FLOOR = -1.7580993408473766
-"""What SELU approaches for low inputs: -alpha * scale of Klambauer et al. 2017."""
+"""Limit of SELU for low inputs: -alpha * scale of Klambauer et al. 2017."""
 
 
 def dropped(x: Tensor, rate: float, shape: Sequence[int]) -> Tensor:

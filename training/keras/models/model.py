@@ -155,7 +155,7 @@ class Model(Layer, FitModel):
         vars(self).pop("_compiled", None)
 
     def _ready(self) -> Any:
-        """What `compile` has chosen, with the optimizer of the parameters that there are by now."""
+        """Loss, metrics and optimizer of `compile`, for the parameters that the model has now."""
         choice = self.__dict__.get("_choice")
         if choice is None:
             why = f"{type(self).__name__} is not compiled"

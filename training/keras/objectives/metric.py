@@ -86,7 +86,7 @@ class Metric(Configured):
         return weighted_sum(self.values(y_true, y_pred), weight)
 
     def parts(self, y_true: Any, y_pred: Any) -> Sequence[Tensor]:
-        """What a model sums over batches; of one part the mean over items is reported as it is."""
+        """Values that a model sums over batches; a single one is the mean over items."""
         if type(self).update_state is not Metric.update_state:
             return self._added(y_true, y_pred)
         if type(self).ratio is Metric.ratio:

@@ -15,7 +15,7 @@ OPERATORS = "keras.src.ops.numpy"
 """Where Keras has the layers of operators of Python."""
 
 SLICE = ("start", "stop", "step")
-"""What a slice of a symbolic tensor is described by."""
+"""Keys of a slice in the description of a symbolic tensor."""
 MODELS: dict[str, dict[str, Any]] = {
     "Functional": {"module": "keras.src.models.functional", "registered_name": "Functional"},
     "Sequential": {"module": "keras", "registered_name": None},

@@ -17,7 +17,7 @@ from .description import SLICE
 
 MODELS = ("Sequential", "Functional", "Model")
 BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-"""What Python raises for settings of other types and values than those a layer expects."""
+"""Exceptions for settings of a type or value that a layer does not expect."""
 
 
 def model_of(entry: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:

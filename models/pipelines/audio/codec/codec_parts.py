@@ -13,9 +13,9 @@ from ....schema.codec_hyperparameters import AUDIO, CODES, LATENTS, QUANTIZED, S
 Layer = Callable[[Net, Value], Value]
 RecurrentLayer = Callable[[Net, Value, Sequence[Value]], tuple[Value, list[Value]]]
 FEATURES = "features"
-"""What a part of an encoder or decoder takes of the one before it, [batch, channels, frames]."""
+"""Input of a part of an encoder or decoder, [batch, channels, frames]."""
 NEXT = "features.next"
-"""What it passes on."""
+"""Output of the part."""
 STATE = "state"
 """How the names of the states of recurrent parts begin."""
 

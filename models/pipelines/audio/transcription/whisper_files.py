@@ -25,7 +25,7 @@ TOKENIZER_CLASS = "WhisperTokenizer"
 FRAMES = 2
 """Frames of a spectrogram by positions of the encoder."""
 DERIVED = "_from_model_config"
-"""What marks a generation_config.json that transformers made of config.json, and that it makes again."""
+"""Key that marks a generation_config.json derived from config.json by transformers."""
 MAX_INITIAL_TIMESTAMP = 50
 """The latest first timestamp, in steps of `PRECISION`: a second, as OpenAI's decoder has it."""
 
