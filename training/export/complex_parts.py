@@ -10,6 +10,7 @@ import numpy as np
 from ...runtime.ir.builder import Builder
 from ...runtime.ir.domain import COMPLEX
 from ...runtime.ir.graph import Graph, Node, Value
+from ...runtime.ir.op import Op
 from ...runtime.ir.registry import operator
 from ...runtime.passes.pattern.replace_nodes import rewrite
 from ...runtime.tensor.dtype import DType
@@ -43,9 +44,9 @@ class _Lowering:
 
     def __init__(self) -> None:
         self.pairs: dict[Value, Pair] = {}
-        self.rules = {operator(name, COMPLEX): rule for name, rule in RULES.items()}
-        self.by_part = {operator(f"Complex{name}", COMPLEX): operator(name) for name in BY_PART}
-        self.moving = {operator(name) for name in MOVING}
+        self.rules = {_operator(name, COMPLEX): rule for name, rule in RULES.items()}
+        self.by_part = {_operator(f"Complex{name}", COMPLEX): _operator(name) for name in BY_PART}
+        self.moving = {_operator(name) for name in MOVING}
 
     def replaced(self, node: Node, build: Builder) -> bool:
         """Build what stands for a node; whether a rule is known."""
@@ -74,6 +75,12 @@ class _Lowering:
         return [
             value if value is None or value not in self.pairs else self.pairs[value][number] for value in node.inputs
         ]
+
+
+def _operator(name: str, domain: str = "") -> Op:
+    found = operator(name, domain)
+    assert found is not None, name
+    return found
 
 
 def _is_complex(value: Value) -> bool:
