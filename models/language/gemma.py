@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.contract.architecture import HF, Architecture, Config, Key
-from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, Only
+from ...runtime.contract.hyperparameter import COUNT, NOT_NEGATIVE, POSITIVE, flag
 from ..generation.decoder_tasks import decoder_tasks
 from ..layers.attention import Scores, self_attention
 from ..layers.decoder import Decoder
@@ -51,7 +51,7 @@ GEMMA3_KEYS = (
     Windows(lambda config, i: (i + 1) % config.pattern != 0, period=6, usual=4096),
     *TWO_ROPES,
     Key("query_scalar", "query_pre_attn_scalar", (), lambda config: _query_scalar(config, 62), _integral),
-    Key("both_ways", "use_bidirectional_attention", (), False, Only(False)),
+    Key("both_ways", "use_bidirectional_attention", (), False, flag),
     Key("attention_cap", "attn_logit_softcapping", "attn_logit_softcapping", None, NOT_NEGATIVE),
     Key("logit_cap", "final_logit_softcapping", "final_logit_softcapping", None, NOT_NEGATIVE),
 )

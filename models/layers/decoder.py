@@ -74,7 +74,8 @@ class Decoder(Net):
         self.axes = tuple(config.values.get("position_axes") or ()) if embeds else ()
         self.groups = embeds and bool(config.values.get("token_groups"))
         self.prefix = self.groups and not fixed and bool(config.values.get("token_prefix"))
-        self.causal = config.values.get("causal") is not False
+        self.both_ways = bool(config.values.get("both_ways"))
+        self.causal = config.values.get("causal") is not False and not self.both_ways
         self._states: list[tuple[str, Value]] = []
         self._rings: dict[int, Value] = {}
 
@@ -129,9 +130,10 @@ class Decoder(Net):
         """Keys or values [batch, heads, total, size] of past and current tokens; `new` is [batch, length, heads x
         size].
 
-        In a fixed cache, those of a sliding-window layer are a ring buffer.
+        In a fixed cache, those of a sliding-window layer are a ring buffer if the model is causal.
         """
         new = self.Transpose(self.split_heads(new, heads, size), perm=[0, 2, 1, 3])
+        window = window if self.causal else None
         if self.fixed:
             past = self.past(name, (heads, TOTAL if window is None else ring_dim(window), size))
             mode = "linear" if window is None else "circular"
@@ -203,15 +205,17 @@ class Decoder(Net):
 
     def visible(self, window: int | None = None, *, chunked: bool = False) -> Value:
         """Attention mask, bool [batch, 1, length, total]: which keys each query attends to, at most `window` back,
-        itself included; all of them where the configuration says that the model is not causal.
+        itself included; all of them where the configuration says that the model is not causal. Where the
+        hyper-parameter `both_ways` is true, a window reaches half as far to each side (EmbeddingGemma).
 
-        Keys in a ring buffer must be `cached` before this is called. FormatError for windows without causality.
+        Keys in a ring buffer must be `cached` before this is called. FormatError for windows of other models that are
+        not causal.
 
         Args:
             chunked: whether a query sees keys of its own chunk only; chunks of `window` tokens begin at the first token
                 that is not padding.
         """
-        if window is not None and not self.causal:
+        if window is not None and not self.causal and not self.both_ways:
             why = "a model that is not causal has sliding windows"
             raise FormatError("E-ARCH-CAUSAL", self.config.values.get("path"), why, expected="full attention")
         limit = window if window is None else self._in_chunk(window) if chunked else self._in_window(window)
@@ -238,6 +242,8 @@ class Decoder(Net):
         return self._masked(query, key, limit, self.And(self.GreaterOrEqual(query, key), written), mask)
 
     def _in_window(self, window: int) -> Limit:
+        if self.both_ways:
+            return lambda query, key: self.LessOrEqual(self.Abs(self.Sub(query, key)), [window // 2])
         return lambda query, key: self.Less(self.Sub(query, key), [window])
 
     def _in_chunk(self, size: int) -> Limit:

@@ -273,6 +273,41 @@ def z_image(folder, *, layers=3, dynamic=False):
     return saved(made, folder)
 
 
+def wuerstchen(folder):
+    """A folder of Wuerstchen's two stages, and the pipeline of diffusers. The networks predict about the noise that
+    they are given, since others' latents grow without bound."""
+    import diffusers
+    from diffusers.pipelines.deprecated.wuerstchen import (
+        PaellaVQModel,
+        WuerstchenCombinedPipeline,
+        WuerstchenDiffNeXt,
+        WuerstchenPrior,
+    )
+
+    tokenizers = [clip_tokenizer(folder / f"{prefix}tokenizer", "!") for prefix in ("", "prior_")]
+    encoders = [clip_encoder(each, 32, projection=False, act="gelu") for each in tokenizers]
+    networks = {
+        "prior_prior": WuerstchenPrior(c_in=2, c=16, c_cond=32, c_r=8, depth=2, nhead=2),
+        "decoder": WuerstchenDiffNeXt(
+            c_in=4, c_out=4, c_cond=16, c_r=8, c_hidden=[16, 16], nhead=[-1, 2], blocks=[1, 2],
+            level_config=["CT", "CTA"], inject_effnet=[False, True], clip_embd=32, effnet_embd=2,
+        ),
+        "vqgan": PaellaVQModel(levels=2, bottleneck_blocks=1, embed_dim=16, num_vq_embeddings=32),
+    }  # fmt: skip
+    for module in networks.values():
+        telling(module).eval()
+    for last in (networks["prior_prior"].out[1], networks["decoder"].clf[1]):
+        last.weight.data *= 0.1
+    networks["decoder"].clf[1].bias.data[len(networks["decoder"].clf[1].bias) // 2 :] += 4
+    made = WuerstchenCombinedPipeline(
+        **networks,
+        tokenizer=tokenizers[0], prior_tokenizer=tokenizers[1], text_encoder=encoders[0],
+        prior_text_encoder=encoders[1], scheduler=diffusers.DDPMWuerstchenScheduler(),
+        prior_scheduler=diffusers.DDPMWuerstchenScheduler(),
+    )  # fmt: skip
+    return saved(made, folder)
+
+
 def hyperparameters(module):
     """The hyper-parameters of a network of diffusers, bound by its architecture."""
     names, source = implied(json.loads(module.to_json_string()), Graph())
@@ -282,9 +317,9 @@ def hyperparameters(module):
 def saved(pipeline, folder):
     """Save a pipeline in a folder without its progress bars, tokenizers being there already."""
     pipeline.set_progress_bar_config(disable=True)
-    kept = {path: path.read_bytes() for path in folder.glob("tokenizer*/*")}
+    kept = {path: path.read_bytes() for path in folder.glob("*tokenizer*/*")}
     pipeline.save_pretrained(str(folder))
-    for path in folder.glob("tokenizer*/*"):
+    for path in folder.glob("*tokenizer*/*"):
         if path not in kept:
             path.unlink()
     for path, content in kept.items():

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from ....runtime.contract.architecture import Architecture, Part, RunOptions, Task
-from .text_to_image import AUTOENCODER, CONTROLNET, TEXT_TO_IMAGE, TextToImage
+from .text_to_image import CONTROLNET, TEXT_TO_IMAGE, TextToImage
 
 
 def folder_model(pipeline: TextToImage) -> Architecture:
@@ -14,7 +14,7 @@ def folder_model(pipeline: TextToImage) -> Architecture:
     parts = {
         **{encoder.part: Part(None, "", optional=encoder.optional) for encoder in pipeline.encoders},
         pipeline.denoiser: Part(None, ""),
-        AUTOENCODER: Part(None, ""),
+        pipeline.autoencoder: Part(None, ""),
         CONTROLNET: Part(None, "", optional=True),
     }
     return Architecture(

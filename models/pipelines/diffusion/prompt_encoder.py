@@ -55,6 +55,7 @@ class PromptEncoder:
 
     def __init__(self, parts: LoadedParts, source: Graph | None, encoders: Sequence[TextEncoder]) -> None:
         self._parts, self._source, self._encoders = parts, source, encoders
+        self._pads: dict[str, int] = {}
 
     def __call__(self, prompts: Sequence[str]) -> list[list[Encoded | None]]:
         """The output of each encoder for each prompt, None for an encoder that the model lacks. Where prompts are
@@ -72,14 +73,18 @@ class PromptEncoder:
         return [list(found) for found in zip(*columns, strict=True)]
 
     def encoded(self, encoder: TextEncoder, prompts: Sequence[Rows]) -> list[Encoded | None]:
-        """The output of one encoder for prompts, each given as rows of ids, of the same length if they are padded."""
+        """The output of one encoder for prompts, each given as rows of ids without padding."""
         if encoder.part not in self._parts:
             return [None] * len(prompts)
         task = TEXT_CONDITIONING if encoder.states in (ALL_STATES, PENULTIMATE) else None
         model = self._parts.loaded(encoder.part, task)
         if not encoder.padded:
             return [Encoded(model(input_ids=np.array(rows))[encoder.states], None) for rows in prompts]
-        found = model(input_ids=np.array([row for rows in prompts for row in rows]))
+        every = [row for rows in prompts for row in rows]
+        pad = self._pads.get(encoder.part, 0)
+        ids = np.array([row + [pad] * (encoder.length - len(row)) for row in every])
+        mask = np.arange(encoder.length) < np.array([[len(row)] for row in every])
+        found = model(input_ids=ids, **({"attention_mask": mask.astype(np.int64)} if encoder.masked else {}))
         name = encoder.states
         if name == ALL_STATES:
             layers = sum(key.startswith(f"{ALL_STATES}.") for key in found)
@@ -107,7 +112,7 @@ class PromptEncoder:
         return Graph(files=source.files, attachments=files)
 
     def _rows(self, encoder: TextEncoder, prompt: str) -> Rows:
-        """The ids of a prompt between the tokens that open and close a text, in rows of `encoder.length`."""
+        """The ids of a prompt between the tokens that open and close a text, in rows of at most `encoder.length`."""
         if encoder.part not in self._parts:
             return []
         from ...tokenizer import read
@@ -126,11 +131,8 @@ class PromptEncoder:
         if len(pieces) > 1:
             self._tell(encoder, prompt, len(bare), room)
         pieces = pieces if encoder.chunked else pieces[:1]
-        rows = [[*opening, *piece, *closing] for piece in pieces]
-        if not encoder.padded:
-            return rows
-        pad = tokenizer.vocabulary.roles.get("pad", closing[-1] if closing else 0)
-        return [row + [pad] * (encoder.length - len(row)) for row in rows]
+        self._pads[encoder.part] = tokenizer.vocabulary.roles.get("pad", closing[-1] if closing else 0)
+        return [[*opening, *piece, *closing] for piece in pieces]
 
     def _filled(self, encoder: TextEncoder, rows: Rows, count: int) -> Rows:
         """Rows of a chunked encoder with those of an empty text after them."""

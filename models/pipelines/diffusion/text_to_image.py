@@ -38,6 +38,7 @@ class TextEncoder:
             end of others is cut off.
         optional: whether the model works without the encoder, with zeros for its hidden states.
         padded: whether shorter prompts are filled up to `length`.
+        masked: whether padding is masked: no token attends to that of others.
         chat: whether the prompt is a user's message in the chat template of the tokenizer, before the answer.
     """
 
@@ -50,6 +51,7 @@ class TextEncoder:
     chunked: bool = True
     optional: bool = False
     padded: bool = True
+    masked: bool = False
     chat: bool = False
 
 
@@ -140,6 +142,7 @@ class TextToImage:
             that for the negative prompt.
         sample_size: rows and columns of latents by default; None for those of the denoiser's configuration.
         rounds_up: whether a fractional number of steps on a picture is rounded up.
+        autoencoder, scheduler: their folders.
     """
 
     name: str
@@ -164,3 +167,5 @@ class TextToImage:
     unguided: float = 1.0
     sample_size: int | None = None
     rounds_up: bool = False
+    autoencoder: str = AUTOENCODER
+    scheduler: str = SCHEDULER

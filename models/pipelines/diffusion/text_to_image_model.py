@@ -25,7 +25,7 @@ from .noise_stream import MOST_SEED, TORCH, NoiseStream, normal
 from .prompt_encoder import PromptEncoder
 from .recipe import Recipe
 from .source_picture import Control, control_pixels, source_of
-from .text_to_image import AUTOENCODER, CONTROLNET, SCHEDULER, Encoded, Floats, Inputs, Request, TextToImage
+from .text_to_image import CONTROLNET, Encoded, Floats, Inputs, Request, TextToImage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -80,10 +80,11 @@ class TextToImageModel(TaskModel):
     @property
     def scheduler(self) -> Scheduler:
         """The scheduler that the model's files name. FormatError without one."""
-        config = settings(self.graph, f"{SCHEDULER}/scheduler_config.json")
+        folder = self.pipeline.scheduler
+        config = settings(self.graph, f"{folder}/scheduler_config.json")
         if not config:
             path = self.graph.files[0] if self.graph.files else None
-            why = f"the model is without {SCHEDULER}/scheduler_config.json"
+            why = f"the model is without {folder}/scheduler_config.json"
             raise FormatError("E-DRAW-SCHEDULER", path, why, hint="Download the scheduler's folder too")
         return schedulers.load(config)
 
@@ -107,7 +108,7 @@ class TextToImageModel(TaskModel):
     @property
     def autoencoder_config(self) -> Mapping[str, Any]:
         """Hyper-parameters of the autoencoder."""
-        return self._values(AUTOENCODER)
+        return self._values(self.pipeline.autoencoder)
 
     def _compares(self, guidance: float) -> bool:
         """Whether guidance compares predictions for two prompts."""
@@ -177,7 +178,7 @@ class TextToImageModel(TaskModel):
         inputs = {
             name: item
             if name in pipeline.unbatched
-            else np.concatenate([np.repeat(way[name], count, 0) for way in ways])
+            else np.concatenate([np.repeat(way[name], count // len(way[name]), 0) for way in ways])
             for name, item in ways[0].items()
         }
         sample = pipeline.pack(np.concatenate([latents] * len(ways)))
@@ -202,7 +203,7 @@ class TextToImageModel(TaskModel):
         width / f]."""
         config = self.autoencoder_config
         plain = np.asarray(latents, np.float32) / np.float32(config["scaling"]) + np.float32(config["shift"] or 0)
-        found: Floats = self.parts[AUTOENCODER].decode(plain)["sample"]
+        found: Floats = self.parts[self.pipeline.autoencoder].decode(plain)["sample"]
         return found
 
     @memory_limited
@@ -268,8 +269,8 @@ class TextToImageModel(TaskModel):
         seed = secrets.randbelow(MOST_SEED - MOST_PICTURES) if seed is None else seed
         streams = [NoiseStream(noise, seed + index) for index in range(batch)]
         chosen = self.scheduler if scheduler is None else schedulers.replaced(self.scheduler, scheduler)
-        run = self.trajectory(chosen, steps, guidance=guidance, size=size)
-        conditioning = self.encode(prompt, negative, guidance=guidance, size=size)
+        run = self.trajectory(chosen, self.own_steps(steps), guidance=guidance, size=size)
+        earlier, conditioning = self.conditions(prompt, negative, guidance, size, steps, streams, on_progress)
         if source is None:
             kept = None
             first = normal(streams, self.latent_shape(size)) * np.float32(run.initial_noise_sigma)
@@ -278,7 +279,7 @@ class TextToImageModel(TaskModel):
         latents = first
         for done, latents in enumerate(self.steps(run, first, conditioning, streams, kept, held), 1):
             if on_progress is not None:
-                on_progress(done, len(run.timesteps))
+                on_progress(earlier + done, earlier + len(run.timesteps))
             if on_preview is not None and done < len(run.timesteps):
                 on_preview(latents)
         self.parts.drop(self.pipeline.denoiser)
@@ -286,8 +287,25 @@ class TextToImageModel(TaskModel):
         done_share = None if source is None else source.strength
         recipe = Recipe(prompt, negative or "", steps, *words, guidance, seed, size, noise, done_share)
         pictures = [self._finished(latents[index : index + 1], recipe.of_seed(seed + index)) for index in range(batch)]
-        self.parts.drop(AUTOENCODER)
+        self.parts.drop(self.pipeline.autoencoder)
         return pictures if batch > 1 else pictures[0]
+
+    def own_steps(self, steps: int) -> int:
+        """Steps of the denoiser, of those that `draw` is asked for."""
+        return steps
+
+    def conditions(
+        self,
+        prompt: str,
+        negative: str | None,
+        guidance: float,
+        size: tuple[int, int],
+        steps: int,
+        streams: Sequence[NoiseStream],
+        on_progress: Report | None,
+    ) -> tuple[int, Conditioning]:
+        """How many steps were done before those of the denoiser, and its inputs; arguments as of `draw`."""
+        return 0, self.encode(prompt, negative, guidance=guidance, size=size)
 
     @memory_limited
     def preview(self, latents: Floats) -> Image:

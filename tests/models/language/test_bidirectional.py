@@ -50,9 +50,20 @@ def test_sliding_windows_without_causality_are_refused(tmp_path):
         models.load(tmp_path, threads=1)
 
 
-def test_gemma_3_with_attention_both_ways_is_refused(tmp_path):
-    """As EmbeddingGemma states it; its windows reach half as far to each side."""
+@pytest.mark.parametrize("window", [4, 5, 40])
+def test_windows_of_gemma_3_reach_both_ways(window, tmp_path):
+    """As EmbeddingGemma's do; transformers saves the half that reaches to each side, and halves it when it reads."""
     case = decoder("gemma3")
-    made(replace(case, config={**case.config, "use_bidirectional_attention": True}), 0, tmp_path)
-    with pytest.raises(cc.FormatError, match=r"E-ARCH-KEY.*use_bidirectional_attention"):
-        models.load(tmp_path)
+    config = {**case.config, "use_bidirectional_attention": True, "sliding_window": window}
+    reference = made(replace(case, config=config), 0, tmp_path)
+    assert reference.config.sliding_window == window // 2 + 1
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sliding_window": window}))
+    ids = np.random.default_rng(0).integers(3, reference.config.vocab_size, (3, 21))
+    mask = (np.arange(21) < [[21], [8], [15]]).astype(np.int64)
+    with torch.no_grad():
+        want = reference(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask)).logits.numpy()
+    got = models.load(tmp_path, threads=1)(input_ids=ids, attention_mask=mask)["logits"]
+    assert (np.abs(got - want) * mask[..., None]).max() <= case.tolerance * np.abs(want).max()
+    with pytest.raises(cc.UnsupportedError, match="use_bidirectional_attention"):
+        cc.convert(tmp_path, tmp_path / "model.gguf")

@@ -18,6 +18,7 @@ from candle_convert.tests.builders.text_to_image import (
     flux,
     stable_diffusion,
     stable_diffusion_3,
+    wuerstchen,
     z_image,
 )
 from PIL import Image
@@ -100,6 +101,31 @@ def test_z_image(layers, dynamic, guidance, negative, tmp_path):
     """Prompts of different lengths; guidance compares from 0 on."""
     pipeline = z_image(tmp_path, layers=layers, dynamic=dynamic)
     compare(pipeline, tmp_path, 6, negative=negative, guidance=guidance, steps=3)
+
+
+@pytest.mark.parametrize(("guidance", "negative"), [(4.0, None), (2.0, NEGATIVE), (1.0, None)])
+def test_wuerstchen(guidance, negative, tmp_path):
+    """Two stages: random numbers go on from the first to the second."""
+    pipeline = wuerstchen(tmp_path)
+    generator, settings = torch.Generator().manual_seed(5), {"height": 128, "width": 256}
+    expected = pipeline(
+        PROMPT, negative_prompt=negative, prior_guidance_scale=guidance, prior_num_inference_steps=10,
+        num_inference_steps=2, generator=generator, output_type="np", **settings,
+    ).images[0]  # fmt: skip
+    seen = []
+    drawn = cc.models.load(tmp_path).draw(
+        PROMPT, negative=negative, guidance=guidance, steps=10, seed=5, size=(256, 128),
+        on_progress=lambda done, total: seen.append((done, total)),
+    )  # fmt: skip
+    assert seen == [(done, 12) for done in range(1, 13)]
+    assert np.abs(np.asarray(drawn) / 255 - expected).max() <= 0.51 / 255 + 1e-3
+    for settings, words in (
+        ({"scheduler": "euler"}, "a scheduler of its own"),
+        ({"image": drawn}, "from a prompt alone, without image"),
+        ({"size": (200, 128)}, "E-DRAW-SIZE"),
+    ):
+        with pytest.raises(cc.UsageError, match=words):
+            cc.models.load(tmp_path).draw(PROMPT, **settings)
 
 
 def compare(pipeline, folder, seed, *, guidance, steps, negative=None):
