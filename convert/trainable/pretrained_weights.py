@@ -233,6 +233,7 @@ def _bind(found: Pretrained) -> None:
         for ours, (row, _) in slots.items()
         if ours not in bound.weights
         and row.shape
+        and row.repeats is None
         and (row.name in heads or ours.startswith("pooler."))
         and row.stored(names)
     ]

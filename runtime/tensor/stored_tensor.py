@@ -205,7 +205,7 @@ def equal_bytes(a: StoredTensor, b: StoredTensor, advance: Callable[[int], objec
 
     `advance` is called with the bytes of both sides once they are known to be equal.
     """
-    if a.storage.key == b.storage.key:
+    if a.storage.key is not None and a.storage.key == b.storage.key:
         advance(2 * a.nbytes)
         return True
     step = math.lcm(a.unit, b.unit)
