@@ -164,6 +164,10 @@ class Cluster:
         """Hold what runs until the cluster is closed: Dask cancels work that nobody holds."""
         self._held += futures
 
+    def owns(self, things: Sequence[Any]) -> None:
+        """Close these with the cluster, the last ones first."""
+        self._owned += things
+
     def prepares(self, key: str) -> None:
         """Note a key of what workers prepare; what they prepared by others is freed."""
         if key not in self._keys:
