@@ -6,9 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..pipelines.diffusion.dynamic_shift import PATCH, even_steps
 from ..pipelines.diffusion.folder_model import folder_model
-from ..pipelines.diffusion.text_to_image import Config, Encoded, Floats, Inputs, Request, TextEncoder, TextToImage
+from ..pipelines.diffusion.text_to_image import (
+    PATCH,
+    Config,
+    Encoded,
+    Floats,
+    Inputs,
+    Request,
+    TextEncoder,
+    TextToImage,
+    even_steps,
+)
 
 
 def condition(encoded: Sequence[Encoded | None], request: Request, config: Config) -> Inputs:

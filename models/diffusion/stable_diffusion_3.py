@@ -6,9 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..pipelines.diffusion.dynamic_shift import dynamic_shift
 from ..pipelines.diffusion.folder_model import folder_model
-from ..pipelines.diffusion.text_to_image import ALL_STATES, Config, Encoded, Inputs, Request, TextEncoder, TextToImage
+from ..pipelines.diffusion.text_to_image import (
+    ALL_STATES,
+    Config,
+    Encoded,
+    Inputs,
+    Request,
+    TextEncoder,
+    TextToImage,
+    dynamic_shift,
+)
 
 T5_TOKENS = 256
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..pipelines.diffusion.dynamic_shift import PATCH, even_steps
 from ..pipelines.diffusion.folder_model import folder_model
 from ..pipelines.diffusion.text_to_image import (
+    PATCH,
     PENULTIMATE,
     Config,
     Encoded,
@@ -16,6 +16,7 @@ from ..pipelines.diffusion.text_to_image import (
     Request,
     TextEncoder,
     TextToImage,
+    even_steps,
 )
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from ...runtime.contract.architecture import Architecture, Key
 from ..generation.decoder_tasks import decoder_tasks
-from ..generation.penultimate_state import conditioning_task
 from ..layers.attention import self_attention
 from ..layers.decoder import Decoder
 from ..layers.mlp import gated
 from ..layers.norm import norm
 from ..layers.rope import Rotary, Scaling
+from ..pipelines.diffusion.penultimate_state import conditioning_task
 from ..schema.decoder_weights import ATTN_NORM, EMBED, GATED, HEAD, MLP_NORM, NORM, QK_NORM, attention
 from ..schema.gguf.deviations import PROJECTION_BIAS, Unread
 from ..schema.hyperparameters import (

@@ -19,6 +19,8 @@ AUTOENCODER, SCHEDULER = "vae", "scheduler"
 """Folders that every text-to-image model has."""
 CONTROLNET = "controlnet"
 """The folder of a ControlNet that a model may come with."""
+PATCH = 2
+"""Latents along each side of a token of transformers."""
 Floats = NDArray[np.float32]
 Inputs = dict[str, Floats]
 
@@ -111,6 +113,21 @@ def _same(latents: Floats) -> Floats:
 
 def _restored(sample: Floats, rows: int, columns: int) -> Floats:
     return sample
+
+
+def dynamic_shift(options: Config, request: Request, steps: int) -> dict[str, Any]:
+    """`mu` for schedulers that shift by the number of tokens: linear between those of the least and the most."""
+    if not options.get("use_dynamic_shifting"):
+        return {}
+    tokens = request.rows // PATCH * (request.columns // PATCH)
+    first, last = options["base_image_seq_len"], options["max_image_seq_len"]
+    low, high = options["base_shift"], options["max_shift"]
+    return {"mu": float(low + (high - low) * (tokens - first) / (last - first))}
+
+
+def even_steps(options: Config, request: Request, steps: int) -> dict[str, Any]:
+    """Even sigmas down to one step above zero, shifted by the number of tokens."""
+    return {"even_steps": True, **dynamic_shift(options, request, steps)}
 
 
 @dataclass(frozen=True)

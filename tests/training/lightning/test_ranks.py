@@ -56,7 +56,7 @@ with open(f"{sys.argv[1]}.{trainer.global_rank}", "w") as file:
 """
 
 TORCH = """
-import json, sys
+import json, os, sys
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -87,6 +87,7 @@ def work(rank, out):
     if not rank:
         json.dump(losses, open(out, "w"))
     dist.destroy_process_group()
+    os._exit(0)  # at times gloo aborts when its threads are destroyed
 
 if __name__ == "__main__":
     torch.multiprocessing.spawn(work, (sys.argv[1],), 2)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 
-from ...runtime.contract.architecture import MODEL, Config, Task
-from ...runtime.ir.graph import Graph, Value
-from ...runtime.tensor.stored_tensor import StoredTensor
-from ..layers.decoder import Decoder
-from ..pipelines.diffusion.text_to_image import PENULTIMATE, TEXT_CONDITIONING
-from .decoder_tasks import HEAD, Complete, run_decoder
+from ....runtime.contract.architecture import MODEL, Config, Task
+from ....runtime.ir.graph import Graph, Value
+from ....runtime.tensor.stored_tensor import StoredTensor
+from ...generation.decoder_tasks import HEAD, Complete, run_decoder
+from ...layers.decoder import Decoder
+from .text_to_image import PENULTIMATE, TEXT_CONDITIONING
 
 
 class PenultimateState(Decoder):
