@@ -77,7 +77,8 @@ def registered():
     before = dict(registry.operators())
     yield
     registry.operators().clear()
-    registry.operators().update(before)
+    for operator in before.values():
+        registry.register(operator)
 
 
 def test_what_is_missing_is_listed_until_it_is_registered(tmp_path, registered):
