@@ -17,6 +17,7 @@ from ..pipelines.diffusion.text_to_image import (
     TextEncoder,
     TextToImage,
     even_steps,
+    fixed_patch,
 )
 
 
@@ -55,11 +56,6 @@ def never(config: Config) -> bool:
     return False
 
 
-def patch(config: Config) -> int:
-    """Latents along each side of a token."""
-    return PATCH
-
-
 def thousandths(timestep: float) -> float:
     """The time that the denoiser takes, 1 for noise and 0 for a picture."""
     return timestep / 1000
@@ -80,7 +76,7 @@ FOLDER_MODELS = (
             condition,
             steps=28,
             guidance=3.5,
-            patch=patch,
+            patch=fixed_patch,
             schedule=even_steps,
             guided=never,
             unbatched=("txt_ids", "img_ids"),

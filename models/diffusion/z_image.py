@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from ..pipelines.diffusion.folder_model import folder_model
 from ..pipelines.diffusion.text_to_image import (
-    PATCH,
     PENULTIMATE,
     Config,
     Encoded,
@@ -17,6 +16,7 @@ from ..pipelines.diffusion.text_to_image import (
     TextEncoder,
     TextToImage,
     even_steps,
+    fixed_patch,
 )
 
 
@@ -42,11 +42,6 @@ def unpack(sample: Floats, rows: int, columns: int) -> Floats:
     return -sample[:, :, 0]
 
 
-def patch(config: Config) -> int:
-    """Latents along each side of a token."""
-    return PATCH
-
-
 FOLDER_MODELS = (
     folder_model(
         TextToImage(
@@ -59,7 +54,7 @@ FOLDER_MODELS = (
             condition,
             steps=50,
             guidance=5.0,
-            patch=patch,
+            patch=fixed_patch,
             schedule=even_steps,
             pack=pack,
             unpack=unpack,

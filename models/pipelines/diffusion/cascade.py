@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,9 @@ from ....runtime.base.out_of_memory import memory_limited
 from ....runtime.contract.architecture import Architecture, Part, RunOptions, Task
 from ....runtime.contract.loaded_parts import LoadedParts
 from ... import schedulers
-from .noise_stream import NoiseStream, normal
+from .noise_stream import normal
 from .text_to_image import TEXT_TO_IMAGE, Floats, Request, TextToImage
-from .text_to_image_model import Conditioning, Report, TextToImageModel
+from .text_to_image_model import Asked, Conditioning, TextToImageModel
 
 STEPS_PER_STEP = 5
 """Steps of the prior for each one of the decoder."""
@@ -100,27 +100,18 @@ class CascadeModel(TextToImageModel):
         """Steps of the decoder."""
         return max(1, round(steps / STEPS_PER_STEP))
 
-    def conditions(
-        self,
-        prompt: str,
-        negative: str | None,
-        guidance: float,
-        size: tuple[int, int],
-        steps: int,
-        streams: Sequence[NoiseStream],
-        on_progress: Report | None,
-    ) -> tuple[int, Conditioning]:
+    def conditions(self, asked: Asked) -> tuple[int, Conditioning]:
         """The prior's steps, and the decoder's inputs with the semantic latents that they draw."""
-        prior = self.prior
-        run = prior.trajectory(prior.scheduler, steps, guidance=guidance, size=size)
-        given = prior.encode(prompt, negative, guidance=guidance, size=size)
-        noise = latents = normal(streams, prior.latent_shape(size)) * np.float32(run.initial_noise_sigma)
-        for done, found in enumerate(prior.steps(run, noise, given, streams), 1):
+        prior, steps, size = self.prior, asked.steps, asked.size
+        run = prior.trajectory(prior.scheduler, steps, guidance=asked.guidance, size=size)
+        given = prior.encode(asked.prompt, asked.negative, guidance=asked.guidance, size=size)
+        noise = latents = normal(asked.streams, prior.latent_shape(size)) * np.float32(run.initial_noise_sigma)
+        for done, found in enumerate(prior.steps(run, noise, given, asked.streams), 1):
             latents = found
-            if on_progress is not None:
-                on_progress(done, steps + self.own_steps(steps))
+            if asked.on_progress is not None:
+                asked.on_progress(done, steps + self.own_steps(steps))
         self.parts.drop(prior.pipeline.denoiser)
-        made = self.encode(prompt, None, guidance=0.0, size=size)
+        made = self.encode(asked.prompt, None, guidance=0.0, size=size)
         return steps, replace(made, prompt={**made.prompt, self.cascade.semantic: self.cascade.finished(latents)})
 
     @memory_limited

@@ -115,6 +115,11 @@ def _restored(sample: Floats, rows: int, columns: int) -> Floats:
     return sample
 
 
+def fixed_patch(config: Config) -> int:
+    """`PATCH`, for transformers whose configuration does not state it."""
+    return PATCH
+
+
 def dynamic_shift(options: Config, request: Request, steps: int) -> dict[str, Any]:
     """`mu` for schedulers that shift by the number of tokens: linear between those of the least and the most."""
     if not options.get("use_dynamic_shifting"):

@@ -56,6 +56,23 @@ class Conditioning:
     guidance: float
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Arguments of `TextToImageModel.draw` that decide the denoiser's inputs.
+
+    Attributes:
+        streams: noise of each picture.
+    """
+
+    prompt: str
+    negative: str | None
+    guidance: float
+    size: tuple[int, int]
+    steps: int
+    streams: Sequence[NoiseStream]
+    on_progress: Report | None
+
+
 class TextToImageModel(TaskModel):
     """A text-to-image model of several parts, each of which is loaded, used and dropped in turn.
 
@@ -270,7 +287,8 @@ class TextToImageModel(TaskModel):
         streams = [NoiseStream(noise, seed + index) for index in range(batch)]
         chosen = self.scheduler if scheduler is None else schedulers.replaced(self.scheduler, scheduler)
         run = self.trajectory(chosen, self.own_steps(steps), guidance=guidance, size=size)
-        earlier, conditioning = self.conditions(prompt, negative, guidance, size, steps, streams, on_progress)
+        asked = Asked(prompt, negative, guidance, size, steps, streams, on_progress)
+        earlier, conditioning = self.conditions(asked)
         if source is None:
             kept = None
             first = normal(streams, self.latent_shape(size)) * np.float32(run.initial_noise_sigma)
@@ -294,18 +312,9 @@ class TextToImageModel(TaskModel):
         """Steps of the denoiser, of those that `draw` is asked for."""
         return steps
 
-    def conditions(
-        self,
-        prompt: str,
-        negative: str | None,
-        guidance: float,
-        size: tuple[int, int],
-        steps: int,
-        streams: Sequence[NoiseStream],
-        on_progress: Report | None,
-    ) -> tuple[int, Conditioning]:
-        """How many steps were done before those of the denoiser, and its inputs; arguments as of `draw`."""
-        return 0, self.encode(prompt, negative, guidance=guidance, size=size)
+    def conditions(self, asked: Asked) -> tuple[int, Conditioning]:
+        """The number of steps before those of the denoiser, and its inputs."""
+        return 0, self.encode(asked.prompt, asked.negative, guidance=asked.guidance, size=asked.size)
 
     @memory_limited
     def preview(self, latents: Floats) -> Image:
