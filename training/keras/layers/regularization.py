@@ -37,8 +37,12 @@ class Dropout(Layer):
             return inputs
         if self.noise_shape is None:
             return functional.dropout(inputs, self.rate)
-        shape = [length if wanted is None else wanted for wanted, length in zip(self.noise_shape, inputs.shape)]  # noqa: B905
-        return dropped(inputs, self.rate, shape)
+        return dropped(inputs, self.rate, self.mask_shape(inputs))
+
+    def mask_shape(self, inputs: Tensor) -> list[int]:
+        """The shape of the mask for inputs."""
+        given = self.noise_shape or [None] * inputs.ndim
+        return [length if wanted is None else wanted for wanted, length in zip(given, inputs.shape)]  # noqa: B905
 
 
 class SpatialDropout1D(Layer):
@@ -62,24 +66,14 @@ class SpatialDropout3D(SpatialDropout1D):
     """Channels of [N, depth, height, width, C] become 0 in training."""
 
 
-class AlphaDropout(Layer):
+class AlphaDropout(Dropout):
     """Elements become SELU's lowest value in training, and all are scaled to keep mean and variance (Klambauer et al.
-    2017).
-
-    Args:
-        noise_shape: the shape of the mask, None for the length of the input.
-    """
-
-    def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **options: Any) -> None:
-        super().__init__(**options)
-        self.rate, self.noise_shape = rate, noise_shape
+    2017); arguments as of `Dropout`."""
 
     def call(self, inputs: Tensor) -> Tensor:
         if not self.training or not self.rate:
             return inputs
-        given = self.noise_shape or [None] * inputs.ndim
-        shape = [length if wanted is None else wanted for wanted, length in zip(given, inputs.shape, strict=True)]
-        kept = (rand(*shape) >= self.rate).to(inputs.dtype)
+        kept = (rand(*self.mask_shape(inputs)) >= self.rate).to(inputs.dtype)
         scale = ((1 - self.rate) * (1 + self.rate * SELU_FLOOR**2)) ** -0.5
         return (inputs * kept + SELU_FLOOR * (1 - kept)) * scale - scale * SELU_FLOOR * self.rate
 
