@@ -75,6 +75,7 @@ class Cluster:
 
     def __init__(self, where: Any) -> None:
         self._owned: list[Any] = []
+        self._connections: list[Any] = []
         self._keys: list[str] = []
         self._held: list[Any] = []
         self._local = 0
@@ -153,8 +154,9 @@ class Cluster:
         if self._early is not None:
             self._early.join()
         self.forget()
+        connections, self._connections = self._connections, []
         owned, self._owned = self._owned[::-1], []
-        for each in owned:
+        for each in (*connections, *owned):
             with contextlib.suppress(Exception):
                 each.close()
         if owned:
@@ -164,9 +166,9 @@ class Cluster:
         """Hold what runs until the cluster is closed: Dask cancels work that nobody holds."""
         self._held += futures
 
-    def owns(self, things: Sequence[Any]) -> None:
-        """Close these with the cluster, the last ones first."""
-        self._owned += things
+    def close_with(self, connections: Sequence[Any]) -> None:
+        """Close these connections with the cluster, before its client: those of a handed-in client too."""
+        self._connections += connections
 
     def prepares(self, key: str) -> None:
         """Note a key of what workers prepare; what they prepared by others is freed."""

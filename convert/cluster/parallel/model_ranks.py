@@ -40,7 +40,7 @@ def launch_on(cluster: Cluster) -> Launch:
 
             found = accepted(server, key, 2 * len(tasks) + 1, check)
         cluster.keep(futures)
-        cluster.owns(found)
+        cluster.close_with(found)
         return found[::2], found[1::2]
 
     return launch
