@@ -94,7 +94,9 @@ def _prepared(values: dict[str, Any], graph: Graph) -> Graph:
 )
 @click.option("--negative", metavar="TEXT", help="Negative prompt.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Denoising steps (default: the model's).")
-@click.option("--guidance", type=Number(0), metavar="X", help="Classifier-free guidance scale; 1 turns it off.")
+@click.option(
+    "--guidance", type=Number(0), metavar="X", help="Classifier-free guidance scale; 1 turns it off, for Z-Image 0."
+)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help="Random seed (default: random).")
 @click.option("--size", metavar="WxH", callback=_size, help="Width and height in pixels (default: the model's).")
 @click.option(
