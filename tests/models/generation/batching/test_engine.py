@@ -135,11 +135,15 @@ def test_a_request_that_cannot_begin_frees_its_row(model):
 def test_a_failing_engine_ends_all_requests(model, monkeypatch):
     engine = Engine(model, parallel=1)
 
+    submitted = threading.Event()
+
     def release(row, *, reusable=True):
+        submitted.wait()
         raise ValueError("broken")
 
     monkeypatch.setattr(engine._rows, "release", release)
     handles = [engine.submit(asked(model, "Hello", 40)) for _ in range(3)]
+    submitted.set()
     for handle in handles:
         with pytest.raises(ValueError, match="broken"):
             handle.text()
@@ -198,14 +202,19 @@ def test_many_threads_submit(model, engine):
     assert texts == [model.generate("Hello", max_tokens=6, temperature=0)] * 12
 
 
-def test_requests_wait_for_memory_and_none_is_lost(model):
+def test_requests_wait_for_memory_and_none_is_lost(model, monkeypatch):
     _, dtypes = model.state_values()
     token = sum(64 * dtype.itemsize for dtype in dtypes.values())
     engine = Engine(model, parallel=8, max_memory=4 * 64 * token)
-    running = []
+    running, decode = [], engine._decode
+
+    def counting():
+        running.append(engine.running)
+        decode()
+
+    monkeypatch.setattr(engine, "_decode", counting)
     handles = [engine.submit(asked(model, f"{number} " * 20, 60)) for number in range(12)]
     for number, handle in enumerate(handles):
-        running.append(engine.running)
         assert handle.text() == model.generate(f"{number} " * 20, max_tokens=60, temperature=0)
     assert 0 < max(running) <= 2  # of two blocks each
     with pytest.raises(cc.UsageError) as error:
