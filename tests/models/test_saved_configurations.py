@@ -59,18 +59,19 @@ def first_of_each(cases):
     return list(found.values())
 
 
-def outputs(case, model, ids):
-    """The first output of transformers."""
+def first_output(case, model, ids):
+    """Name and values of the first output of transformers."""
     with torch.no_grad():
         found = model(input_ids=torch.tensor(ids), **({"use_cache": False} if case in GENERATING else {}))
-    return found[0].numpy()
+    name, value = next(iter(found.items()))
+    return name, value.numpy()
 
 
 def check(case, folder, saved):
     reference = made(case, 0, folder, saved)
     ids = np.random.default_rng(0).integers(3, reference.config.vocab_size, (1, LENGTH))
-    model, want = models.load(folder, threads=1), outputs(case, reference, ids)
-    got = model.logits(ids) if hasattr(model, "logits") else next(iter(model(input_ids=ids).values()))
+    model, (name, want) = models.load(folder, threads=1), first_output(case, reference, ids)
+    got = model.logits(ids) if hasattr(model, "logits") else model(input_ids=ids)[name]
     assert difference(got, want) <= case.tolerance
 
 
@@ -158,4 +159,5 @@ def test_parameters_of_each_kind_of_layer_from_gguf_files(scaling, tmp_path):
     cc.convert(tmp_path / "model", tmp_path / "model.gguf")
     cc.convert(tmp_path / "model.gguf", tmp_path / "back", to="safetensors")
     again = type(reference).from_pretrained(tmp_path / "back", attn_implementation="eager").eval()
-    assert difference(outputs(case, again, ids), outputs(case, reference, ids)) <= case.tolerance
+    (_, got), (_, want) = first_output(case, again, ids), first_output(case, reference, ids)
+    assert difference(got, want) <= case.tolerance
